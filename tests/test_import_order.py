@@ -1,4 +1,4 @@
-"""The order of the rooms, and who may import whom: a picture of the structure that fails when the code differs from it."""
+"""The order of imports between packages and groups of modules, and the modules that may import third parties."""
 
 import ast
 from pathlib import Path
@@ -121,7 +121,7 @@ def nodes(tree):
 
 
 def imports(path):
-    """Modules that a file imports, wherever in it: `from a.b import c` counts as a.b and as a.b.c."""
+    """Modules that a file imports, at any place: `from a.b import c` counts as a.b and as a.b.c."""
     for node in nodes(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -141,13 +141,13 @@ OURS = {name: {i for i in found if within(i, PACKAGES)} for name, found in GRAPH
 
 
 def level(name, rooms):
-    """Number of the room with the longest prefix of a name; None without one."""
+    """Number of the group with the longest prefix of a name; None without one."""
     fitting = [(len(prefix), number) for number, room in enumerate(rooms) for prefix in room if within(name, [prefix])]
     return max(fitting)[1] if fitting else None
 
 
 def reached(name, seen=None):
-    """All our modules that a module imports, directly or not."""
+    """All own modules that a module imports, directly or not."""
     seen = set() if seen is None else seen
     for other in OURS[name]:
         module = other if other in MODULES else other.rpartition(".")[0]
@@ -201,7 +201,7 @@ def test_files_have_at_most_300_lines():
 
 
 def test_laws_see_only_numbers():
-    """They never import the robot, nor anything that knows clocks, files or sockets."""
+    """They import neither the robot nor modules with clocks, files or sockets."""
     for name in MODULES:
         if within(name, ["idyn.laws"]):
             assert not {i for i in GRAPH[name] if within(i, ["idyn.model", "idyn.contact.contacts", "pinocchio"])}, name
@@ -209,7 +209,7 @@ def test_laws_see_only_numbers():
 
 
 def test_the_certificate_is_independent():
-    """It shares no code with what computes an answer, not by a detour either."""
+    """It shares no code with the computation of answers, not indirectly either."""
     computing = ["idyn.terms", "idyn.laws", "idyn.selection", "idyn.solvers", "idyn.prediction"]  # but for the stages' types
     for name in MODULES:
         if within(name, ["idyn.certificate"]):
@@ -217,7 +217,7 @@ def test_the_certificate_is_independent():
 
 
 def test_engines_do_not_use_the_laws_they_judge():
-    """A prediction judged by its own code proves nothing: engines may share solvers, and nothing else of a prediction."""
+    """Engines may share solvers with predictions and nothing else."""
     predicting = ["idyn.laws", "idyn.terms.reduction", "idyn.selection", "idyn.certificate", "idyn.prediction"]
     for name in MODULES:
         if within(name, ["sim_harness.engines"]):
@@ -234,7 +234,7 @@ def test_third_parties_are_imported_by_their_modules_only():
 
 
 def test_the_library_reads_no_clock():
-    """Algorithms, the protocol and sessions are given the time."""
+    """Algorithms, protocol and sessions get the time as an argument."""
     timeless = ["idyn.prediction", "idyn.solvers", "idyn.laws", "idyn.terms", "idyn.selection", "idyn.certificate"]
     timeless += ["controllers.controller", "transport.protocol", "transport.server.sessions"]
     for name in MODULES:
@@ -243,7 +243,7 @@ def test_the_library_reads_no_clock():
 
 
 def room_of(name):
-    """The innermost room that a module of `transport`, or a name in it, lives in."""
+    """The innermost group of `transport` that contains a module or name."""
     return max((room for room in TRANSPORT if within(name, [f"transport.{room}"])), key=len, default=None)
 
 

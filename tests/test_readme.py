@@ -70,7 +70,7 @@ FAMILIES = {
 
 
 def settings_of(block):
-    """The configuration that the block is, completed by what it requires."""
+    """The configuration of the block, completed by required fields."""
     first = re.search("|".join(CONFIGURATIONS), block.title)
     assert first, f"{block}: expected a first line that names one of {', '.join(CONFIGURATIONS)}"
     kind, required = CONFIGURATIONS[first[0]]
@@ -78,7 +78,7 @@ def settings_of(block):
 
 
 def check_command(words):
-    """Parse `idyn …`, and look up the configurations that it names."""
+    """Parse `idyn …`, and load the configurations that it names."""
     options = vars(build_parser().parse_args(words))
     named = [*np.atleast_1d(options.get("what", [])), options.get("experiment"), options.get("config")]
     known = {*files("experiments"), *files("robots"), *files("server"), *STUDIES, "paper", "engines"}

@@ -1,4 +1,4 @@
-"""The command line: what works ends with 0 and figures, what is wrong ends with one line that names it."""
+"""The command line: success returns 0 and figures, an error returns one line that names its cause."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_check_finds_no_fault_in_the_shipped_robot(capsys, tmp_path):
 
 
 def test_check_lists_all_settings_with_their_defaults(capsys, tmp_path):
-    """Of every kind of file, of what is nested in tables, tuples and unions; each struct once."""
+    """Of every kind of file, including nested tables, tuples and unions; each struct once."""
     listing = tmp_path / "settings.json"
     assert main(["check", "--settings", "--json", str(listing)]) == 0
     printed, written = capsys.readouterr().out.splitlines(), json.loads(listing.read_text())

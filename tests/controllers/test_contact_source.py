@@ -27,7 +27,7 @@ def robot_and_stance():
 
 
 def measured(robot, stance, gaps):
-    """Contacts of a robot in its stance with the gaps put in by hand [m] (4)."""
+    """Contacts of a robot in its stance with these gaps [m] (4)."""
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=1.0)
     return msgspec.structs.replace(contacts, gaps=np.array(gaps))
 
@@ -51,7 +51,7 @@ def test_geometry_uses_the_margin_and_ignores_the_plan(robot_and_stance):
 
 
 def test_planner_source_uses_the_plan_only(robot_and_stance):
-    """The feet that are to stand are taken to touch, near or not; the others are left out even where they touch."""
+    """Stance feet count as touching, near or not; the others are left out even where they touch."""
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
     picked = source("planner", robot).pick(contacts, schedule(TWO))
@@ -127,7 +127,8 @@ def test_planned_contacts_that_do_not_touch_are_reported_as_missing():
 
 
 def contact_velocity(robot, state, contacts, i, dt, q_ddot):
-    """Of contact i in a period with the joints accelerated, the base as it is, by differences of its place [m/s] (3)."""
+    """Velocity of contact i over a period with accelerated joints and a fixed base, by differences of its position [m/s]
+    (3)."""
     v = state.v.copy()
     v[robot.tree.a] += dt * q_ddot
     e = 1e-7
@@ -142,7 +143,7 @@ def contact_velocity(robot, state, contacts, i, dt, q_ddot):
 
 
 def test_a_foot_that_reaches_the_ground_lands_at_rest(robot_and_stance):
-    """The base sinks at 0.2 m/s and moves on; one foot is 0.1 mm up: it reaches the ground within the period."""
+    """The base sinks at 0.2 m/s; one foot is 0.1 mm above the ground and reaches it within the period."""
     robot, q = robot_and_stance
     rng = np.random.default_rng(0)
     v = 0.05 * rng.normal(size=robot.nv)

@@ -111,7 +111,7 @@ def test_invalid_settings_are_named_with_their_path(tmp_path, changes, where, sa
 
 
 def test_a_removed_setting_in_a_snapshot_is_refused_by_name():
-    """Controllers are built from what logs carry: a setting that is no more is not passed over."""
+    """Controllers are built from the settings in logs: a removed setting is not ignored."""
     snapshot = load_controller("quadruped-trot").snapshot()
     snapshot["settings"]["reference"]["gait"]["settle"] = 0.1
     with pytest.raises(ConfigError, match=r"settings\.reference\.gait\.settle: no such setting"):

@@ -24,7 +24,7 @@ FIRST = Inputs(dt=0.0)
 
 
 def run(c, states, inputs=TICK):
-    """The commands for a sequence of states, the first tick with dt = 0."""
+    """Commands for a sequence of states, the first tick with dt = 0."""
     return [c.step(s, c.contacts(s.q), FIRST if k == 0 else inputs) for k, s in enumerate(states)]
 
 
@@ -46,7 +46,7 @@ def test_every_law_lets_the_robot_stand(law):
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "a1", "go2"]))
 def test_the_shipped_controller_carries_the_weight_from_the_first_tick(name, law):
-    """A robot that is held at rest: ground that yields remembers forces, but not that there were none before it was asked."""
+    """A robot held at rest: ground with memory has no memory of missing forces before the first tick."""
     c = controller(name, law=law)
     commands = run(c, [at_rest(c)] * 20)
     forces = [command.prediction.normal_force.sum() for command in commands]
@@ -55,7 +55,7 @@ def test_the_shipped_controller_carries_the_weight_from_the_first_tick(name, law
 
 
 def test_the_demand_is_the_feedback_acceleration():
-    """A joint off by 0.01 rad is asked to come back at kp · 0.01; consistency off, so it is predicted as asked."""
+    """A joint error of 0.01 rad gives kp · 0.01; consistency is off, so the demand is predicted unchanged."""
     c = controller("quadruped", consistency="off", law="coulomb")
     state = at_rest(c)
     reference = Reference(q=c.robot.joint_angles(c.stance) + 0.01, v=np.full(12, 0.1), a=np.full(12, -0.5))
@@ -89,7 +89,7 @@ def test_the_reference_time_is_the_sum_of_the_periods():
 @pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE_CHANGE))
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
-    """Through JSON, into a new controller: equal commands from equal states, over many ticks."""
+    """Through JSON into a new controller: equal commands for equal states, over many ticks."""
     first = controller("solo12", law=law, selection=selection, reference__kind="squat")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
     rng = np.random.default_rng(1)
@@ -137,7 +137,7 @@ def test_a_fault_damps_and_reports_its_reason():
 
 
 def test_after_an_emergency_stop_the_rate_limit_starts_from_the_damping_torque():
-    """What was sent last is what the motors have, whoever decided it."""
+    """The motors have the torque that was sent last, by any mode."""
     c = controller("solo12", safety__torque_rate=100.0)
     state = at_rest(c)
     run(c, [state])
@@ -148,7 +148,7 @@ def test_after_an_emergency_stop_the_rate_limit_starts_from_the_damping_torque()
 
 
 def broken_contacts(c):
-    """A contact whose point is no number: no law can answer, and the inverse dynamics neither."""
+    """A contact with a NaN point: no law can answer, nor can the inverse dynamics."""
     contacts = c.contacts(c.stance)
     points = contacts.points.copy()
     points[0, 0] = np.nan
@@ -156,7 +156,7 @@ def broken_contacts(c):
 
 
 def test_an_emergency_stop_before_the_first_command_keeps_the_first_command_guard():
-    """Blending in begins with the first torque that the limits see."""
+    """Blending in starts with the first torque that passes the limits."""
     c = controller("solo12", safety__first_command_guard=0.1)
     had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
     c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop=True))
@@ -210,7 +210,7 @@ def test_a_schedule_of_other_feet_is_refused(source):
 
 @pytest.mark.parametrize("source", ["geometry", "planner", "fused"])
 def test_arrays_of_any_dtype_and_memory_order_are_accepted(source):
-    """Contacts and a schedule as somebody else made them: the same numbers, the same torques."""
+    """Contacts and a schedule with other array types: the same numbers, the same torques."""
     c, other = (controller("quadruped", contact__source={"kind": source}) for _ in range(2))
     state, zero = at_rest(c), np.zeros(12)
     contacts = c.contacts(state.q, c.robot.contact_names)
@@ -244,7 +244,7 @@ def test_settings_need_not_be_hashable():
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", first_is_fast(["solo12", "quadruped"]))
 def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
-    """Any finite numbers for state, contacts, reference and period: a torque within the limits, a mode, never a raise."""
+    """For any finite state, contacts, reference and period: a torque within the limits, a mode, and no exception."""
     c = controller(name, law=law)
     rng = np.random.default_rng(0)
     tau_max = c.limits.tau_max

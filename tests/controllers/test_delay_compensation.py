@@ -21,7 +21,7 @@ def test_without_delay_or_predictions_the_state_is_the_measured_one():
 
 
 def test_pending_predictions_are_integrated_over_the_delay():
-    """Those of the last ticks, oldest first, integrated as the world integrates."""
+    """The predictions of the last ticks, oldest first, integrated as the world integrates."""
     c, rng = controller("solo12"), np.random.default_rng(0)
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
@@ -45,7 +45,7 @@ def test_extrapolation_ends_with_the_kept_predictions():
 
 
 def test_with_a_delay_the_reference_is_that_of_the_time_when_the_torque_acts():
-    """The reference is that of the delayed time, and never goes back when the delay shrinks."""
+    """It never goes back when the delay shrinks."""
     moving = {"reference__kind": "sway", "reference__start": 0.0, "reference__ramp": 0.1}
     c, late = controller("quadruped", **moving), controller("quadruped", **moving)
     state = at_rest(c)

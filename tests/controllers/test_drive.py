@@ -30,7 +30,7 @@ def test_without_gains_in_the_settings_the_command_has_none():
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])
 def test_shipped_drive_gains_carry_the_weight(name):
-    """Without any feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
+    """Without feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
     settings = load("controllers", name, ControllerSettings)
     robot, q = load_robot(settings.robot)
     height = q[2]

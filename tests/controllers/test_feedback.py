@@ -11,7 +11,7 @@ from controllers.feedback.joints import FeedbackSettings, JointFeedback
 
 
 def hinges(na):
-    """A robot as far as feedback knows it: na joints of one axis."""
+    """A robot with na hinges, as far as feedback uses it."""
     return SimpleNamespace(na=na, one_axis_each=True, joint_error=None)
 
 
@@ -39,7 +39,7 @@ def test_the_integral_grows_with_time_and_error_from_the_second_tick_on():
 
 
 def test_the_integral_stops_at_its_limit_and_does_not_wind_up():
-    """Anti-windup: however long the error lasted, the other sign shows from the next tick on."""
+    """However long the error lasted, the integral follows an error of the other sign from the next tick on."""
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
     still = Reference(q=np.ones(1), v=np.zeros(1), a=np.zeros(1))
     for _ in range(1000):

@@ -54,7 +54,7 @@ def test_pid_without_gains_is_refused():
 
 @pytest.mark.parametrize("delay", [1, 2])
 def test_sensed_forces_are_used_after_the_set_number_of_measurements(delay):
-    """The Coulomb law's prediction, measured one period after another, gives that law's torque when its turn comes."""
+    """The Coulomb law's prediction, measured one period after another, gives that law's torque after the delay."""
     predictive, sensing = paper("id-lcp-mu"), paper(f"id-t-{delay}")
     state = at_rest(predictive)
     contacts = predictive.contacts(state.q)

@@ -64,7 +64,7 @@ def arm(kind):
 
 
 def table(robot):
-    """Its surface is where the tip is, of robots that have one."""
+    """A plane at the height of the tip, for robots with a tip contact."""
     tips = contacts_from_geometry(robot, POSE, Flat(), margin=np.inf).gaps
     return float(tips[0]) if len(tips) else -9.0
 
@@ -92,7 +92,8 @@ def test_predictions_are_certified(kind, law):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
-    """The motion is the demand in any case: nothing, and the torque of the free arm; or what spares the motors most."""
+    """The motion is the demand in any case; the force is zero with the torque of the free arm, or that of the smallest
+    torque."""
     still, none = State(q=POSE, v=np.zeros(3)), np.zeros(3)
     robot = arm("touching")
     contacts = contacts_from_geometry(robot, POSE, Flat(table(robot)), margin=0.01)
@@ -127,7 +128,7 @@ def test_arms_are_served_over_the_wire(kind):
 
 @pytest.mark.parametrize("engine", first_is_fast(["lcp", "penalty", "mujoco"]))
 def test_an_arm_without_contacts_follows_a_sinusoid_exactly(engine):
-    """Nothing is between it and its model: only the worlds' integration is."""
+    """Its only error is the integration of the world."""
     c = build("free", reference={"kind": "sinusoid", "amplitude": 0.5, "frequency": 1.0})
     world = world_of(c, engine)
     worst = 0.0

@@ -10,7 +10,7 @@ from controllers.robot.load import load_robot
 
 
 def solved(legs, x, v, a, guess):
-    """Angles, speeds and accelerations, and whether the feet get there."""
+    """Angles, speeds and accelerations, and whether the feet reach their targets."""
     motion = guess.copy(), np.zeros(len(guess)), np.zeros(len(guess))
     reached = planner.solve(legs.fields, (x, v, a), motion)
     return *motion, reached
@@ -35,7 +35,7 @@ def test_foot_positions_match_pinocchio(legged):
 
 
 def test_inverse_kinematics_inverts_forward_kinematics(legged):
-    """From angles 0.1 rad off the solution, which is the only one near."""
+    """From angles 0.1 rad off the solution, which is the only one nearby."""
     robot, legs, angles = legged
     rng = np.random.default_rng(1)
     zero = np.zeros((4, 3))

@@ -94,7 +94,7 @@ def test_the_error_of_the_derivatives_is_of_third_order():
 
 @pytest.mark.parametrize("velocity", [(0.2, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.6), (0.15, -0.05, 0.5)])
 def test_feet_are_under_their_hips_in_the_middle_of_the_stance(velocity):
-    """Whatever the command, turning too: that is how footholds are placed."""
+    """For every command, with yaw too: this is the rule for footholds."""
     walker = Walker(velocity=velocity)
     references, feet = [], []
     for _ in range(2200):

@@ -17,7 +17,7 @@ def go(path, t, x, y, yaw):
 
 
 def drive(path, seconds, dt=0.01):
-    """A point that obeys the command at once: its poses (n, 3) and commands (n, 3)."""
+    """Poses (n, 3) and commands (n, 3) of a point that follows the command at once."""
     pose, poses, commands = np.zeros(3), [], []
     for k in range(round(seconds / dt)):
         u = go(path, k * dt, *pose)

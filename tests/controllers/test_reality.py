@@ -33,7 +33,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def stand():
-    """The quadruped at rest, and what is predicted of it: that it stays so, on forces that carry its weight."""
+    """The quadruped at rest, and the prediction that it stays at rest on forces that carry its weight."""
     return standing(controller("quadruped", **RIGID))
 
 
@@ -49,7 +49,7 @@ def moving(prediction, acceleration):
 
 
 def expect(r, robot, state, prediction):
-    """A tick in which the motors are told what was predicted."""
+    """A tick in which the motors receive the predicted torque."""
     contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
     dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground()).dynamics
     r.expect(prediction, np.zeros(len(prediction.tau)), dynamics)
@@ -68,7 +68,7 @@ def falling(robot, state, k):
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_free_fall_predicted_as_stance_shows_as_one_g(name):
-    """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
+    """1 − e^{−t/τ}, for any weight; the missing forces count as the whole weight."""
     robot, state, prediction = standing(controller(name, **RIGID))
     r, felt = reality(robot), np.zeros((4, 3))
     for k in range(500):
@@ -82,7 +82,7 @@ def test_free_fall_predicted_as_stance_shows_as_one_g(name):
 
 
 def test_predictions_are_compared_after_the_actuation_delay(stand):
-    """Of any accelerations that come as predicted, d ticks later, nothing is left; with another d it is."""
+    """For accelerations that come as predicted, d ticks later, the figure is zero; with another delay it is not."""
     robot, state, prediction = stand
     rng = np.random.default_rng(0)
     accelerations = rng.normal(size=(60, robot.nv))
@@ -119,7 +119,7 @@ def test_unsolved_predictions_are_not_compared(stand):
 
 
 def test_a_mismatch_is_reported_after_the_patience_and_with_hysteresis(stand):
-    """A disagreement of 0.5 g: told after the patience; then, around the limit, neither taken back nor told anew."""
+    """A mismatch of 0.5 g is reported after the patience; around the limit it is then neither withdrawn nor repeated."""
     robot, state, prediction = stand
     r = reality(robot, memory=DT / 10, degraded=0.2, patience=0.0495, recovered=0.1)  # hardly a mean at all
     v, told = np.zeros(robot.nv), []
@@ -198,7 +198,7 @@ def test_with_an_exact_model_the_mismatch_is_zero(name):
 
 
 def test_a_load_shows_as_its_share_of_the_weight():
-    """At rest the world bears weight and load; that the contacts do is foreseen, that the robot stays down is not."""
+    """At rest the ground carries weight and load: the forces are as predicted, the motion is not."""
     c = controller("quadruped")
     loop = Loop("quadruped", trunk=BodySettings(added_mass=0.3 * c.robot.total_mass), sensing=True, **RIGID)
     last = loop.run(700)[-1]
@@ -210,7 +210,7 @@ def test_a_load_shows_as_its_share_of_the_weight():
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2"]))
 def test_joint_feedback_does_not_hide_a_load(name):
-    """As shipped, joint feedback carries a part of the load that the law knows nothing of."""
+    """With shipped settings, joint feedback carries a part of the load, which the law does not know."""
     loop = Loop(name, trunk=BodySettings(added_mass=0.3 * controller(name).robot.total_mass), sensing=True)
     last = loop.run(700)[-1]
     assert last.reality.motion == pytest.approx(0.3, rel=0.2)
@@ -219,7 +219,7 @@ def test_joint_feedback_does_not_hide_a_load(name):
 
 
 def test_motors_at_half_torque_show_as_the_missing_torque():
-    """They bear what twice the weight would ask of them."""
+    """They carry what the prediction would need for twice the weight."""
     for sensing, words in ((True, "motors"), (False, "unknown")):
         loop = Loop("quadruped", share=0.5, sensing=sensing, **RIGID)
         last = loop.run(700)[-1]
@@ -248,7 +248,7 @@ def test_sensor_noise_is_not_reported_as_a_mismatch():
 
 
 def test_a_fully_actuated_robot_has_no_figures(stand):
-    """Every joint has a motor: no row is free of torques. An arm with a box has those of the box."""
+    """Every joint has a motor, so no row is free of torques. An arm with a box has the rows of the box."""
     robot, state, prediction = stand
     fixed = robot.variant(base="fixed")
     r = reality(fixed)

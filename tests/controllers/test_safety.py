@@ -51,7 +51,7 @@ def test_the_rate_limit_starts_from_the_last_torque_sent():
 
 
 def test_the_rate_limit_starts_from_the_applied_torque():
-    """A message that was lost, or a motor that saturates: the next torque starts from there."""
+    """After a lost message or a saturated motor the next torque starts from the applied one."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     s.limit(np.zeros(12), 0.0, None)
     tau, bits = s.limit(np.full(12, 1.0), DT, np.full(12, 0.5))
@@ -70,14 +70,14 @@ def test_torque_and_rate_limits_act_together():
 
 @pytest.mark.parametrize("applied", [3.5, -3.5, 50.0])
 def test_the_torque_limit_acts_after_the_rate_limit(applied):
-    """Whatever the motors are said to have had, no more than the limit goes out."""
+    """Whatever torque is reported as applied, no more than the limit is sent."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
     assert np.abs(tau).max() <= LIMIT
 
 
 def test_the_first_tick_has_no_rate_limit():
-    """dt = 0: no rate limit, there is nothing to count from."""
+    """dt = 0: there is no earlier torque."""
     tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
     np.testing.assert_array_equal(tau, 2.0)
     assert not bits.any()
@@ -131,7 +131,7 @@ def test_states_beyond_the_limits_are_faults(changes, says):
     ],
 )
 def test_states_within_the_limits_are_not_faults(changes):
-    """Yaw is no tilt, and the base may move fast."""
+    """Yaw is not tilt, and the base may move fast."""
     assert safety().fault(state(**changes)) == ""
 
 

@@ -88,7 +88,8 @@ def test_velocity_gains_brake_a_fall(robot_and_stance):
 
 
 def test_the_literal_variant_keeps_positive_tangential_forces(robot_and_stance):
-    """Asked to move forwards, feet on level ground have no normal part in it: nothing, or, literally, friction forwards."""
+    """For a forward velocity error feet on level ground have no normal part: the force is zero, or, literally, forward
+    friction."""
     robot, q = robot_and_stance
     gains = {"kv": (10.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
     forwards, backwards = np.array([0.2, 0.0, 0.0]), np.array([-0.2, 0.0, 0.0])

@@ -22,7 +22,7 @@ MOTIONS = [*((name, kind) for name in ROBOTS for kind in MOVING), ("arm", "sinus
 
 
 class Timed:
-    """A trajectory that looks at nothing but the time."""
+    """A trajectory that depends on time only."""
 
     def __init__(self, motion, robot, stance):
         self.motion = motion

@@ -1,4 +1,4 @@
-"""The table of faults: what goes wrong in a standing robot's messages, what the server says, and what becomes of the robot."""
+"""The table of faults: what goes wrong in a standing robot's messages, the server's reply, and the robot's mode afterwards."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -42,7 +42,7 @@ COMPANY: list[tuple[str, tuple[str, str, str]]] = []
 
 
 def told(name: str, server: str, robot: str) -> Callable[[T], T]:
-    """Puts a test into the table."""
+    """Add a test to the table."""
 
     def note(test: T) -> T:
         COMPANY.append((test.__module__, (name, server, robot)))
@@ -154,7 +154,7 @@ def lost(which: str, probability: float = 1.0, seed: int = 0) -> Change:
 
 
 def client(**features: object) -> Change:
-    """What the client does with its messages."""
+    """Features of the client's messages."""
 
     def arrange(trial: Trial) -> None:
         for name, value in features.items():

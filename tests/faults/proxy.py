@@ -1,4 +1,4 @@
-"""A TCP line between robot and server that delays, and falls silent without a word, as lines do."""
+"""A TCP connection between robot and server that delays, or becomes silent, as real ones do."""
 
 import random
 import selectors

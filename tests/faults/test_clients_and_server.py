@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: object) -> T:
-    """What a stranger's socket brings while the robot goes on; it must go on."""
+    """The reply to a stranger's message while the robot goes on, which is checked."""
     found: list[T] = []
 
     def work() -> None:

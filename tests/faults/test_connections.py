@@ -47,7 +47,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def parts_of_a_stranger(trial: Trial, length: int, parts: int) -> str:
-    """What becomes of such a message while the robot goes on."""
+    """Outcome of such a message while the robot goes on."""
     arguments = (sys.executable, "-c", STRANGER, trial.server.address, str(length), str(parts))
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as stranger:
         while stranger.poll() is None:
@@ -102,7 +102,7 @@ def proxied(server: Server) -> Iterator[tuple[Trial, Proxy]]:
 
 
 def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
-    """A second in real time on such a line; afterwards all is well, if need be after a reset."""
+    """A second in real time over such a connection; afterwards the robot goes on, if necessary after a reset."""
     assert set(trial.run(BEFORE)) == {"ok"}
     proxy.delay, proxy.jitter = delay, jitter
     trial.client.deadline = 5e-3
@@ -185,7 +185,7 @@ def test_the_clock_drifts(server: Server, rate: float) -> None:
 
 
 def shifted(data: bytes, seconds: float) -> bytes:
-    """The same state, sent by a clock that is set."""
+    """The same state, sent by a clock that is off."""
     fields = msgpack.unpackb(data)
     return msgpack.packb(fields | {"t_send": fields["t_send"] + round(seconds * 1e9)})  # type: ignore[no-any-return]
 
@@ -201,7 +201,7 @@ def test_a_taken_port(server: Server) -> None:
 
 
 def test_connection_identities_are_not_predictable(tmp_path: Path) -> None:
-    """libzmq takes the first from `rand()`: after a server has begun, that goes on as nobody sowed it."""
+    """libzmq takes the first one from `rand()`, which the server seeds at random."""
     libc = ctypes.CDLL(None)
     libc.srand(1)
     foreseen = {libc.rand() for _ in range(1000)}

@@ -1,4 +1,4 @@
-"""Every fault of the table, over a real socket: what the server says, what becomes of the robot, what reaches its motors."""
+"""Every fault of the table, over a real socket: the server's reply, the robot's mode, and the torques of its motors."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
-"""Messages that nobody would send, by the thousand, by the million with `-m long`: each is answered, and quickly.
-
-Half of them are valid messages with something in them replaced, at any depth; the others are bytes of such with some changed.
-"""
+"""Random messages, by the thousand, and by the million with `-m long`: each is answered, and quickly. Half of them are valid
+messages with something replaced at any depth; the others are bytes of valid messages with some changed."""
 
 import random
 import resource
@@ -115,7 +113,7 @@ def memory_mb() -> float:
 
 
 def fresh_session(handle: Callable[[bytes], bytes], robot: Robot, old: int) -> int:
-    """A healthy client begins anew now and then, so that the rest meets a session."""
+    """Start a valid session now and then, so that later messages meet one."""
     handle(encode(Stop(session=old)))
     welcome = decode(handle(encode(hello_for(robot, 1e-3, kind="sim"))))
     return welcome.session if isinstance(welcome, Welcome) else old

@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped at any point; all are forked here, warm, so that a hundred of them are quick."""
+"""Processes that are killed or stopped at any point; they are forked from a warm one, so that a hundred of them are quick."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ KILLS = [5, pytest.param(100, marks=pytest.mark.long)]
 
 @contextmanager
 def forked(work: Callable[[], None]) -> Iterator[BaseProcess]:
-    """`work` in a process of its own; it ends with the block."""
+    """Run `work` in a process of its own, which ends with the block."""
     process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
     process.start()
     try:
@@ -39,7 +39,7 @@ def forked(work: Callable[[], None]) -> Iterator[BaseProcess]:
 
 @contextmanager
 def killed_within(process: BaseProcess, seconds: float, rng: random.Random) -> Iterator[None]:
-    """kill −9 at some point of the block's beginning."""
+    """Kill the process (−9) at a random point at the beginning of the block."""
     timer = threading.Timer(rng.uniform(0.0, seconds), process.kill)
     timer.start()
     yield
@@ -130,7 +130,7 @@ def test_the_server_process_is_stopped(milliseconds: int, tmp_path: Path) -> Non
 @pytest.mark.parametrize("milliseconds", fast([5, 50, 2000], 50))
 @told("the robot's process and its simulated world are paused", "`watchdog.pause_ms`", "goes on")
 def test_the_robot_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
-    """No process can wake itself: here the world waits between two ticks, which is the same for all that hear of it."""
+    """The world waits between two ticks, which looks the same to server and robot side as a stopped process."""
     with serving(tmp_path) as server:
         trial = Trial(server)
         assert set(trial.run(BEFORE)) == {"ok"}

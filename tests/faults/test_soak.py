@@ -1,4 +1,4 @@
-"""Hours of trotting at 1 kHz against a server in a process of its own: what grows, leaks or slows down, would show."""
+"""Hours of trotting at 1 kHz against a server in its own process, to find what grows, leaks or slows down."""
 
 import tempfile
 from pathlib import Path

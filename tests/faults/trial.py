@@ -1,9 +1,6 @@
-"""One fault: a robot that stands, a server behind a real socket, and between them what goes wrong.
-
-World and robot's side wait for each other, in the robot's time, so that no outcome depends on how busy the machine is. What
-holds in every trial, whatever the fault, is checked by `Trial.judged`: no torque that is no number, none beyond a limit,
-and none that follows an answer beyond its `valid_until`.
-"""
+"""One fault: a standing robot, a server behind a real socket, and a fault between them. World and robot side wait for each
+other, in the robot's time, so that no outcome depends on the load of the machine. `Trial.judged` checks in every trial: no
+non-finite torque, none beyond a limit, and none that follows an answer beyond its `valid_until`."""
 
 import threading
 from collections import Counter
@@ -47,7 +44,7 @@ ONCE, LONG = 1, 150
 
 
 class Server:
-    """A quadruped's server, behind a socket of its own; it runs in a thread from `begin` on, or in who calls `serve`."""
+    """A quadruped's server behind its own socket; it runs in a thread from `begin` on, or in the caller of `serve`."""
 
     def __init__(self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None) -> None:
         self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0, curve=curve)
@@ -127,7 +124,7 @@ class Client(RobotClient):
         self.heal()
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         self.deadline = PATIENCE_MS * 1e-3
         self.change_state: Callable[[StateMessage], StateMessage] = lambda state: state
         self.lose_state: Callable[[], bool] = lambda: False
@@ -187,11 +184,11 @@ class Trial:
         self.client.close()
 
     def run(self, ticks: int) -> Counter[str]:
-        """Go on for so many ticks; how many were spent in each mode."""
+        """Simulate so many ticks; return the number of ticks in each mode."""
         return self.judged(self.side.run(ticks * 1e-3))
 
     def judged(self, trace: Trace) -> Counter[str]:
-        """How many ticks were spent in each mode; what holds whatever happens, does."""
+        """Return the number of ticks in each mode, after checking what holds in every trial."""
         modes = [trace.modes[i] for i in trace.mode]
         limits = self.robot.limits
         tau_max = limits.tau_max
@@ -216,5 +213,5 @@ class Trial:
             assert followed < 20, "an answer was followed beyond its valid_until"
 
     def put_back_on_its_feet(self) -> None:
-        """As an operator would before a reset."""
+        """Put the robot into its stance, as an operator would before a reset."""
         self.world.reset(self.server.controller.stance)

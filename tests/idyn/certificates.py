@@ -1,4 +1,4 @@
-"""A law's own answer and its certificate, apart, so that the one can be spoiled before the other looks at it."""
+"""A law's own answer and its certificate, separately, so that the answer can be spoiled in between."""
 
 import msgspec
 import numpy as np

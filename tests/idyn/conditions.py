@@ -39,7 +39,7 @@ def normal_error(f: Full, p: Array, v_plus: Array, extra: Array) -> float:
 
 
 def holds_while_parting(u: Array, impulse: Array, extra: Array, free: Array) -> float:
-    """How much contacts of unlimited friction that part, without pressing, hold sideways [N·s]."""
+    """Largest sideways impulse of separating contacts of infinite friction that do not press [N·s]."""
     held = free & (u[:, 2] + extra > 1e-9) & (impulse[:, 2] <= 1e-9)
     return float(np.abs(impulse[held, :2]).max(initial=0))
 

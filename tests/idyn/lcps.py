@@ -1,4 +1,4 @@
-"""The table of linear complementarity problems: 0 ≤ z ⟂ M z + q ≥ 0, each with what is to be expected."""
+"""Linear complementarity problems 0 ≤ z ⟂ M z + q ≥ 0 with their expected results."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""All rungs of a law one after the other, kernels as well as Python, whether the one before has an answer or not."""
+"""All rungs of a law in order, kernels and Python rungs, whether earlier ones have an answer or not."""
 
 import numpy as np
 

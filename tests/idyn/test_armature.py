@@ -1,4 +1,4 @@
-"""Rotors behind gears: what they add to a robot, where they go, and that they are named when they are wrong."""
+"""Armature: its effect on inertia and energy, its place in the settings, and invalid values."""
 
 import json
 

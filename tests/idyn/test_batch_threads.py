@@ -55,6 +55,7 @@ def test_after_an_interrupted_call_the_next_one_gives_the_same_answers(monkeypat
 
 
 def _forked(robot, batch, pipe):
+    """Send the torques computed in a forked process."""
     pipe.send(torques(robot, batch, threads=2).tobytes())
 
 

@@ -1,4 +1,4 @@
-"""The certificate's numbers against numpy, for right answers and for spoiled ones."""
+"""Residuals of the certificate compared with numpy, for correct and for spoiled answers."""
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ def shares_of(x, k):
 
 
 def expected(scene, law, f, a):
-    """The six numbers again, from the dense system."""
+    """The six residuals, from the dense system."""
     c, k = scene.contacts, len(law.directions)
     u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3)
     w = u[:, 2] + allowance(c.gaps, DT)
@@ -107,7 +107,7 @@ def compliant(f, material, c, u, p):
 
 
 def spoiled(a, rng, f, q_ddot):
-    """Answers with one thing wrong, and some with everything wrong."""
+    """Answers with one error, and some in which all is wrong."""
     size = rng.choice([1e-6, 1e-3, 1.0])
     p = a.p + size * rng.normal(size=len(a.p)) * (rng.uniform(size=len(a.p)) < 0.5)
     yield msgspec.structs.replace(a, p=p)
@@ -121,7 +121,7 @@ def spoiled(a, rng, f, q_ddot):
 @pytest.mark.parametrize("law", LAWS)
 @each_walker
 def test_residuals_match_dense_numpy(name, law):
-    """For right answers and for spoiled ones, whatever the error's size."""
+    """For correct answers and for errors of any size."""
     law, rng, solved = make_law(law), np.random.default_rng(0), 0
     for seed in range(24):
         scene = random_scene(name, seed)

@@ -1,4 +1,4 @@
-"""Closed chains: against dense algebra, against the same linkage cut at another joint, and what is wrong with a closure."""
+"""Closed chains: against dense algebra, against the same linkage cut at another joint, and invalid closures."""
 
 from functools import lru_cache
 
@@ -33,7 +33,7 @@ def fivebar():
 
 
 def gap_and_rows(robot, q):
-    """How far the chains are open (3m), and by central differences what changes that (3m, nv), by Pinocchio alone."""
+    """Gaps of the chains (3m), and by central differences their derivative (3m, nv), by Pinocchio alone."""
     model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     data = model.createData()
 
@@ -109,7 +109,7 @@ def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 def test_open_chains_close_at_the_recovery_speed(law):
-    """Beyond the noise floor, all at once within the period where that is slow enough."""
+    """Beyond the noise floor; within the period where that is slow enough."""
     for size in (1e-5, 1e-3):
         robot, state, contacts, q_ddot = moving(3, open_by=size)
         options = Options(consistency=Consistency.OFF)
@@ -140,7 +140,7 @@ def test_a_projected_demand_keeps_feet_in_place_and_chains_closed(consistency):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "contact-free"])
 def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
-    """The same leg as two trees, at rest, for rates of G are of second order: equal torques and contact forces."""
+    """The same leg as two trees, at rest, as rates of G are of second order: equal torques and contact forces."""
     rng, pressed = np.random.default_rng(0), 0
     for _ in range(10):
         answers = []
@@ -176,7 +176,7 @@ def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
 
 @pytest.mark.parametrize("spoiled", [0.0, 1e-3])
 def test_wrong_closure_forces_are_refused(spoiled):
-    """They are in the balance of momentum, ours and the certificate's: spoiled by 1 mN·s they show as some of that."""
+    """They are part of the balance of momentum: an error of 1 mN·s shows as a part of that."""
     robot, state, contacts, q_ddot = moving(2)
     options = Options(consistency=Consistency.OFF, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
@@ -198,7 +198,7 @@ def test_wrong_closure_forces_are_refused(spoiled):
 
 @pytest.mark.parametrize("moved", [0, 8, 20])
 def test_a_chain_that_comes_apart_is_refused(moved):
-    """Passive knees that move on by themselves, and a hip: the ends part, and the certificate says how fast."""
+    """Passive knees that move on, and a hip: the ends separate, and the certificate shows the speed."""
     robot, state, contacts, q_ddot = moving(2)
     law, options = make_law("coulomb"), Options(consistency=Consistency.OFF, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
@@ -214,7 +214,7 @@ def test_a_chain_that_comes_apart_is_refused(moved):
 
 @pytest.mark.parametrize("yaw", [1e-6, 0.3, np.pi / 2 - 1e-6, 2.0])
 def test_closure_forces_turn_with_the_robot(yaw):
-    """A plane linkage has a row too many: whichever way it faces, nothing is made up across its plane."""
+    """A plane linkage has a redundant row: at any yaw there is no force across its plane."""
     robot, stance = fivebar()
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
     turn = np.array([[np.cos(yaw), -np.sin(yaw), 0.0], [np.sin(yaw), np.cos(yaw), 0.0], [0.0, 0.0, 1.0]])
@@ -228,7 +228,7 @@ def test_closure_forces_turn_with_the_robot(yaw):
 
 
 def test_redundant_motors_of_a_chain_do_not_work_against_one_another():
-    """Both hips and one knee of a leg with motors, in free fall: torques do not depend on the pitch."""
+    """Both hips and one knee of a leg are actuated, in free fall: torques do not depend on the pitch."""
     torques = []
     for pitch in (0.0, 1e-6, 1e-3, 0.5):
         robot = leg("foot").variant(unactuated=("knee2",))

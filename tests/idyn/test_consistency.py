@@ -1,4 +1,4 @@
-"""Consistency of the demand: the projection against an independent QP, impossible demands, and that possible ones stay."""
+"""Consistency of the demand: the projection against an independent QP, infeasible demands, and feasible ones, which stay."""
 
 import msgspec
 import numpy as np
@@ -94,7 +94,7 @@ def consistent(f, q_ddot, sticking, extra):
 
 @each_walker
 def test_a_projected_demand_is_feasible(name):
-    """And where it was not, something of it has changed."""
+    """And where the original was not, the demand has changed."""
     for seed in range(30):
         scene = random_scene(name, seed, touching=1.0)
         f = full(scene.robot, scene.state, scene.contacts)
@@ -118,7 +118,7 @@ LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone",
 
 @pytest.mark.parametrize("law", LAWS)
 def test_squeezing_fingers_are_an_impossible_demand(law):
-    """Proof by certificate; without the consistency step the law fails and says so, with it the demand is changed."""
+    """Proof by certificate; without projection the law fails and reports it, with it the demand is changed."""
     scene = fingers_scene((10.0, -10.0))
     f = full(scene.robot, scene.state, scene.contacts)
     extra = allowance(scene.contacts.gaps, DT)
@@ -144,7 +144,7 @@ def test_squeezing_fingers_are_an_impossible_demand(law):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("demand", [(5.0, 5.0), (-4.0, 9.0), (0.0, 0.0), (3.0, 7.0)])
 def test_feasible_finger_demands_are_unchanged(law, demand):
-    """Together, apart, and one running away from the other: no certificate against it, so nothing is changed."""
+    """Together, apart, and one running away from the other: there is no certificate against them."""
     scene = fingers_scene(demand)
     f = full(scene.robot, scene.state, scene.contacts)
     assert farkas(f, scene.q_ddot, allowance(scene.contacts.gaps, DT)) is None
@@ -154,7 +154,7 @@ def test_feasible_finger_demands_are_unchanged(law, demand):
 
 
 def test_fingers_carry_the_box_by_friction():
-    """Pressed by nobody the box falls; squeezed beforehand (both fingers moving on together) friction may not exceed μ N."""
+    """Without pressure the box falls; squeezed beforehand (both fingers moving on together) friction may not exceed μ N."""
     scene = fingers_scene((5.0, 5.0))
     answer = solve(scene, "coulomb")
     f = full(scene.robot, scene.state, scene.contacts)
@@ -166,7 +166,7 @@ def test_fingers_carry_the_box_by_friction():
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @each_walker
 def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
-    """No feet against anything but the ground: the base gives way, no demand is ever impossible, none is changed."""
+    """Its feet touch only the ground: the base gives way, no demand is infeasible, none is changed."""
     for seed in range(40):
         scene = random_scene(name, seed)
         f = full(scene.robot, scene.state, scene.contacts)
@@ -175,7 +175,7 @@ def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
 
 
 def test_stick_and_hold_project_demands_that_drag_feet_apart():
-    """STICK and HOLD: a demand that spreads standing feet is projected at once, whatever the law, and all feet then stay."""
+    """A demand that spreads standing feet is projected before the first solve, whatever the law, and all feet then stay."""
     scene = standing_scene("solo12")
     q_ddot = 20 * np.random.default_rng(0).normal(size=12)
     scene = msgspec.structs.replace(scene, q_ddot=q_ddot)
@@ -204,7 +204,7 @@ def test_equalities_with_independent_rows_are_solved():
 
 
 def test_penetration_recovers_at_the_limited_speed():
-    """ZD's literal gaps make a millimetre of error an escape of 1 m/s; the policy limits it (MATHEMATICS §4)."""
+    """With [ZD]'s literal gaps a millimetre of error escapes at 1 m/s; the recovery speed limits it (MATHEMATICS §4)."""
     scene = standing_scene("quadruped", n=1)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
     f = full(scene.robot, scene.state, scene.contacts)

@@ -1,4 +1,4 @@
-"""Contact sets: what geometry finds, and what is refused, by name, when contacts are handed in."""
+"""Contact sets: those found by geometry, and refusals of given ones by field."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_contacts_given_by_key_equal_those_of_geometry(rows):
 
 
 def test_a_link_and_a_joint_with_one_name_are_one_frame():
-    """URDF allows it; Pinocchio then knows two frames of that name."""
+    """URDF allows it; Pinocchio then has two frames with that name."""
     robot = fingers_scene((0, 0)).robot
     assert robot.joint_of_frame("left") != robot.joint_of_frame("right")
     contacts = contacts_from_points(robot, ("left",), np.zeros((1, 3)), UP, np.ones(1), np.zeros(1))

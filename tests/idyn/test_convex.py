@@ -67,7 +67,7 @@ def test_the_infinite_variant_treats_friction_as_infinite(name):
 
 @each_walker
 def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
-    """ε‖p‖² picks the shortest of the equally good impulses: four equal feet, no friction."""
+    """ε‖p‖² selects the smallest of the equally good impulses: four equal feet, no friction."""
     scene = standing_scene(name)
     answer = solve(scene, make_law("convex-one-stage"))
     assert answer.law == "convex-one-stage"
@@ -80,7 +80,7 @@ def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
 
 @pytest.mark.parametrize("backend", ["daqp", "quadprog", "piqp", "proxqp"])
 def test_all_back_ends_give_the_same_velocity(backend):
-    """Where a back end is not accurate enough the ladder's next one answers; the velocity is the same."""
+    """Where a back end is not accurate enough the next rung answers; the velocity is the same."""
     assert backend in backends()
     law, reference = make_law("convex", backend=backend), make_law("convex")
     for seed in range(15):
@@ -128,7 +128,7 @@ def test_more_edges_dissipate_more():
 @pytest.mark.parametrize("variant", TRIED)
 @each_walker
 def test_the_cone_law_is_cone_complementarity(name, variant, edges):
-    """Where friction has no bounds there may be no answer in which what parts carries nothing."""
+    """With infinite friction there may be no answer in which separating contacts carry no force."""
     law, count, without = make_law("cone", edges=edges), 40 if variant == "few feet" else 12, 0
     for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene, law)
@@ -144,7 +144,7 @@ def test_the_cone_law_is_cone_complementarity(name, variant, edges):
 
 @each_walker
 def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(name):
-    """A body that moves over resting feet: Coulomb's law and its relaxation agree, least kinetic energy brakes the base."""
+    """The base moves over resting feet: Coulomb's law and its relaxation agree; least kinetic energy brakes the base."""
     scene = standing_scene(name)
     f = full(scene.robot, scene.state, scene.contacts)
     v = np.zeros(len(f.v))
@@ -195,7 +195,7 @@ def test_laws_are_found_by_name():
 
 @pytest.mark.parametrize("mu", [0.6, 1e5, 1e6])
 def test_a_useless_last_basis_loses_no_answer(mu):
-    """Lemke comes before the QP back end then; where large friction leads it astray, that proves nothing."""
+    """Lemke then comes before the QP back end; with large friction it may end on a ray, which proves nothing."""
     law, options, solved = make_law("convex"), Options(ground=LITERAL), 0
     for seed in range(0, 60, 3):
         scene = many_points(random_scene("solo12" if seed % 2 else "quadruped", seed, mu=mu, n=4, touching=0.7), 2)

@@ -1,4 +1,4 @@
-"""Bases of the convex law: the point of one is exact, and one is read off whatever solution a QP back end gives."""
+"""Bases of the convex law: their points are exact, and a basis is read off any solution of a QP back end."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def energy(problem, p):
 @pytest.mark.parametrize("friction", FRICTION)
 @pytest.mark.parametrize(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
 def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edges):
-    """Begun with it, the next call needs no QP nearly always, and its point has the same motion and as little energy."""
+    """Started with it, the next call nearly always needs no QP, and its point has the same motion and no more energy."""
     law, exact, count = Convex(edges=edges), 0, 0
     for problem in problems(name, friction, 40, points):
         count += 1
@@ -55,7 +55,7 @@ def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edge
 
 
 def test_loaded_rays_are_few_and_independent():
-    """Twelve contacts share one floating base: at most six loaded rays, however the load was spread."""
+    """Twelve contacts share one floating base: at most six loaded rays, however the load is distributed."""
     directions = polygon(4)
     for problem in problems("quadruped", "finite", 10, points=3):
         n = len(problem.mu)
@@ -72,7 +72,7 @@ def test_loaded_rays_are_few_and_independent():
 
 
 def test_a_wrong_basis_is_refused():
-    """Nothing loaded while the feet fall, or everything loaded at once, is no solution and is not taken for one."""
+    """Nothing loaded while the feet fall, or everything loaded at once."""
     directions = polygon(4)
     for problem in problems("quadruped", "finite", 10):
         n = len(problem.mu)
@@ -86,7 +86,7 @@ def test_a_wrong_basis_is_refused():
 @pytest.mark.parametrize("friction", FRICTION)
 @each_walker
 def test_pivots_end_at_a_basis(name, friction):
-    """Of independent rays, with as little energy as the back end's answer; from then on it is the last basis."""
+    """Of independent rays, with no more energy than the back end's answer; afterwards it is the last basis."""
     directions, exact, count = polygon(4), 0, 0
     for problem in problems(name, friction, 40):
         program = Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions)

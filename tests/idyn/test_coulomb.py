@@ -1,4 +1,4 @@
-"""The Coulomb law: its statement over random states, brute force, and an independent Lemke on an independent assembly."""
+"""The Coulomb law: its conditions over random states, brute force, and an independent Lemke on an independent assembly."""
 
 import msgspec
 import numpy as np
@@ -42,9 +42,8 @@ def assembled(scene, edges=4):
 @pytest.mark.parametrize("variant", VARIANTS)
 @each_walker
 def test_coulomb_satisfies_its_conditions(name, variant, edges):
-    """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
-    end on a ray, or friction without bounds have no answer; only demands that drag feet of unlimited friction may be
-    changed."""
+    """It answers itself in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
+    end on a ray, or infinite friction have no answer; only demands that drag feet of infinite friction apart may be changed."""
     options = Options(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
     for scene in varied(name, VARIANTS[variant], count):
@@ -87,7 +86,7 @@ def test_the_point_of_a_basis_matches_the_full_matrix():
 
 @each_walker
 def test_lemke_alone_solves_feet_with_many_points(name):
-    """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
+    """Redundant points leave a ray at which the artificial variable is zero up to rounding: that is a solution."""
     directions = make_law("coulomb").directions
     for scene in varied(name, VARIANTS["twelve points"], 120):
         reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
@@ -152,7 +151,7 @@ def test_quarter_turns_of_the_tangents_are_exact(name):
 
 
 def test_turning_the_tangents_changes_friction_within_the_polygon_error():
-    """Sliding friction differs between bases by what the polygon allows: 1 − cos(π/k) of it, less and less with k."""
+    """Sliding friction differs between bases by at most 1 − cos(π/k), less and less with k."""
     scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
     spread = []
     for edges in (4, 8, 16, 32):
@@ -176,7 +175,7 @@ def test_the_circumscribed_polygon_encloses_the_cone():
 
 
 def test_at_rest_a_basic_solution_loads_two_diagonal_feet():
-    """MATHEMATICS §3.5: a basic solution loads as few feet as it can; here two, with half the weight each."""
+    """MATHEMATICS §3.5: a basic solution loads as few feet as possible; here two, with half the weight each."""
     scene = standing_scene("quadruped")
     answer = solve(scene)
     loads = np.sort(answer.normal_force)

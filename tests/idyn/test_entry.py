@@ -1,4 +1,4 @@
-"""Arrays lent to compiled code: what crosses is what was handed in, and nothing crosses that it was not compiled for."""
+"""Native entry points: kernels receive the given arrays, and arrays of other types are refused."""
 
 import gc
 import sys

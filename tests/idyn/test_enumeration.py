@@ -26,7 +26,7 @@ def random_problem(seed, n):
 
 
 def all_solutions(problem):
-    """Impulses of every basic solution, by an independent assembly and enumeration; unlimited friction has no λ."""
+    """Impulses of every basic solution, by an independent assembly and enumeration; infinite friction has no λ."""
     M, q, G = coulomb_lcp(problem.Y @ problem.Y.T, problem.b, np.where(np.isinf(problem.mu), 0.0, problem.mu))
     keep = np.r_[np.ones(5 * len(problem.mu), dtype=bool), np.isfinite(problem.mu)]
     M, q, G = M[np.ix_(keep, keep)], q[keep], G[:, keep]
@@ -64,7 +64,7 @@ def test_enumeration_solves_the_lcp_of_two_feet(name, n):
 
 
 def test_the_solution_satisfies_the_lcp():
-    """Not through the certificate: z is rebuilt from p, λ as the smallest that will do."""
+    """Without the certificate: z is rebuilt from p, λ as the smallest possible."""
     for seed in range(100):
         problem = random_problem(seed, 1)
         if np.isinf(problem.mu[0]):
@@ -81,7 +81,7 @@ def test_the_solution_satisfies_the_lcp():
 
 
 def test_enumeration_keeps_the_last_solution():
-    """Two feet, two equal solutions by symmetry or not: what was chosen last is chosen again."""
+    """Two feet with two equal solutions by symmetry, or without: the last choice is repeated."""
     scene = standing_scene("solo12", n=2)
     law, first = make_law("enumeration"), None
     answers = []

@@ -1,4 +1,4 @@
-"""Exact checks that need no recorded numbers: Newton–Euler, weight, slip onset, nothing from nothing."""
+"""Exact checks without recorded numbers: Newton–Euler, weight, slip onset, zero forces."""
 
 import msgspec
 import numpy as np
@@ -31,8 +31,8 @@ def solve(scene, law, options=OPTIONS, *, settings=None, applied=None, **changes
 @pytest.mark.parametrize("law", LAWS)
 @each_walker
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
-    """RNEA at the predicted acceleration, with the motors' rotors and less the contact forces as wrenches: τ on the joints,
-    nothing on the base."""
+    """RNEA at the predicted acceleration, with armature and less the contact forces as wrenches: τ on the joints, zero on the
+    base."""
     for seed in range(20):
         scene = random_scene(name, seed)
         answer = solve(scene, law)
@@ -89,7 +89,7 @@ def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
 
 @each_walker
 def test_in_flight_every_law_gives_free_fall(name):
-    """Feet 2 mm up and leaving: every law gives contact-free inverse dynamics."""
+    """Feet 2 mm up and rising: every law gives contact-free inverse dynamics."""
     scene = standing_scene(name)
     v = np.zeros(18)
     v[2] = 0.1
@@ -104,7 +104,7 @@ def test_in_flight_every_law_gives_free_fall(name):
 
 @each_walker
 def test_with_sufficient_friction_coulomb_equals_no_slip(name):
-    """Gently moved feet that stick: the two laws have one velocity, and the selection makes them one altogether."""
+    """Feet that stick under a gentle motion: the two laws have one velocity, and the selection gives one answer."""
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
     options = Options(consistency=Consistency.HOLD, ground=LITERAL)
     coulomb, no_slip = solve(scene, "coulomb", options), solve(scene, "no-slip", options)
@@ -125,7 +125,7 @@ SLED = """
 
 
 def sled_scene(demand, mu, law, **settings):
-    """Body and feet relative to one another: the shoe, on the ground, is asked to accelerate by `demand` against the body."""
+    """Body and foot move relative to one another: the shoe, on the ground, is to accelerate by `demand` against the body."""
     robot = Robot(Description(urdf=SLED, contact=(ContactPoint(frame="shoe"),)))
     corners = np.array([[x, y, 0.0] for x in (-0.5, 0.5) for y in (-0.4, 0.4)])
     q = robot.neutral()
@@ -194,7 +194,7 @@ def test_sliding_friction_depends_on_direction_as_the_polygon(law):
 
 
 def test_robots_do_not_share_work_arrays():
-    """Robots own scratch: two of the same model do not see one another."""
+    """Two robots of the same model have work arrays of their own."""
     robot, q = walker("solo12")
     M = robot.terms(q, np.zeros(18)).M.copy()
     limitless("solo12").terms(robot.neutral(), np.zeros(18))

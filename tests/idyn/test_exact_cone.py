@@ -1,4 +1,4 @@
-"""The law with the round cone: its statement over random states, isotropy, a convex program solved by SCS, and polygons."""
+"""The law with the round cone: its conditions over random states, isotropy, a convex program solved by SCS, and polygons."""
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
 @pytest.mark.parametrize("variant", VARIANTS)
 @each_walker
 def test_exact_cone_satisfies_its_conditions(name, variant):
-    """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
+    """It answers itself in every state of finite friction; with infinite friction in nearly all."""
     own, count = 0, 40
     for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene)
@@ -48,7 +48,7 @@ def test_exact_cone_satisfies_its_conditions(name, variant):
 @pytest.mark.parametrize("angle", [0.3, np.pi / 4, 2.0])
 @each_walker
 def test_the_answer_is_isotropic(name, angle):
-    """However the tangents are turned, v⁺ and forces in the world stay. Begun at the same impulses: polygons are not isotropic,
+    """Turning the tangents keeps v⁺ and the forces in the world. Started at the same impulses, as polygons are not isotropic
     and the law may have several answers."""
     slid = 0
     for seed in range(30):
@@ -64,7 +64,7 @@ def test_the_answer_is_isotropic(name, angle):
 
 @pytest.mark.parametrize("angle", [0.0, 0.1, np.pi / 4, np.pi / 8])
 def test_sliding_friction_is_mu_times_the_load_against_the_motion(angle):
-    """In whatever direction: a polygon of four edges lacks up to 29 % of it."""
+    """In any direction: a polygon of four edges lacks up to 29 % of it."""
     scene = standing_scene("quadruped", mu=0.5)
     v = np.zeros(18)
     v[:2] = 0.5 * np.array([np.cos(angle), np.sin(angle)])
@@ -112,7 +112,7 @@ def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
 
 @each_walker
 def test_polygons_converge_to_the_round_cone(name):
-    """With ever more edges Coulomb's law comes near, if only with 1/k where feet slide: its friction points to a corner."""
+    """With more edges Coulomb's law comes nearer, but only with 1/k where feet slide, as its friction points to a corner."""
     errors = []
     for seed in range(24):
         scene = random_scene(name, seed, mu=0.3, n=4, touching=1.0)
@@ -136,7 +136,7 @@ def predict_polygon(scene, edges):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_contact_velocities_match_pinocchios_solvers(method):
-    """Where they converge: the same contact velocities, from another's code altogether."""
+    """Where these converge: the same contact velocities, by independent code."""
     same = 0
     for seed in range(30):
         scene = random_scene("quadruped", seed, mu=0.5)
@@ -150,7 +150,7 @@ def test_contact_velocities_match_pinocchios_solvers(method):
 
 
 def test_a_warm_start_takes_few_steps():
-    """The next tick of a stance takes a step or two; without a warm start it begins anew."""
+    """The next tick of a stance takes one or two steps; without a warm start it begins anew."""
     scene = standing_scene("quadruped", mu=0.6)
     first = solve(scene, options=Options(ground=LITERAL))
     warm = solve(scene, options=Options(ground=LITERAL), guess=first.guess)
@@ -171,7 +171,7 @@ def test_the_face_tells_sticking_sliding_and_separating_contacts():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_polygon_of_the_selection_contains_the_laws_friction(seed):
-    """A contact that sticks at the edge of its round cone: the polygon inside is turned so that a corner is there."""
+    """For a contact that sticks at the edge of its round cone, the inner polygon is turned so that a corner is there."""
     rng = np.random.default_rng(seed)
     directions, mu, angle = make_law("exact-cone").directions, 0.7, rng.uniform(0, 2 * np.pi)
     along = np.array([np.cos(angle), np.sin(angle)])

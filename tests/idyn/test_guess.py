@@ -1,4 +1,4 @@
-"""What one tick leaves to the next: it may only save work, and nothing that is wrong with it can break an answer."""
+"""Warm starts save work and cannot change an answer, whatever is wrong with them."""
 
 import msgspec
 import numpy as np
@@ -39,7 +39,7 @@ def moving(name, steps):
 @each_walker
 @each_pivoting
 def test_warm_and_cold_starts_give_the_same_answer(name, law):
-    """Along a motion: the same velocity and torque, fewer pivots, the rung says so."""
+    """Along a motion: the same velocity and torque, fewer pivots, and a rung that names the warm start."""
     guess, saved, warm = None, 0, 0
     for scene in moving(name, 60):
         cold = solve(scene, law)
@@ -57,7 +57,7 @@ def test_warm_and_cold_starts_give_the_same_answer(name, law):
 @each_walker
 @each_pivoting
 def test_the_last_answer_is_confirmed_without_a_pivot(name, law):
-    """Handed back, it is confirmed without a pivot."""
+    """Given back as the guess."""
     for seed in range(20):
         scene = random_scene(name, seed, touching=1.0)
         first = solve(scene, law)
@@ -70,7 +70,7 @@ def test_the_last_answer_is_confirmed_without_a_pivot(name, law):
 
 
 def poisoned(guess, rng):
-    """Everything that can be wrong with a guess."""
+    """Guesses with everything that can be wrong."""
     n, width = guess.basis.shape
     change = msgspec.structs.replace
     yield change(guess, basis=rng.uniform(size=(n, width)) < 0.5)
@@ -112,7 +112,7 @@ def test_malformed_guesses_do_not_change_the_answer(name, law, selection):
 
 @each_pivoting
 def test_a_guess_follows_contacts_that_are_permuted(law):
-    """The basis goes with the contact's name: permuted contacts are still warm and give the permuted answer."""
+    """The basis is assigned by contact key: permuted contacts are still warm and give the permuted answer."""
     scene = standing_scene("solo12")
     scene = msgspec.structs.replace(scene, q_ddot=np.r_[0.1, -0.2, 0.3, np.zeros(9)])
     first = solve(scene, law)
@@ -131,7 +131,7 @@ def test_a_guess_follows_contacts_that_are_permuted(law):
 
 
 def broken_inputs(scene):
-    """The scene with one number replaced by one that leaves nothing finite, in every kind of place."""
+    """The scene with one number, in each kind of place, that leads to an overflow."""
     for bad in (1e160, -1e300):
         for i in (0, 4, 9):
             q, v = scene.state.q.copy(), scene.state.v.copy()
@@ -152,7 +152,7 @@ def broken_inputs(scene):
 @each_law
 @pytest.mark.parametrize("name", ["solo12"])
 def test_an_overflow_is_never_reported_as_solved(name, law):
-    """A status says so, or the torque is finite and honest: never SOLVED with anything that is no number, never a raise."""
+    """A status reports it, or the torque is finite and correct: never SOLVED with a non-finite number, never an exception."""
     scene = standing_scene(name)
     guess = solve(scene, law).guess
     with np.errstate(all="ignore"):

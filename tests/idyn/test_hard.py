@@ -1,8 +1,6 @@
-"""Hard problems in numbers: every answer certified by conditions written anew, whatever the law, the state and the contacts.
-
-Random states (`hard.wild_scene`), torn ones (`hard.torn_scene`) and degenerate contacts (`hard.degenerate_scene`). `-m long`
-runs 3000 and 10 000 of them and prints shares and times of every law.
-"""
+"""Hard problems: every answer is certified by independent conditions, whatever the law, the state and the contacts. Random
+states (`hard.wild_scene`), feet dragged apart (`hard.torn_scene`) and degenerate contacts (`hard.degenerate_scene`). `-m long`
+runs 3000 and 10 000 of them and prints shares and times of every law."""
 
 import time
 from collections import Counter, defaultdict
@@ -48,7 +46,7 @@ def kinetic_error(f: Full, answer, q_ddot, mu, extra):
 
 
 def error_of(scene, answer):
-    """The answer's own law, in numbers: dynamics, demand, cone, non-penetration and what else it claims."""
+    """Error of the answer under its own law: dynamics, demand, cone, non-penetration and the law's other conditions."""
     f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
     extra = allowance(c.gaps, DT, GROUND.noise, GROUND.recovery_speed)
     size = max(1.0, np.abs(f.M).max() * np.abs(f.v).max(initial=0))
@@ -72,7 +70,7 @@ def error_of(scene, answer):
 
 
 def sweep(make, count, laws=LAWS, judged=True):
-    """Shares, times [µs] by law, and what was beyond the force limit without saying so."""
+    """Shares, times [µs] by law, and answers beyond the force limit without a report."""
     shares, times, worst = defaultdict(Counter), defaultdict(list), defaultdict(float)
     for law in laws:
         solver = make_law(law)
@@ -105,8 +103,8 @@ def sweep(make, count, laws=LAWS, judged=True):
 
 @pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.long)])
 def test_every_law_answers_random_states(count):
-    """Of the laws whose friction has bounds nearly every answer is their own. Where it has none, some 6 % have none in which
-    contacts that part carry nothing (`test_no_slip` proves it, one by one), and Coulomb's law answers."""
+    """Laws with finite friction answer nearly always themselves. With infinite friction some 6 % have no answer in which
+    separating contacts carry no force (`test_no_slip` proves it, one by one), and Coulomb's law answers."""
     shares = sweep(wild_scene, count)
     for law in LAWS:
         own = shares[law]["own"] / count
@@ -117,7 +115,7 @@ def test_every_law_answers_random_states(count):
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "exact-cone", "cone", "cone-infinite"])
 def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
-    """Rest, unlimited friction, demands of ±50 rad/s²: no kilonewtons, and no contact that parts is held."""
+    """Rest, infinite friction, demands of ±50 rad/s²: no kilonewtons, and no separating contact is held."""
     solver = make_law(law)
     for seed in range(count):
         scene = torn_scene(seed)
@@ -132,7 +130,7 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
 
 @pytest.mark.parametrize("count", [110, pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_law_answers_degenerate_contacts(count):
-    """No exception, no number that is none, and hardly ever the last forces."""
+    """No exception, no non-finite number, and hardly ever the last forces."""
     shares = sweep(degenerate_scene, count, judged=count < 1000)
     for law in LAWS:
         assert shares[law]["last forces"] <= max(1, 0.001 * count), law
@@ -141,7 +139,7 @@ def test_every_law_answers_degenerate_contacts(count):
 @pytest.mark.long
 @pytest.mark.parametrize("make", [wild_scene, degenerate_scene])
 def test_exact_cone_answers_ten_thousand_states(make):
-    """Every answer judged, degenerate ones too: the law's own or another's, certified, or the last forces by name."""
+    """Every answer is judged, degenerate ones too: the law's own or another's, certified, or the last forces by name."""
     shares = sweep(make, 10_000, laws=("exact-cone",))["exact-cone"]
     assert shares["own"] >= 9_700
     assert shares["last forces"] <= 10

@@ -1,4 +1,4 @@
-"""Malformed data are refused by their name, before anything reads past an array."""
+"""Malformed inputs are refused by field, before any array is read beyond its end."""
 
 import contextlib
 import copy
@@ -95,7 +95,7 @@ def test_malformed_inputs_are_refused_by_name(field, changes):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_quaternions_near_unit_length_are_answered_or_refused(seed):
-    """Whoever finds a quaternion too long also says so: an answer or an InputError, nothing else."""
+    """All checks agree on the tolerance: an answer or an InputError."""
     rng = np.random.default_rng(seed)
     d = rng.normal(size=4)
     d *= np.sqrt(1 + 2e-5) * (1 + rng.integers(-3, 4) * 1.1e-16) / np.linalg.norm(d)
@@ -104,7 +104,7 @@ def test_quaternions_near_unit_length_are_answered_or_refused(seed):
 
 
 def test_copies_and_pickles_of_a_robot_answer_the_same():
-    """After use, too; what the copy answers is what the robot answers."""
+    """Also after use."""
     robot, answer = SCENE.robot, ask()
     for other in (copy.deepcopy(robot), pickle.loads(pickle.dumps(robot))):
         again = predict(other, SCENE.state, C, SCENE.q_ddot, law=make_law("coulomb"), dt=DT, options=OPTIONS)
@@ -112,7 +112,7 @@ def test_copies_and_pickles_of_a_robot_answer_the_same():
 
 
 def test_well_formed_inputs_are_answered():
-    """Unlimited friction, none, gaps of a metre, and a guess with numbers that are none."""
+    """Infinite and zero friction, gaps of a metre, and a guess with NaN."""
     guess = msgspec.structs.replace(GUESS, tau=np.full(12, np.nan))
     for changes in (
         {},

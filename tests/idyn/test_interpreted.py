@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 def answers():
-    """A loaded stance and a random state under every law, cold, then warm: torques, impulses, velocities and what led there."""
+    """A loaded stance and a random state under every law, cold, then warm: torques, impulses, velocities, rung and status."""
     found = []
     for scene in (standing_scene("solo12"), random_scene("quadruped", 3, touching=1.0, n=3)):
         for name in LAWS:
@@ -47,7 +47,7 @@ def answers():
 
 @pytest.mark.timeout(120)
 def test_interpreted_kernels_answer_the_same():
-    """In a process of its own, where numba compiles nothing."""
+    """In a process in which numba compiles nothing."""
     script = (
         f"import json, sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]}; "
         "import test_interpreted as t; print(json.dumps(t.answers()))"

@@ -45,7 +45,7 @@ def test_random_low_rank_problems_are_solved_or_refused(solver):
 
 
 def test_principal_pivoting_reaches_the_same_slack_from_any_guess():
-    """w is unique for a PSD matrix; what the guess holds must not matter."""
+    """w is unique for a PSD matrix; the guess must not matter."""
     rng = np.random.default_rng(0)
     for seed in range(200):
         lcp = random_gram(seed)
@@ -83,7 +83,7 @@ def test_random_p_matrices_have_the_one_solution_of_brute_force():
 
 
 def test_random_contact_problems_agree_with_an_independent_lemke():
-    """Where both find the same impulses or not, both must solve; one contact is checked against all its solutions."""
+    """Both must solve the problem, with equal impulses or not; one contact is checked against all its solutions."""
     compared = 0
     for seed in range(200):
         lcp = coulomb(1 + seed % 4, seed, mu=[0.1, 0.6, 1.5][seed % 3])
@@ -114,7 +114,7 @@ def test_the_solution_scales_with_units(solver, scale):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_nan_is_never_reported_as_solved(solver):
-    """A NaN anywhere never comes back as SOLVED with finite z in its place."""
+    """A NaN anywhere never gives SOLVED with finite z."""
     lcp = gram([[1.0, 2], [3, 4], [0, 1]], [-1, -2, np.nan])
     z, status, _ = SOLVERS[solver](lcp)
     assert status is not Status.SOLVED or not np.isfinite(lcp_error(lcp.M, lcp.q, z))

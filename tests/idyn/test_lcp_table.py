@@ -1,4 +1,4 @@
-"""One table of complementarity problems × every solver that claims them: the right answer, or the right refusal."""
+"""A table of complementarity problems × every solver that claims them: the expected solution or refusal."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_a_ray_of_a_matrix_that_is_not_copositive_is_no_answer():
 
 @pytest.mark.parametrize("n", [2, 5, 11])
 def test_the_exponential_family_takes_as_many_pivots_as_the_theory_says(n):
-    """And the cap stops it one pivot earlier, with nothing in its hands."""
+    """And the pivot cap ends it one pivot earlier, without a solution."""
     M, q, *_ = murty_exponential(n)
     _, status, pivots, _ = lemke(M, q, 10000, np.ones(len(q)))
     assert (Status(status), pivots) == (Status.SOLVED, 2**n)
@@ -97,7 +97,7 @@ def test_basis_solution_matches_numpy_on_every_basis(name):
 
 
 def test_the_cycling_example_cycles():
-    """`ppm` reports the cycle from the empty set, and gets through from elsewhere; Kostreva's matrix is a P-matrix."""
+    """`ppm` reports the cycle from the empty set, and solves it from elsewhere; Kostreva's matrix is a P-matrix."""
     lcp = gram(*PPM_CYCLES)
     assert by_ppm(lcp)[1] is Status.CYCLE
     _, _, basis = by_dual(lcp)

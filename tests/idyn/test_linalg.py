@@ -50,7 +50,7 @@ def test_lu_reports_a_singular_matrix(A):
 
 @pytest.mark.parametrize(("rows", "m", "rank"), [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
 def test_null_space_is_orthonormal_and_complete(rows, m, rank):
-    """Orthonormal, of the right size, and mapped to nothing."""
+    """Orthonormal, of the right size, and mapped to zero."""
     rng = np.random.default_rng(rows + m)
     E = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, m))
     Z = null_space(E)

@@ -1,4 +1,5 @@
-"""Private interfaces of CPython, NumPy and numba: probes notice wrong layouts and failures; plain mode is right."""
+"""Private interfaces of CPython, NumPy and numba: probes detect wrong layouts and failures; the fallback mode gives right
+results."""
 
 import os
 import subprocess
@@ -59,7 +60,7 @@ def test_a_wrong_layout_selects_fallback_mode_with_one_warning(fields, tmp_path)
 
 
 def environment():
-    """Of a process that imports this checkout."""
+    """Environment of a process that imports this checkout."""
     return {k: v for k, v in os.environ.items() if k != "IDYN_JIT"} | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 

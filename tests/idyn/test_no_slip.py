@@ -1,4 +1,4 @@
-"""The no-slip law: its statement over random states, and its velocity against a quadratic program in velocities."""
+"""The no-slip law: its conditions over random states, and its velocity against a quadratic program in velocities."""
 
 import msgspec
 import numpy as np
@@ -24,8 +24,8 @@ def solve(scene, options=OPTIONS, **changes):
 
 
 def answered(name, variant, count):
-    """Scenes with the law's answers. Where it has none, no choice of who is held has one: an independent program tries them all
-    for the demand as it was made."""
+    """Scenes with the law's answers. Where it has none, no choice of held contacts has one: an independent program tries them
+    all for the original demand."""
     without = 0
     for scene in varied(name, TRIED[variant], count):
         answer = solve(scene)
@@ -79,7 +79,7 @@ def test_no_slip_is_the_least_motion_that_holds_the_feet(name, variant):
 
 @each_walker
 def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
-    """Any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
+    """Any turn about the normals keeps v⁺, in a loaded stance with all feet on the ground."""
     rng = np.random.default_rng(0)
     options = msgspec.structs.replace(OPTIONS, consistency=Consistency.HOLD)
     for seed in range(60):
@@ -92,7 +92,8 @@ def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
 
 @each_walker
 def test_the_tangent_basis_matters_only_with_several_solutions(name):
-    """Which feet part is a choice the law may have: then, and only then, the answers differ, and each is right."""
+    """The law may have several solutions, which differ in the separating feet: then, and only then, the answers differ, and
+    each is right."""
     rng = np.random.default_rng(0)
     different = 0
     for scene in varied(name, TRIED["few feet"], 100):
@@ -106,7 +107,7 @@ def test_the_tangent_basis_matters_only_with_several_solutions(name):
 
 
 def test_lifted_feet_swing_freely_and_standing_feet_hold():
-    """One foot 2 mm up with a demand of its own, three feet loaded: nothing of the demand is changed."""
+    """One foot 2 mm up with its own demand, three feet loaded: the demand is unchanged."""
     scene = standing_scene("solo12")
     gaps, q_ddot = np.array([0.002, 0, 0, 0]), np.zeros(12)
     q_ddot[:3] = [5, -20, 30]
@@ -129,7 +130,7 @@ def test_without_friction_impulses_are_normal():
 
 
 def test_feet_arrive_at_the_ground_at_the_end_of_the_period():
-    """Closing on a gap: the foot arrives at the ground at the end of the period, neither earlier nor deeper."""
+    """Closing on a gap: neither earlier nor deeper."""
     scene = random_scene("solo12", 5, n=1)
     v = np.zeros(18)
     v[2] = -1.0

@@ -1,4 +1,5 @@
-"""Other outcomes under the same torques: each solves the forward problem by conditions written anew; the prediction is one."""
+"""Other outcomes under the same torques: each solves the forward problem by independent conditions; the prediction is one of
+them."""
 
 import msgspec
 import numpy as np
@@ -51,7 +52,7 @@ def test_every_outcome_is_a_solution_and_large_friction_has_several(mu, least):
 
 
 def test_all_solutions_of_one_foot_are_found():
-    """Against all 2⁶ bases of one contact."""
+    """Compared with all 2⁶ bases of one contact."""
     several = 0
     for seed in range(60):
         scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=1)

@@ -1,4 +1,4 @@
-"""What `from idyn import …` offers: names, types for `mypy --strict`, `help`, and short representations."""
+"""Public names of `idyn`: types for `mypy --strict`, `help`, and short representations."""
 
 import ast
 import subprocess

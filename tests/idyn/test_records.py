@@ -1,4 +1,4 @@
-"""Records: what Python puts in is what compiled code reads, and the other way round; nothing else can be put in."""
+"""Array records: Python and compiled code read and write the same data; values of other types are refused."""
 
 import copy
 import gc

@@ -25,13 +25,13 @@ def floating(name):
 
 
 def panda(seed):
-    """The arm alone, bolted down: nothing is unactuated, so nothing is left to reduce to."""
+    """The arm alone on a fixed base, fully actuated: the reduced problem is empty."""
     path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
     return touching_arm(Robot.from_urdf(path, base="fixed"), seed)
 
 
 def panda_with_loose_joints(seed):
-    """The same with three joints whose motors are off."""
+    """The same with three unactuated joints."""
     path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
     return touching_arm(Robot.from_urdf(path, base="fixed", unactuated=("panda_joint2", "panda_joint5", "panda_joint7")), seed)
 
@@ -51,14 +51,14 @@ def touching_arm(robot, seed):
 
 
 def fingers(seed):
-    """Two bodies in contact with one another, both movable."""
+    """Two movable bodies in contact with one another."""
     rng = np.random.default_rng(seed)
     scene = fingers_scene((5.0, -3.0))
     return msgspec.structs.replace(scene, state=State(q=0.01 * rng.normal(size=5), v=rng.normal(size=5)))
 
 
 def loose_knee(seed):
-    """A walker with a floating base and, besides, a knee whose motor is off."""
+    """A walker with a floating base and an unactuated knee."""
     scene = random_scene("quadruped", seed, n=4)
     robot = Robot(Description(urdf=scene.robot.description.urdf, unactuated=("LF_Y_3",)))
     return msgspec.structs.replace(scene, robot=robot, q_ddot=scene.q_ddot[:11])

@@ -1,4 +1,4 @@
-"""The law of ground whose stiffness, dissipation and friction are known: beside another solver, and known answers."""
+"""The law of ground with known stiffness, dissipation and friction, against another solver and known answers."""
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ def sunk(scene, depth):
 
 
 def rows_of(scene, material, f):
-    """R (3n) and v̂ (3n) of the contacts that count, from the dense system; and which count (n)."""
+    """R (3n) and v̂ (3n) of the active contacts, from the dense system; and which are active (n)."""
     D, settle, gaps = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation, scene.contacts.gaps
     R, aim = np.empty(3 * len(gaps)), np.zeros(3 * len(gaps))
     for i, gap in enumerate(gaps):
@@ -50,7 +50,7 @@ def rows_of(scene, material, f):
 
 
 def dual_optimum(scene, material):
-    """Impulses that solve the dual program min ½γᵀ(D + R)γ + γᵀ(u₀ − v̂) over round cones  [SAP (22)], by SCS (3n)."""
+    """Impulses that solve the dual program min ½γᵀ(D + R)γ + γᵀ(u₀ − v̂) over round cones [SAP (22)], by SCS (3n)."""
     f = full(scene.robot, scene.state, scene.contacts)
     R, aim, counts = rows_of(scene, material, f)
     u0 = f.J @ outcome(f, scene.q_ddot, DT, np.zeros(len(R)))[0]
@@ -75,7 +75,7 @@ def dual_optimum(scene, material):
 @pytest.mark.parametrize("material", MATERIALS)
 @each_walker
 def test_impulses_solve_the_dual_program(name, material):
-    """Of random motions, some of which part, some stick, some slide."""
+    """For random motions with separating, sticking and sliding contacts."""
     law, pressed = Sap(MATERIALS[material]), 0
     for seed in range(8):
         scene = sunk(random_scene(name, seed), 2e-4)
@@ -90,7 +90,7 @@ def test_impulses_solve_the_dual_program(name, material):
 
 @each_walker
 def test_a_robot_at_its_static_penetration_stands(name):
-    """Feet at m g / (4 k): the weight is borne, and nothing moves. Feet at the surface bear less."""
+    """Feet at m g / (4 k): the weight is carried at rest. Feet at the surface carry less."""
     scene, stiffness = standing_scene(name), 1e5
     law = SapSettings(stiffness=stiffness, sigma=1e-6).build()
     equal = solve(scene, make_law("coulomb")).normal_force  # of the rigid law
@@ -103,7 +103,7 @@ def test_a_robot_at_its_static_penetration_stands(name):
 
 
 def test_the_ground_and_consistency_options_do_not_matter():
-    """This law has a ground of its own."""
+    """This law has a ground model of its own."""
     scene = sunk(random_scene("quadruped", 3), 1e-4)
     law, rigid = make_law("sap"), Options(ground=LITERAL)
     first = solve(scene, law, rigid)
@@ -114,7 +114,7 @@ def test_the_ground_and_consistency_options_do_not_matter():
 
 @pytest.mark.parametrize("consistency", Consistency)
 def test_every_demand_is_answered_unchanged(consistency):
-    """Feet that are driven into the ground: others change the demand or refuse, springs push back, as it was made."""
+    """Feet that are driven into the ground: other laws change the demand or refuse it, springs push back."""
     scene = sunk(standing_scene("quadruped"), 1e-4)
     scene = msgspec.structs.replace(scene, q_ddot=np.random.default_rng(0).normal(scale=300.0, size=scene.robot.na))
     answer = solve(scene, make_law("sap"), Options(consistency=consistency, ground=LITERAL))

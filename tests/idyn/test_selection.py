@@ -1,4 +1,4 @@
-"""Selection: never a larger torque, never another motion, never off the face, and the optimum that quadprog finds there."""
+"""Selection: never a larger torque, never another motion, never off the face, and the optimum that quadprog finds on it."""
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ def solve(scene, law, selection, guess=None, **changes):
 
 
 def faces(law, answer, f, contacts):
-    """The face to choose from, and the one to fall back upon when the first is empty."""
+    """The face to choose from, and the fallback for an empty one."""
     mu, extra = contacts.mu, allowance(contacts.gaps, DT)
     if law == "coulomb":
         return [coulomb_face(answer, f, mu, extra)]
@@ -71,7 +71,7 @@ def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, 
 @pytest.mark.parametrize(("law", "points"), [*((law, 1) for law in LAWS[:6]), ("coulomb", 3), ("convex", 3)])
 @each_walker
 def test_selection_finds_the_smallest_torque(name, law, points):
-    """τ is unique, whatever the impulses: the independent program in all variables has the same."""
+    """τ is unique, whatever the impulses: an independent program in all variables has the same."""
     for scene in scenes(name, law, 30 if points == 1 else 8, points):
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
         f = full(scene.robot, scene.state, scene.contacts)
@@ -85,7 +85,7 @@ def test_selection_finds_the_smallest_torque(name, law, points):
 
 
 def sliding(name, seed, points):
-    """Feet that slide and turn on their ground, one leg moving: some points stick, some slide, some part."""
+    """Feet that slide and turn on the ground, one leg moving: some points stick, some slide, some separate."""
     rng = np.random.default_rng(seed)
     scene, v = standing_scene(name, mu=0.3), np.zeros(18)
     v[:2], v[5] = 0.3 * rng.normal(size=2), rng.normal()
@@ -97,8 +97,8 @@ def sliding(name, seed, points):
 @pytest.mark.parametrize("law", first_is_fast(["coulomb", "exact-cone"]))
 @each_walker
 def test_sliding_feet_share_their_load_by_selection(name, law):
-    """Where they slide, friction stays at its limit; what is free is how the points share the load. On round cones each has a
-    direction of its own, so fewer share."""
+    """Friction of sliding points stays at its limit; the distribution of the load is free. On round cones each point has its
+    own direction, so fewer share."""
     choices = 0
     for seed in range(40):
         scene = sliding(name, seed, 3)
@@ -150,7 +150,7 @@ def in_contact_rows(contacts, impulse):
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @each_walker
 def test_impulse_change_is_minimal_over_the_face(name, law):
-    """min ‖p − p_prev‖², p_prev being given in the world: contacts may have been listed in another order or turned since."""
+    """min ‖p − p_prev‖², p_prev in the world frame: contacts may be in another order or turned since."""
     for seed, scene in enumerate(scenes(name, law, 20)):
         guess, c = earlier(scene, law), scene.contacts
         order = np.random.default_rng(seed).permutation(len(c))
@@ -182,7 +182,7 @@ def test_without_a_guess_the_change_is_counted_from_zero():
 
 @pytest.mark.parametrize("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
 def test_an_unchanged_problem_keeps_its_selection(selection):
-    """Nothing changes, so nothing may change: the steady state of a change objective."""
+    """The steady state of a change objective."""
     for scene in scenes("quadruped", "coulomb", 10):
         first = solve(scene, "coulomb", selection)
         again = solve(scene, "coulomb", selection, first.guess)

@@ -40,7 +40,7 @@ def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
 
 
 def test_sensed_forces_are_certified_by_dynamics_only():
-    """Forces that pull, through the ground: believed, and still certified."""
+    """Also forces that pull, or act through the ground."""
     scene = random_scene("solo12", 0, n=4)
     answer = solve(scene, Sensed(np.tile([0.01, 0.0, -0.02], 4)))
     assert answer.status.ok

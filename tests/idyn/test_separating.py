@@ -1,4 +1,4 @@
-"""Friction without limit, and feet that do not press: those that part are let go."""
+"""Infinite friction, and feet that do not press: separating feet are released."""
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ LIFTS = 3
 
 
 def lifting(name):
-    """Four feet on a plane under unlimited friction, at rest; the last one is to go away along the plane and upwards."""
+    """Four feet on a plane with infinite friction, at rest; the last one is to move away along the plane and upwards."""
     scene = standing_scene(name, mu=np.inf)
     f = full(scene.robot, scene.state, scene.contacts)
     away = np.linalg.pinv(f.J[3 * LIFTS : 3 * LIFTS + 3, f.a]) @ np.array([0.3, -0.2, 0.5])  # m/s²
@@ -35,8 +35,8 @@ def solve(scene, law, contacts=None, guess=None):
 )
 @each_walker
 def test_a_separating_foot_carries_no_force(name, law, error):
-    """To the letter it would be held sideways, with whatever that takes at the others. Begun anew or at the last basis, the
-    answer is that of the robot without this foot."""
+    """By the literal conditions it would be held sideways, at any cost for the others. From a cold start or from the last
+    basis, the answer is that of the robot without this foot."""
     (scene, f), law = lifting(name), make_law(law)
     alone = solve(scene, law, contacts=scene.contacts.take(np.arange(LIFTS)))
     answers = (solve(scene, law), solve(scene, law, guess=alone.guess))
@@ -51,7 +51,7 @@ def test_a_separating_foot_carries_no_force(name, law, error):
 
 
 def uneven(name, seed):
-    """Feet that are not quite on one plane, on ground that fits them, under unlimited friction; one is to go away."""
+    """Feet that are not quite on one plane, on ground that fits them, with infinite friction; one is to move away."""
     rng = np.random.default_rng(seed)
     robot, stance = walker(name)
     q = robot.integrate(stance, np.r_[np.zeros(3), rng.uniform(-1e-3, 1e-3, robot.nv - 3)])
@@ -66,8 +66,8 @@ def uneven(name, seed):
 @pytest.mark.parametrize("law", ["coulomb", "cone-infinite"])
 @each_walker
 def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
-    """Whenever the robot without the lifting foot has an answer, nearly always the whole robot has the same, begun anew; and
-    then always from its own basis, too. To the letter there are kilonewtons instead, or no answer."""
+    """When the robot without the lifting foot has an answer, the whole robot nearly always has the same from a cold start, and
+    always from its own basis. By the literal conditions there are kilonewtons instead, or no answer."""
     law, found, expected = make_law(law), 0, 0
     for seed in range(40):
         scene, foot = uneven(name, seed)
@@ -90,7 +90,7 @@ def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
 
 @each_walker
 def test_the_no_slip_motion_does_not_depend_on_the_start(name):
-    """Only impulses follow the rows that are taken first."""
+    """Only impulses depend on which rows are taken first."""
     law = make_law("no-slip")
     for seed in range(40):
         scene, _ = uneven(name, seed)
@@ -100,8 +100,8 @@ def test_the_no_slip_motion_does_not_depend_on_the_start(name):
 
 
 def test_with_infinite_friction_coulomb_releases_feet_that_hardly_press():
-    """It is the no-slip law then, but for feet that this one holds with kilonewtons while they hardly press: four times the
-    torque, in the mean."""
+    """It equals the no-slip law, except for feet that this one holds with kilonewtons while they hardly press: four times the
+    torque in the mean."""
     options = Options(selection=Selection.FORCE, consistency=Consistency.HOLD)
 
     def largest_torque(scene, law):

@@ -1,4 +1,5 @@
-"""Joints with several degrees of freedom and a motor for each: names, limits, ways on the manifold, certified predictions."""
+"""Joints with several degrees of freedom and a motor for each: names, limits, differences on the manifold, certified
+predictions."""
 
 import numpy as np
 import pinocchio as pin

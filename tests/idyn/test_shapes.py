@@ -1,4 +1,4 @@
-"""Contacts between bodies: a sphere and a box by region and against brute force, and their place in a contact set."""
+"""Contacts between bodies: a sphere and a box by region and against brute force, and their rows in a contact set."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Flat feet: four contact places each, with names that say which, and the forces of a body on them."""
+"""Flat feet: four named contact points each, and the forces of a body on them."""
 
 import numpy as np
 import pytest

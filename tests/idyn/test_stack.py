@@ -1,4 +1,4 @@
-"""Arrays that nobody counts: what they may not be used for, read off the source, and that they are what they stand for."""
+"""Stack buffers: a static check of their use in the sources, and their values."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ def is_local(node):
 
 
 def misuses(source):
-    """Names of functions that return a local array, or ask for one in a loop."""
+    """Names of functions that return a local array, or make one in a loop."""
     found = set()
     for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
         names = set()
@@ -39,14 +39,14 @@ def misuses(source):
 
 
 def pairs(target, value):
-    """What is bound to which name, one by one."""
+    """Pairs of a name and the value bound to it."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return [pair for each, part in zip(target.elts, value.elts, strict=True) for pair in pairs(each, part)]
     return [(target.id, value)] if isinstance(target, ast.Name) else []
 
 
 def root(node):
-    """The name of an array, or of that which a view is of."""
+    """Name of an array, or of the array of a view."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

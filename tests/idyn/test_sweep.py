@@ -1,8 +1,6 @@
-"""Random states in numbers: every answer certified, and the right inverse of an independent forward problem.
-
-States: joints ±0.05 rad about the stance, speeds 0.2, demands 30 rad/s², μ in {0.1, 0.6, 1.5}, 1 to 4 feet, gaps 0 to 2 mm;
-in half of the sweeps half of the gaps are exactly 0, for with gaps of millimetres hardly anything touches within a period.
-"""
+"""Random states in numbers: every answer certified, and the right inverse of an independent forward problem. States: joints
+±0.05 rad about the stance, speeds 0.2, demands 30 rad/s², μ in {0.1, 0.6, 1.5}, 1 to 4 feet, gaps 0 to 2 mm; in half of the
+sweeps half of the gaps are exactly 0, as with gaps of millimetres hardly any contact closes within a period."""
 
 from collections import Counter
 
@@ -46,7 +44,7 @@ def simulated(f, answer, contacts):
 @pytest.mark.parametrize("touching", [0.0, 0.5])
 @each_walker
 def test_coulomb_is_a_right_inverse(name, touching, count):
-    """(v⁺, p) solves the forward problem under τ in every state, by conditions written anew. The forward solver finds that v⁺
+    """(v⁺, p) solves the forward problem under τ in every state, by independent conditions. The forward solver finds that v⁺
     too, or another solution of the same problem: large friction coefficients allow two, more often where feet touch."""
     law, rungs, forward = make_law("coulomb"), Counter(), Counter()
     pressing = 0
@@ -117,7 +115,7 @@ def test_other_laws_are_certified(name, law, touching, count):
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @each_walker
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
-    """‖τ‖ never grows while the limits allow it, v⁺ never moves; undone selections are counted."""
+    """‖τ‖ does not grow while the limits allow it, v⁺ does not change; undone selections are counted."""
     make, rungs = make_law(law), Counter()
     for seed in range(count):
         scene = random_scene(name, seed)

@@ -1,4 +1,4 @@
-"""Answers that have been tampered with: whatever is wrong, the certificate refuses it."""
+"""Tampered answers: the certificate refuses every one."""
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from idyn.types import Consistency, Selection
 
 
 def loaded(name, law):
-    """Four feet standing, asked to move a little: all laws press, and there is something to spoil."""
+    """Four feet standing with a small demand: under all laws there are forces to spoil."""
     scene = standing_scene(name, mu=0.3)
     q_ddot = 0.3 * np.random.default_rng(1).normal(size=12)
     scene = msgspec.structs.replace(
@@ -74,7 +74,7 @@ def test_a_wrong_velocity_is_refused(name, law):
 @pytest.mark.parametrize("law", LAWS)
 @each_walker
 def test_impulses_that_contradict_the_motion_are_refused(name, law):
-    """Each component off by 1e-6 N·s, velocity and torque left as they were: the momentum does not add up."""
+    """Each component off by 1e-6 N·s, velocity and torque unchanged: the momentum does not balance."""
     scene, law, _, a = loaded(name, law)
     for row in range(12):
         p = a.p.copy()
@@ -83,7 +83,7 @@ def test_impulses_that_contradict_the_motion_are_refused(name, law):
 
 
 def spoil(f, scene, a, change):
-    """Impulses changed by `change` (3n), with the velocity and the torque that go with them: only the law is violated."""
+    """Impulses changed by `change` (3n), with the matching velocity and torque: only the law is violated."""
     p = a.p + change
     v_plus, tau = outcome(f, scene.q_ddot, DT, p)
     return msgspec.structs.replace(a, p=p, v_plus=v_plus, tau=tau)
@@ -105,7 +105,7 @@ def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 def test_internal_forces_outside_the_cone_are_refused(law):
-    """Impulses that move nothing, J_uᵀ Δp = 0, are free for no-slip but not where there is a cone or a pulling normal."""
+    """Impulses without motion, J_uᵀ Δp = 0, are allowed for no-slip but not with a cone or a pulling normal."""
     scene, law, f, a = loaded("solo12", law)
     null = np.linalg.svd(f.Ju.T)[2][6:]
     for direction in null:
@@ -121,7 +121,7 @@ def test_internal_forces_outside_the_cone_are_refused(law):
 
 
 def test_friction_along_the_motion_is_refused():
-    """A sliding foot whose friction pushes it on: inside the cone, dynamics right, complementarity not."""
+    """A sliding foot whose friction pushes it on: inside the cone, dynamics right, complementarity violated."""
     scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
     law = make_law("coulomb")
     f, a = answer_of(scene, law)
@@ -136,7 +136,7 @@ def test_friction_along_the_motion_is_refused():
 
 @pytest.mark.parametrize("law", ["convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"])
 def test_the_convex_law_is_judged_by_its_multipliers(law):
-    """Wrong ones, none, or NaN: the same impulses are no longer proved to be optimal."""
+    """With wrong or missing multipliers, or NaN, the same impulses are not proved to be optimal."""
     scene = random_scene("quadruped", 4, n=4, touching=1.0)
     law = make_law(law)
     _, a = answer_of(scene, law)
@@ -165,7 +165,7 @@ def test_non_finite_contacts_are_refused(law, field):
 
 
 class Mistaken:
-    """A law that is given another reduced problem than the one that is asked."""
+    """A law that solves another reduced problem than the given one."""
 
     kernel = staticmethod(no_kernel)
 
@@ -205,8 +205,8 @@ TAMPERING = {
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex", "cone"])
 @pytest.mark.parametrize("what", TAMPERING)
 def test_the_answer_to_another_problem_is_refused(law, what):
-    """Feet that slide under the laws that let them, pushed out of the ground, asked to move: all data matter to all laws then,
-    the last rung's too."""
+    """Feet that slide under the laws that allow it, pushed out of the ground, with a demand: then all data matter to all laws
+    and rungs."""
     if "friction" in what and law == "no-slip":
         return  # it does not know how much there is
     scene = random_scene("quadruped", 13 if law == "no-slip" else 3, n=2, mu=0.1, touching=1.0)

@@ -178,7 +178,7 @@ def test_contact_points_of_feet_lie_at_the_surface_of_the_hill(hilly):
 
 
 class Water:
-    """Somebody's own terrain, with arrays as they come."""
+    """A user's terrain, with arrays of its own kind."""
 
     friction = None
 

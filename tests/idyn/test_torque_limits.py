@@ -69,8 +69,7 @@ def smallest_excess(face, f, plain, bound):
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @each_walker
 def test_torque_limits_are_kept_where_possible(name, law, share):
-    """Limits cut to a share of what the unlimited choice uses: the excess is the smallest there is, in the sum of its squares,
-    and 0 if it can be."""
+    """Limits cut to a share of the unlimited choice: the excess is the smallest sum of squares, and 0 if possible."""
     kept = exceeded = near = 0
     for seed in range(25):
         scene = calm_scene(name, seed)
@@ -116,7 +115,7 @@ def test_within_the_limits_the_torque_is_the_smallest(name, law):
 
 
 def test_an_excess_without_choice_is_reported():
-    """One foot, nothing to choose: what is missing is said all the same."""
+    """With one foot there is no choice."""
     scene = random_scene("solo12", 0, n=1)
     free = solve(scene, "coulomb")
     assert free.null_dim == 0

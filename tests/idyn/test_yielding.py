@@ -1,4 +1,4 @@
-"""Yielding ground: every law asked of v̂ = v⁺ − (1 − dt/T_r) v + (T_p/dt) M_uu⁻¹ J_uᵀ (p − p⁻), judged by dense formulas."""
+"""Yielding ground: every law with v̂ = v⁺ − (1 − dt/T_r) v + (T_p/dt) M_uu⁻¹ J_uᵀ (p − p⁻), judged by dense formulas."""
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ def solve(scene, law, ground=YIELDING, guess=None, selection=Selection.TORQUE, c
 
 
 def v_hat(scene, answer, guess, ground=YIELDING, dt=DT):
-    """The velocity that the law is asked of, and the full system."""
+    """The velocity in the law's conditions, and the full system."""
     f, n = full(scene.robot, scene.state, scene.contacts), len(scene.contacts)
     last = np.zeros(3 * n)
     frames = np.stack(
@@ -45,7 +45,7 @@ def v_hat(scene, answer, guess, ground=YIELDING, dt=DT):
 
 
 def earlier(scene, law, seed):
-    """What a tick before may have left: another answer's forces, of some of the contacts, in another order."""
+    """A guess of an earlier tick: another answer's forces, of some of the contacts, in another order."""
     guess = solve(msgspec.structs.replace(scene, q_ddot=-scene.q_ddot), law).guess
     keep = np.random.default_rng(seed).permutation(len(guess.keys))[: max(1, len(guess.keys) - 1)]
     return msgspec.structs.replace(
@@ -99,7 +99,7 @@ def test_a_relaxation_of_one_period_without_memory_is_the_rigid_law(law):
 
 
 def test_a_sinking_foot_is_stopped_over_the_relaxation_time():
-    """The whole robot sinks at 0.1 m/s with its joints held: the ground is to give m (g + 0.1/T_r), not m (g + 0.1/dt)."""
+    """The whole robot sinks at 0.1 m/s with its joints held: the ground gives m (g + 0.1/T_r), not m (g + 0.1/dt)."""
     scene = standing_scene("quadruped")
     sinking = np.zeros(scene.robot.nv)
     sinking[2] = -0.1
@@ -113,7 +113,7 @@ def test_a_sinking_foot_is_stopped_over_the_relaxation_time():
 
 @pytest.mark.parametrize("law", LAWS)
 def test_with_memory_the_wrench_follows_with_its_time_constant(law):
-    """From no force at all towards the weight: after k ticks 1 − (1 + dt/T_p)⁻ᵏ of it."""
+    """From zero towards the weight: after k ticks 1 − (1 + dt/T_p)⁻ᵏ of it."""
     scene = standing_scene("quadruped")
     weight = scene.robot.total_mass * 9.81
     guess = msgspec.structs.replace(solve(scene, law).guess, force=np.zeros((4, 3)))
@@ -145,7 +145,7 @@ def test_over_touching_contacts_a_horizon_equals_a_relaxation_time():
 
 
 def test_the_certificate_refuses_another_relaxation_or_memory():
-    """An answer for one ground is none for another, nor for another last tick."""
+    """An answer for one ground does not hold for another, nor for another last tick."""
     scene = random_scene("solo12", 3, touching=1.0)
     guess = earlier(scene, "coulomb", 3)
     answer, last = solve(scene, "coulomb", guess=guess), last_impulses(scene, guess)
@@ -161,7 +161,7 @@ def last_impulses(scene, guess):
 
 
 def worst(scene, answer, ground, last):
-    """The certificate's largest residual of a Coulomb answer, were the ground this and the last impulses those (3n)."""
+    """The certificate's largest residual of a Coulomb answer for this ground and these last impulses (3n)."""
     law = make_law("coulomb")
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground, last=np.zeros((len(last) // 3, 3)))
     given = given.dynamics.given

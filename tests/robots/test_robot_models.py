@@ -1,4 +1,4 @@
-"""The shipped robots: what they weigh, that they stand, and that faults in a model are named."""
+"""The shipped robots: weight, stance, and reports of model errors."""
 
 import numpy as np
 import pytest

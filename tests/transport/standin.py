@@ -37,7 +37,7 @@ def standing(robot: Robot) -> Array:
 
 
 class SpringDamper:
-    """Joint springs and dampers with a memory, so that a replay can go wrong; each foot carries its share."""
+    """Joint springs and dampers with an integral, so that a wrong replay shows; each foot carries its share of the weight."""
 
     def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
         self.robot = robot

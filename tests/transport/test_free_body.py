@@ -1,4 +1,4 @@
-"""A robot with a free body on the wire: its joint is one of the joints, its quaternion is looked after."""
+"""A robot with a free body on the wire: its joint is one of the joints, its quaternion is checked."""
 
 import msgspec
 import numpy as np

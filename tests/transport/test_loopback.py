@@ -1,3 +1,5 @@
+"""A client and a service in one process, through bytes."""
+
 import numpy as np
 import pytest
 from standin import MS, SpringDamper, standing

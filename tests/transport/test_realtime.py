@@ -1,4 +1,4 @@
-"""Settings of the process, and back again; cores: the loop alone on one, everything else on the others."""
+"""Realtime settings of the process are restored; the loop runs alone on its core."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""A wheel on the wire: its angle counts turns, in states and references; one that begins anew is not believed."""
+"""A wheel on the wire: its angle counts turns, in states and references; an angle that restarts is not accepted."""
 
 import numpy as np
 import pytest

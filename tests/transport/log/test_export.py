@@ -48,7 +48,7 @@ def test_every_message_is_exported_and_matches_its_schema(tmp_path: Path, robot:
 
 
 def without_nulls(fields: Any) -> Any:
-    """What is null is as good as absent."""
+    """The same without fields that are null."""
     if isinstance(fields, dict):
         return {key: without_nulls(value) for key, value in fields.items() if value is not None}
     return [without_nulls(value) for value in fields if value is not None] if isinstance(fields, list) else fields
@@ -78,7 +78,7 @@ def test_nothing_is_overwritten(tmp_path: Path, robot: Robot) -> None:
 
 
 def test_lost_parts_of_a_log_are_reported(tmp_path: Path, robot: Robot) -> None:
-    """A bit flipped in the middle, a chunk cut out: what comes before is there, and that the rest is not."""
+    """A flipped bit in the middle: the part before it is exported, and the loss is reported."""
     log = tmp_path / "run.mcap"
     run(log, robot)
     data = bytearray(log.read_bytes())

@@ -76,8 +76,8 @@ def run(
 
 
 def test_omitted_fields_mean_their_defaults(tmp_path: Path, robot: Robot) -> None:
-    """A log whose client wrote every field and one whose client left out defaults: the same messages, the same torques, both
-    replayed to the bit."""
+    """Logs of a client that wrote every field and of one that omitted defaults: the same messages, the same torques, exact
+    replays."""
     paths = tmp_path / "short.mcap", tmp_path / "full.mcap"
     torques = 0
     for short, full in zip(run(paths[0], robot)[1:], run(paths[1], robot, write=in_full)[1:], strict=True):
@@ -114,7 +114,7 @@ def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
 
 
 def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
-    """Its times are those of the wall: the service's own began with this machine, or with the run."""
+    """Its times are wall-clock times; the service's own start with the machine, or with the run."""
     path = tmp_path / "run.mcap"
     recorder = open_recorder(path, robot)
     began = time.time_ns() - time.monotonic_ns()
@@ -154,7 +154,8 @@ def test_a_replay_gives_identical_replies(tmp_path: Path, robot: Robot) -> None:
 
 
 def test_pauses_are_replayed_as_recorded(tmp_path: Path, robot: Robot) -> None:
-    """A first answer that takes 207 ms, then a server that is stopped for 300: neither was a silence, then or in the replay."""
+    """A first answer that takes 207 ms, then a server that is paused for 300 ms: neither was an outage, nor is it in the
+    replay."""
     path = tmp_path / "paused.mcap"
     now = [0]
     recorder = open_recorder(path, robot)
@@ -343,7 +344,7 @@ def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkey
 
 
 def test_a_changed_bit_in_the_header_is_detected(tmp_path: Path, robot: Robot) -> None:
-    """Of the controller, the settings, the robot or the metadata."""
+    """In the controller, the settings, the robot or the metadata."""
     path = tmp_path / "run.mcap"
     run(path, robot)
     data = path.read_bytes()

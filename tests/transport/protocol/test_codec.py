@@ -1,3 +1,5 @@
+"""Encoding and decoding of messages, and refusals of invalid ones."""
+
 import msgpack
 import msgspec
 import numpy as np

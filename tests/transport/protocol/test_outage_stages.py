@@ -1,4 +1,4 @@
-"""The two sides agree on what silence means."""
+"""Server and robot agree on the stages of an outage."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The last gate: whatever is asked, nothing passes beyond a limit, and nothing that may pass is changed."""
+"""The torque gate: no torque passes beyond a limit, and permitted torques are unchanged."""
 
 import numpy as np
 import pytest

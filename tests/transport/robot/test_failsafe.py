@@ -1,4 +1,4 @@
-"""The robot's own side between answers: what is applied at every age of the last answer, and what ends it."""
+"""The failsafe of the robot's side: torques at every age of the last reply, and what ends it."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_a_fault_damps_with_current_speeds_until_reset(failsafe: Failsafe) -> No
 
 
 def test_damping_always_uses_current_speeds(failsafe: Failsafe) -> None:
-    """A torque −d v of old speeds drives a joint that has turned round; with the speeds of now it never does."""
+    """A torque −d v of old speeds would drive a joint that has reversed."""
     at(failsafe, 0, answer(0))
     for t, command in ((1, answer(1, damps=True, tau=-0.2 * STILL)), (2, None), (3, None)):
         v = STILL * (-1.0) ** t

@@ -1,4 +1,4 @@
-"""What went before a fault, written as a log of its own."""
+"""The exchanges before a fault, written as a separate log."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
 def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(
     tmp_path: Path, robot: Robot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The folder is a file, as a full disk is no disk: nothing is raised into the server's loop."""
+    """The folder is a file."""
     rig = Rig(robot)
     rig.greet()
     rig.tick(1)

@@ -1,3 +1,5 @@
+"""Rate limit of log lines."""
+
 from transport.server.rate_limit import PERIOD_NS, RateLimit
 
 

@@ -1,4 +1,4 @@
-"""`config_set`: what may be changed from outside, what happens when it makes no controller, and that the loop goes on."""
+"""`config_set`: permitted changes, invalid settings, and the loop while a controller is built."""
 
 import threading
 import time
@@ -70,7 +70,7 @@ def test_invalid_settings_change_nothing(terrain: dict[str, Any]) -> None:
 
 
 class Slow:
-    """Builds when it is told to; may fail in a way that nobody thought of."""
+    """Builds a controller when `go` is set, or raises `error`."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.go, self.error = threading.Event(), error

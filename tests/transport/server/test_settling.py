@@ -1,4 +1,4 @@
-"""What an answer leaves undone until it has left: done once, in order, by whoever comes next."""
+"""Work that is done after the reply has been sent: once, in order, and before the next message is handled."""
 
 import threading
 from pathlib import Path
@@ -29,7 +29,7 @@ SETTINGS = ServerSettings(controller="standin")
 
 
 class Settling(SpringDamper):
-    """Counts how often it has settled; `fault`: with an error."""
+    """Counts its calls of `settle`; `fault`: raises an error in it."""
 
     settled = 0
     fault: Exception | None = None
@@ -41,7 +41,7 @@ class Settling(SpringDamper):
 
 
 class Client:
-    """Of a service alone, which nobody tells to settle."""
+    """A client of a service without its loop, which calls `settle`."""
 
     def __init__(self, robot: Robot, recorder: Recorder | None = None) -> None:
         self.controller = Settling(robot)
@@ -92,7 +92,7 @@ def test_a_fault_of_the_robot_is_recorded_after_its_reply(robot: Robot) -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_controller_that_fails_to_settle_latches_its_session(robot: Robot, tmp_path: Path, told: bool) -> None:
-    """The answer that had left is in the log all the same."""
+    """The reply that was sent is in the log."""
     controller = SpringDamper(robot)
     recorder = Recorder(tmp_path / "run.mcap", attachments(controller.snapshot(), SETTINGS), metadata(robot, None))
     client = Client(robot, recorder)
@@ -115,7 +115,7 @@ def test_a_controller_that_fails_to_settle_latches_its_session(robot: Robot, tmp
 
 
 def test_the_reply_is_sent_before_the_service_settles(robot: Robot, tmp_path: Path) -> None:
-    """The controller does not settle until the client has its torque: were the reply to wait for that, it never came."""
+    """The controller settles only after the client has its torque; otherwise the test would time out."""
     controller, arrived, stop = Settling(robot), threading.Event(), threading.Event()
     waited: list[bool] = []
     controller.settle = lambda: waited.append(arrived.wait(10.0))  # type: ignore[method-assign]

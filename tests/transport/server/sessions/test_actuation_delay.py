@@ -1,4 +1,4 @@
-"""The delay that the robot's own stamps tell."""
+"""The actuation delay, estimated from the robot's stamps."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_the_delay_is_the_time_beyond_one_period(ticks):
 
 
 def test_lost_replies_do_not_count_as_delay():
-    """Three ticks in a hundred on which the motors still had the torque before."""
+    """Three ticks in a hundred in which the motors still had the torque before."""
     delay, rng = ActuationDelay(MS), np.random.default_rng(0)
     told = [delay.accepted(k * MS, (k - 1 - (rng.random() < 0.03)) * MS) for k in range(1000)]
     assert set(told[MEMORY:]) == {0.0}

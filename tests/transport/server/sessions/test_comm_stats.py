@@ -1,3 +1,5 @@
+"""Statistics of the connection."""
+
 from transport.server.sessions.comm_stats import RTT_WINDOW, WINDOW, CommStats
 
 

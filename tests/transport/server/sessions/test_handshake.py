@@ -1,3 +1,5 @@
+"""`hello` and `welcome`: agreement on joints, base, limits and roles."""
+
 import msgpack
 import numpy as np
 import pytest

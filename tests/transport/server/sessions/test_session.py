@@ -242,7 +242,7 @@ def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
 
 
 def test_foot_switches_replace_the_geometry(rig: Rig) -> None:
-    """Which feet touch is all that is sent; where they are is the server's to find, in the order of the message."""
+    """Only contact names are sent; the server computes their positions, in the order of the message."""
     rig.greet(mu=0.3)
     sent = [switch("HR_FOOT", mu=0.7), switch("FR_FOOT", active=False), switch("FL_FOOT")]
     torque(rig.tick(1, contacts=sent))
@@ -363,7 +363,7 @@ def test_a_long_outage_latches_until_reset(rig: Rig, robot: Robot) -> None:
 
 
 def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig: Rig) -> None:
-    """It wakes after 469 ms and finds the states that came meanwhile, one a tick: the newest is answered, the pause is told."""
+    """It resumes after 469 ms with one waiting state for each tick: the newest is answered, and the pause is reported."""
     rig.greet()
     torque(rig.tick(1))
     rig.now = 470 * MS
@@ -378,8 +378,8 @@ def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig: Rig) -> None:
 
 
 def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig: Rig) -> None:
-    """Among the states that waited is a gap of 120 ms by the robot's clock, but nobody listened: no fault. The same gap
-    while the server listens is one."""
+    """A gap of 120 ms by the robot's clock among the waiting states is not a fault. The same gap while the server runs is
+    one."""
     rig.greet()
     torque(rig.tick(1))
     rig.now = 400 * MS
@@ -390,7 +390,7 @@ def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig: Rig) -> None
 
 
 def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
-    """The first answer takes 207 ms; the client waits for it, by both clocks."""
+    """The first reply takes 207 ms; the client waits for it, by both clocks."""
     rig.greet()
     rig.times = iter((MS, 208 * MS))
     torque(rig.tick(1))
@@ -401,7 +401,7 @@ def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
 
 
 def test_a_state_refused_for_its_age_counts_as_received(rig: Rig) -> None:
-    """A client that waits for every answer sent it just before the server was stopped for 150 ms."""
+    """A client that waits for every reply sent it just before the server paused for 150 ms."""
     rig.greet()
     for seq in range(1, 6):
         torque(rig.tick(seq))
@@ -423,7 +423,7 @@ def test_a_robot_whose_clock_stood_still_has_no_outage(rig: Rig) -> None:
 def test_pauses_are_logged_for_robots_and_not_for_simulations(
     rig: Rig, caplog: pytest.LogCaptureFixture, kind: ClientKind, told: int
 ) -> None:
-    """A simulated world computes as long as it likes between its states, and a replay reads them."""
+    """A simulated world may compute for any time between states, and a replay reads them."""
     rig.greet(client=Client(name=kind, kind=kind))
     for seq in (1, 2):
         rig.now = seq * 24 * MS
@@ -515,7 +515,8 @@ def test_another_client_cannot_stop_the_robot(rig: Rig) -> None:
 
 
 def test_an_emergency_stop_is_accepted_from_a_new_connection(rig: Rig) -> None:
-    """Whose line was cut, and who knows the session's number, need not say hello first; nor be readable otherwise."""
+    """After a lost connection a client that knows the session number need not say hello first; the message may be invalid
+    otherwise."""
     rig.greet()
     torque(rig.tick(1))
     refused = error(rig.send(rig.state(2, flags=STOP, q=b""), identity=b"new"))

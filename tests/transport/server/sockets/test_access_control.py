@@ -1,4 +1,4 @@
-"""Keys and roles, over a real socket: who is let in, and what each may do there."""
+"""Keys and roles over a real socket: who may connect, and what each role may do."""
 
 import threading
 from collections.abc import Iterator

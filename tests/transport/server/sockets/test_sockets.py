@@ -123,7 +123,7 @@ def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists
 
 
 def test_a_client_with_a_chosen_identity_has_no_control(robot: Robot, address: str) -> None:
-    """Whoever connects with it next would get its answers; those that the server gives cannot be chosen."""
+    """A later client with the same identity would get its replies; identities made by the server cannot be chosen."""
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         good.hello()
         assert good.exchange(state(robot, 1)) is not None
