@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 """Each may import itself and those before it."""
 
-ROOMS = {
+GROUPS = {
     "idyn": (
         ("idyn.brief", "idyn.errors", "idyn.status", "idyn.types"),
         ("idyn.jit",),
@@ -52,7 +52,7 @@ ROOMS = {
         ("sim_harness.commands", "sim_harness.__main__"),
     ),
 }
-"""Inside a package: each room may import itself and those before it."""
+"""Inside a package: each group may import itself and those before it."""
 
 TRANSPORT = {
     "protocol": (),
@@ -70,10 +70,10 @@ TRANSPORT = {
     "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "kernels", "warm_up"),
     "replay": ("realtime", "protocol", "log", "server.settings", "server", "warm_up"),
 }
-"""Inside `transport`: each room, and which others it may import. The robot's side and the server never import one another, and
+"""Inside `transport`: each group, and which others it may import. The robot's side and the server never import one another, and
 the log imports neither."""
 
-DOORS = {
+IMPORTERS = {
     "pinocchio": {"idyn.model.robot", "idyn.solvers.proximal", "sim_harness.view.shapes"},  # contact solvers; geometry
     "coal": {"sim_harness.scenes.bodies.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
@@ -98,7 +98,7 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-ROOMY = {"sim_harness.commands": 18}
+LARGER = {"sim_harness.commands": 18}
 """Folders with more: one file for each command."""
 
 
@@ -140,9 +140,9 @@ GRAPH = {name: set(imports(path)) for name, path in MODULES.items()}
 OURS = {name: {i for i in found if within(i, PACKAGES)} for name, found in GRAPH.items()}
 
 
-def level(name, rooms):
+def level(name, groups):
     """Number of the group with the longest prefix of a name; None without one."""
-    fitting = [(len(prefix), number) for number, room in enumerate(rooms) for prefix in room if within(name, [prefix])]
+    fitting = [(len(prefix), number) for number, group in enumerate(groups) for prefix in group if within(name, [prefix])]
     return max(fitting)[1] if fitting else None
 
 
@@ -168,18 +168,18 @@ def test_packages_import_to_the_left():
         assert {i for i in found if not within(i, allowed)} == set(), name
 
 
-@pytest.mark.parametrize("package", ROOMS)
+@pytest.mark.parametrize("package", GROUPS)
 def test_groups_import_downwards(package):
-    rooms = ROOMS[package]
+    groups = GROUPS[package]
     for name, found in OURS.items():
         if not name.startswith(package + "."):
             continue
-        own = level(name, rooms)
+        own = level(name, groups)
         folder = MODULES[name].name == "__init__.py"
-        assert own is not None or folder, f"{name} has no room"
+        assert own is not None or folder, f"{name} has no group"
         if own is None:
             continue
-        above = {i for i in found if within(i, [package]) and (level(i, rooms) or 0) > own}
+        above = {i for i in found if within(i, [package]) and (level(i, groups) or 0) > own}
         assert above == set(), name
 
 
@@ -192,7 +192,7 @@ def test_folders_have_few_files():
     for folder in {path.parent for path in MODULES.values()}:
         count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
         name = ".".join(folder.relative_to(ROOT).parts)
-        assert count <= ROOMY.get(name, MOST_FILES), f"{name}: {count} files"
+        assert count <= LARGER.get(name, MOST_FILES), f"{name}: {count} files"
 
 
 def test_files_have_at_most_300_lines():
@@ -225,8 +225,8 @@ def test_engines_do_not_use_the_laws_they_judge():
 
 
 def test_third_parties_are_imported_by_their_modules_only():
-    for party, doors in DOORS.items():
-        assert {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}} == doors, party
+    for party, importers in IMPORTERS.items():
+        assert {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}} == importers, party
     for party in JIT_ONLY:
         users = {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}}
         assert users
@@ -242,18 +242,18 @@ def test_the_library_reads_no_clock():
             assert not {i for i in GRAPH[name] if within(i, ["time", "datetime", "threading", "socket"])}, name
 
 
-def room_of(name):
+def group_of(name):
     """The innermost group of `transport` that contains a module or name."""
-    return max((room for room in TRANSPORT if within(name, [f"transport.{room}"])), key=len, default=None)
+    return max((group for group in TRANSPORT if within(name, [f"transport.{group}"])), key=len, default=None)
 
 
 def test_groups_of_the_transport_import_downwards():
     for name in MODULES:
         if not name.startswith("transport."):
             continue
-        room = room_of(name)
-        assert room is not None, f"{name} has no room"
-        outside = {i for i in OURS[name] if within(i, ["transport"]) and room_of(i) not in (room, *TRANSPORT[room])}
+        group = group_of(name)
+        assert group is not None, f"{name} has no group"
+        outside = {i for i in OURS[name] if within(i, ["transport"]) and group_of(i) not in (group, *TRANSPORT[group])}
         assert outside == set(), name
 
 
