@@ -1,8 +1,12 @@
-"""What belongs to the marker `full`: not what a marker of longer or other work excludes."""
+"""Options and markers of all tests."""
 
 import pytest
 
 OTHERS = {"long", "soak", "bench", "browser"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak-minutes", type=float, default=30.0, help="duration of the soak test [min] (default: 30)")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
