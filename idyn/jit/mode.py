@@ -1,7 +1,7 @@
 """Whether compiled code uses private interfaces of CPython, NumPy and numba, or plain arguments and plain linking.
 
 Private interfaces: layouts of Python's arrays (`layouts`, `entry`), arrays in a kernel's stack frame (`stack`), array structs
-built by numba's own code (`records`), linking of long kernels (`linking`). They save about 15 µs a tick and half of the compile
+built by numba's own code (`records`), linking of long kernels (`linking`). They save about 30 µs a tick and half of the compile
 time. They are probed when the package is imported: layouts in every process; the others once for each combination of releases,
 in a process of its own, whose result is stored in the kernel cache. If a probe fails, one warning is given and compiled code
 runs in fallback mode, without private interfaces: slower, with the same results. `IDYN_JIT=plain` selects fallback mode,
