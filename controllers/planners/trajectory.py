@@ -21,7 +21,7 @@ KNOTS = 41
 
 
 class Trajectory(Protocol):
-    """Reference of the joints over time. Base of stateless trajectories."""
+    """Reference of the joints over time. Base class of stateless trajectories."""
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
@@ -107,7 +107,7 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
 
 
 class TrajectorySettings(Kind, frozen=True):
-    """Base of the settings of a trajectory.
+    """Base class of trajectory settings.
 
     walks: whether feet leave the ground
     """
@@ -132,7 +132,7 @@ class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
 
 
 class MotionSettings(TrajectorySettings, frozen=True):
-    """Base of the settings of a motion.
+    """Base class of motion settings.
 
     start: time for which the robot stands still at first [s]
     """

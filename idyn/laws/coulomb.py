@@ -235,7 +235,7 @@ def solve_coulomb(
 
 @compiled
 def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Solve by one of the rungs (solver attempts) warm, cold and regularised. A Python rung solves problems with unlimited
+    """Make one solver attempt (rung): warm, cold or regularised. A Python rung solves problems with unlimited
     friction."""
     mu = problem.dynamics.given.mu
     if unlimited_somewhere(mu, False)[0]:

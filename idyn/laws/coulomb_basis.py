@@ -1,4 +1,4 @@
-"""Solution of Coulomb's LCP at a complementary basis, without its matrix: M in rows N and F is G Gᵀ/d, see
+"""Solution of Coulomb's LCP for a given complementary basis. The LCP matrix is not formed: its rows N and F are G Gᵀ/d, see
 `idyn.laws.coulomb`."""
 
 import numpy as np

@@ -141,8 +141,8 @@ def rule_of(rung: int, independent: float) -> tuple[int, float]:
 
 @compiled
 def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Run a rung: 0 from the last basis; 1 with the rank threshold `ALL_ROWS`, from an empty basis; 2 by the dual active set,
-    from an empty basis."""
+    """Run one solver attempt (rung): 0 from the last basis; 1 with the rank threshold `ALL_ROWS`, from an empty basis; 2 by the
+    dual active set, from an empty basis."""
     given, start = problem.dynamics.given, basis.copy()
     if rung > 0:
         start[:] = False

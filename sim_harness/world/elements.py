@@ -123,7 +123,7 @@ def deformation(body: Elastic, e: int, x: Array) -> Array:
 
 @compiled
 def element_rows(body: Elastic, x: Array) -> tuple[Array, Array, Array]:
-    """Return G for velocities of the corners (9k, 3n), g (9k) and compliance [1/J] (9k) at the corners x [m] (n, 3)."""
+    """Return the Jacobian G with respect to corner velocities (9k, 3n), g (9k) and compliance [1/J] (9k) at corners x [m]."""
     count = len(body.nodes)
     G, g, compliance = np.zeros((ROWS * count, 3 * len(x))), np.zeros(ROWS * count), np.zeros(ROWS * count)
     for e in range(count):

@@ -1,4 +1,4 @@
-"""SHA-256 of the head of a log, so that a replay never uses a damaged robot or controller."""
+"""SHA-256 of the header of a log, so that a replay never uses a damaged robot or controller."""
 
 import hashlib
 import json

@@ -57,7 +57,7 @@ class LogReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the head. Raises LogError for a file that is not a log, or whose head is missing or damaged."""
+        """Read the header. Raises LogError for a file that is not a log, or whose header is missing or damaged."""
         self.path = path
         self.messages = 0
         self.complete = False

@@ -32,7 +32,7 @@ filled: (numbers in the robot's order, angles of the actuated joints (na), their
 """
 
 VALID, NOT_FINITE, TOO_LARGE = -1, -2, -3
-"""Results of `_convert`; a result ≥ 0 is the index of a part of q whose length is not 1."""
+"""Results of `_convert`; a result ≥ 0 is the index of a part of q whose norm is not 1."""
 
 
 class Measured(Record, frozen=True):
@@ -111,7 +111,7 @@ class StateReader:
         return f"tau_applied ignored: {tau[k]:g} N·m at {name}, expected at most {most:g}"
 
     def _refuse_norm(self, q: Array, start: int, end: int) -> NoReturn:
-        """Raise ProtocolError for a part of q whose length is not 1."""
+        """Raise ProtocolError for a part of q whose norm is not 1."""
         order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
 
@@ -129,7 +129,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 
     given, filled: see `GIVEN`, `FILLED`
-    Return the first that applies: NOT_FINITE; index of the first part whose length is not 1; TOO_LARGE for torques; VALID.
+    Return the first that applies: NOT_FINITE; index of the first part whose norm is not 1; TOO_LARGE for torques; VALID.
     """
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled

@@ -47,7 +47,7 @@ class Bodies(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Result of the step without impulses of the table.
+    """Result of the step without impulses of contacts, limits and compliant rows.
 
     L: Cholesky factor of M (nv, nv)
     first: first non-zero column of each row of L (nv)
@@ -67,7 +67,7 @@ class Free(NamedTuple):
 
 @compiled
 def free_motion(bodies: Bodies) -> Free:
-    """Compute the step without impulses of the table."""
+    """Compute the step without impulses of contacts, limits and compliant rows."""
     nv = len(bodies.v)
     first, L, y = profile(bodies.M), bodies.M.copy(), bodies.drive.copy()
     cholesky_within(L, first)

@@ -46,7 +46,7 @@ REGULARISATION = 1e-6
 class Newton(Kind, frozen=True, tag="newton"):
     """Settings of the engine.
 
-    tolerance: largest violation of Coulomb's law in a solved step, relative to the speed of the fastest row, at least 0.1 m/s
+    tolerance: largest violation of Coulomb's law in a solved step, relative to the largest row velocity, at least 0.1 m/s
         (or 100 m/s² · dt in short steps); typical: rounding error
     recovery: largest speed at which a penetration of rigid contacts is reduced [m/s], see the engine `lcp`
     positions: which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", "end"

@@ -19,7 +19,7 @@ NOTHING = 1e-30
 
 @compiled
 def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
-    """Return x (m) with A x = b. A (m, m) has a positive diagonal and is overwritten by `dense`."""
+    """Return x (m) with A x = b. A (m, m) has a positive diagonal and is overwritten if the solver is `dense`."""
     if solver == DENSE:
         x = b.copy()
         cholesky(A)

@@ -1,4 +1,4 @@
-"""Ties, stops and contacts of a step in one stack of rows, linearised at its beginning or at a predicted end."""
+"""Bilateral constraints (ties), limits (stops) and contacts of a step as one set of rows, linearised at its start or end."""
 
 import numpy as np
 
