@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from documents import BLOCKS, DOCUMENTS, ROOT, anchors, blocks, inline, links, table, titled, words
+from fast import full
 
 from controllers.build import build_controller
 from controllers.command import Inputs, Mode
@@ -142,6 +143,7 @@ def test_inline_commands_are_valid(document):
             check_command(shlex.split(code)[1:])
 
 
+@full
 def test_the_client_written_by_hand_gets_a_torque(tmp_path):
     namespace: dict = {}
     exec(compile(titled("client").text, "own-client.md", "exec"), namespace)

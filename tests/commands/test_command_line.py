@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fast import full
 
 from sim_harness.commands.main import main
 
@@ -121,6 +122,7 @@ def test_simulate_writes_a_summary_for_each_law(capsys, tmp_path):
         assert summary["modes"] == {"ok": 1.0}
 
 
+@full
 def test_demo_writes_its_report_and_a_log_that_replays_bit_for_bit(capsys, tmp_path):
     experiment = tmp_path / "short.toml"
     experiment.write_text(

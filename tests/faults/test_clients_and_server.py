@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zmq
 from disk import fill_disk
+from fast import full
 from faults import told
 from trial import AFTER, BEFORE, LONG, Trial, serving
 
@@ -55,6 +56,7 @@ def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
         trial.client.close()
 
 
+@full
 @told("another client sends 3000 malformed messages", "`bad_schema`, each", "goes on")
 def test_a_flood_of_malformed_messages(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> None:
@@ -161,6 +163,7 @@ def test_the_controller_raises_an_exception(trial: Trial, monkeypatch: pytest.Mo
     assert set(trial.run(BEFORE)) == {"ok"}
 
 
+@full
 @told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
 def test_the_disk_of_the_log_fails(tmp_path: Path) -> None:
     with serving(tmp_path, log=tmp_path / "log.mcap") as server:

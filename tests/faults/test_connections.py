@@ -60,6 +60,7 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096e-6
 
 
+@full
 @told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
 def test_a_message_of_endless_parts(server: Server) -> None:
     trial = Trial(server)

@@ -203,7 +203,7 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
 
 
 def test_random_messages_are_all_answered() -> None:
-    fuzz_in_process(3000)
+    fuzz_in_process(1000)
 
 
 @full

@@ -108,6 +108,7 @@ def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
         assert min(np.abs(v - answer.v_plus).max() for v in velocities) < 1e-9
 
 
+@pytest.mark.full
 @each_walker
 def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
     for seed in range(4):

@@ -15,7 +15,7 @@ from idyn.status import Status
 from idyn.types import Selection, State
 
 PIVOTING = ("no-slip", "coulomb")
-each_law = pytest.mark.parametrize("law", LAWS)
+each_law = pytest.mark.parametrize("law", fast(LAWS, "no-slip", "coulomb", "exact-cone", "convex", "cone", "sap"))
 each_pivoting = pytest.mark.parametrize("law", PIVOTING)
 
 

@@ -128,7 +128,7 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
         assert sideways[parts & (answer.p[2::3] <= 1e-9)].max(initial=0) <= CERTIFIED
 
 
-@pytest.mark.parametrize("count", [110, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [44, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_law_answers_degenerate_contacts(count):
     """No exception, no non-finite number, and hardly ever the last forces."""
     shares = sweep(degenerate_scene, count, judged=count < 1000)

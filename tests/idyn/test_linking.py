@@ -93,6 +93,7 @@ def compiled(home: Path, script: str) -> list[str]:
     return done.stdout.split()
 
 
+@full
 def test_a_long_function_is_compiled_once(home: Path) -> None:
     assert sorted(compiled(home, CALLS)) == ["above", "long", "short"]
 

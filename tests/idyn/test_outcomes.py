@@ -51,6 +51,7 @@ def test_every_outcome_is_a_solution_and_large_friction_has_several(mu, least):
     assert several >= least
 
 
+@pytest.mark.full
 def test_all_solutions_of_one_foot_are_found():
     """Compared with all 2⁶ bases of one contact."""
     several = 0

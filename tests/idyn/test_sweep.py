@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, no_slip_error, outside_cone
+from fast import fast
 from oracles import eliminate, full, no_slip_is_possible, outcome
 from scenes import DT, LITERAL, each_walker, random_scene
 
@@ -77,7 +78,7 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("touching", [0.0, 0.5])
+@pytest.mark.parametrize("touching", fast([0.0, 0.5], 0.5))
 @pytest.mark.parametrize("law", ["no-slip", "convex"])
 @each_walker
 def test_other_laws_are_certified(name, law, touching, count):

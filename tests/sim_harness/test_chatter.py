@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import full
 
 from controllers.build import load_controller
 from controllers.command import Inputs
@@ -31,7 +31,8 @@ def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tup
     return tau, q
 
 
-@pytest.mark.parametrize(("name", "kind"), first_is_fast([("solo12", "sway"), ("solo12", "squat")]))
+@full
+@pytest.mark.parametrize(("name", "kind"), [("solo12", "sway"), ("solo12", "squat")])
 def test_selection_removes_the_chatter_and_keeps_the_motion(name, kind):
     paper, paper_motion = sway(name, kind, Selection.OFF, warm_start=False)
     ours, our_motion = sway(name, kind, Selection.TORQUE, warm_start=True)

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import first_is_fast, full
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
@@ -57,6 +57,7 @@ def test_interrupted_jobs_run_again(comparison, here, tmp_path, damage):
     assert not (result.parent / "left over").exists()
 
 
+@full
 def test_a_job_depends_on_settings_seed_robot_and_code(comparison, tmp_path, monkeypatch):
     def digests(settings, **options):
         tasks = all_tasks(settings, tmp_path, Options(**options))
@@ -76,6 +77,7 @@ def test_a_job_depends_on_settings_seed_robot_and_code(comparison, tmp_path, mon
     assert not digests(settings) & first
 
 
+@full
 def test_seeds_differ_and_are_repeatable(comparison, tmp_path):
     settings = msgspec.structs.replace(load_comparison(comparison), seeds=2)
     begins = []
@@ -157,7 +159,8 @@ def test_a_failed_job_is_named_and_the_others_run(comparison, tmp_path, monkeypa
     assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 1
 
 
-@pytest.mark.parametrize("jobs", fast([1, 3], 3))
+@full
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_every_task_has_an_outcome(jobs):
     """Whether it ends well, raises, or ends its process; more tasks than processes."""
     for function, argument, said in ((abs, 1, None), (int, "x", "ValueError: invalid"), (os._exit, 3, "exit code 3")):

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from fast import full
 
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
@@ -16,6 +17,7 @@ from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import build_plan, load_plan
 
 
+@full
 def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
     """All but the last tick's force, which no later state carries, and the clock."""
     settings = load_comparison(comparison)
@@ -33,6 +35,7 @@ def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
         assert "log.mcap" in capsys.readouterr().out
 
 
+@full
 def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
     """Every fourth of 40 states of a stance, which has one outcome."""
     task = next(task for (task,) in all_tasks(load_comparison(comparison), tmp_path, Options()).values())

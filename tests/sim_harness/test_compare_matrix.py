@@ -110,6 +110,7 @@ def test_changes_of_every_axis_reach_the_plan(matrix):
     assert (told.controller.law, told.settings.engine) == (ConeSettings(edges=16), Penalty(kp=2e4))
 
 
+@full
 def test_a_cell_shared_by_two_parts_is_one_job(matrix, tmp_path):
     comparison = load_comparison(matrix)
     tasks = all_tasks(comparison, tmp_path, Options())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fast import first_is_fast
+from fast import first_is_fast, full
 
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
@@ -76,6 +76,7 @@ def test_impossible_comparisons_are_refused_before_any_run(comparison, here, tmp
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@full
 def test_json_on_stdout_is_alone_and_uses_null_for_nan(comparison, here, tmp_path, capsys):
     out = tmp_path / "out"
     text = Path(comparison).read_text().replace('["tracking", "torque-rate"]', '["tracking", "path-error"]')

@@ -45,6 +45,7 @@ def test_restitution_where_the_step_is_the_springs_time_constant():
     np.testing.assert_allclose([hit(1e-6, share) for share in (0.0, 0.25, 0.5, 0.75)], 0.25, rtol=1e-4)
 
 
+@full
 def test_a_pendulum_meets_its_stop_at_the_closed_form_time():
     q, v, t, h = np.pi / 2, 0.0, 0.0, 1e-4
     while q + h * v > 0:

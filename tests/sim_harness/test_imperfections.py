@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn.types import State
@@ -74,7 +75,7 @@ def test_an_ideal_robot_measures_the_true_state(robot, state):
     assert Sensors(Sensing(), robot, 5).measure(state) is state
 
 
-@pytest.mark.parametrize("quantity", WIDTHS)
+@pytest.mark.parametrize("quantity", first_is_fast(WIDTHS, 2))
 def test_noise_is_white_with_the_given_width_in_its_quantity_only(robot, state, quantity):
     sensors = Sensors(Sensing(noise=Spread(**{quantity: WIDTHS[quantity]})), robot, 1)
     drawn = [errors(robot, state, sensors.measure(state)) for _ in range(3000)]

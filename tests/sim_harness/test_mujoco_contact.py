@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import full
 from mujoco_scenes import block_world, robot_world
 
 from controllers.robot.load import load_robot
@@ -17,6 +18,7 @@ DT = 1e-3
 G = 9.81
 
 
+@full
 def test_stiffer_ground_yields_less():
     depth = {}
     for ground in ("default", "firm", "stiff"):

@@ -76,7 +76,7 @@ def test_a_push_off_the_centre_turns_the_block():
     assert world.v[5] == pytest.approx(0.2 * 5 * DT / 0.04)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "go2"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
 @pytest.mark.parametrize("ground", ["flat", "slope"])
 def test_the_reported_forces_satisfy_the_equation_of_motion(name, ground):
     """M v̇ + h = τ + Jᵀ f with Pinocchio's M and h and our contact Jacobian: 100 steps of a robot that is thrown at the ground.

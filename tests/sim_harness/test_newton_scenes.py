@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import fast, full
 
 from controllers.config.loading import parse
 from sim_harness.scenes.load import engine_named, load_scene
@@ -65,7 +65,8 @@ def test_motors_deviate_by_torque_over_gain_and_are_stable_at_120_hz():
     assert np.abs(found.v).max() < 5.0
 
 
-@pytest.mark.parametrize("name", first_is_fast(["pendulum-stop", "pendulum-soft-stop"]))
+@full
+@pytest.mark.parametrize("name", ["pendulum-stop", "pendulum-soft-stop"])
 def test_a_stop_holds_and_never_pulls(name):
     settings, found = run(name)
     joint = settings.body[0].joint[0]
@@ -79,6 +80,7 @@ def test_a_stop_holds_and_never_pulls(name):
     assert np.ptp(energy) < 0.01 * G  # until it is there nothing acts but gravity
 
 
+@full
 def test_a_beam_of_sixteen_hinges_bends_by_moment_over_stiffness():
     """Small angles are not enough: the sum Σ M_i/k without them is 1.3 % off."""
     settings, found = run("beam-chain")
@@ -95,7 +97,7 @@ def test_a_beam_of_sixteen_hinges_bends_by_moment_over_stiffness():
     assert rise.value == pytest.approx(-small, rel=0.03)
 
 
-@pytest.mark.parametrize(("name", "held"), [("grasp-ball", True), ("grasp-ball-slips", False)])
+@pytest.mark.parametrize(("name", "held"), fast([("grasp-ball", True), ("grasp-ball-slips", False)], "grasp-ball-slips"))
 def test_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
     settings, found = run(name)
     needed = 0.32 * G / 0.7

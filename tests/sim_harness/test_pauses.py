@@ -1,6 +1,7 @@
 """Paused processes over real sockets: after short pauses the robot walks on, after long ones it stands until reset."""
 
 import pytest
+from fast import full
 
 from sim_harness.compare.study import report_of
 from sim_harness.run.experiment import run_in_process
@@ -8,6 +9,7 @@ from sim_harness.run.plan import load_plan
 from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
 
 
+@full
 def test_pauses_are_described_in_the_report():
     trace = run_in_process(load_plan("stand", 0.2), "coulomb", lambda *_: None).trace
     outcomes = [

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from fast import fast
+from fast import fast, full
 from sap_bodies import DT, Body, G, cylinder, near, point_mass
 from test_engines import random_problems
 
@@ -117,6 +117,7 @@ def test_errors_of_the_rolling_cylinder_match_the_reference(scheme):
         assert expected is None or found == pytest.approx(expected, rel=5e-3)
 
 
+@full
 def test_each_scheme_has_its_order_of_accuracy():
     orders = {scheme: np.log2(e[:-1] / e[1:]) for scheme in ERRORS for e in [position_errors(scheme)]}
     assert np.abs(orders["midpoint"] - 2.0).max() < 0.05

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import first_is_fast, full
 
 from controllers.config.loading import load
 from idyn.contact.terrain import Flat
@@ -17,7 +17,8 @@ from sim_harness.world.worlds import build_world
 DT = 1e-3
 
 
-@pytest.mark.parametrize(("candidates", "mu"), fast([("touching", 0.8), ("touching", np.inf), ("near", 0.8)], "near"))
+@full
+@pytest.mark.parametrize(("candidates", "mu"), [("touching", 0.8), ("touching", np.inf), ("near", 0.8)])
 def test_robots_trot_in_the_sap_world(candidates, mu):
     settings = load("experiments", "trot-quadruped", ExperimentSettings)
     engine = Sap(candidates=candidates)

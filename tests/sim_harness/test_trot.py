@@ -76,6 +76,7 @@ def test_the_quadruped_trots(law, mu):
     np.testing.assert_allclose(lifted, 0.25, atol=0.06)
 
 
+@full
 def test_the_quadruped_walks_one_foot_at_a_time():
     gait = {"pattern": "walk", "period": 0.4, "duty": 0.8}
     run = trot("trot", "coulomb", 2.0, 0.8, gait=gait, path={"waypoints": [], "velocity": [0.08, 0.0, 0.0]})

@@ -139,6 +139,7 @@ def test_a_run_continues_when_its_view_is_killed(caplog):
     assert caplog.text.count("the live view ended") == 1
 
 
+@full
 def test_a_live_view_shows_a_running_simulation():
     """Through its own process and real sockets: the page, then frames that grow no older."""
     robot, stance = load_robot("quadruped")

@@ -6,7 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import trimesh
-from fast import first_is_fast
+from fast import first_is_fast, full
 
 from controllers.config.loading import find, load
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
@@ -75,6 +75,7 @@ def test_equal_mesh_files_are_stored_once():
     assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) < sum(shape.kind == "mesh" for shape in shapes)
 
 
+@full
 def test_a_file_of_several_materials_keeps_its_colours():
     """The black rubber and the white shell of a go2, whose URDF calls everything white."""
     shapes = look_of(load_robot("go2")[0], folders_of("go2")).shapes
@@ -116,6 +117,7 @@ def test_a_urdf_without_visuals_shows_its_collision_shapes():
     np.testing.assert_allclose(shape.placement, [0, 0.1, 0, 0, 0, 0, 1])
 
 
+@full
 def test_thinning_keeps_the_shape():
     """A ball of 80 000 triangles: still a ball of the same size, turned the same way out."""
     ball = trimesh.creation.icosphere(subdivisions=6, radius=0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import full
 
 from controllers.build import load_controller
 from controllers.config.loading import load
@@ -94,7 +94,8 @@ assert not new, sorted(d.py_func.__name__ for d, _ in new)
 """
 
 
-@pytest.mark.parametrize("server", first_is_fast(["quadruped", "quadruped-trot"]))
+@full
+@pytest.mark.parametrize("server", ["quadruped", "quadruped-trot"])
 def test_after_warm_up_no_state_compiles_or_loads_a_kernel(server: str) -> None:
     """Neither compiled nor read from the disk, for either is seen as a new signature. In a process of its own: here other tests
     have compiled everything."""
@@ -133,6 +134,7 @@ def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: 
     assert max(firsts) < 5.0
 
 
+@full
 def test_the_second_process_reads_a_snapshot(caplog: pytest.LogCaptureFixture) -> None:
     """A snapshot with infinite settings; the process compiles or loads everything and ends without an error."""
     precompilation = Precompilation(load_controller("quadruped-trot"))

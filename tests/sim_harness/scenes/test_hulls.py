@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fast import full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
@@ -144,6 +145,7 @@ def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
     assert sorted(set(low[:, 0].round(12))) == pytest.approx(np.arange(-0.45, 0.5, 0.1))
 
 
+@full
 def test_the_view_draws_every_block_of_an_arch(tmp_path):
     settings = load_scene("arch", 0.02)
     run = run_scene(settings, engine_named(settings, "first-order"))

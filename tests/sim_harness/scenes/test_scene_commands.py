@@ -62,6 +62,7 @@ def test_check_accepts_scenes(capsys):
     assert "experiments.four-bar: valid" in capsys.readouterr().out
 
 
+@full
 def test_the_film_is_the_recording(tmp_path):
     main(["simulate", "grasp-lift", "--engine", "lcp", "--seconds", "0.1", "--out", str(tmp_path / "out")])
     (kept,) = saved_runs(tmp_path / "out")
@@ -123,6 +124,7 @@ def test_scenes_and_other_comparisons_cannot_be_mixed(tmp_path, capsys):
     assert "expected names of scenes" in capsys.readouterr().err
 
 
+@full
 def test_an_interrupted_job_runs_again(tmp_path):
     (job,) = [job for job in jobs_of(["drop"], tmp_path, 0.01) if job.engine == "lcp"]
     (tmp_path / f"{job.folder.name}.1.part").mkdir()

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from disk import fill_disk
-from fast import fast
+from fast import fast, full
 from mcap.reader import make_reader
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, in_full, standing, state
@@ -80,8 +80,8 @@ def test_omitted_fields_mean_their_defaults(tmp_path: Path, robot: Robot) -> Non
     replays."""
     paths = tmp_path / "short.mcap", tmp_path / "full.mcap"
     torques = 0
-    for short, full in zip(run(paths[0], robot)[1:], run(paths[1], robot, write=in_full)[1:], strict=True):
-        request, in_short, in_long = decode(full[0]), decode(short[0]), decode(full[1])
+    for short, long in zip(run(paths[0], robot)[1:], run(paths[1], robot, write=in_full)[1:], strict=True):
+        request, in_short, in_long = decode(long[0]), decode(short[0]), decode(long[1])
         if isinstance(request, StateMessage):
             assert isinstance(in_short, StateMessage)
             request = msgspec.structs.replace(request, session=in_short.session)  # made of the hello's bytes
@@ -380,6 +380,7 @@ time.sleep(60)
 """
 
 
+@full
 def test_a_killed_process_loses_only_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "killed.mcap"
     command = [sys.executable, "-c", CHILD, str(path), *(str(Path(__file__).parents[k]) for k in range(3))]

@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
+from fast import full
 from standin import MS, SpringDamper, from_snapshot, standing
 
 from idyn.errors import ConfigError
@@ -308,6 +309,7 @@ def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tm
     np.testing.assert_allclose(tau, -0.1)
 
 
+@full
 def test_a_signal_ends_the_server_with_a_complete_log(robot: Robot, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/s"
     with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
