@@ -9,6 +9,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-minutes", type=float, default=30.0, help="duration of the soak test [min] (default: 30)")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One process for each core when a whole set runs; selected files, tests and what prints or measures run in one process."""
+    selected = config.args != config.getini("testpaths") or config.option.keyword or config.option.capture == "no"
+    return 0 if selected or config.option.markexpr in OTHERS else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """A case that is `full` on one axis and `long` on another is `long`."""
     if OTHERS.intersection(mark.name for mark in item.iter_markers()):

@@ -1,6 +1,7 @@
 """The order of imports between packages and groups of modules, and the modules that may import third parties."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -136,8 +137,18 @@ def within(name, prefixes):
 
 
 MODULES = modules()
-GRAPH = {name: set(imports(path)) for name, path in MODULES.items()}
-OURS = {name: {i for i in found if within(i, PACKAGES)} for name, found in GRAPH.items()}
+
+
+@cache
+def graph():
+    """Name → modules that it imports."""
+    return {name: set(imports(path)) for name, path in MODULES.items()}
+
+
+@cache
+def ours():
+    """Name → own modules that it imports."""
+    return {name: {i for i in found if within(i, PACKAGES)} for name, found in graph().items()}
 
 
 def level(name, groups):
@@ -149,7 +160,7 @@ def level(name, groups):
 def reached(name, seen=None):
     """All own modules that a module imports, directly or not."""
     seen = set() if seen is None else seen
-    for other in OURS[name]:
+    for other in ours()[name]:
         module = other if other in MODULES else other.rpartition(".")[0]
         if module in MODULES and module not in seen:
             seen.add(module)
@@ -163,7 +174,7 @@ def test_the_import_graph_is_complete():
 
 
 def test_packages_import_to_the_left():
-    for name, found in OURS.items():
+    for name, found in ours().items():
         allowed = PACKAGES[: PACKAGES.index(name.split(".")[0]) + 1]
         assert {i for i in found if not within(i, allowed)} == set(), name
 
@@ -171,7 +182,7 @@ def test_packages_import_to_the_left():
 @pytest.mark.parametrize("package", GROUPS)
 def test_groups_import_downwards(package):
     groups = GROUPS[package]
-    for name, found in OURS.items():
+    for name, found in ours().items():
         if not name.startswith(package + "."):
             continue
         own = level(name, groups)
@@ -204,8 +215,8 @@ def test_laws_see_only_numbers():
     """They import neither the robot nor modules with clocks, files or sockets."""
     for name in MODULES:
         if within(name, ["idyn.laws"]):
-            assert not {i for i in GRAPH[name] if within(i, ["idyn.model", "idyn.contact.contacts", "pinocchio"])}, name
-            assert not {i.split(".")[0] for i in GRAPH[name]} & {"time", "os", "pathlib", "socket", "zmq"}, name
+            assert not {i for i in graph()[name] if within(i, ["idyn.model", "idyn.contact.contacts", "pinocchio"])}, name
+            assert not {i.split(".")[0] for i in graph()[name]} & {"time", "os", "pathlib", "socket", "zmq"}, name
 
 
 def test_the_certificate_is_independent():
@@ -226,9 +237,9 @@ def test_engines_do_not_use_the_laws_they_judge():
 
 def test_third_parties_are_imported_by_their_modules_only():
     for party, importers in IMPORTERS.items():
-        assert {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}} == importers, party
+        assert {name for name, found in graph().items() if party in {i.split(".")[0] for i in found}} == importers, party
     for party in JIT_ONLY:
-        users = {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}}
+        users = {name for name, found in graph().items() if party in {i.split(".")[0] for i in found}}
         assert users
         assert {name for name in users if not within(name, ["idyn.jit"])} == set(), party
 
@@ -239,7 +250,7 @@ def test_the_library_reads_no_clock():
     timeless += ["controllers.controller", "transport.protocol", "transport.server.sessions"]
     for name in MODULES:
         if within(name, timeless):
-            assert not {i for i in GRAPH[name] if within(i, ["time", "datetime", "threading", "socket"])}, name
+            assert not {i for i in graph()[name] if within(i, ["time", "datetime", "threading", "socket"])}, name
 
 
 def group_of(name):
@@ -253,11 +264,11 @@ def test_groups_of_the_transport_import_downwards():
             continue
         group = group_of(name)
         assert group is not None, f"{name} has no group"
-        outside = {i for i in OURS[name] if within(i, ["transport"]) and group_of(i) not in (group, *TRANSPORT[group])}
+        outside = {i for i in ours()[name] if within(i, ["transport"]) and group_of(i) not in (group, *TRANSPORT[group])}
         assert outside == set(), name
 
 
 def test_protocol_and_sessions_reach_no_socket():
     for name in MODULES:
         if within(name, ["transport.protocol", "transport.server.sessions"]):
-            assert not {i for module in {name, *reached(name)} for i in GRAPH[module] if within(i, ["zmq", "mcap"])}, name
+            assert not {i for module in {name, *reached(name)} for i in graph()[module] if within(i, ["zmq", "mcap"])}, name

@@ -98,7 +98,8 @@ class Precompilation:
         self._done += 1
 
     def _tell(self, news: str) -> None:
-        log.info("%s; task %d of %d", news, self._done + 1, self._total)
+        part = f"task {self._done + 1} of {self._total}" if self._done < self._total else "first ticks"
+        log.info("%s; %s", news, part)
         if self.helper is None:
             self.start_helper()
 

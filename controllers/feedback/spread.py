@@ -90,4 +90,5 @@ def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], st
             force[i, c] = stiffness * (force[i, c] - off * normals[i, c])
             square += force[i, c] ** 2
         if square > most * most:
-            force[i] *= most / np.sqrt(square)
+            for c in range(3):
+                force[i, c] *= most / np.sqrt(square)

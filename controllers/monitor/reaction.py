@@ -10,7 +10,8 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, cholesky, copy_rows, forward
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.vectors import copy_rows, fill, fill_rows
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -25,13 +26,16 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
     p: contact impulses (3n); contacts with p_N > 0 are loaded
     borne: sum of the contact forces on the robot, world frame [N] (3)
     """
-    g, held = d.given, np.flatnonzero(p[2::3] > 0.0)
-    nv = len(g.v)
-    rows = 3 * len(held)
+    g, nv, held, count = d.given, len(d.given.v), stack_array(len(p) // 3, np.int64), 0
+    for i in range(len(held)):
+        if p[3 * i + 2] > 0.0:
+            held[count] = i
+            count += 1
+    rows = 3 * count
     # [Jᵀ, Pᵀ τ] and Lᵀ L = M, then [W, w] = L⁻ᵀ [Jᵀ, Pᵀ τ]
     L, W = stack_array((nv, nv)), stack_array((nv, rows + 1))
     copy_rows(g.M, L)
-    W[:] = 0.0
+    fill_rows(W, 0.0)
     for row in range(rows):
         J = d.J[3 * held[row // 3] + row % 3]
         for j in range(nv):
@@ -43,7 +47,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
     # Wᵀ W f = −Wᵀ w, and Σ f in the world
     f = stack_array(rows)
     _hold(W, f)
-    for i in range(len(held)):
+    for i in range(count):
         s, n, fs, ft, fn = g.tangents[held[i]], g.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
         borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
         borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
@@ -68,7 +72,8 @@ def _hold(W: Array, f: Array) -> None:
     """
     rows = len(f)
     D, trace = stack_array((rows, rows)), 0.0
-    D[:], f[:] = 0.0, 0.0
+    fill_rows(D, 0.0)
+    fill(f, 0.0)
     # Wᵀ W, lower triangle, and −Wᵀ w
     for w in W:
         for row in range(rows):

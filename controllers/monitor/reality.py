@@ -41,7 +41,8 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTask
-from idyn.solvers.linalg import cholesky, copy, forward
+from idyn.solvers.linalg import cholesky, forward
+from idyn.solvers.vectors import copy, dot, fill
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Prediction, Record
@@ -207,7 +208,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     # a = (v⁺ − v)/dt, Σ f
     for j in range(len(acceleration)):
         acceleration[j] = (v_plus[j] - g.v[j]) / dt
-    force[:] = 0.0
+    fill(force, 0.0)
     for each in forces:
         for c in range(3):
             force[c] += each[c]
@@ -245,4 +246,4 @@ def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     # ‖L⁻¹ r‖²
     cholesky(L)
     forward(L, r)
-    return np.sum(r * r)
+    return dot(r, r)

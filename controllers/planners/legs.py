@@ -16,7 +16,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Cube, Matrix, Spans
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import copy, copy_rows
+from idyn.solvers.vectors import copy, copy_rows, fill
 from idyn.types import Array
 
 Triad = tuple[Array, Array, Array]
@@ -92,7 +92,8 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
     (places, velocities, accelerations), (q, dq, ddq) = feet, motion
     w, r, J, work = stack_array((3, 3)), stack_array((3, 3)), stack_array((3, 3)), stack_array((4, 3))
     x, d, rest = stack_array(3), stack_array(3), stack_array(3)
-    dq[:], ddq[:] = 0.0, 0.0
+    fill(dq, 0.0)
+    fill(ddq, 0.0)
     reached = True
     for leg in range(len(places)):
         # θ: Newton's method on the position error, J δθ = x_des − x, with bounded steps
@@ -186,13 +187,14 @@ def _subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: 
     """
     (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]
     # ẋ = J θ̇
-    foot[:] = 0.0
+    fill(foot, 0.0)
     for j in range(3):
         for c in range(3):
             foot[c] += speeds[j] * J[j, c]
     for j in range(3):
         # ω of the body that carries axis j, and ṙ_j
-        turning[:], moving[:] = 0.0, 0.0
+        fill(turning, 0.0)
+        fill(moving, 0.0)
         for i in range(j):
             _cross(w[i], r[j, 0] - r[i, 0], r[j, 1] - r[i, 1], r[j, 2] - r[i, 2], part)
             for c in range(3):

@@ -11,7 +11,7 @@ from controllers.planners.path import DONE, Triple, command
 from controllers.planners.plan import Plan
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
@@ -45,9 +45,10 @@ SETTLE = 0.1
 def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
     plan.t, plan.lag, plan.patience = np.nan, 0.0, plan.max_patience
-    plan.pose[:], plan.u[:], plan.du[:], plan.phase[:], plan.end[:] = 0.0, 0.0, 0.0, 0.0, 0.0
-    plan.wait[:], plan.swinging[:], plan.seeking[:] = np.inf, False, False
+    for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end):
+        fill(zero, 0.0)
     for i in range(len(plan.hips)):
+        plan.wait[i], plan.swinging[i], plan.seeking[i] = np.inf, False, False
         for k in range(2):
             aim(plan.cubics, i, k, 0.0, plan.start, plan.hips[i, k], 0.0)
 
@@ -151,7 +152,7 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
         if not carried and plan.patience > 0.0:
             plan.patience -= plan.tick
             plan.lag += plan.tick
-            lifts[:] = False
+            fill(lifts, False)
             return lifts
         plan.patience = plan.max_patience
     copy(phase, plan.phase)

@@ -8,7 +8,7 @@ from idyn.laws.law import unlimited_somewhere
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
 from idyn.prediction.method import Method
 from idyn.prediction.solve import NONE, realise
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import read_given, recall
 from idyn.terms.inputs import finite

@@ -101,7 +101,8 @@ def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, resi
     The conditions of the law are checked at v̂. The demand is checked twice: the motion against the realised demand, and the
     reported change against the difference between realised and original demand.
     """
-    residuals[:] = 0.0
+    for k in range(len(residuals)):
+        residuals[k] = 0.0
     in_world(g, solution.p, solution.impulse)
     residuals[DYNAMICS] = imbalance(g, solution.v_plus, solution.tau, solution.impulse, solution.closing)
     residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, solution.v_plus)

@@ -28,8 +28,8 @@ def closure_error(g: Given, v_plus: Array) -> float:
         one = point_velocity(twists[g.model.loops[k, 0]], midpoint(g, k))
         other = point_velocity(twists[g.model.loops[k, 1]], midpoint(g, k))
         # their difference should be −speed along the gap
-        apart = g.ends[k, 0] - g.ends[k, 1]
-        length = np.sqrt(np.sum(apart * apart))
+        x, y, z = g.ends[k, 0, 0] - g.ends[k, 1, 0], g.ends[k, 0, 1] - g.ends[k, 1, 1], g.ends[k, 0, 2] - g.ends[k, 1, 2]
+        apart, length = (x, y, z), np.sqrt(x * x + y * y + z * z)
         speed = 0.0 if length <= g.noise else min(length / g.dt, g.recovery_speed)
         for c in range(3):
             error = abs(one[c] - other[c] + (speed * apart[c] / length if speed > 0.0 else 0.0))

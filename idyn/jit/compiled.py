@@ -6,6 +6,7 @@ passed to a kernel as one argument, see `idyn.jit.records`.
 """
 
 import gc
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -26,12 +27,20 @@ FLAGS, MASK, BASES = numba.boolean[::1], numba.boolean[:, ::1], numba.boolean[:,
 WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
 """Types of single numbers."""
 
+log = logging.getLogger("idyn")
+
 COLLECT_AFTER = 50_000
 """Threshold of Python's garbage collection while kernels are compiled [new objects]. With the default of 700 garbage collection
 takes a fifth of the compile time; this threshold costs 50 MB."""
 
 TELL_S = 5.0
 """Shortest time between two progress messages while kernels are compiled [s]."""
+
+TELL_AFTER_S = 1.0
+"""Time from the first compilation to the first message when the library is used without `compiling` [s]."""
+
+HINT = "; it takes about a minute (with NUMBA_DISABLE_JIT=1 nothing is compiled, and a prediction takes 5 ms instead of 25 µs)"
+"""Addition to the first message of the log."""
 
 KERNELS: list[Any] = []
 """All kernels of this process."""
@@ -73,32 +82,49 @@ def _take_literals_as_numbers(kernel: Any) -> None:
 
 @contextmanager
 def compiling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Context in which kernels are compiled faster (`COLLECT_AFTER`) and progress is reported.
+    """Context in which kernels are compiled faster (`COLLECT_AFTER`) and `tell` receives the progress messages.
 
-    `tell` receives a sentence before a kernel is compiled, at most every `TELL_S`; kernels read from the disk are not reported.
+    It receives a sentence before a kernel is compiled, at most every `TELL_S`; kernels read from the disk are not reported.
     """
-    listener, before = _Compiling(tell), gc.get_threshold()
-    event.register("numba:compile", listener)
+    before, told = gc.get_threshold(), (PROGRESS.tell, PROGRESS.due)
+    PROGRESS.tell, PROGRESS.due = tell, 0.0
     gc.set_threshold(COLLECT_AFTER, *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        event.unregister("numba:compile", listener)
+        PROGRESS.tell, PROGRESS.due = told
 
 
-class _Compiling(event.Listener):  # type: ignore[misc]
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell, self._due = tell, 0.0
+class _Progress(event.Listener):  # type: ignore[misc]
+    """Reports that kernels are being compiled. Outside of `compiling`, the log receives warnings, the first one a second after the
+    first kernel."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[str], None] = self._warn
+        self.due: float | None = None
+        self._hint = HINT
+
+    def _warn(self, news: str) -> None:
+        log.warning("%s%s", news, self._hint)
+        self._hint = ""
 
     def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"] in KERNELS and monotonic() >= self._due:
-            self._due = monotonic() + TELL_S
+        if event.data["dispatcher"] not in KERNELS:
+            return
+        if self.due is None:
+            self.due = monotonic() + TELL_AFTER_S
+        if monotonic() >= self.due:
+            self.due = monotonic() + TELL_S
             ready = sum(bool(kernel.signatures) for kernel in KERNELS)
-            self._tell(f"compiling kernels, once on this machine: {ready} are ready")
+            self.tell(f"compiling kernels, once on this machine: {ready} are ready")
 
     def on_end(self, event: Any) -> None:
         """Ignore the end of a compilation."""
+
+
+PROGRESS = _Progress()
+event.register("numba:compile", PROGRESS)
 
 
 def interpreted(function: F) -> F:

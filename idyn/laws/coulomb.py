@@ -38,7 +38,7 @@ from idyn.laws.law import (
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import copy_rows
+from idyn.solvers.vectors import copy_rows, fill, least
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -208,10 +208,10 @@ def solve_coulomb(
     else:
         # Lemke's method; after a failure with another covering vector
         M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
-        parts[:] = False
+        fill(parts, False)
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
         w = M @ z + q
-        if size > 0 and (status != SOLVED or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
+        if size > 0 and (status != SOLVED or least(z) < -NEGATIVE or least(w) < -NEGATIVE):
             z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), 1.0))
             w = M @ z + q
             pivots += more

@@ -10,9 +10,8 @@ the nearest point of the disc, and û = D p + b. Then
 is solved by Newton's method with a line search. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
 equations for any number of contacts. ε in this system limits the change of impulses that the law does not determine.
 
-Starts: the last impulses; the impulses of Coulomb's law with 4 and with 8 edges; the results of Pinocchio's ADMM and projected
-Gauss–Seidel. The law is not convex: no start is sure to lead to a solution, and there may be several solutions.
-μ = ∞ is a disc of infinite radius; separating contacts are released (`idyn.laws.separating`).
+Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. The law is not
+convex: a start need not lead to a solution, and there may be several. μ = ∞: see `idyn.laws.separating`.
 
 Modelling errors: those of Coulomb's law except for the polygon. With μ ≥ 10⁴ it may fail on problems that the polygon solves.
 """
@@ -45,8 +44,9 @@ from idyn.laws.law import (
     unsolved,
 )
 from idyn.laws.separating import without_separating
-from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.linalg import lu_refined
 from idyn.solvers.proximal import METHODS, solve_cones
+from idyn.solvers.vectors import copy
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem

@@ -28,8 +28,9 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, LawData, LawSolution, Rung, Start, polygon
 from idyn.laws.rank_selection import select_rows
-from idyn.solvers.linalg import backward, copy_rows, forward
+from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
+from idyn.solvers.vectors import copy_rows, fill, fill_rows
 from idyn.status import RAY, SOLVED, STATUSES, Conditions
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -129,7 +130,7 @@ def solve_no_slip(
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO
-        flags[i, 2:] = bilateral[3 * i]
+        fill(flags[i, 2:], bilateral[3 * i])
     return p, flags, status, pivots, active.reshape(n, 1)
 
 
@@ -145,7 +146,7 @@ def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: in
     dual active set, from an empty basis."""
     given, start = problem.dynamics.given, basis.copy()
     if rung > 0:
-        start[:] = False
+        fill_rows(start, False)
     rule, rank = rule_of(rung, given.independent)
     p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, given.mu, start, rule, rank, law.max_pivots)
     copy_rows(after, basis)

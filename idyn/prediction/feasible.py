@@ -19,6 +19,7 @@ from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import append_row
+from idyn.solvers.vectors import dot
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -71,7 +72,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
             J, s = d.J[row], allowance(g, i) if r == 2 else 0.0
             bilateral[row] = sticking[i] > 0 and g.gaps[i] <= touching and (r < 2 or closed)
         else:  # row of a closure: applies to v⁺, not to v̂
-            J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + g.keep * np.dot(d.G[row - 3 * n], g.v)
+            J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + g.keep * dot(d.G[row - 3 * n], g.v)
         for j in range(nv):
             s += J[j] * wanted[j]
         b[row] = s
@@ -133,8 +134,12 @@ def _solve_no_slip(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
     if status != SOLVED:
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, MOST_PIVOTS)
     if status != SOLVED and not bilateral.any():  # both pivoting rules fail for points with opposing normals
-        N = Y[2::3].copy()
-        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, 1.0))
+        M, q = np.empty((n, n)), np.empty(n)
+        for i in range(n):
+            q[i] = b[3 * i + 2]
+            for j in range(n):
+                M[i, j] = dot(Y[3 * i + 2], Y[3 * j + 2])
+        z, status, _, _ = lemke(M, q, MOST_PIVOTS, covering(n, 1.0))
         for i in range(n):
             p[3 * i + 2] = max(z[i], 0.0)
     return p, status

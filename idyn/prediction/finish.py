@@ -18,7 +18,7 @@ from idyn.laws.law import Face, Law
 from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
 from idyn.selection.choose import choose_among_few, choose_thoroughly
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy, fill
 from idyn.terms.given import Arrays
 from idyn.terms.reduction import recover, reduce_problem
 from idyn.terms.stages import ReducedProblem
@@ -109,7 +109,7 @@ def aim(f: Finish, last: Arrays) -> None:
     elif f.near == Near.LAST and len(torque) > 0:
         copy(torque, f.target)
     else:
-        f.target[:] = 0.0
+        fill(f.target, 0.0)
 
 
 @compiled

@@ -16,7 +16,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import attempt
 from idyn.prediction.feasible import nearest_demand
 from idyn.prediction.finish import CHANGE, REFUSED, aim, finish
-from idyn.solvers.linalg import copy_rows
+from idyn.solvers.vectors import copy_rows
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED, Conditions
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import Arrays, read_given

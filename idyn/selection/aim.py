@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import compiled
+from idyn.solvers.vectors import fill
 from idyn.terms.inputs import finite
 from idyn.terms.stages import Given
 from idyn.types import Array, Selection
@@ -54,4 +55,4 @@ def aim_at_forces(force: Array, given: Given, target: Array) -> None:
     or not finite."""
     in_contact_rows(force, given.tangents, given.normals, 1.0, target)
     if len(force) == 0 or not finite(target):
-        target[:] = 0.0
+        fill(target, 0.0)

@@ -37,9 +37,10 @@ def coordinates_of(face: Face) -> Coordinates:
     flags, mu, directions, k = face.flags, face.mu, face.directions, len(face.directions)
     n = len(flags)
     contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
-    positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
+    positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.empty(n, dtype=np.int64)
     count = 0
     for i in range(n):
+        cone[i] = -1
         # unlimited friction: s and t of either sign if sticking, n ≥ 0
         if is_free(mu[i], face.unlimited):
             if flags[i, 2]:

@@ -13,8 +13,9 @@ from idyn.laws.convex.program import facets, turn
 from idyn.laws.law import Face
 from idyn.selection.aim import Aim
 from idyn.selection.coordinates import Coordinates, columns_of, coordinates_of, start_of
-from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space
+from idyn.solvers.linalg import RANK, backward, cholesky, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
+from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.status import SOLVED
 from idyn.terms.reduction import recover
 from idyn.terms.stages import ReducedProblem
@@ -209,7 +210,8 @@ def _objective(program: Program, tau: Array, force: Array, aim: Aim, weight: flo
     Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
     # g = Kᵀ error, H = Kᵀ K, lower triangle
-    g[:], H[:, :] = 0.0, 0.0
+    fill(g, 0.0)
+    fill_rows(H, 0.0)
     for i in range(K.shape[0]):
         error = sign * (value[i] - target[i])
         for j in range(dim):

@@ -4,25 +4,11 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.solvers.vectors import copy_rows, dot
 from idyn.types import Array
 
 RANK = 1e-9
 """A row is dependent if its orthogonal part is shorter than this share of the longest row."""
-
-
-@compiled
-def copy(source: Array, target: Array) -> None:
-    """Copy an array to another one of the same length. `target[:] = source` takes ten times as long to compile, as each kernel
-    then contains the error message for different lengths."""
-    for i in range(len(target)):
-        target[i] = source[i]
-
-
-@compiled
-def copy_rows(source: Array, target: Array) -> None:
-    """Copy a matrix to another one of the same shape."""
-    for i in range(len(target)):
-        copy(source[i], target[i])
 
 
 @compiled
@@ -176,21 +162,33 @@ def row_basis(A: Array, new: float) -> Array:
         # pivot: the row with the longest orthogonal part
         newest, length = 0, 0.0
         for row in range(rows):
-            size = np.sqrt(np.dot(rest[row], rest[row]))
+            size = np.sqrt(dot(rest[row], rest[row]))
             if size > length:
                 newest, length = row, size
         longest = max(longest, length)
         if not length > new * longest:
             break
         # q: normalised, orthogonalised again, subtracted from all rows
-        q = rest[newest] / length
+        q = Q[rank]
+        for c in range(m):
+            q[c] = rest[newest, c] / length
         for k in range(rank):
-            q -= np.dot(Q[k], q) * Q[k]
-        Q[rank] = q / np.sqrt(np.dot(q, q))
+            _subtract_part(q, Q[k])
+        size = np.sqrt(dot(q, q))
+        for c in range(m):
+            q[c] /= size
         for row in range(rows):
-            rest[row] -= np.dot(Q[rank], rest[row]) * Q[rank]
+            _subtract_part(rest[row], q)
         rank += 1
     return Q[:rank].copy()
+
+
+@compiled
+def _subtract_part(x: Array, q: Array) -> None:
+    """Subtract from x its part along the unit vector q."""
+    share = dot(q, x)
+    for c in range(len(x)):
+        x[c] -= share * q[c]
 
 
 @compiled

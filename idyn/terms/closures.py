@@ -15,7 +15,8 @@ Y_G = G_u L⁻ᵀ; if the demands contradict such a closure, the certificate fai
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, forward, row_basis
+from idyn.solvers.linalg import backward, cholesky, forward, row_basis
+from idyn.solvers.vectors import copy, copy_rows, dot, fill, fill_rows
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
 
@@ -59,10 +60,10 @@ def close_loops(problem: ReducedProblem, inertial: Array) -> None:
     along, change = np.zeros(rank), np.zeros(nu)  # effect of λ₀ on v_u, as coordinates in Q; Lᵀ Δv_u, then Δv_u
     # λ₀ = −W Wᵀ (G v_free + rate)
     for row in range(rows):
-        lacking = -d.rate[row] - np.dot(G[row], problem.v_free)
+        lacking = -d.rate[row] - dot(G[row], problem.v_free)
         for k in range(rank):
             along[k] += W[row, k] * lacking
-    free[:] = 0.0
+    fill(free, 0.0)
     for k in range(rank):
         for c in range(nu):
             change[c] += Q[k, c] * along[k]
@@ -76,14 +77,14 @@ def close_loops(problem: ReducedProblem, inertial: Array) -> None:
         for i in range(c, nu):
             weight[c] += L[i, c] * inertial[i]
     # Y minus its part in the span of Y_G;  C = −J_u L⁻ᵀ Qᵀ Wᵀ,  J̃ = J + C G
-    C[:] = 0.0
+    fill_rows(C, 0.0)
     copy_rows(d.J, problem.bound)
     for row in range(len(Y)):
         J, y = d.J[row], Y[row]
         for c in range(nu):
             problem.b[row] += J[u[c]] * change[c]
         for k in range(rank):
-            share = np.dot(Q[k], y)
+            share = dot(Q[k], y)
             for c in range(nu):
                 y[c] -= share * Q[k, c]
             for other in range(rows):
@@ -91,7 +92,7 @@ def close_loops(problem: ReducedProblem, inertial: Array) -> None:
         for other in range(rows):
             for j in range(len(J)):
                 problem.bound[row, j] += C[row, other] * G[other, j]
-        problem.energy[row] = np.dot(y, weight)
+        problem.energy[row] = dot(y, weight)
 
 
 @compiled
@@ -109,7 +110,7 @@ def _span(problem: ReducedProblem) -> tuple[Array, Array]:
     W, rank = np.empty((len(G), len(Q))), len(Q)
     for row in range(len(G)):
         for k in range(rank):
-            W[row, k] = np.dot(Q[k], Y_G[row])
+            W[row, k] = dot(Q[k], Y_G[row])
     # W = T (Tᵀ T)⁻¹
     F = np.zeros((rank, rank))
     for row in range(len(G)):

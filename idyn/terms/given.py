@@ -3,7 +3,7 @@
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed
-from idyn.solvers.linalg import copy, copy_rows
+from idyn.solvers.vectors import copy, copy_rows, fill
 from idyn.terms.inputs import contact_flaw, finite, of_unit_length
 from idyn.terms.stages import Given
 from idyn.types import Array
@@ -70,7 +70,7 @@ def recall(given: Given, last: Array) -> None:
     or infinite values."""
     in_contact_rows(last, given.tangents, given.normals, given.dt, given.last)
     if len(last) == 0 or not finite(given.last):
-        given.last[:] = 0.0
+        fill(given.last, 0.0)
 
 
 @compiled

@@ -19,7 +19,8 @@ import numpy as np
 from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
+from idyn.solvers.linalg import backward, cholesky, forward, forward_rows
+from idyn.solvers.vectors import copy
 from idyn.terms.closures import close_loops, closure_impulses
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record

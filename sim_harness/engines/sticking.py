@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
 from sim_harness.engines.vectors import add, dot, pushed

@@ -16,8 +16,9 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.convex.rays import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
-from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.linalg import lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
+from idyn.solvers.vectors import copy
 from idyn.types import Array
 
 NEGATIVE = 1e-10

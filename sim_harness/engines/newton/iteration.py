@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy
 from idyn.types import Array
 from sim_harness.engines.newton.exact import clamp_friction, natural_residual, project_feasible, refine, speeds_of
 from sim_harness.engines.newton.functions import complementarity, friction_compliance

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import copy
+from idyn.solvers.vectors import copy
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT, project, regularisation

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from fast import full
 
-from controllers.config.loading import files
+from controllers.config.loading import files, load
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, InputError
 from sim_harness.scenes.bodies.settings import BODY_TABLES, is_scene
-from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.load import engine_named, load_scene
 from sim_harness.scenes.results.measures import outcome_of
 from sim_harness.scenes.results.recording import run_scene
 from sim_harness.world.worlds import build_scene
 
 SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
-CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
+LISTED = {name: load("experiments", name, dict)["engines"] for name in SCENES}
+CLAIMS = [(name, each if type(each) is str else each["kind"]) for name in SCENES for each in LISTED[name]]
 LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
 FAST = {
     ("elastic-foundation", "first-order"),
