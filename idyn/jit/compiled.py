@@ -97,7 +97,7 @@ def compiling(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Progress(event.Listener):  # type: ignore[misc]
-    """Reports that kernels are being compiled. Outside of `compiling`, the log receives warnings, the first one a second after the
+    """Reports that kernels are being compiled. Outside of `compiling`, the log receives warnings, from one second after the
     first kernel."""
 
     def __init__(self) -> None:

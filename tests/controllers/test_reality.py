@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import first_is_fast, full
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
@@ -218,6 +218,7 @@ def test_joint_feedback_does_not_hide_a_load(name):
     assert last.mode is Mode.DEGRADED
 
 
+@full
 def test_motors_at_half_torque_show_as_the_missing_torque():
     """They carry what the prediction would need for twice the weight."""
     for sensing, words in ((True, "motors"), (False, "unknown")):
@@ -238,6 +239,7 @@ def test_an_external_lift_is_detected_and_forgotten_when_it_ends():
     assert loop.run(1000)[-1].mode is Mode.OK
 
 
+@full
 def test_sensor_noise_is_not_reported_as_a_mismatch():
     """White noise σ of the base's speeds shows as about σ/(g τ), √3 σ in space: 0.035."""
     commands = Loop("quadruped", noise=NOISE).run(1500)

@@ -175,6 +175,7 @@ def test_the_disk_of_the_log_fails(tmp_path: Path) -> None:
         trial.close()
 
 
+@full
 @told("the log is removed", "`not logged: …` in every `message`", "goes on")
 def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)

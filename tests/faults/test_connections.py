@@ -123,6 +123,7 @@ def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
     delayed(*proxied, delay=1e-3, jitter=1e-3)
 
 
+@full
 @told("… 10 ± 10 ms late, for 1 s", "–", "follows `ref`, or holds its posture until `reset`")
 def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
     trial, _ = proxied
@@ -130,6 +131,7 @@ def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
     assert trial.side.refused.keys() <= {Code.OUT_OF_ORDER, Code.LATCHED_FAULT, Code.STALE_STATE}
 
 
+@full
 @told("no data pass for 150 ms, while the connection stays open", "–, or `latched_fault`", "holds its posture until `reset`")
 def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     trial, proxy = proxied
@@ -147,6 +149,7 @@ def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
 
 
+@full
 @told("the robot's connection is lost without being closed", "`not_controlling`, for `release_ms`", "may then connect again")
 def test_a_half_open_line(server: Server) -> None:
     proxy = Proxy(server.address)
@@ -175,6 +178,7 @@ def test_the_clock_is_set(server: Server, seconds: int) -> None:
     trial.close()
 
 
+@full
 @told("the robot's clock runs 1 % too fast or too slow", "–", "goes on")
 @pytest.mark.parametrize("rate", first_is_fast([0.01, -0.01]))
 def test_the_clock_drifts(server: Server, rate: float) -> None:
@@ -211,6 +215,7 @@ def test_connection_identities_are_not_predictable(tmp_path: Path) -> None:
         assert libc.rand() not in foreseen
 
 
+@full
 @told("a client has no key, or one that is not listed", "no answer: the connection is rejected", "goes on")
 def test_wrong_keys(tmp_path: Path) -> None:
     public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "stranger")}

@@ -31,6 +31,7 @@ def quiet(done, total, name):
     pass
 
 
+@full
 def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
     settings = load_comparison(comparison)
     first = run_comparisons([settings], tmp_path / "out", Options(), quiet)
@@ -42,6 +43,7 @@ def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
     assert {path.name for path in folder.iterdir()} == {RESULT, TRACE, CONTROLLER, LOG}
 
 
+@full
 @pytest.mark.parametrize("damage", first_is_fast(["gone", "cut", "another"]))
 def test_interrupted_jobs_run_again(comparison, here, tmp_path, damage):
     """Without a result, with half of one, or with one of other settings; other files in the folder are removed."""

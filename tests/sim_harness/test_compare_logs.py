@@ -57,6 +57,7 @@ def test_other_outcomes_are_described():
     ]
 
 
+@full
 def test_a_log_of_the_arm_gives_the_figures_of_its_run(tmp_path):
     """Forces between fingers and box, and the errors of the joints that follow."""
     settings = load_plan("grasp", 0.3).settings

@@ -142,6 +142,7 @@ def shipped() -> list[str]:
     return [path.stem for path in sorted(folder.rglob("*.toml")) if path.stem.startswith(("table-", "figure-", "appendix-"))]
 
 
+@full
 @pytest.mark.parametrize("name", first_is_fast(shipped()))
 def test_every_shipped_comparison_makes_plans(name):
     """Every scene and controller makes a plan."""

@@ -85,6 +85,7 @@ def test_in_a_stance_the_ground_carries_the_weight(make_world, make_stand):
     assert np.abs(world.v).max() < 1e-9
 
 
+@full
 @pytest.mark.parametrize("kind", first_is_fast(["sway", "squat"]))
 def test_the_cone_law_predicts_this_engine_exactly(kind):
     """Both are cone complementarity: impulses and velocities of the one solve the other, as Coulomb's law and `lcp` do."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import full
 from first_order_bodies import along_normals, random_spd, step_of, ties
 from first_order_scenes import RAMP_H, across, foot, leaning_rod, ramp
 from scipy.optimize import minimize
@@ -15,6 +16,7 @@ from sim_harness.studies.first_order_published import Published, program, solve_
 PUBLISHED = Published(tangential=1e4)
 
 
+@full
 def test_a_foot_tips_over_under_the_published_program():
     """(5.335, 4.836) N instead of the springs' own (8.829, 0.981) N, and 0.554 rad after a second."""
     forces, tilt = foot("published", 1.0)
@@ -175,6 +177,7 @@ def test_elimination_of_bilateral_rows_keeps_forces_and_cost():
         assert half == pytest.approx(expected, rel=1e-8, abs=1e-6 * abs(expected))
 
 
+@full
 def test_the_published_program_has_one_solution():
     rng = np.random.default_rng(17)
     for zeta in (0.1, 100.0):

@@ -90,6 +90,7 @@ def test_errors_halve_with_the_step():
     assert forces[0] / forces[1] == pytest.approx(2.0, rel=0.02)
 
 
+@full
 def test_errors_of_the_foundation_halve_with_the_step():
     on = foundation.bed(6, 1e3, 5.0)
     exact, _ = foundation.integrated(on, "DOP853", 0.5, 1e-11, 1e-13)

@@ -95,6 +95,7 @@ UNJUDGED = {"reality": {"degraded": np.inf}}
 """The mode tells of the law's own answers alone."""
 
 
+@full
 @pytest.mark.parametrize(("law", "at_least"), first_is_fast(LAWS))
 def test_with_large_friction_the_arm_carries_the_box_better_than_pid(law, at_least):
     run, error = carry(law, 100.0, 1.0, **UNJUDGED)

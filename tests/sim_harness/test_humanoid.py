@@ -19,6 +19,7 @@ def loads(trace):
     return (np.nansum(force[:, :, 0].reshape(-1, 2, 4), axis=2) for force in (trace.predicted, trace.simulated))
 
 
+@full
 @pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "cone"]))
 @pytest.mark.parametrize("engine", first_is_fast([None, "lcp", "mujoco"]))
 def test_the_humanoid_stands_on_its_soles(engine, law):

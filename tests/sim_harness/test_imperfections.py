@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import first_is_fast, full
 
 from controllers.robot.load import load_robot
 from idyn.types import State
@@ -223,6 +223,7 @@ def test_single_losses_come_from_the_seed():
     assert 0.07 < lost.mean() < 0.13
 
 
+@full
 def test_bursts_have_their_length_and_rate():
     losses = Losses(Loss(rate=2.0, length=0.02), DT, np.random.default_rng(5))
     lost = np.array([losses.next() for _ in range(400_000)])

@@ -45,6 +45,7 @@ def test_the_matrix_covers_every_engine_and_every_predicting_law(comparison):
         assert {cell.law for cell in found} >= set(LAWS) - {"sensed", "enumeration"}  # one is told, the other takes two feet
 
 
+@full
 @pytest.mark.parametrize("world", fast(NAMES, "newton"))
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "cone"], "coulomb"))
 def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_the_weight(summary, law, world):

@@ -84,6 +84,7 @@ def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
     np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
 
 
+@full
 def test_a_robot_stands_on_hills(make_stand):
     heights = hills(side=3.0, resolution=0.05, count=100, height=0.02, variance=0.05, spread=0.5, seed=1)
     world = robot_world(terrain=Heightmap(heights, 0.05), ground="firm")

@@ -236,6 +236,7 @@ def sinking(stiffness, damping, dt, seconds, engine=None):
     return np.array(out)
 
 
+@full
 def test_compliant_contacts_settle_at_weight_over_stiffness():
     """10 kg on k = 5·10⁴ N/m with b = 200 N·s/m: m g/k = 1.962 mm. Critically damped it approaches that as the equation
     m z̈ + b ż + k z = m g says, to first order in the step."""

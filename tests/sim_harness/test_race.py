@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import first_is_fast, full
 
 from controllers.config.loading import find
 from idyn.errors import ConfigError
@@ -27,6 +27,7 @@ def short(name, **changes):
     return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
 
 
+@full
 @pytest.mark.parametrize("name", first_is_fast(TABLES))
 def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
     settings, seen = short(name), []

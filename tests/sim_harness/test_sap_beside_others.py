@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import first_is_fast, full
 
 from sim_harness.world.world import Push
 
@@ -18,6 +18,7 @@ def compliant(make_block, engine, stiffness, dissipation, mu=0.5):
     return make_block("sap", mu=mu, stiffness=stiffness, dissipation=dissipation)
 
 
+@full
 @pytest.mark.parametrize("dissipation", first_is_fast([1e-3, 1e-2]))
 def test_sap_and_penalty_agree_on_a_landing(make_block, dissipation):
     """A drop from 10 mm: the forces of the first 0.2 s, bounces and all, to 2 % of the largest."""
@@ -33,6 +34,7 @@ def test_sap_and_penalty_agree_on_a_landing(make_block, dissipation):
     assert np.abs(forces["sap"] - forces["penalty"])[touching].max() < 0.02 * peak
 
 
+@full
 def test_sap_and_penalty_agree_on_a_slide(make_block):
     """1 m/s to rest: way, and the load of the feet while it slides, to 2 %."""
     way, load = {}, {}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scs
+from fast import full
 from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
@@ -32,6 +33,7 @@ def test_the_projection_has_three_regions(y, expected, region):
     assert where == region
 
 
+@full
 def test_the_projection_solves_its_variational_inequality():
     rng = np.random.default_rng(1)
     seen = set()

@@ -150,6 +150,7 @@ def test_creep_of_a_loaded_contact_matches_its_formula(dt):
     assert body.v[0] < 1e-3 * G * dt
 
 
+@full
 @pytest.mark.parametrize(
     ("stiffness", "tau", "dt", "gap"),
     [
@@ -194,6 +195,7 @@ def test_a_cylinder_slips_down_a_slope():
     assert slip > 0.5
 
 
+@full
 def test_rolling_loses_the_energy_of_its_creep():
     """dE/dt = −F_t² R_t dt, for a cylinder on a spring without other losses."""
     body = cylinder().spring([100.0, 0.0, 0.0])

@@ -111,6 +111,7 @@ def position_errors(scheme):
     return np.array(errors)
 
 
+@full
 @pytest.mark.parametrize("scheme", fast(ERRORS, "symplectic"))
 def test_errors_of_the_rolling_cylinder_match_the_reference(scheme):
     for found, expected in zip(position_errors(scheme), ERRORS[scheme], strict=True):

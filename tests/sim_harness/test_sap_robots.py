@@ -41,6 +41,7 @@ def swung(make_world, scheme, dt, viscous=0.0):
     return world.robot.joint_angles(world.q)
 
 
+@full
 @pytest.mark.parametrize("viscous", [0.0, 0.01])
 def test_all_schemes_converge_to_the_same_leg_swing(make_world, viscous):
     exact = swung(make_world, "midpoint", 1.25e-4, viscous)
@@ -52,6 +53,7 @@ def test_all_schemes_converge_to_the_same_leg_swing(make_world, viscous):
         assert order == pytest.approx(expected, abs=0.2)
 
 
+@full
 @pytest.mark.parametrize(("scheme", "order", "most"), first_is_fast([("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)]))
 def test_a_spinning_block_flies_straight_up_to_the_schemes_error(make_block, scheme, order, most):
     """1 m/s and 10 rad/s for a second; velocities are in body axes, which turn meanwhile."""

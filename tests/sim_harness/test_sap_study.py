@@ -30,6 +30,7 @@ def test_ten_minutes_of_rolling_lose_the_published_energy():
     assert 0.85 < energy[-50:].mean() < 0.92
 
 
+@full
 @pytest.mark.parametrize("motion", SCENES)
 def test_the_scenes_cylinders_swing_in_their_periods(motion):
     run = swing(motion, "midpoint", 0.02, 5.0)

@@ -96,6 +96,7 @@ def test_other_robots_trot_with_their_configuration(robot):
     assert run.trace.q[-1, 0] > 0.1
 
 
+@full
 @pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "a1"]))
 def test_shipped_robots_trot_on_yielding_ground(robot):
     run = trot(f"trot-{robot}", "coulomb", 1.5)
@@ -103,6 +104,7 @@ def test_shipped_robots_trot_on_yielding_ground(robot):
     assert run.trace.q[-1, 0] > 0.1
 
 
+@full
 @pytest.mark.parametrize("law", first_is_fast(["coulomb", "cone"]))
 def test_a_server_that_misses_ticks_does_not_let_the_robot_fall(law):
     """Ten times a second five answers are missing, and the last torque acts on."""

@@ -51,6 +51,7 @@ def test_primitives_are_where_pinocchio_places_them(name):
         np.testing.assert_allclose(extent[shape.kind](shape.size), box.max_ - box.min_, atol=1e-12)
 
 
+@full
 @pytest.mark.parametrize("name", first_is_fast(["solo12", "a1", "go2"]))
 def test_meshes_have_the_extents_of_pinocchios(name):
     """Shape by shape in the joint's frame: the same extents, and no triangle longer than they are."""
@@ -70,6 +71,7 @@ def test_meshes_have_the_extents_of_pinocchios(name):
         np.testing.assert_allclose(ours.max(axis=0), expected.max(axis=0), atol=1e-3)
 
 
+@full
 def test_equal_mesh_files_are_stored_once():
     shapes = look_of(load_robot("a1")[0], folders_of("a1")).shapes
     assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) < sum(shape.kind == "mesh" for shape in shapes)

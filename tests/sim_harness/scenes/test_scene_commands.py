@@ -26,6 +26,7 @@ joint = [{ kind = "slide", axis = [1, 0, 0], start = 0.1, stiffness = 1e9 }]
 """
 
 
+@full
 def test_simulate_prints_figures_and_writes_a_viewable_run(tmp_path, capsys):
     out, figures = tmp_path / "out", tmp_path / "figures.json"
     assert main(["simulate", "sliding-block", "--engine", "lcp", "--out", str(out), "--json", str(figures)]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fast import full
 from standin import MS, SpringDamper, from_snapshot, standing
 
 from controllers.config.loading import parse
@@ -78,6 +79,7 @@ def test_a_robot_with_a_known_key_is_controlled(robot: Robot, place: Place) -> N
         assert "'control' may not send 'config_set'" in refused.message
 
 
+@full
 @pytest.mark.parametrize("name", [None, "stranger"])
 def test_unknown_keys_get_no_connection(robot: Robot, place: Place, name: str | None) -> None:
     with place.client(robot, name, connect_ms=500) as client, pytest.raises(ConnectionFailed):
