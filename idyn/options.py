@@ -1,11 +1,16 @@
 """Options of a prediction."""
 
+from typing import Any, Self
+
+import msgspec
+
 from idyn.contact.ground import Ground
 from idyn.types import Consistency, Record, Selection
 
 
 class Options(Record, frozen=True):
-    """Settings of a prediction other than the law.
+    """Settings of a prediction other than the law. The defaults are those of the server: robots stand with them on ground that
+    yields. `paper` is the paper's method.
 
     selection: objective of the choice among equivalent impulses
     consistency: treatment of demands that no contact impulse can realise
@@ -16,9 +21,16 @@ class Options(Record, frozen=True):
     ground: contact compliance model
     """
 
-    selection: Selection = Selection.TORQUE
-    consistency: Consistency = Consistency.PROJECT
-    bounded: bool = False
+    selection: Selection = Selection.FORCE
+    consistency: Consistency = Consistency.HOLD
+    bounded: bool = True
     force_limit: float = 20.0
     warm_start: bool = True
     ground: Ground = Ground()
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the options of the paper: rigid ground, and the smallest torques among equivalent impulses  [ZD §4.6]. Robots
+        fall with them on ground that yields. changes: other values of fields"""
+        paper = cls(selection=Selection.TORQUE, consistency=Consistency.PROJECT, bounded=False, ground=Ground.paper())
+        return msgspec.structs.replace(paper, **changes)

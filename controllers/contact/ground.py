@@ -7,6 +7,8 @@ robots upright on soft, firm and stiff ground. `rigid` applies the contact law l
 from controllers.config.loading import Kind, NonNegative
 from idyn.contact.ground import Ground
 
+YIELDING, RIGID = Ground(), Ground.rigid()
+
 
 class GroundSettings(Kind, frozen=True):
     """Base of the settings `[ground]`.
@@ -29,11 +31,11 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
     gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `Ground`
     """
 
-    relaxation: NonNegative = 0.05
-    memory: NonNegative = 0.005
-    gap_noise: NonNegative = 0.0
-    recovery_speed: NonNegative = 0.0
-    touching: NonNegative = 3e-4
+    relaxation: NonNegative = YIELDING.relaxation
+    memory: NonNegative = YIELDING.memory
+    gap_noise: NonNegative = YIELDING.noise
+    recovery_speed: NonNegative = YIELDING.recovery_speed
+    touching: NonNegative = YIELDING.touching
 
     def build(self) -> Ground:
         return Ground(
@@ -42,7 +44,6 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
             touching=self.touching,
             relaxation=self.relaxation,
             memory=self.memory,
-            independent=1e-2,
         )
 
 
@@ -52,14 +53,12 @@ class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
     gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `idyn.contact.ground.Ground`
     """
 
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
-    touching: NonNegative = 1e-4
+    gap_noise: NonNegative = RIGID.noise
+    recovery_speed: NonNegative = RIGID.recovery_speed
+    touching: NonNegative = RIGID.touching
 
     def build(self) -> Ground:
-        return Ground(
-            noise=self.gap_noise, recovery_speed=self.recovery_speed, touching=self.touching, relaxation=0.0, memory=0.0
-        )
+        return Ground.rigid(noise=self.gap_noise, recovery_speed=self.recovery_speed, touching=self.touching)
 
 
 AnyGround = YieldingSettings | RigidSettings

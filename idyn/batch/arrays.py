@@ -13,6 +13,7 @@ import numpy as np
 from idyn.errors import InputError
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
+from idyn.terms.inputs import numbers
 from idyn.types import Array, ContactSet, Guess, Record, State
 
 
@@ -117,6 +118,7 @@ def expand(robot: Robot, batch: Batch) -> ExpandedBatch:
     ]
     fields += [] if batch.applied is None else [_Field("applied", batch.applied, (robot.nv,))]
     fields += [] if batch.preferred is None else [_Field("preferred", batch.preferred, (n, 3))]
+    fields = [_converted(field) for field in fields]
     count = _count(fields)
     rows = {field.name: _rows(field, count) for field in fields}
     q, v = rows["q"], rows["v"]
@@ -176,6 +178,12 @@ def _count(fields: list[_Field]) -> int:
     if first is None:
         raise InputError("batch", "expected at least one array with a row for each member, got only common ones")
     return len(first.value)
+
+
+def _converted(field: _Field) -> _Field:
+    """Return the field with an array of its type; lists and arrays of narrower types are converted."""
+    fits = isinstance(field.value, np.ndarray) and field.value.dtype == field.dtype
+    return field if fits else field._replace(value=numbers(field.name, field.value, field.dtype))
 
 
 def _check(field: _Field) -> None:

@@ -15,6 +15,7 @@ from idyn.batch.arrays import TOUCH, Batch, BatchGuess, ExpandedBatch, expand, e
 from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members
 from idyn.batch.workers import cores, pool_for
 from idyn.errors import InputError
+from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
@@ -98,7 +99,7 @@ def predict_batch(
     robot: Robot,
     batch: Batch,
     *,
-    law: Law,
+    law: Law | str,
     dt: float,
     options: Options = DEFAULT,
     guess: BatchGuess | Guess | None = None,
@@ -113,6 +114,7 @@ def predict_batch(
     Consecutive members with equal states share Pinocchio's terms; if their contacts are equal too, they share the Jacobians.
     Order the members such that demands vary fastest. Raises InputError, naming field and member, for malformed data.
     """
+    law = law_of(law)
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     if threads is not None and threads < 1:

@@ -14,8 +14,9 @@ steady contact (v = 0, p = p⁻) the solution is that of the rigid law for any T
 first prediction has no last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
 
 from idyn.errors import InputError
@@ -24,12 +25,13 @@ from idyn.types import Array, Record
 
 
 class Ground(Record, frozen=True):
-    """Contact compliance model.
+    """Contact compliance model. The defaults are for ground that yields, as floors, feet and MuJoCo's ground do. `rigid` and
+    `paper` are for rigid ground.
 
-    noise: gaps smaller than this count as zero [m]. With 0, as in the paper, feet whose measured height is wrong by a fraction
+    noise: gaps smaller than this count as zero [m]. With 0 on rigid ground, feet whose measured height is wrong by a fraction
         of a millimetre must close or open this gap within one period.
-    recovery_speed: maximum speed at which penetration is undone [m/s]. With inf, as in the paper, 1 mm of penetration requires
-        1 m/s at 1 kHz. 0: penetration is permitted, as on ground that yields.
+    recovery_speed: maximum speed at which penetration is undone [m/s]. With inf 1 mm of penetration requires 1 m/s at 1 kHz.
+        0: penetration is permitted, as on ground that yields.
     touching: contacts with gaps up to this must stick under `Consistency.STICK` and `HOLD` [m]
     relaxation: T_r, time over which the velocity of a touching contact decays [s]; up to the period H: rigid, the velocity
         decays within the period
@@ -42,12 +44,23 @@ class Ground(Record, frozen=True):
     Raises InputError for values that are not numbers ≥ 0, and for an infinite memory.
     """
 
-    noise: float = 1e-5
-    recovery_speed: float = 0.05
-    touching: float = 1e-4
-    relaxation: float = 0.0
-    memory: float = 0.0
-    independent: float = 1e-3
+    noise: float = 0.0
+    recovery_speed: float = 0.0
+    touching: float = 3e-4
+    relaxation: float = 0.05
+    memory: float = 0.005
+    independent: float = 1e-2
+
+    @classmethod
+    def rigid(cls, **changes: float) -> Self:
+        """Return rigid ground whose gaps are measured with errors. changes: other values of fields"""
+        rigid = cls(noise=1e-5, recovery_speed=0.05, touching=1e-4, relaxation=0.0, memory=0.0, independent=1e-3)
+        return msgspec.structs.replace(rigid, **changes)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Return rigid ground with exact gaps, closed within one period  [ZD §3]."""
+        return cls.rigid(noise=0.0, recovery_speed=np.inf)
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

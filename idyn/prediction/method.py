@@ -16,6 +16,7 @@ from idyn.jit.records import ArrayRecord, Indices, Mask
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.advice import warn
 from idyn.prediction.finish import Finish, Sizes, choose_for_kernel, choose_for_solution, finish_solution, keep_forces
 from idyn.prediction.request import Request
 from idyn.prediction.solve import solve_again, tick
@@ -156,6 +157,8 @@ class Workspace:
     def _new_method(self, request: Request) -> Method:
         if len(self._methods) >= MOST_KEPT:
             self._methods.clear()
+        if request.robot.nu and len(request.contacts.keys):
+            warn(request.law, request.options, request.dt)
         kind = _type_for(LAWS.record_for(LawData, request.law.kernel))
         self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
         return method

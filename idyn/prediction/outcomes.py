@@ -51,7 +51,7 @@ def outcomes(
     samples: number of covering vectors; the first one consists of ones, the others are random with the seed `seed`
     """
     # free motion: v + dt M⁻¹ (Pᵀ τ − h);  D = J M⁻¹ Jᵀ = Y Yᵀ
-    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground()).dynamics
+    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground.rigid()).dynamics
     given = dynamics.given
     J, inertia, force = dynamics.J, given.M, -given.h
     force[robot.tree.a] += tau

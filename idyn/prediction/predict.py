@@ -1,5 +1,6 @@
 """`predict`: joint torques that realise a demand, and the contact forces that act meanwhile."""
 
+from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
@@ -17,7 +18,7 @@ def predict(
     contacts: ContactSet,
     q_ddot: Array,
     *,
-    law: Law,
+    law: Law | str,
     dt: float,
     options: Options = DEFAULT,
     guess: Guess | None = None,
@@ -39,14 +40,16 @@ def predict(
 
     state: measured state, or `Robot.terms` of it, which saves step 0
     contacts: contacts at this state
-    law: contact law, see `make_law`
+    law: contact law, see `make_law`; or its name, for the law with default settings
     guess: `Prediction.guess` of the last tick, for the warm start
     applied: generalised force in addition to gravity, contacts and joint torques [N, N·m] (nv)
     preferred: target forces of `Selection.FORCE`, in the world [N] (n, 3); without: 0
 
-    Raises InputError, naming the field, for malformed data: wrong shape or type, NaN or infinite, not normalised.
+    Lists of numbers and arrays of narrower types (float32) are accepted; float64 arrays save their conversion. Raises
+    InputError, naming the field, for malformed data: wrong shape or type, NaN or infinite, not normalised.
     """
-    request = Request(robot, state, contacts, q_ddot, law, dt, options, guess, applied, preferred)
+    known = law_of(law) if isinstance(law, str) else law
+    request = Request(robot, state, contacts, q_ddot, known, dt, options, guess, applied, preferred)
     first = first_answer(request) or first_answer(request := checked_request(request))
     if first is None:
         raise AssertionError("compiled code rejected checked data")

@@ -7,7 +7,7 @@ from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.terms.dynamics import checked
-from idyn.terms.inputs import check_request
+from idyn.terms.inputs import check_request, numbers
 from idyn.types import Array, ContactSet, Guess, Kinematics, State
 
 
@@ -28,15 +28,16 @@ class Request(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 def checked_request(request: Request) -> Request:
     """Return the request with contiguous arrays in native byte order. Raises InputError, naming the first malformed field."""
-    r, n, guess = request, len(request.contacts.keys), request.guess
-    check_request(r.robot, n, r.q_ddot, r.dt, guess, r.preferred)
-    state, contacts, applied, _ = checked(r.robot, r.state, r.contacts, r.applied, None)
+    r, n, guess, q_ddot = request, len(request.contacts.keys), request.guess, numbers("q_ddot", request.q_ddot)
+    preferred = None if r.preferred is None else numbers("preferred", r.preferred)
     if guess is not None:
         law = guess.law if last_basis(r) is not None else ""  # a basis that does not fit is ignored
-        guess = msgspec.structs.replace(guess, law=law, tau=_plain(guess.tau), force=_plain(guess.force))
-    preferred = None if r.preferred is None else _plain(r.preferred)
+        tau, force = numbers("guess.tau", guess.tau), numbers("guess.force", guess.force)
+        guess = msgspec.structs.replace(guess, law=law, tau=tau, force=force)
+    check_request(r.robot, n, q_ddot, r.dt, guess, preferred)
+    state, contacts, applied, _ = checked(r.robot, r.state, r.contacts, r.applied, None)
     return msgspec.structs.replace(
-        r, state=state, contacts=contacts, q_ddot=_plain(r.q_ddot), guess=guess, applied=applied, preferred=preferred
+        r, state=state, contacts=contacts, q_ddot=q_ddot, guess=guess, applied=applied, preferred=preferred
     )
 
 
@@ -50,7 +51,3 @@ def last_basis(request: Request) -> Array | None:
     if type(basis) is not np.ndarray or basis.dtype != law.basis_type or basis.shape != (len(guess.keys), law.basis_width):
         return None
     return basis if guess.keys == keys else guess.carried_over(basis, keys)
-
-
-def _plain(array: Array) -> Array:
-    return np.array(array, np.float64, order="C")

@@ -17,7 +17,7 @@ from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.terms.closures import closure_rows
 from idyn.terms.given import CONTACTS, Arrays, read_given
-from idyn.terms.inputs import check, contiguous
+from idyn.terms.inputs import check, numbers, numbers_of
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -112,13 +112,15 @@ def evaluate(
 def checked(
     robot: Robot, state: State | Kinematics, contacts: ContactSet, applied: Array | None, last: Array | None
 ) -> tuple[State, ContactSet, Array | None, Array | None]:
-    """Return the data as contiguous arrays in native byte order. Raises InputError, naming the field, for malformed data."""
-    plain = State(q=state.q, v=state.v)
+    """Return the data as contiguous arrays of float64 in native byte order, see `idyn.terms.inputs.numbers`. Raises InputError,
+    naming the field, for malformed data."""
+    plain, contacts = numbers_of(State(q=state.q, v=state.v)), numbers_of(contacts, "contacts.")
+    applied = None if applied is None else numbers("applied", applied)
+    last = None if last is None else numbers("last", last)
     check(robot, plain, contacts, applied)
-    if last is not None and np.shape(last) != (len(contacts.keys), 3):
-        raise InputError("last", f"expected shape {(len(contacts.keys), 3)}, got {np.shape(last)}")
-    applied, last = (None if given is None else np.array(given, np.float64, order="C") for given in (applied, last))
-    return contiguous(plain), contiguous(contacts), applied, last
+    if last is not None and last.shape != (len(contacts.keys), 3):
+        raise InputError("last", f"expected shape {(len(contacts.keys), 3)}, got {last.shape}")
+    return plain, contacts, applied, last
 
 
 def _filled(

@@ -28,6 +28,8 @@ OF_CONTACTS = {
 
 _NONE = np.zeros(0)
 
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+
 
 def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | None) -> None:
     """Raise InputError for the first malformed field of a state, its contacts and the applied force."""
@@ -84,9 +86,6 @@ def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess |
         _check_finite("q_ddot", q_ddot)
 
 
-_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
-
-
 def _check_shapes(arrays: Iterable[tuple[str, Array, tuple[int, ...]]], dtype: np.dtype) -> None:
     for field, value, shape in arrays:
         if not isinstance(value, np.ndarray) or value.shape != shape or (value.dtype is not dtype and value.dtype != dtype):
@@ -99,10 +98,25 @@ def _check_finite(field: str, values: Array) -> None:
         raise InputError(f"{field}[{i}]", "expected a finite number")
 
 
-def contiguous(record: R) -> R:
-    """Return a copy of the record with C-contiguous copies of its arrays."""
-    fields = {name: getattr(record, name) for name in record.__struct_fields__}
-    arrays = {name: np.array(a, order="C") for name, a in fields.items() if isinstance(a, np.ndarray)}
+def numbers(field: str, given: Any, dtype: np.dtype = _FLOAT64) -> Array:
+    """Return a contiguous copy of an array or of a list of numbers, whose type may be narrower than `dtype`: float32, integers.
+
+    Raises InputError for other types, and for lists of unequal lengths.
+    """
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(field, f"expected an array {dtype}, got {type(given).__name__}: {error}") from error
+    if array.size and (array.dtype.kind not in "iuf" or not np.can_cast(array.dtype, dtype)):
+        raise InputError(field, f"expected an array {dtype}, got {array.dtype if array.ndim else type(given).__name__}")
+    return np.array(array, dtype, order="C")
+
+
+def numbers_of(record: R, prefix: str = "") -> R:
+    """Return a copy of a record of arrays, of which `bodies` and `others` are int64, converted by `numbers`."""
+    fields = ((name, getattr(record, name)) for name in record.__struct_fields__ if name != "keys")
+    indices = ("bodies", "others")
+    arrays = {name: numbers(f"{prefix}{name}", a, _INT64 if name in indices else _FLOAT64) for name, a in fields}
     return msgspec.structs.replace(record, **arrays)
 
 

@@ -69,7 +69,7 @@ def study(robot_name: str) -> Study:
 def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selection], warm: bool, demands: int) -> Times:
     """Return times per prediction [µs] by variant. demands: number per state; warm: whether each member has a guess"""
     batch = swaying(robot, stance, demands)
-    law, options = make_law(law_selected[0]), Options(selection=law_selected[1])
+    law, options = make_law(law_selected[0]), Options.paper(selection=law_selected[1])
     guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess if warm else None
     guesses = [None if guess is None else guess.member(k) for k in range(LOOPED)]
 

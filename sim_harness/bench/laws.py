@@ -94,7 +94,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
 
 def consistent(robot: Robot, sample: Sample, demand: Array) -> Array:
     """Return the nearest demand that keeps the feet of a sample at rest (na)."""
-    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground()).dynamics
+    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground.rigid()).dynamics
     nearest, _, _ = project(dynamics, demand, np.ones(len(sample.contacts)), np.inf, closed=True)
     return nearest
 
@@ -132,7 +132,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
 
 def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[float]:
     """Return the run times of the predictions of all samples except the first one [s]."""
-    options, raw = Options(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
+    options, raw = Options.paper(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
     ticks = ((sample.state, sample.contacts, sample.wanted if raw else sample.consistent) for sample in samples)
     return [seconds for seconds, _ in predictions(robot, ticks, make_law(case.law), options)][1:]
 

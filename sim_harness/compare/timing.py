@@ -120,7 +120,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
     """Measure warm-started predictions with n contacts: up to `repeat` within `LONGEST` [s], at least `FEWEST`."""
     changes = CONTROLLERS[controller].changes
     law = parse(changes["law"], AnyLaw, "law").build()
-    options = Options(
+    options = Options.paper(
         selection=Selection(changes["selection"]),
         consistency=Consistency.OFF,  # fixed joints are always feasible
         warm_start=changes.get("warm_start", True),

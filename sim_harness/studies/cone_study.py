@@ -35,7 +35,7 @@ DIRECTIONS = 37
 DRAGGED, DEMAND = 60, 30.0
 """Number of states with dragged feet, and standard deviation of their demands [rad/s²]."""
 
-PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF)
+PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF)
 """Options without selection and projection, so that the law alone decides."""
 
 

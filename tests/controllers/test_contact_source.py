@@ -34,7 +34,7 @@ def measured(robot, stance, gaps):
 
 def source(kind, robot, **settings):
     margin = settings.pop("margin", 0.002)
-    return parse({"kind": kind, **settings}, AnySource, "source").build(robot, margin, Ground(), DT)
+    return parse({"kind": kind, **settings}, AnySource, "source").build(robot, margin, Ground.rigid(), DT)
 
 
 def schedule(stance, wait=FAR):
@@ -150,7 +150,7 @@ def test_a_foot_that_reaches_the_ground_lands_at_rest(robot_and_stance):
     v[2] = -0.2
     state = State(q=q, v=v)
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
-    landing = Landing(robot, Ground(noise=0.0), DT)
+    landing = Landing(robot, Ground.rigid(noise=0.0), DT)
     touches, q_ddot = landing.anticipate(robot.kinematics(state), contacts, rng.normal(size=robot.na))
     np.testing.assert_array_equal(touches, [True, False, False, False])
     np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
@@ -162,7 +162,7 @@ def test_landing_changes_the_demand_of_the_landing_leg_only(robot_and_stance):
     v[2] = -0.2
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    _, q_ddot = Landing(robot, Ground(), DT).anticipate(robot.terms(q, v), contacts, demand)
+    _, q_ddot = Landing(robot, Ground.rigid(), DT).anticipate(robot.terms(q, v), contacts, demand)
     own = robot.tree.support[contacts.bodies[0]][robot.tree.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
@@ -174,14 +174,14 @@ def test_a_foot_that_does_not_reach_the_ground_is_not_in_contact(robot_and_stanc
     v[2] = -0.05
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    touches, q_ddot = Landing(robot, Ground(), DT).anticipate(robot.terms(q, v), contacts, demand)
+    touches, q_ddot = Landing(robot, Ground.rigid(), DT).anticipate(robot.terms(q, v), contacts, demand)
     assert not touches.any()
     np.testing.assert_array_equal(q_ddot, demand)
 
 
 def test_the_demand_of_standing_feet_is_unchanged_and_a_lifted_foot_lands_again(robot_and_stance):
     robot, q = robot_and_stance
-    landing = Landing(robot, Ground(), DT)
+    landing = Landing(robot, Ground.rigid(), DT)
     rest = State(q=q, v=np.zeros(robot.nv))
     down = measured(robot, q, np.zeros(4))
     for _ in range(4):

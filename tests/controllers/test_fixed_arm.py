@@ -99,7 +99,7 @@ def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
     contacts = contacts_from_geometry(robot, POSE, Flat(table(robot)), margin=0.01)
     answers = {}
     for selection in (Selection.FORCE, Selection.TORQUE):
-        options = Options(selection=selection)
+        options = Options.paper(selection=selection)
         answers[selection] = answer = predict(robot, still, contacts, none, law=make_law(law), dt=DT, options=options)
         assert answer.status.ok
         np.testing.assert_allclose(answer.v_plus, 0, atol=1e-12)

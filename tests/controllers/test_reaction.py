@@ -18,7 +18,7 @@ def test_motion_and_forces_match_the_full_system(name, held):
     robot, push = c.robot, np.zeros(12)
     q = robot.integrate(c.stance, 0.05 * rng.normal(size=robot.nv))
     contacts = c.contacts(q, robot.contact_names)
-    d = evaluate(robot, State(q=q, v=0.1 * rng.normal(size=robot.nv)), contacts, dt=1e-3, ground=Ground()).dynamics
+    d = evaluate(robot, State(q=q, v=0.1 * rng.normal(size=robot.nv)), contacts, dt=1e-3, ground=Ground.rigid()).dynamics
     push[[3 * i + 2 for i in held]] = 0.01
     tau, a, borne = rng.normal(size=robot.na), np.zeros(robot.nv), np.zeros(3)
     react(d.fields, push, tau, a, borne)

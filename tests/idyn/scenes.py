@@ -20,10 +20,10 @@ from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 DT = 1e-3
 WALKERS = ("solo12", "quadruped")
 each_walker = pytest.mark.parametrize("name", first_is_fast(WALKERS))
-LITERAL = Ground(noise=0.0, recovery_speed=np.inf)
+LITERAL = Ground.rigid(noise=0.0, recovery_speed=np.inf)
 """Gaps as they are: allowance φ/dt."""
 
-PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
+PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
 """Nothing but the law."""
 
 

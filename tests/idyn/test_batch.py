@@ -17,7 +17,7 @@ from idyn.laws import LAWS
 from idyn.laws.law import Start
 from idyn.types import Consistency, Selection
 
-YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
+YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
 ROBOT = "solo12"
 
 
@@ -91,7 +91,7 @@ def test_members_equal_single_predictions(law, selection):
     """Every law and selection, with degenerate members; rigid and yielding ground and each consistency option in turn."""
     kind = list(Selection).index(selection)
     law, scenes = make_law(law), mixed(12)
-    options = Options(
+    options = Options.paper(
         selection=selection,
         consistency=list(Consistency)[kind % 4],
         ground=YIELDING if kind % 2 else LITERAL,
@@ -109,7 +109,7 @@ def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
     """From a cold start where the law has a compiled rung for it, and from the last basis."""
     scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
     scenes = [msgspec.structs.replace(scene, q_ddot=0.3 * rng.normal(size=scene.robot.na)) for _ in range(40)]
-    law, options = make_law(law), Options(consistency=consistency, ground=YIELDING)
+    law, options = make_law(law), Options.paper(consistency=consistency, ground=YIELDING)
     first = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options)
     again = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options, guess=first.guess)
     assert len(first.singles) == (0 if starts_cold(law) else 40)
@@ -137,7 +137,7 @@ def test_shared_states_and_guesses_equal_single_predictions(given):
     """Arrays without a row for each member are shared by all, a guess too. Neighbours with equal state and contacts, here by
     twos and fives, share their terms."""
     scene, other, rng = standing_scene(ROBOT), random_scene(ROBOT, 3, n=4), np.random.default_rng(3)
-    robot, law, options = scene.robot, make_law("coulomb"), Options(ground=YIELDING)
+    robot, law, options = scene.robot, make_law("coulomb"), Options.paper(ground=YIELDING)
     demands = rng.normal(size=(40, robot.na))
     batch = Batch(state=scene.state, contacts=scene.contacts, q_ddot=demands)
     guess = predict(robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options).guess
@@ -160,7 +160,7 @@ def test_shared_states_and_guesses_equal_single_predictions(given):
 
 def test_contacts_may_change_between_batches():
     """The last bases and forces are assigned by contact key."""
-    scene, law, options = standing_scene(ROBOT), make_law("no-slip"), Options(ground=YIELDING)
+    scene, law, options = standing_scene(ROBOT), make_law("no-slip"), Options.paper(ground=YIELDING)
     robot, demands, guess, before = scene.robot, np.random.default_rng(4).normal(size=(6, scene.robot.na)), None, [None] * 6
     for rows in ([0, 1, 2, 3], [0, 3], [3, 0, 1], [], [1], [2, 1, 3, 0]):
         contacts = scene.contacts.take(np.array(rows, dtype=np.int64))
@@ -195,7 +195,7 @@ def test_members_of_other_robots_equal_single_predictions(name):
     state = State(q=q, v=0.1 * rng.normal(size=(count, robot.nv)))
     demands, applied = rng.normal(size=(count, robot.na)), rng.normal(size=(count, robot.nv))
     batch = Batch(state=state, contacts=contacts, q_ddot=demands, applied=applied)
-    assert_all_same(robot, batch, make_law("coulomb"), Options(ground=YIELDING))
+    assert_all_same(robot, batch, make_law("coulomb"), Options.paper(ground=YIELDING))
 
 
 def test_batches_without_members_and_without_contacts_are_answered():
@@ -205,7 +205,7 @@ def test_batches_without_members_and_without_contacts_are_answered():
     assert len(none) == 0
     assert none.force.shape == (0, 4, 3)
     flying = batch_of([msgspec.structs.replace(scene, contacts=scene.contacts.take(np.zeros(0, np.int64)))] * 3)
-    assert_all_same(scene.robot, flying, law, Options())
+    assert_all_same(scene.robot, flying, law, Options.paper())
 
 
 MALFORMED = [
@@ -233,8 +233,8 @@ def test_malformed_values_are_named_with_their_member(law, field, spoil):
     [
         ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
         ("v: expected 5 rows, as in `q`, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
-        ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), np.float32)}),
-        ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12] * 5}),
+        ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), complex)}),
+        ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12, [0.0]]}),
         ("applied", {"applied": np.zeros((5, 12))}),
         ("preferred", {"preferred": np.zeros((5, 3))}),
     ],
@@ -244,6 +244,17 @@ def test_arrays_of_a_wrong_shape_are_named(field, changes):
     batch = msgspec.structs.replace(batch_of([scene] * 5), **changes)
     with pytest.raises(InputError, match=field):
         predict_batch(scene.robot, batch, law=make_law("coulomb"), dt=DT)
+
+
+def test_lists_and_float32_give_the_same_answers():
+    scene = standing_scene(ROBOT)
+    batch, demands = batch_of([scene] * 5), np.arange(60.0).reshape(5, 12)
+    answers = [
+        predict_batch(scene.robot, msgspec.structs.replace(batch, q_ddot=q_ddot), law="coulomb", dt=DT)
+        for q_ddot in (demands, demands.tolist(), demands.astype(np.float32))
+    ]
+    for other in answers[1:]:
+        np.testing.assert_array_equal(other.tau, answers[0].tau)
 
 
 def test_malformed_guesses_and_settings_are_named():

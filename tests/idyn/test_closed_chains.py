@@ -15,6 +15,7 @@ from scenes import DT, LITERAL
 from controllers.robot.load import load_robot
 from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim
 from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
@@ -90,7 +91,7 @@ def dense(robot, state, contacts, q_ddot, p, rate):
 @pytest.mark.parametrize("selection", fast([Selection.OFF, Selection.TORQUE], Selection.TORQUE))
 @pytest.mark.parametrize("law", LAWS)
 def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection):
-    options = Options(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
+    options = Options.paper(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
     pressed = own = 0
     for seed in range(8):
         robot, state, contacts, q_ddot = moving(seed)
@@ -112,7 +113,7 @@ def test_open_chains_close_at_the_recovery_speed(law):
     """Beyond the noise floor; within the period where that is slow enough."""
     for size in (1e-5, 1e-3):
         robot, state, contacts, q_ddot = moving(3, open_by=size)
-        options = Options(consistency=Consistency.OFF)
+        options = Options.paper(consistency=Consistency.OFF, ground=Ground.rigid())
         answer = predict(robot, state, contacts, 0 * q_ddot, law=make_law(law), dt=DT, options=options)
         assert answer.residuals.worst < 1e-8
         gaps, G = gap_and_rows(robot, state.q)
@@ -130,7 +131,7 @@ def test_a_projected_demand_keeps_feet_in_place_and_chains_closed(consistency):
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
     state = State(q=stance, v=np.zeros(robot.nv))
     q_ddot = 30.0 * np.random.default_rng(1).normal(size=robot.na)
-    options = Options(consistency=consistency, ground=LITERAL)
+    options = Options.paper(consistency=consistency, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
     assert answer.status.ok
     assert answer.demand_change > 1e-3
@@ -161,7 +162,7 @@ def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
             state = State(q=q, v=np.zeros(robot.nv))
             contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
             contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1))
-            options = Options(consistency=Consistency.OFF, ground=LITERAL, selection=Selection.OFF)
+            options = Options.paper(consistency=Consistency.OFF, ground=LITERAL, selection=Selection.OFF)
             answer = predict(robot, state, contacts, demand, law=make_law(law), dt=DT, options=options)
             assert answer.law == law
             answers.append((contacts.points, answer))
@@ -178,7 +179,7 @@ def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
 def test_wrong_closure_forces_are_refused(spoiled):
     """They are part of the balance of momentum: an error of 1 mN·s shows as a part of that."""
     robot, state, contacts, q_ddot = moving(2)
-    options = Options(consistency=Consistency.OFF, ground=LITERAL)
+    options = Options.paper(consistency=Consistency.OFF, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
     G = gap_and_rows(robot, state.q)[1]
     f = full(robot, state, contacts)
@@ -200,7 +201,7 @@ def test_wrong_closure_forces_are_refused(spoiled):
 def test_a_chain_that_comes_apart_is_refused(moved):
     """Passive knees that move on, and a hip: the ends separate, and the certificate shows the speed."""
     robot, state, contacts, q_ddot = moving(2)
-    law, options = make_law("coulomb"), Options(consistency=Consistency.OFF, ground=LITERAL)
+    law, options = make_law("coulomb"), Options.paper(consistency=Consistency.OFF, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
     v_plus = answer.v_plus.copy()
     v_plus[moved] += 1e-3

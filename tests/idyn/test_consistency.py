@@ -19,7 +19,7 @@ from idyn.types import Consistency, Selection
 
 
 def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
-    options = Options(selection=Selection.OFF, consistency=consistency, ground=ground)
+    options = Options.paper(selection=Selection.OFF, consistency=consistency, ground=ground)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
 
@@ -208,6 +208,6 @@ def test_penetration_recovers_at_the_limited_speed():
     scene = standing_scene("quadruped", n=1)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
     f = full(scene.robot, scene.state, scene.contacts)
-    for ground, speed in ((LITERAL, 1.0), (Ground(recovery_speed=0.05), 0.05), (Ground(noise=2e-3), 0.0)):
+    for ground, speed in ((LITERAL, 1.0), (Ground.rigid(recovery_speed=0.05), 0.05), (Ground.rigid(noise=2e-3), 0.0)):
         answer = solve(scene, "coulomb", ground=ground)
         assert (f.J @ answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)

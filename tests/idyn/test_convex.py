@@ -85,7 +85,7 @@ def test_all_back_ends_give_the_same_velocity(backend):
     law, reference = make_law("convex", backend=backend), make_law("convex")
     for seed in range(15):
         scene = random_scene("quadruped", seed)
-        options = Options(selection=Selection.TORQUE, ground=LITERAL)
+        options = Options.paper(selection=Selection.TORQUE, ground=LITERAL)
         answer = solve(scene, law, options)
         assert answer.status.ok
         np.testing.assert_allclose(answer.v_plus, solve(scene, reference).v_plus, atol=1e-6)
@@ -151,7 +151,7 @@ def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(n
     v[0] = 0.2
     v[f.a] = -np.linalg.pinv(f.J[:, f.a]) @ f.J[:, 0] * 0.2  # the legs turn under the base
     moving = msgspec.structs.replace(scene, state=State(q=scene.state.q, v=v), q_ddot=np.zeros(len(f.a)))
-    hold = Options(selection=Selection.TORQUE, ground=LITERAL, consistency=Consistency.HOLD)
+    hold = Options.paper(selection=Selection.TORQUE, ground=LITERAL, consistency=Consistency.HOLD)
     answers = {law: solve(moving, make_law(law), hold) for law in ("coulomb", "cone", "convex")}
     np.testing.assert_allclose(answers["cone"].v_plus, answers["coulomb"].v_plus, atol=1e-9)
     np.testing.assert_allclose(answers["cone"].tau, answers["coulomb"].tau, atol=1e-6)
@@ -196,7 +196,7 @@ def test_laws_are_found_by_name():
 @pytest.mark.parametrize("mu", [0.6, 1e5, 1e6])
 def test_a_useless_last_basis_loses_no_answer(mu):
     """Lemke then comes before the QP back end; with large friction it may end on a ray, which proves nothing."""
-    law, options, solved = make_law("convex"), Options(ground=LITERAL), 0
+    law, options, solved = make_law("convex"), Options.paper(ground=LITERAL), 0
     for seed in range(0, 60, 3):
         scene = many_points(random_scene("solo12" if seed % 2 else "quadruped", seed, mu=mu, n=4, touching=0.7), 2)
         first = solve(scene, law, options)

@@ -44,7 +44,7 @@ def assembled(scene, edges=4):
 def test_coulomb_satisfies_its_conditions(name, variant, edges):
     """It answers itself in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
     end on a ray, or infinite friction have no answer; only demands that drag feet of infinite friction apart may be changed."""
-    options = Options(selection=Selection.OFF, ground=LITERAL)
+    options = Options.paper(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
     for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene, edges, options)

@@ -19,7 +19,7 @@ from idyn.types import Consistency, Selection, State
 
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
 RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in (*CLAIM_NOTHING, Conditions.COMPLIANT)]
-OPTIONS = Options(ground=LITERAL)
+OPTIONS = Options.paper(ground=LITERAL)
 
 
 def solve(scene, law, options=OPTIONS, *, settings=None, applied=None, **changes):
@@ -61,7 +61,7 @@ def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
 @each_walker
 def test_at_rest_the_feet_carry_the_weight(name, law, selection):
     scene = standing_scene(name)
-    answer = solve(scene, law, Options(selection=selection, ground=LITERAL))
+    answer = solve(scene, law, Options.paper(selection=selection, ground=LITERAL))
     assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=1e-9)
     np.testing.assert_allclose(answer.force.sum(axis=0), [0, 0, scene.robot.total_mass * 9.81], atol=1e-7)
     com = scene.robot.center_of_mass(scene.state.q)
@@ -106,7 +106,7 @@ def test_in_flight_every_law_gives_free_fall(name):
 def test_with_sufficient_friction_coulomb_equals_no_slip(name):
     """Feet that stick under a gentle motion: the two laws have one velocity, and the selection gives one answer."""
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
-    options = Options(consistency=Consistency.HOLD, ground=LITERAL)
+    options = Options.paper(consistency=Consistency.HOLD, ground=LITERAL)
     coulomb, no_slip = solve(scene, "coulomb", options), solve(scene, "no-slip", options)
     assert np.abs(full(scene.robot, scene.state, scene.contacts).J @ coulomb.v_plus).max() < 1e-9
     np.testing.assert_allclose(no_slip.v_plus, coulomb.v_plus, atol=1e-9)

@@ -152,9 +152,9 @@ def test_contact_velocities_match_pinocchios_solvers(method):
 def test_a_warm_start_takes_few_steps():
     """The next tick of a stance takes one or two steps; without a warm start it begins anew."""
     scene = standing_scene("quadruped", mu=0.6)
-    first = solve(scene, options=Options(ground=LITERAL))
-    warm = solve(scene, options=Options(ground=LITERAL), guess=first.guess)
-    cold = solve(scene, options=Options(ground=LITERAL, warm_start=False), guess=first.guess)
+    first = solve(scene, options=Options.paper(ground=LITERAL))
+    warm = solve(scene, options=Options.paper(ground=LITERAL), guess=first.guess)
+    cold = solve(scene, options=Options.paper(ground=LITERAL, warm_start=False), guess=first.guess)
     assert (first.rung, warm.rung, cold.rung) == ("from 4 edges", "warm", "from 4 edges")
     assert warm.iterations <= 3
     np.testing.assert_allclose(warm.tau, first.tau, atol=1e-7)

@@ -65,7 +65,7 @@ def solve(scene, law, options=None, guess=None):
         scene.q_ddot,
         law=law if not isinstance(law, str) else make_law(law),
         dt=DT,
-        options=options or Options(ground=LITERAL),
+        options=options or Options.paper(ground=LITERAL),
         guess=guess,
     )
 
@@ -183,7 +183,7 @@ def test_a_selection_that_fails_the_certificate_is_undone():
     undone = 0
     for seed in range(40):
         scene = random_scene("solo12", seed, n=4, mu=0.3, touching=1.0)
-        options = Options(consistency=Consistency.OFF, ground=LITERAL)
+        options = Options.paper(consistency=Consistency.OFF, ground=LITERAL)
         answer = solve(scene, Mistaken(make_law("coulomb"), 0, Status.SOLVED), options)
         plain = solve(scene, "coulomb", msgspec.structs.replace(options, selection=Selection.OFF))
         assert answer.status.certified
@@ -208,7 +208,9 @@ def test_after_a_ray_the_demand_is_projected():
     assert asked == [Status.RAY, Status.SOLVED]
     assert answer.demand_change > 0
     asked.clear()
-    assert not solve(scene, Watched(make_law("coulomb"), 0, Status.SOLVED), Options(consistency=Consistency.OFF)).status.ok
+    assert not solve(
+        scene, Watched(make_law("coulomb"), 0, Status.SOLVED), Options.paper(consistency=Consistency.OFF)
+    ).status.ok
 
 
 def test_every_status_has_a_sentence_of_its_own():
@@ -220,11 +222,11 @@ def test_every_status_has_a_sentence_of_its_own():
 
 def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_large():
     """Demands that drag feet apart need more torque without slip than with it."""
-    bounded = Options(ground=LITERAL, bounded=True)
+    bounded = Options.paper(ground=LITERAL, bounded=True)
     gave_way = 0
     for seed in range(40):
         scene = random_scene("quadruped", seed, touching=1.0)
-        unbounded = solve(scene, "no-slip", Options(ground=LITERAL))
+        unbounded = solve(scene, "no-slip", Options.paper(ground=LITERAL))
         answer = solve(scene, "no-slip", bounded)
         assert unbounded.law == "no-slip"
         assert answer.torque_excess <= unbounded.torque_excess

@@ -21,7 +21,7 @@ each_pivoting = pytest.mark.parametrize("law", PIVOTING)
 
 def solve(scene, law, guess=None, selection=Selection.TORQUE, **changes):
     scene = msgspec.structs.replace(scene, **changes)
-    options = Options(selection=selection, ground=LITERAL)
+    options = Options.paper(selection=selection, ground=LITERAL)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 

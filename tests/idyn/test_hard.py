@@ -15,19 +15,21 @@ from scenes import DT
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.options import Options
 from idyn.prediction.predict import predict
 
 LAWS = (
     *("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"),
     "cone-infinite",
 )
-GROUND = Ground()
+GROUND = Ground.rigid()
+OPTIONS = Options.paper(ground=GROUND)
 CERTIFIED = 1e-8
 """Largest error of an answer [N·s, N·m·s or m/s]."""
 
 
 def answer_to(scene, law):
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=OPTIONS)
 
 
 def kinetic_error(f: Full, answer, q_ddot, mu, extra):

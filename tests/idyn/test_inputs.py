@@ -15,7 +15,7 @@ from idyn.options import Options
 from idyn.prediction.predict import predict
 
 SCENE = standing_scene("quadruped")
-OPTIONS = Options(ground=LITERAL)
+OPTIONS = Options.paper(ground=LITERAL)
 
 
 def ask(state=SCENE.state, contacts=SCENE.contacts, q_ddot=SCENE.q_ddot, dt=DT, **changes):
@@ -47,15 +47,13 @@ MALFORMED = [
     ("q_ddot", {"q_ddot": np.zeros(0)}),
     ("q_ddot", {"q_ddot": np.zeros(13)}),
     ("q_ddot", {"q_ddot": np.zeros((12, 1))}),
-    ("q_ddot", {"q_ddot": np.zeros(12, dtype=int)}),
-    ("q_ddot", {"q_ddot": [0.0] * 12}),
-    ("q_ddot", {"q_ddot": SCENE.q_ddot.astype(">f8")}),  # the other byte order
-    ("q", state(q=Q.astype(">f8"))),
-    ("v", state(v=V.astype(">f8"))),
-    ("applied", {"applied": np.ones(18).astype(">f8")}),
-    ("contacts.mu", contacts(mu=C.mu.astype(">f8"))),
-    ("contacts.points", contacts(points=C.points.astype(">f8"))),
-    ("contacts.bodies", contacts(bodies=C.bodies.astype(">i8"))),
+    ("q_ddot", {"q_ddot": ["0"] * 12}),
+    ("q_ddot", {"q_ddot": [0.0, [1.0]]}),
+    ("q_ddot", {"q_ddot": np.zeros(12, dtype=complex)}),
+    ("q_ddot", {"q_ddot": np.zeros(12, dtype=bool)}),
+    ("q_ddot", {"q_ddot": np.zeros(12, dtype=np.longdouble)}),
+    ("q_ddot", {"q_ddot": None}),
+    ("q", state(q="standing")),
     ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, np.nan)}),
     ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, -np.inf)}),
     ("q", state(q=Q[:-1])),
@@ -91,6 +89,27 @@ def test_malformed_inputs_are_refused_by_name(field, changes):
     with pytest.raises(InputError, match="expected") as refused:
         ask(**changes)
     assert refused.value.field == field
+
+
+LISTS = {"q": Q.tolist(), "v": V.tolist()}
+OTHER_ORDER = {name: getattr(C, name).astype(getattr(C, name).dtype.newbyteorder(">")) for name in ("mu", "points", "bodies")}
+CONVERTED = {
+    "list": {"q_ddot": SCENE.q_ddot.tolist(), "applied": [0.0] * 18, "preferred": [[0.0] * 3] * 4, **state(**LISTS)},
+    "float32": {"q_ddot": SCENE.q_ddot.astype(np.float32), "preferred": np.zeros((4, 3), np.float32)},
+    "int": {"q_ddot": np.zeros(12, dtype=int), "applied": np.zeros(18, dtype=np.int32)},
+    "other byte order": {
+        "q_ddot": SCENE.q_ddot.astype(">f8"),
+        "applied": np.zeros(18).astype(">f8"),
+        **contacts(**OTHER_ORDER),
+    },
+    "guess": {"guess": msgspec.structs.replace(GUESS, tau=GUESS.tau.tolist(), force=GUESS.force.tolist())},
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_lists_and_narrower_types_give_the_same_answer(name):
+    expected = ask(guess=GUESS) if name == "guess" else ask()
+    np.testing.assert_array_equal(ask(**CONVERTED[name]).tau, expected.tau)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -32,7 +32,7 @@ def answers():
                     scene.q_ddot,
                     law=make_law(name),
                     dt=DT,
-                    options=Options(ground=LITERAL, consistency=consistency),
+                    options=Options.paper(ground=LITERAL, consistency=consistency),
                     guess=guess,
                 )
                 guess = answer.guess

@@ -25,7 +25,7 @@ def answers(law, consistency, scale):
         q = ROBOT.integrate(STANCE, 0.01 * rng.normal(size=ROBOT.nv))
         contacts = contacts_from_geometry(ROBOT, q, Flat(), margin=0.05, mu=np.full(4, (0.7, np.inf)[k % 2]))
         demand = scale * rng.normal(size=ROBOT.na)
-        options, state = Options(consistency=consistency, bounded=True), State(q=q, v=0.05 * rng.normal(size=ROBOT.nv))
+        options, state = Options.paper(consistency=consistency, bounded=True), State(q=q, v=0.05 * rng.normal(size=ROBOT.nv))
         out.append(predict(ROBOT, state, contacts, demand, law=make_law(law), dt=1e-3, options=options))
     return out
 

@@ -14,7 +14,7 @@ from idyn.status import Status
 from idyn.types import Consistency, Selection
 
 LAW = make_law("no-slip")
-OPTIONS = Options(selection=Selection.OFF, ground=LITERAL)
+OPTIONS = Options.paper(selection=Selection.OFF, ground=LITERAL)
 TRIED = {name: VARIANTS[name] for name in ("few feet", "twelve points", "some frictionless")} | {"slabs": (4, (0.0, np.inf))}
 
 

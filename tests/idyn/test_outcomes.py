@@ -24,7 +24,7 @@ def predicted(scene):
         scene.q_ddot,
         law=make_law("coulomb"),
         dt=DT,
-        options=Options(ground=LITERAL),
+        options=Options.paper(ground=LITERAL),
     )
 
 

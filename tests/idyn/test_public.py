@@ -39,7 +39,7 @@ SCRIPT = """
 
 
     def torques(robot: Robot, state: State, contacts: ContactSet) -> NDArray[np.float64]:
-        law, options = make_law("coulomb", edges=8), Options(selection=Selection.TORQUE)
+        law, options = make_law("coulomb", edges=8), Options.paper(selection=Selection.TORQUE)
         prediction: Prediction = predict(robot, state, contacts, np.zeros(robot.na), law=law, dt=0.001, options=options)
         if prediction.status is not Status.SOLVED:
             print(prediction.status, prediction.status.sentence)

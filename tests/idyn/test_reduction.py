@@ -166,7 +166,7 @@ def test_recover_solves_the_full_system(name):
 def test_last_forces_accept_any_dtype_and_need_one_row_per_contact():
     scene = standing_scene("quadruped")
     given = scene.robot, scene.state, scene.contacts
-    options = {"dt": DT, "ground": Ground(relaxation=0.02, memory=0.01)}
+    options = {"dt": DT, "ground": Ground.rigid(relaxation=0.02, memory=0.01)}
     expected = evaluate(*given, **options, last=np.ones((4, 3))).dynamics.given.last.copy()
     np.testing.assert_array_equal(evaluate(*given, **options, last=np.ones((4, 3), ">f8")).dynamics.given.last, expected)
     with pytest.raises(InputError, match=r"^last: expected shape \(4, 3\), got \(3, 3\)"):
@@ -224,7 +224,7 @@ def test_gaps_become_allowed_closing_speeds(gap, noise, recovery, speed):
     scene = random_scene("quadruped", 0, n=1)
     c = scene.contacts
     there, zero = (msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, gaps=np.array([g]))) for g in (gap, 0.0))
-    law, _ = reduced(there, Ground(noise=noise, recovery_speed=recovery))
+    law, _ = reduced(there, Ground.rigid(noise=noise, recovery_speed=recovery))
     zero, _ = reduced(zero)
     np.testing.assert_allclose(law.b - zero.b, [0, 0, speed], atol=1e-13)
 

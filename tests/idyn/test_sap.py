@@ -25,7 +25,7 @@ MATERIALS = {
 }
 
 
-PLAINLY = Options(ground=LITERAL)
+PLAINLY = Options.paper(ground=LITERAL)
 
 
 def solve(scene, law, options=PLAINLY, **more):
@@ -105,9 +105,9 @@ def test_a_robot_at_its_static_penetration_stands(name):
 def test_the_ground_and_consistency_options_do_not_matter():
     """This law has a ground model of its own."""
     scene = sunk(random_scene("quadruped", 3), 1e-4)
-    law, rigid = make_law("sap"), Options(ground=LITERAL)
+    law, rigid = make_law("sap"), Options.paper(ground=LITERAL)
     first = solve(scene, law, rigid)
-    yields = solve(scene, law, Options(ground=Ground(relaxation=0.02, memory=0.01)), guess=first.guess)
+    yields = solve(scene, law, Options.paper(ground=Ground.rigid(relaxation=0.02, memory=0.01)), guess=first.guess)
     assert yields.residuals.worst < 1e-8
     np.testing.assert_allclose(yields.p, first.p, atol=1e-12)
 
@@ -117,7 +117,7 @@ def test_every_demand_is_answered_unchanged(consistency):
     """Feet that are driven into the ground: other laws change the demand or refuse it, springs push back."""
     scene = sunk(standing_scene("quadruped"), 1e-4)
     scene = msgspec.structs.replace(scene, q_ddot=np.random.default_rng(0).normal(scale=300.0, size=scene.robot.na))
-    answer = solve(scene, make_law("sap"), Options(consistency=consistency, ground=LITERAL))
+    answer = solve(scene, make_law("sap"), Options.paper(consistency=consistency, ground=LITERAL))
     assert answer.status.ok
     assert answer.demand_change == 0.0
 

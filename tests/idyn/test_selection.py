@@ -30,7 +30,7 @@ def scenes(name, law, count, points=1):
 def solve(scene, law, selection, guess=None, **changes):
     scene = msgspec.structs.replace(scene, **changes)
     consistency = Consistency.HOLD if law in RIGID else Consistency.OFF
-    options = Options(selection=selection, consistency=consistency, ground=LITERAL)
+    options = Options.paper(selection=selection, consistency=consistency, ground=LITERAL)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 

@@ -102,7 +102,7 @@ def test_the_no_slip_motion_does_not_depend_on_the_start(name):
 def test_with_infinite_friction_coulomb_releases_feet_that_hardly_press():
     """It equals the no-slip law, except for feet that this one holds with kilonewtons while they hardly press: four times the
     torque in the mean."""
-    options = Options(selection=Selection.FORCE, consistency=Consistency.HOLD)
+    options = Options.paper(selection=Selection.FORCE, consistency=Consistency.HOLD)
 
     def largest_torque(scene, law):
         answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=1e-3, options=options)

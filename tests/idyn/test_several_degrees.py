@@ -116,7 +116,7 @@ def test_predictions_are_certified_and_match_the_full_system(law, seed):
     contacts = contacts_from_geometry(robot, state.q, Flat(float(robot.place(state.q)[1][:, 2].min()) - 0.3), margin=np.inf)
     contacts = contacts.take(np.arange(2 if law == "enumeration" else 3))
     demand = np.random.default_rng(seed).normal(size=robot.na)
-    answer = predict(robot, state, contacts, demand, law=make_law(law), dt=DT, options=Options(ground=LITERAL))
+    answer = predict(robot, state, contacts, demand, law=make_law(law), dt=DT, options=Options.paper(ground=LITERAL))
     assert answer.status.certified, answer.status
     assert answer.residuals.worst < CERTIFIED
     f = full(robot, state, contacts)

@@ -98,7 +98,7 @@ def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
     v = np.random.default_rng(seed + 10).normal(size=robot.nv)
     c = contacts_from_geometry(robot, q, BELOW, margin=0.1)
     assert (c.others > 0).sum() == 4
-    J = evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground()).dynamics.J
+    J = evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground.rigid()).dynamics.J
 
     def carried(joint, point, step):
         rotations, origins = (a.copy() for a in robot.place(q))
@@ -118,7 +118,7 @@ def test_gaps_change_as_the_normal_rows_say(seed):
     robot, q = grasp(seed)
     v = np.random.default_rng(seed + 20).normal(size=robot.nv)
     c = contacts_from_geometry(robot, q, BELOW, margin=1.0)
-    rate = (evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground()).dynamics.J @ v)[2::3]
+    rate = (evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground.rigid()).dynamics.J @ v)[2::3]
     e = 1e-6
     after, before = (contacts_from_geometry(robot, robot.integrate(q, s * v), BELOW, margin=2.0) for s in (e, -e))
     assert after.keys == before.keys == c.keys

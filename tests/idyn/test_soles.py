@@ -70,7 +70,7 @@ def test_the_centre_of_pressure_is_below_the_centre_of_mass(law, forward):
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1e-6)
     assert contacts.keys == tuple(CORNERS)
     state = State(q=q, v=np.zeros(robot.nv))
-    answer = predict(robot, state, contacts, np.zeros(1), law=make_law(law), dt=DT, options=Options(ground=LITERAL))
+    answer = predict(robot, state, contacts, np.zeros(1), law=make_law(law), dt=DT, options=Options.paper(ground=LITERAL))
     assert answer.status.ok
     load = answer.normal_force
     assert load.sum() == pytest.approx(6 * 9.81, rel=1e-9)

@@ -19,7 +19,7 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 
 COUNTS = [150, pytest.param(10_000, marks=pytest.mark.long)]
-OPTIONS = Options(ground=LITERAL)
+OPTIONS = Options.paper(ground=LITERAL)
 EXACT = 1e-8
 """Largest residual of an answer [N·s, N·m·s or m/s]."""
 
@@ -120,7 +120,7 @@ def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, 
     make, rungs = make_law(law), Counter()
     for seed in range(count):
         scene = random_scene(name, seed)
-        plain = solve(scene, make, Options(ground=LITERAL, selection=Selection.OFF))
+        plain = solve(scene, make, Options.paper(ground=LITERAL, selection=Selection.OFF))
         answer = solve(scene, make)
         if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):
             rungs["another rung"] += 1

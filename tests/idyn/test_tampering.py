@@ -211,7 +211,7 @@ def test_the_answer_to_another_problem_is_refused(law, what):
         return  # it does not know how much there is
     scene = random_scene("quadruped", 13 if law == "no-slip" else 3, n=2, mu=0.1, touching=1.0)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(2, -1e-4)))
-    options = Options(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
+    options = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
     honest = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=DT, options=options)
     assert honest.status.ok
     assert honest.law == law

@@ -22,7 +22,7 @@ def limited(robot, bound):
 
 
 def solve(scene, law, selection=Selection.TORQUE):
-    options = Options(selection=selection, consistency=Consistency.HOLD, ground=LITERAL)
+    options = Options.paper(selection=selection, consistency=Consistency.HOLD, ground=LITERAL)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
 

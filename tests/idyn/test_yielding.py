@@ -18,12 +18,12 @@ from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005
-YIELDING = Ground(noise=0.0, recovery_speed=0.0, relaxation=RELAXATION, memory=MEMORY)
+YIELDING = Ground.rigid(noise=0.0, recovery_speed=0.0, relaxation=RELAXATION, memory=MEMORY)
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "cone", "cone-infinite")
 
 
 def solve(scene, law, ground=YIELDING, guess=None, selection=Selection.TORQUE, consistency=Consistency.PROJECT, dt=DT):
-    options = Options(selection=selection, consistency=consistency, ground=ground)
+    options = Options.paper(selection=selection, consistency=consistency, ground=ground)
     return predict(
         scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=dt, options=options, guess=guess
     )
@@ -92,7 +92,7 @@ def test_a_steady_contact_has_the_rigid_answer(name, law):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_relaxation_of_one_period_without_memory_is_the_rigid_law(law):
-    letter = Ground(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
+    letter = Ground.rigid(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
     for seed in range(10):
         scene = random_scene("quadruped", seed)
         np.testing.assert_array_equal(solve(scene, law, letter).tau, solve(scene, law, LITERAL).tau)
@@ -139,7 +139,7 @@ def test_over_touching_contacts_a_horizon_equals_a_relaxation_time():
     for seed in range(20):
         scene = random_scene("quadruped", seed, touching=1.0)
         far = solve(scene, "coulomb", LITERAL, dt=0.01)
-        relaxed = solve(scene, "coulomb", Ground(noise=0.0, relaxation=0.01))
+        relaxed = solve(scene, "coulomb", Ground.rigid(noise=0.0, relaxation=0.01))
         np.testing.assert_allclose(far.normal_force.sum(), relaxed.normal_force.sum(), rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(far.tau, relaxed.tau, atol=1e-6)
 
@@ -187,9 +187,9 @@ def test_force_selection_uses_little_friction(law):
 @pytest.mark.parametrize("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
 def test_non_finite_ground_settings_are_refused_by_name(name, value):
     with pytest.raises(InputError, match=rf"^ground\.{name}: expected a number ≥ 0"):
-        Ground(**{name: value})
+        Ground.rigid(**{name: value})
 
 
 def test_an_infinite_memory_is_refused():
     with pytest.raises(InputError, match=r"^ground\.memory: expected a finite number"):
-        Ground(memory=np.inf)
+        Ground.rigid(memory=np.inf)

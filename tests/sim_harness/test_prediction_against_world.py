@@ -14,7 +14,7 @@ from sim_harness.engines.lcp import PolygonLcp
 
 DT = 1e-3
 RECOVERY = PolygonLcp().recovery
-OPTIONS = Options(ground=Ground(noise=0.0, recovery_speed=RECOVERY))
+OPTIONS = Options.paper(ground=Ground.rigid(noise=0.0, recovery_speed=RECOVERY))
 
 
 def knock(world, rng, k):

@@ -31,7 +31,7 @@ def test_random_motion_has_the_predicted_forces(name, ground):
     rng = np.random.default_rng(0)
     world = build_world(Sap(tolerance=1e-12, **GROUNDS[ground]), robot, Flat(), stance)
     world.reset(stance, 0.1 * rng.normal(size=robot.nv))
-    law, options, pressed = SapSettings(**GROUNDS[ground]).build(), Options(ground=Ground(noise=0.0)), 0
+    law, options, pressed = SapSettings(**GROUNDS[ground]).build(), Options.paper(ground=Ground.rigid(noise=0.0)), 0
     for _ in range(50):
         demand = rng.normal(scale=20.0, size=robot.na)
         answer = predict(robot, world.state, world.contacts, demand, law=law, dt=DT, options=options)
