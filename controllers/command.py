@@ -68,6 +68,8 @@ class Inputs(Record, frozen=True):
     reference: replaces the controller's own trajectory; None: the trajectory is used
     sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
         (n, 3); None: not measured
+    velocity: commanded velocity of the base: forward, left [m/s], turn [rad/s] (3), which the gait follows from now on; None:
+        no command, the gait follows its path
     estop: emergency stop: command joint damping immediately
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
@@ -76,6 +78,7 @@ class Inputs(Record, frozen=True):
     tau_applied: Array | None = None
     reference: Reference | None = None
     sensed_force: Array | None = None
+    velocity: Array | None = None
     estop: bool = False
     delay: float = 0.0
 

@@ -77,6 +77,11 @@ class Controller:
         """Limits of the robot model."""
         return self.robot.limits
 
+    @property
+    def steers(self) -> bool:
+        """Whether the reference follows `Inputs.velocity`."""
+        return self._trajectory.steers
+
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts from geometry at a configuration (nq) or a state.
 
@@ -147,6 +152,8 @@ class Controller:
         # reference at the time when this torque acts; that time never decreases
         self._time += inputs.dt
         self._reference_time = max(self._reference_time, self._time + inputs.delay)
+        if inputs.velocity is not None:
+            self._trajectory.steer(inputs.velocity)
         if inputs.reference is None:
             reference = self._trajectory.at(self._reference_time, at, contacts)
         else:

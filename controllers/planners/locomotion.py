@@ -46,6 +46,7 @@ class Locomotion:
         start: start of the gait [s]
         period: control period [s]
         """
+        self.steers = gait.pattern != "stand"
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = robot.joint_angles(stance)
@@ -53,6 +54,10 @@ class Locomotion:
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
         self.plan = Plan(self.legs, self._path, hips, gait, (start, period), self._angles)
         self.reset()
+
+    def steer(self, velocity: Array) -> None:
+        """Follow this velocity of the base instead of the path, until `reset`: forward, left [m/s], turn [rad/s] (3)."""
+        self._path.steer(velocity)
 
     def reset(self) -> None:
         """Return to the stance."""

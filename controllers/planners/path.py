@@ -8,6 +8,8 @@ from controllers.config.loading import NonNegative, Settings
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
+from idyn.solvers.vectors import fill
+from idyn.types import Array
 
 Triple = tuple[float, float, float]
 
@@ -19,6 +21,9 @@ FACING = math.cos(0.7)
 
 TURN_GAIN = 3.0
 """Turn rate per heading error [1/s]."""
+
+TRIM_GAIN, TRIM_LEAST, TRIM_SHARE = 1.0, 0.05, 0.25
+"""Correction of the planned velocity: integral gain [1/s], bound at rest [m/s, rad/s], and its increase per wanted velocity."""
 
 TURN_ACCELERATION = 2.0
 """Largest change of the turn rate [rad/s²]."""
@@ -53,9 +58,13 @@ class Path(ArrayRecord):
     waypoints (n, 2), velocity (3)
     accelerations: limits forward, left, turn (3)
     progress: index of the next waypoint, and whether the path is finished (2)
+    trim: correction of the planned velocity, see `corrected` (3)
+    steering: whether `velocity` of `steer` replaces the path (1 or 0), then that velocity (4)
     """
 
     waypoints: Matrix
+    steering: Vector
+    trim: Vector
     velocity: Vector
     accelerations: Vector
     progress: Indices
@@ -76,11 +85,16 @@ class Path(ArrayRecord):
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {getattr(s, field)}")
         self.put(waypoints=np.array(s.waypoints, np.float64).reshape(-1, 2), velocity=np.array(s.velocity, np.float64))
         self.put(accelerations=np.array([s.acceleration, s.acceleration, TURN_ACCELERATION]), progress=np.zeros(2, np.int64))
+        self.put(steering=np.zeros(4), trim=np.zeros(3))
         self.put(repeat=s.repeat, speed=s.speed, turn=s.turn, tolerance=s.tolerance, duration=s.duration)
+
+    def steer(self, velocity: Array) -> None:
+        """Follow this velocity instead of the waypoints and `velocity`, until `reset`: forward, left, turn (3)."""
+        self.steering[0], self.steering[1:] = 1.0, velocity
 
     def reset(self) -> None:
         """Start again at the first waypoint."""
-        self.progress[:] = 0
+        self.progress[:], self.steering[:], self.trim[:] = 0, 0.0, 0.0
 
 
 @compiled
@@ -89,7 +103,10 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
 
     pose: x, y [m] and yaw [rad] of the base
     """
-    n, progress, stop = len(path.waypoints), path.progress, (0.0, 0.0, 0.0)
+    n, progress, stop, steering = len(path.waypoints), path.progress, (0.0, 0.0, 0.0), path.steering
+    if steering[0] > 0.0:
+        progress[DONE] = steering[1] == 0.0 and steering[2] == 0.0 and steering[3] == 0.0
+        return steering[1], steering[2], steering[3]
     if n == 0:
         progress[DONE] = t >= path.duration
         return stop if progress[DONE] else (path.velocity[0], path.velocity[1], path.velocity[2])
@@ -110,6 +127,24 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
     if progress[NEXT] + 1 == n and not path.repeat:
         speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _distance(path, pose)))
     return speed * ahead, 0.0, turn
+
+
+@compiled
+def corrected(path: Path, wanted: Triple, planned: Array, v: Array, dt: float) -> Triple:
+    """Return the velocity to plan so that the base comes to move at `wanted`: integral feedback of the difference between the
+    expected and the measured velocity. None towards waypoints, which the measured base approaches anyway.
+
+    planned: velocity of the plan, which includes the present correction (3); v: measured velocity (nv); dt: control period [s]
+    """
+    trim = path.trim
+    if path.progress[DONE] or (len(path.waypoints) > 0 and path.steering[0] == 0.0):
+        fill(trim, 0.0)
+        return wanted
+    for k in range(3):
+        missing = planned[k] - trim[k] - v[k if k < 2 else 5]
+        bound = TRIM_LEAST + TRIM_SHARE * abs(wanted[k])
+        trim[k] = min(max(trim[k] + TRIM_GAIN * dt * missing, -bound), bound)
+    return wanted[0] + trim[0], wanted[1] + trim[1], wanted[2] + trim[2]
 
 
 @compiled

@@ -7,7 +7,7 @@ import numpy as np
 
 from controllers.planners.cubics import aim, at, stop
 from controllers.planners.legs import Triad, foot_places, solve
-from controllers.planners.path import DONE, Triple, command
+from controllers.planners.path import DONE, Triple, command, corrected
 from controllers.planners.plan import Plan
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
@@ -15,11 +15,8 @@ from idyn.solvers.vectors import copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
-STILL = 1e-9
-"""Largest velocity of a base at rest [m/s, rad/s]."""
-
-AT_HOME = 1e-3
-"""Feet nearer than this to their nominal positions need no further step [m]."""
+STILL, AT_HOME = 1e-9, 1e-3
+"""Largest velocity of a base at rest [m/s, rad/s]. Feet nearer than this to their nominal places need no further step [m]."""
 
 LANDING = 0.1
 """Share of the swing time. The height target of a swing is last updated this long before touchdown; a foot that seeks the
@@ -67,6 +64,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
         q = measured[0]
         if plan.walks:
             wanted = command(plan.path, t - plan.start, (q[0], q[1], attitude.yaw(q[3:7])))
+            wanted = corrected(plan.path, wanted, plan.u, measured[1], plan.tick)
             for k in range(3):
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)

@@ -21,11 +21,17 @@ KNOTS = 41
 
 
 class Trajectory(Protocol):
-    """Reference of the joints over time. Base class of stateless trajectories."""
+    """Reference of the joints over time. Base class of stateless trajectories. steers: whether `steer` has an effect"""
+
+    steers: bool = False
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
         ...
+
+    def steer(self, velocity: Array) -> None:
+        """Follow this velocity of the base from now on until `reset`: forward, left [m/s], turn [rad/s] (3)."""
+        return
 
     def reset(self) -> None:
         """Forget earlier times."""

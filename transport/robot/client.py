@@ -25,6 +25,23 @@ RECONNECT_MS = 10
 """Interval of attempts to reconnect [ms]."""
 
 
+def connected(endpoint: str, keys: Keys | None) -> "zmq.Socket[bytes]":
+    """Return a DEALER socket that connects to a server. keys: see `RobotClient`"""
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+    socket.setsockopt(zmq.IMMEDIATE, 1)  # without a server: EAGAIN instead of a queue of old messages
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+    socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+    if keys is not None:
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+        socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
+    socket.connect(endpoint)
+    return socket
+
+
 class RobotClient(BaseClient):
     """A connection to a torque server.
 
@@ -53,18 +70,7 @@ class RobotClient(BaseClient):
         self._endpoint = endpoint
         self.deadline = deadline_ms * 1e-3
         self._connect_ms = connect_ms
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # without a server: EAGAIN instead of a queue of old states
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
-        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        self._socket.setsockopt(zmq.IPV6, int("[" in endpoint))
-        if keys is not None:
-            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
-            self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
-        self._socket.connect(endpoint)
+        self._socket = connected(endpoint, keys)
 
     def close(self) -> None:
         """Send `stop` if the server is connected, and disconnect. Further calls have no effect."""

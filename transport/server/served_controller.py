@@ -23,6 +23,11 @@ class ServedController(Protocol):
     def stance(self) -> Array:
         """Configuration at the start of trajectories (nq)."""
 
+    @property
+    def steers(self) -> bool:
+        """Whether the controller follows `Inputs.velocity`."""
+        ...
+
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts at a configuration or state, from geometry.
 
@@ -48,4 +53,5 @@ class ServedController(Protocol):
 
 def build_host(controller: ServedController, settings: ServerSettings) -> Host:
     """Return the server's side of handshakes for this controller."""
-    return Host(robot=controller.robot, settings=settings, controller=controller.snapshot()["settings"])
+    snapshot = controller.snapshot()["settings"]
+    return Host(robot=controller.robot, settings=settings, controller=snapshot, steers=controller.steers)

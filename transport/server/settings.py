@@ -13,7 +13,7 @@ from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import Choice, Table
 from idyn.errors import ConfigError
 
-Role = Literal["control", "watch", "configure"]
+Role = Literal["control", "watch", "configure", "plan"]
 PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 
@@ -21,7 +21,8 @@ class ClientKey(Settings, frozen=True):
     """A client that may connect.
 
     key: the client's public key (Z85)
-    role: 'control' the robot, 'watch' as a shadow, or 'configure': watch, and change settings while no client controls
+    role: 'control' the robot, 'watch' as a shadow, 'configure': watch, and change settings while no client controls; 'plan':
+        send commands
     """
 
     key: PublicKey
@@ -77,6 +78,7 @@ class ServerSettings(Settings, frozen=True):
     max_state_age_ms: states with a longer transmission delay are refused [ms]
     plausibility: bounds of the plausibility check
     release_ms: time without states after which another client may replace the controlling one [ms]
+    planners: names of clients that may send commands, without `curve`; with it a key of the role 'plan' may
     shadow: serve one shadow client beside the controlling one, with a separate controller
     log_directory: folder of logs and fault logs; None: no logs
     log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
@@ -95,6 +97,7 @@ class ServerSettings(Settings, frozen=True):
     max_state_age_ms: Positive = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: float = 1000.0
+    planners: tuple[str, ...] = ()
     shadow: bool = False
     log_directory: str | None = None
     log_part_mb: Positive = 500.0

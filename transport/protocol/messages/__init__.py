@@ -1,5 +1,6 @@
 """All messages, by sender."""
 
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.requests import (
@@ -18,6 +19,8 @@ from transport.protocol.messages.requests import (
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 
-FromClient = Hello | StateMessage | Stop | Reset | Heartbeat | ConfigGet | ConfigSet | StatsGet
-FromServer = Welcome | TorqueMessage | ErrorMessage | StopAck | ResetAck | HeartbeatAck | Config | Stats
+FromClient = Hello | StateMessage | Stop | Reset | Heartbeat | ConfigGet | ConfigSet | StatsGet | PlanHello | CommandMessage
+FromServer = (
+    Welcome | TorqueMessage | ErrorMessage | StopAck | ResetAck | HeartbeatAck | Config | Stats | PlanWelcome | CommandAck
+)
 Message = FromClient | FromServer

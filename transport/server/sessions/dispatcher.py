@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
@@ -24,10 +25,14 @@ from transport.protocol.messages.requests import (
     StopAck,
 )
 from transport.protocol.messages.state import StateMessage
+from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import EmergencyStop, requested_stop
-from transport.server.sessions.handshake import Host, agree, welcome
+from transport.server.sessions.handshake import Host, agree, session_id, welcome
 from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
 from transport.server.sessions.session import Accepted, Latched, Phase, Session
+
+MOST_PLANNERS = 16
+"""Largest number of planners with a session; a further one ends the oldest session."""
 
 Handler = Callable[..., Outcome]
 """Handler of one message type: (session or None, message, arrival) → outcome. Raises ProtocolError for a refusal."""
@@ -42,7 +47,8 @@ class Dispatcher:
         self.received = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
-        self._stop = EmergencyStop()  # of the robot, independent of sessions
+        self._stop, self._command = EmergencyStop(), CommandLatch()  # of the robot, independent of sessions
+        self._planners: dict[str, tuple[bytes, int]] = {}  # name → identity, session number
         self._release_ns = round(host.settings.release_ms * 1e6)
         self.table = self._state_table()
 
@@ -54,6 +60,8 @@ class Dispatcher:
             StatsGet: self._report,
             ConfigGet: self._send_settings,
             ConfigSet: self._change_settings,
+            PlanHello: self._begin_plan,
+            CommandMessage: self._accept_command,
         }
         without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_without_session)
         within = always | {StateMessage: self._tick, Reset: self._reset, Heartbeat: self._echo}
@@ -137,7 +145,10 @@ class Dispatcher:
         for key in rivals:
             del self.sessions[key]
         stop = EmergencyStop() if agreement.dry_run else self._stop
-        begun = self.sessions[arrival.identity] = Session(agreement, self.host.settings, arrival.now_ns, stop)
+        if not agreement.dry_run:
+            self._command.clear()
+        begun = Session(agreement, self.host.settings, arrival.now_ns, stop, self._command)
+        self.sessions[arrival.identity] = begun
         return Restart(begun, welcome(agreement, self.host))
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
@@ -184,6 +195,42 @@ class Dispatcher:
 
     def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> SettingsRequest:
         return SettingsRequest(session, request)
+
+    def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
+        """Start the session of a planner. Planners over CURVE have keys of the role 'plan'; others are listed by name."""
+        host = self.host
+        if host.settings.curve is None and hello.name not in host.settings.planners:
+            raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
+        if len(self._planners) >= MOST_PLANNERS and hello.name not in self._planners:
+            del self._planners[next(iter(self._planners))]
+        number = session_id(arrival.data, arrival.now_ns)
+        self._planners[hello.name] = arrival.identity, number
+        robot = host.robot
+        return Reply(
+            PlanWelcome(
+                session=number,
+                model_name=robot.name,
+                joint_names=list(robot.joint_names),
+                contact_frames=list(robot.contact_names),
+                controller=host.controller,
+            )
+        )
+
+    def _accept_command(self, session: Session | None, command: CommandMessage, arrival: Arrival) -> Reply:
+        """Put the command of the controlling client or of a planner in force."""
+        if (arrival.identity, command.session) not in self._planners.values():
+            if session is None:
+                raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send plan_hello or hello first")
+            session.check_number(command.session)
+            if not self._controls(session, arrival.now_ns):
+                raise ProtocolError(Code.NOT_CONTROLLING, None, "only the controlling client and planners may send commands")
+        for own in self.sessions.values():
+            if own.fault is not None and not own.agreement.dry_run:
+                raise ProtocolError(Code.LATCHED_FAULT, None, own.fault.refusal)
+        if not self.host.steers:
+            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
+        until = self._command.accept(command, arrival.identity, arrival.now_ns)
+        return Reply(CommandAck(session=command.session, valid_until=until))
 
     # -- control ----------------------------------------------------------------------------------------------------------
 

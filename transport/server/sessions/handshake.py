@@ -25,11 +25,13 @@ DT_RANGE = (1e-5, 0.1)
 
 
 class Host(Record, frozen=True):
-    """The server's side of a handshake. controller: settings of the controller, as in `welcome`"""
+    """The server's side of a handshake. controller: settings of the controller, as in `welcome`; steers: whether it follows
+    commanded velocities"""
 
     robot: Robot
     settings: ServerSettings
     controller: dict[str, Any]
+    steers: bool = False
 
 
 def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
@@ -45,7 +47,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
     if hello.mu is not None and not hello.mu >= 0:
         raise ProtocolError(Code.BAD_SCHEMA, "mu", f"expected ≥ 0, got {hello.mu}")
     return Agreement(
-        id=_session_id(data, now_ns),
+        id=session_id(data, now_ns),
         robot=host.robot,
         joints=joints,
         gate=Gate(limits_in_force(host.robot, hello.limits, joints)),
@@ -101,6 +103,7 @@ def _contact_frames(hello: Hello, robot: Robot) -> frozenset[str] | None:
     return frozenset(hello.contact_frames)
 
 
-def _session_id(data: bytes, now_ns: int) -> int:
+def session_id(data: bytes, now_ns: int) -> int:
+    """Return the session number of a hello: a hash of its bytes and the time, so that a replay gets the same."""
     digest = hashlib.blake2b(data + str(now_ns).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") or 1

@@ -24,6 +24,7 @@ from transport.protocol.state_input import Measured, StateReader, check_recorded
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
+from transport.server.sessions.command_latch import STANDS, STILL, CommandLatch
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
@@ -106,8 +107,10 @@ class Session:
     heard_ns: time of the last message that prolongs the client's control of the robot, server's clock [ns]
     """
 
-    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, seq: int = 0) -> None:
-        """stop: emergency stop of the robot, which outlasts this session; seq: the first state has a larger one"""
+    def __init__(
+        self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, command: CommandLatch
+    ) -> None:
+        """stop: emergency stop of the robot, which outlasts this session; command: command of the robot"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
@@ -120,13 +123,13 @@ class Session:
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
         self._dt_min, self._dt_max = (factor * (agreement.dt_ns * 1e-9) for factor in DT_FACTORS)
         self._ring: list[Exchange | None] = [None] * RING
-        self.stop = stop
+        self.stop, self._command = stop, command
         self._reader = StateReader(agreement)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._restart_timing()
-        self._seq = seq
+        self._seq = 0
 
     def _restart_timing(self) -> None:
         """Treat the next state as the first one: dt = 0, no outage before it."""
@@ -182,8 +185,12 @@ class Session:
         pause = self._outage.accepted(t_robot, now_ns, outage)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
+        velocity = self._command.velocity(now_ns)
+        if velocity is STILL:
+            measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, STANDS))))
         inputs = Inputs(
             dt=dt,
+            velocity=velocity,
             tau_applied=measured.tau_applied,
             reference=reference,
             sensed_force=sensed,
@@ -271,6 +278,8 @@ class Session:
         self.phase = Phase.RUNNING
         self.fault = None
         self.stop.engaged = False
+        if not self.agreement.dry_run:
+            self._command.clear()
         self._restart_timing()
 
 

@@ -17,7 +17,12 @@ from transport.protocol.messages.hello import Hello
 from transport.server.settings import CurveSettings, Role
 
 _COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get"}
-MAY_SEND: dict[str, set[str]] = {"control": _COMMON, "watch": _COMMON, "configure": _COMMON | {"config_set"}}
+MAY_SEND: dict[str, set[str]] = {
+    "control": _COMMON | {"command"},
+    "watch": _COMMON,
+    "configure": _COMMON | {"config_set"},
+    "plan": {"plan_hello", "command", "stop", "stats_get", "config_get"},
+}
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 
 

@@ -6,6 +6,7 @@ from rig import Rig
 from standin import MS, hello, standing
 
 from transport.protocol.messages import FromClient
+from transport.protocol.messages.command import CommandMessage, PlanHello
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, StopAck
@@ -20,13 +21,25 @@ each_cell = pytest.mark.parametrize(
 )
 
 ABSENT, LATCHED, FIXED = "not_controlling", "latched_fault", "bad_schema"  # the rig's settings are fixed
-ALWAYS = {Hello: "welcome", Stop: "stop_ack", StatsGet: "stats", ConfigGet: "config", ConfigSet: FIXED}
-WITHOUT = ALWAYS | {StateMessage: ABSENT, Reset: ABSENT, Heartbeat: ABSENT}
-WITHIN = ALWAYS | {StateMessage: "torque", Reset: "reset_ack", Heartbeat: "heartbeat_ack"}
+ALWAYS = {
+    Hello: "welcome",
+    Stop: "stop_ack",
+    StatsGet: "stats",
+    ConfigGet: "config",
+    ConfigSet: FIXED,
+    PlanHello: ABSENT,  # the rig allows no planners
+}
+WITHOUT = ALWAYS | {StateMessage: ABSENT, Reset: ABSENT, Heartbeat: ABSENT, CommandMessage: ABSENT}
+WITHIN = ALWAYS | {
+    StateMessage: "torque",
+    Reset: "reset_ack",
+    Heartbeat: "heartbeat_ack",
+    CommandMessage: "command_ack",
+}
 ANSWERS = {
     Phase.ABSENT: WITHOUT,
     Phase.RUNNING: WITHIN,
-    Phase.LATCHED: WITHIN | {StateMessage: LATCHED},
+    Phase.LATCHED: WITHIN | {StateMessage: LATCHED, CommandMessage: LATCHED},
     Phase.ENDED: WITHOUT,
 }
 
@@ -56,6 +69,8 @@ def answer(rig: Rig, kind: type) -> str:
         StatsGet: StatsGet,
         ConfigGet: ConfigGet,
         ConfigSet: lambda: ConfigSet(settings={}),
+        PlanHello: lambda: PlanHello(name="joystick"),
+        CommandMessage: lambda: CommandMessage(session=rig.session, valid_for=1.0, velocity=[0.1, 0.0, 0.0]),
     }
     reply = rig.send(messages[kind]())
     return reply.code.value if isinstance(reply, ErrorMessage) else str(reply.__struct_config__.tag)

@@ -31,6 +31,7 @@ from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
+from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
@@ -45,7 +46,7 @@ PATIENCE_MS = 30_000
 def serving(robot: Robot, address: str) -> Iterator[str]:
     """A server in a thread; gives its endpoint and ends cleanly."""
     stop = threading.Event()
-    settings = ServerSettings(controller="standin", max_state_age_ms=1000.0)
+    settings = ServerSettings(controller="standin", max_state_age_ms=1000.0, planners=("joystick",))
     controller = SpringDamper(robot)
     warm_up(controller, settings)
     service = Service(controller, settings)
@@ -71,6 +72,27 @@ def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
 
 def state(robot: Robot, tick: int) -> StateMessage:
     return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=tick * MS)
+
+
+def test_a_planner_commands_over_a_socket_of_its_own(robot: Robot, address: str) -> None:
+    with client_of(robot, address) as client, PlannerClient(address, "joystick") as planner:
+        client.hello()
+        assert planner.welcome.joint_names == list(robot.joint_names)
+        planner.command((0.2, 0.0, 0.0), valid_for=30.0)
+        reply = client.exchange(state(robot, 1))
+        assert reply is not None
+        assert reply.message == ""
+        with pytest.raises(CommandRefused, match="velocity"):
+            planner.command((np.nan, 0.0, 0.0), valid_for=1.0)
+        planner.command((0.2, 0.0, 0.0), valid_for=0.001)
+        time.sleep(0.01)
+        reply = client.exchange(state(robot, 2))
+        assert reply is not None
+        assert "expired" in reply.message
+    with pytest.raises(CommandRefused, match="stranger"):
+        PlannerClient(address, "stranger")
+    with pytest.raises(ConnectionFailed, match="no answer"):
+        PlannerClient(f"{address}-nobody", "joystick", timeout_ms=50)
 
 
 # -- a client that knows nothing of this package ----------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""Commands of the controlling client and of planners, through bytes: who may send them, what they do, when they expire."""
+
+import numpy as np
+import pytest
+from rig import Rig
+from standin import MS, SpringDamper, standing
+
+from idyn.model.robot import Robot
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.requests import Reset, Stop
+from transport.protocol.messages.torque import TorqueMessage
+from transport.server.service import Service
+from transport.server.sessions.command_latch import STANDS
+from transport.server.settings import ServerSettings
+
+NAN, INF = float("nan"), float("inf")
+
+FORWARD = [0.4, 0.0, 0.0]
+
+
+def greet_planner(rig: Rig, identity: bytes = b"p", name: str = "joystick") -> PlanWelcome:
+    reply = rig.send(PlanHello(name=name), identity)
+    assert isinstance(reply, PlanWelcome), reply
+    return reply
+
+
+def refusal(reply: object) -> ErrorMessage:
+    assert isinstance(reply, ErrorMessage), reply
+    return reply
+
+
+def applied(rig: Rig, seq: int) -> tuple[list[float] | None, str]:
+    """Velocity that the controller got with state `seq`, and the message of the reply."""
+    reply = rig.tick(seq)
+    assert isinstance(reply, TorqueMessage), reply
+    assert rig.controller.last is not None
+    velocity = rig.controller.last.velocity
+    return (None if velocity is None else velocity.tolist()), reply.message
+
+
+@pytest.fixture
+def planned(robot: Robot) -> Rig:
+    rig = Rig(robot, planners=("joystick", "mpc"))
+    rig.greet()
+    return rig
+
+
+def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned: Rig) -> None:
+    session = greet_planner(planned).session
+    assert applied(planned, 1) == (None, "")
+    ack = planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD), b"p")
+    assert ack == CommandAck(session=session, valid_until=4 * MS)
+    assert applied(planned, 2) == (FORWARD, "")
+    assert applied(planned, 3) == (FORWARD, "")
+    assert applied(planned, 4) == ([0.0] * 3, STANDS)
+    assert applied(planned, 5) == ([0.0] * 3, STANDS)
+
+
+def test_the_controlling_client_commands_within_its_session(planned: Rig) -> None:
+    assert isinstance(planned.send(CommandMessage(session=planned.session, valid_for=1.0, velocity=FORWARD)), CommandAck)
+    assert applied(planned, 1) == (FORWARD, "")
+    assert (
+        refusal(planned.send(CommandMessage(session=planned.session + 1, valid_for=1.0, velocity=FORWARD))).field == "session"
+    )
+
+
+def test_another_client_is_refused_until_the_command_in_force_has_expired(planned: Rig) -> None:
+    one, other = greet_planner(planned).session, greet_planner(planned, b"q", "mpc").session
+    planned.send(CommandMessage(session=one, valid_for=0.005, velocity=FORWARD), b"p")
+    late = CommandMessage(session=other, valid_for=1.0, velocity=[0.0, 0.0, 1.0])
+    assert refusal(planned.send(late, b"q")).code == Code.NOT_CONTROLLING
+    assert refusal(planned.send(CommandMessage(session=planned.session, valid_for=1.0, velocity=FORWARD))).code == (
+        Code.NOT_CONTROLLING
+    )
+    assert applied(planned, 1) == (FORWARD, "")
+    planned.now = 5 * MS
+    assert isinstance(planned.send(late, b"q"), CommandAck)
+    assert applied(planned, 6) == ([0.0, 0.0, 1.0], "")
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("valid_for", {"valid_for": 0.0}),
+        ("valid_for", {"valid_for": -1.0}),
+        ("valid_for", {"valid_for": NAN}),
+        ("valid_for", {"valid_for": 61.0}),
+        ("velocity", {"velocity": [0.0, NAN, 0.0]}),
+        ("velocity", {"velocity": [0.0, INF, 0.0]}),
+        ("velocity", {"velocity": [0.0, 0.0]}),
+        ("velocity", {"velocity": [11.0, 0.0, 0.0]}),
+        ("velocity", {"velocity": [0.0, 0.0, -60.0]}),
+    ],
+)
+def test_a_malformed_command_is_refused_and_the_previous_one_stands(planned: Rig, field: str, changes: dict) -> None:
+    session = greet_planner(planned).session
+    planned.send(CommandMessage(session=session, valid_for=1.0, velocity=FORWARD), b"p")
+    wrong = CommandMessage(**({"session": session, "valid_for": 1.0, "velocity": [0.1, 0.0, 0.0]} | changes))
+    assert refusal(planned.send(wrong, b"p")).field.startswith(field)  # type: ignore[union-attr]
+    assert applied(planned, 1) == (FORWARD, "")
+
+
+def test_who_may_not_command(planned: Rig, robot: Robot) -> None:
+    assert refusal(planned.send(PlanHello(name="stranger"), b"x")).field == "name"
+    message = CommandMessage(session=7, valid_for=1.0, velocity=FORWARD)
+    assert refusal(planned.send(message, b"x")).code == Code.NOT_CONTROLLING
+    session = greet_planner(planned).session
+    stolen = CommandMessage(session=session, valid_for=1.0, velocity=FORWARD)
+    assert refusal(planned.send(stolen, b"x")).code == Code.NOT_CONTROLLING
+    assert refusal(Rig(robot).send(PlanHello(name="joystick"), b"p")).field == "name"  # no planners allowed
+
+
+def test_a_controller_without_gait_refuses_a_velocity(robot: Robot) -> None:
+    rig, controller = Rig(robot), SpringDamper(robot)
+    controller.steers = False
+    rig.service = Service(controller, ServerSettings(controller="standin", planners=("joystick",)))
+    session = greet_planner(rig).session
+    error = refusal(rig.send(CommandMessage(session=session, valid_for=1.0, velocity=FORWARD), b"p"))
+    assert (error.field, "gait" in error.message) == ("velocity", True)
+
+
+def test_a_reset_a_new_session_and_stop_of_the_planner(planned: Rig) -> None:
+    session = greet_planner(planned).session
+    command = CommandMessage(session=session, valid_for=10.0, velocity=FORWARD)
+    planned.send(command, b"p")
+    planned.send(Stop(session=session), b"p")
+    assert applied(planned, 1) == (FORWARD, "")  # the command stands until it expires
+    rest = Reset(session=planned.session, q=standing(planned.robot).tobytes(), vel=np.zeros(planned.robot.nv).tobytes())
+    planned.send(rest)
+    assert applied(planned, 2) == (None, "")
+    planned.send(command, b"p")
+    planned.greet()
+    assert applied(planned, 3) == (None, "")

@@ -1,0 +1,38 @@
+"""Commands: what the robot should do, from its client or from a planner, at a rate of their own."""
+
+from typing import Any
+
+from transport.protocol.messages.base import ClientMessage, Count, ServerMessage, Vector
+
+
+class PlanHello(ClientMessage, tag="plan_hello"):
+    """Starts a session of a planner, which sends commands and no states. It needs no model of the robot."""
+
+    name: str  # of the planner, as in the server's setting `planners`
+
+
+class PlanWelcome(ServerMessage, tag="plan_welcome"):
+    """The answer to `plan_hello`."""
+
+    session: Count  # session number, for commands
+    model_name: str
+    joint_names: list[str]  # motors, in the server's order
+    contact_frames: list[str]
+    controller: dict[str, Any]  # controller settings in use
+
+
+class CommandMessage(ClientMessage, tag="command"):
+    """Applies from the next state on, until it expires or the next command replaces it. After it has expired the robot slows
+    down and stands.
+
+    Commands come from one client at a time: another one is refused until the last command has expired.
+    """
+
+    session: Count  # from `welcome` or `plan_welcome`
+    valid_for: float  # time from its arrival until it expires [s]
+    velocity: Vector  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
+
+
+class CommandAck(ServerMessage, tag="command_ack"):
+    session: Count
+    valid_until: int  # server clock [ns]

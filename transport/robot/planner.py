@@ -1,0 +1,90 @@
+"""The planner's side of the protocol: commands from a process of their own, at their own rate."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Self
+
+import numpy as np
+import zmq
+
+from idyn.errors import IdynError
+from idyn.types import Array
+from transport.keys import Keys
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.requests import Stop
+from transport.robot.client import connected
+from transport.robot.conversation import ConnectionFailed
+
+
+class CommandRefused(IdynError):
+    """The server refused a command; the previous one stands until it expires. error: its refusal"""
+
+    def __init__(self, error: ErrorMessage) -> None:
+        super().__init__(f"{error.field}: {error.message}" if error.field else error.message)
+        self.error = error
+
+
+class PlannerClient:
+    """A connection that commands a robot through its server: a joystick, a planner or a policy.
+
+    with PlannerClient(endpoint, "joystick") as planner:
+        planner.command((0.4, 0.0, 0.0), valid_for=0.2)
+
+    welcome: the server's description of the robot
+    """
+
+    def __init__(self, endpoint: str, name: str, *, timeout_ms: int = 5000, keys: Keys | None = None) -> None:
+        """name: as in the server's setting `planners`
+        timeout_ms: time to wait for an answer [ms]
+        keys: for a server with `[curve]`, of the role 'plan', see `transport.keys.client_keys`
+        Raises ConnectionFailed without an answer, CommandRefused for a name that the server does not allow.
+        """
+        self._endpoint, self._timeout_ms = endpoint, timeout_ms
+        self._socket = connected(endpoint, keys)
+        self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
+        self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
+        try:
+            reply = self._ask(PlanHello(name=name))
+            if not isinstance(reply, PlanWelcome):
+                raise ConnectionFailed(f"expected a plan_welcome, got '{reply.__struct_config__.tag}'")
+        except IdynError:
+            self._socket.close()
+            raise
+        self.welcome = reply
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect. The last command stands until it expires. Further calls have no effect."""
+        if not self._socket.closed:
+            with suppress(zmq.Again):
+                self._socket.send(encode(Stop(session=self.welcome.session)), zmq.NOBLOCK)
+        self._socket.close()
+
+    def command(self, velocity: Sequence[float] | Array, *, valid_for: float) -> CommandAck:
+        """Command the velocity of the base: forward, left [m/s], turn [rad/s] (3), for `valid_for` [s] from its arrival.
+
+        Raises CommandRefused when the server refuses it, ConnectionFailed without an answer.
+        """
+        given = np.asarray(velocity, np.float64).tolist()
+        reply = self._ask(CommandMessage(session=self.welcome.session, valid_for=valid_for, velocity=given))
+        assert isinstance(reply, CommandAck), reply
+        return reply
+
+    def _ask(self, message: FromClient) -> FromServer:
+        """Send a message and return the answer."""
+        try:
+            self._socket.send(encode(message))
+            reply = decode(self._socket.recv())
+        except zmq.Again:
+            raise ConnectionFailed(f"no answer from {self._endpoint} within {self._timeout_ms} ms") from None
+        if isinstance(reply, ErrorMessage):
+            raise CommandRefused(reply)
+        return reply  # type: ignore[return-value]
