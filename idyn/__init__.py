@@ -14,12 +14,15 @@ Robot
     Robot                   model of a URDF: sizes, joints, limits, contact places, dynamics terms
     Description             what a Robot is built from: URDF text, base, contact places, motors, limits
     ContactPoint, Sole      contact places: a sphere, or a rectangular sole with four corners
+    load_robot              robot and standing configuration of a configuration file
+    Robot.frames            poses, Jacobians and velocities of frames; centre of mass and momentum
     State                   configuration q and velocity v
 
 Contacts
     ContactSet              contact points, normals, friction coefficients, gaps and keys
     contacts_from_geometry  contacts of the robot's contact places with a terrain and with boxes
     contacts_from_points    contacts at given points
+    contacts_of_places      contacts of feet that are known to touch, as foot switches report
     Flat                    horizontal plane as terrain
     Ground                  contact compliance model
 
@@ -40,13 +43,17 @@ Many predictions in one call
     BatchPrediction         results, one row for each member
     BatchGuess              warm start for the next batch
 
+Clients of a server
+    RobotClient             sends states and receives torques; `hello_for` gives its first message
+    PlannerClient           commands the velocity of the base from a process of its own
+
 Errors
     InputError              an array is malformed: wrong shape or type, NaN or infinite, not normalised
     ModelError              a robot model cannot be loaded
     ConfigError             a setting is invalid
 
-`help(idyn.Robot)` and so on print the details. The package contains algorithms only: no files, sockets or clocks. To read the
-code begin at `idyn.prediction.predict`.
+`help(idyn.Robot)` and so on print the details. The package contains algorithms only: no files, sockets or clocks;
+`load_robot` and the clients belong to `controllers` and `transport`. To read the code begin at `idyn.prediction.predict`.
 """
 
 import sys
@@ -55,9 +62,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from controllers.robot.load import load_robot
     from idyn.batch.arrays import Batch, BatchGuess
     from idyn.batch.predict import BatchPrediction, predict_batch
-    from idyn.contact.contacts import contacts_from_geometry, contacts_from_points
+    from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places
     from idyn.contact.ground import Ground
     from idyn.contact.terrain import Flat
     from idyn.errors import ConfigError, InputError, ModelError
@@ -69,6 +77,9 @@ if TYPE_CHECKING:
     from idyn.prediction.predict import predict
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
+    from transport.robot.client import RobotClient
+    from transport.robot.conversation import hello_for
+    from transport.robot.planner import PlannerClient
 
 __all__ = [
     "LAWS",
@@ -86,9 +97,11 @@ __all__ = [
     "InputError",
     "ModelError",
     "Options",
+    "PlannerClient",
     "Prediction",
     "Residuals",
     "Robot",
+    "RobotClient",
     "Selection",
     "Sole",
     "State",
@@ -96,6 +109,9 @@ __all__ = [
     "__version__",
     "contacts_from_geometry",
     "contacts_from_points",
+    "contacts_of_places",
+    "hello_for",
+    "load_robot",
     "make_law",
     "outcomes",
     "predict",
@@ -107,7 +123,8 @@ __version__ = version("idyn")
 _MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
     "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
-    "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points"),
+    "controllers.robot.load": ("load_robot",),
+    "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points", "contacts_of_places"),
     "idyn.contact.ground": ("Ground",),
     "idyn.contact.terrain": ("Flat",),
     "idyn.errors": ("ConfigError", "InputError", "ModelError"),
@@ -119,6 +136,9 @@ _MODULES = {
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),
+    "transport.robot.client": ("RobotClient",),
+    "transport.robot.conversation": ("hello_for",),
+    "transport.robot.planner": ("PlannerClient",),
 }
 """Module → its public names, imported at first use: `import idyn.status` loads neither numba nor Pinocchio."""
 

@@ -75,7 +75,12 @@ TRANSPORT = {
 the log imports neither."""
 
 IMPORTERS = {
-    "pinocchio": {"idyn.model.robot", "idyn.solvers.proximal", "sim_harness.view.shapes"},  # contact solvers; geometry
+    "pinocchio": {
+        "idyn.model.frames",
+        "idyn.model.robot",
+        "idyn.solvers.proximal",  # contact solvers
+        "sim_harness.view.shapes",  # geometry
+    },
     "coal": {"sim_harness.scenes.bodies.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},

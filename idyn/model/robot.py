@@ -13,6 +13,7 @@ import pinocchio as pin
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
+from idyn.model.frames import Frames
 from idyn.model.inspection import Finding, inspect_urdf
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
@@ -34,6 +35,7 @@ class Robot:
     total_mass [kg], weight [N]
     floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
+    frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
     scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.method`)
 
     A robot has one `pin.Data`: do not use it in several threads at the same time, see `twin`.
@@ -107,6 +109,7 @@ class Robot:
         """Create two `pin.Data`, for `terms` and for `place`, and store views of their arrays: reading an attribute through
         the bindings takes longer than a small kernel."""
         self._data, self._placed = self._model.createData(), self._model.createData()
+        self.frames = Frames(self._model)
         data = self._data
         axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
@@ -246,7 +249,7 @@ class Robot:
 
     def center_of_mass(self, q: Array) -> Array:
         """Return the centre of mass in the world [m] (3)."""
-        return np.array(pin.centerOfMass(self._model, self._placed, q))
+        return self.frames.center_of_mass(q)
 
 
 def _build(description: Description, source: str) -> pin.Model:

@@ -1,0 +1,105 @@
+"""Kinematics of frames, of the centre of mass and of the centroidal momentum, by Pinocchio."""
+
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import pinocchio as pin
+
+from idyn.errors import FrameNotFound, InputError
+from idyn.types import Array
+
+Axes = Literal["local_world_aligned", "local", "world"]
+"""Where a velocity is expressed: at the frame's origin in world axes; there in the frame's axes; at the world's origin in world
+axes (Pinocchio's `ReferenceFrame`)."""
+
+_REFERENCE = {name: getattr(pin.ReferenceFrame, name.upper()) for name in get_args(Axes)}
+
+
+class Placement(NamedTuple):
+    """Pose of a frame in the world: rotation, with the frame's axes as columns (3, 3); translation, its origin [m] (3)."""
+
+    rotation: Array
+    translation: Array
+
+
+class Momentum(NamedTuple):
+    """Momentum in world axes: linear [kg·m/s] (3); angular, about the centre of mass [kg·m²/s] (3)."""
+
+    linear: Array
+    angular: Array
+
+
+class Frames:
+    """Kinematics of a robot as functions of q (nq) and v (nv), each result in arrays of its own. `Robot.frames`
+
+    names: of all frames: links and joints of the URDF
+
+    Velocities, and so the rows of Jacobians, are linear [m/s], then angular [rad/s]. Unknown names raise FrameNotFound, arrays
+    of a wrong size InputError. Use a robot in one thread only, see `Robot.twin`.
+    """
+
+    def __init__(self, model: pin.Model) -> None:
+        self._model, self._data = model, model.createData()
+        self._ids = {frame.name: i for i, frame in enumerate(model.frames)}
+        self.names = tuple(self._ids)
+
+    def placement(self, name: str, q: Array) -> Placement:
+        """Return the pose of a frame."""
+        frame = self._id(name)
+        pin.forwardKinematics(self._model, self._data, self._q(q))
+        pose = pin.updateFramePlacement(self._model, self._data, frame)
+        return Placement(np.array(pose.rotation), np.array(pose.translation))
+
+    def jacobian(self, name: str, q: Array, *, axes: Axes = "local_world_aligned") -> Array:
+        """Return the Jacobian of a frame: its velocity is J v (6, nv)."""
+        if axes not in _REFERENCE:
+            raise InputError("axes", f"expected one of {', '.join(_REFERENCE)}, got {axes!r}")
+        frame = self._id(name)
+        return np.array(pin.computeFrameJacobian(self._model, self._data, self._q(q), frame, _REFERENCE[axes]))
+
+    def velocity(self, name: str, q: Array, v: Array, *, axes: Axes = "local_world_aligned") -> Array:
+        """Return the velocity of a frame (6)."""
+        return self.jacobian(name, q, axes=axes) @ self._v(v)
+
+    def drift(self, name: str, q: Array, v: Array, *, axes: Axes = "local_world_aligned") -> Array:
+        """Return J̇ v, the rate of the velocity's components in these axes at v̇ = 0 [m/s², rad/s²] (6)."""
+        frame = self._id(name)
+        pin.computeJointJacobians(self._model, self._data, self._q(q))
+        pin.computeJointJacobiansTimeVariation(self._model, self._data, q, self._v(v))
+        rate = pin.getFrameJacobianTimeVariation(self._model, self._data, frame, _REFERENCE[axes])
+        return np.array(rate @ v)
+
+    def center_of_mass(self, q: Array) -> Array:
+        """Return the centre of mass in the world [m] (3)."""
+        return np.array(pin.centerOfMass(self._model, self._data, self._q(q)))
+
+    def center_of_mass_jacobian(self, q: Array) -> Array:
+        """Return the Jacobian of the centre of mass, world axes (3, nv)."""
+        return np.array(pin.jacobianCenterOfMass(self._model, self._data, self._q(q)))
+
+    def momentum_matrix(self, q: Array) -> Array:
+        """Return A (6, nv): A v is the linear, then the angular momentum about the centre of mass, world axes."""
+        return np.array(pin.computeCentroidalMap(self._model, self._data, self._q(q)))
+
+    def momentum(self, q: Array, v: Array) -> Momentum:
+        """Return the momentum of the robot."""
+        both = self.momentum_matrix(q) @ self._v(v)
+        return Momentum(both[:3], both[3:])
+
+    def _id(self, name: str) -> int:
+        if name not in self._ids:
+            raise FrameNotFound(name, self._ids)
+        return self._ids[name]
+
+    def _q(self, q: Array) -> Array:
+        return self._sized("q", q, self._model.nq)
+
+    def _v(self, v: Array) -> Array:
+        return self._sized("v", v, self._model.nv)
+
+    @staticmethod
+    def _sized(field: str, values: Array, size: int) -> Array:
+        array = np.asarray(values, np.float64)
+        if array.shape != (size,):
+            raise InputError(field, f"expected an array of shape {(size,)}, got {array.shape}")
+        return array
