@@ -11,10 +11,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from idyn import __version__
 from idyn.errors import IdynError
-from sim_harness.commands import bench, check, compare, demo, export, keys, pauses, replay, serve, simulate, view, warm_up
+from sim_harness.commands import (
+    bench,
+    check,
+    compare,
+    demo,
+    drive,
+    export,
+    keys,
+    pauses,
+    replay,
+    serve,
+    simulate,
+    view,
+    warm_up,
+)
 from sim_harness.commands.output import run_command
 
-COMMANDS = (demo, serve, simulate, replay, export, view, compare, pauses, bench, check, keys, warm_up)
+COMMANDS = (demo, serve, drive, simulate, replay, export, view, compare, pauses, bench, check, keys, warm_up)
 
 
 def build_parser() -> argparse.ArgumentParser:

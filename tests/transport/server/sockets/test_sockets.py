@@ -1,5 +1,8 @@
 """A real ROUTER and real clients over ipc and tcp: bad input, restarts, floods, a killed server."""
 
+import os
+import pty
+import select
 import signal
 import socket
 import struct
@@ -93,6 +96,30 @@ def test_a_planner_commands_over_a_socket_of_its_own(robot: Robot, address: str)
         PlannerClient(address, "stranger")
     with pytest.raises(ConnectionFailed, match="no answer"):
         PlannerClient(f"{address}-nobody", "joystick", timeout_ms=50)
+
+
+@full
+def test_the_keyboard_steers_in_a_terminal(robot: Robot, address: str) -> None:
+    terminal, own = pty.openpty()
+    arguments = [sys.executable, "-m", "sim_harness", "drive", address, "--name", "joystick"]
+    with client_of(robot, address) as client:
+        client.hello()
+        drive = subprocess.Popen(arguments, stdin=own, stdout=own, env=os.environ | {"TERM": "xterm"})
+        os.write(terminal, b"wad")
+        shown = b""
+        while b"accepted" not in shown:
+            assert select.select([terminal], [], [], 20.0)[0], shown
+            shown += os.read(terminal, 4096)
+        os.write(terminal, b"x")
+        assert drive.wait(10) == 0
+        reply = client.exchange(state(robot, 1))
+        assert reply is not None
+        time.sleep(0.4)
+        reply = client.exchange(state(robot, 2))
+        assert reply is not None
+        assert "expired" in reply.message
+    os.close(terminal)
+    os.close(own)
 
 
 # -- a client that knows nothing of this package ----------------------------------------------------------------------
