@@ -235,3 +235,11 @@ def test_a_gait_requires_a_floating_base():
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'gait' needs a floating base"):
         Locomotion(arm, arm.neutral(), 0.0, GaitSettings(), PathSettings(), DT)
+
+
+def test_accelerations_are_derivatives_while_the_turn_rate_changes():
+    """Between lift-offs and touchdowns; the turn rate grows by 2 rad/s² for half a second."""
+    references = Walker(velocity=(0.1, 0.05, 1.0)).run(0.5)[150:]
+    v, a = (np.array([getattr(r, field) for r in references]) for field in ("v", "a"))
+    error = np.abs(np.diff(v, axis=0) / DT - 0.5 * (a[1:] + a[:-1]))
+    assert np.median(error.max(axis=1)) < 0.01 * np.median(np.abs(a).max(axis=1))

@@ -47,6 +47,21 @@ def test_spread_stays_within_friction():
     assert np.linalg.norm(force[0]) == pytest.approx(0.2 * c.robot.total_mass * 9.81 / 4)
 
 
+def test_forces_below_the_limit_are_not_scaled():
+    c, most = controller("quadruped"), 0.2 * 4.8 * 9.81 / 4
+    sizes = []
+    for angle in np.linspace(0.005, 0.1, 20):
+        state, angles = astray(c, angle)
+        free, limited = (
+            Spread(settings, c.robot, Selection.FORCE).preferred(c.robot.kinematics(state), contacts_of(c, state.q), angles)
+            for settings in (SpreadSettings(most=np.inf), SpreadSettings())
+        )
+        size = np.linalg.norm(free[0])
+        np.testing.assert_allclose(limited[0], free[0] * min(1.0, most / size), rtol=1e-3)
+        sizes.append(size)
+    assert min(sizes) < 0.7 * most < 0.9 * most < max(sizes)
+
+
 def test_spread_changes_internal_forces_and_not_the_motion():
     """Internal forces move nothing: v⁺ and the sum of the contact forces are the same with and without."""
     c = controller("quadruped", safety__first_command_guard=0.0)

@@ -211,3 +211,10 @@ def test_penetration_recovers_at_the_limited_speed():
     for ground, speed in ((LITERAL, 1.0), (Ground.rigid(recovery_speed=0.05), 0.05), (Ground.rigid(noise=2e-3), 0.0)):
         answer = solve(scene, "coulomb", ground=ground)
         assert (f.J @ answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)
+
+
+def test_only_unlimited_friction_must_stick_under_the_laws_that_know_limits():
+    mu = np.array([0.0, 0.5, np.inf])
+    for name in ("coulomb", "exact-cone"):
+        np.testing.assert_array_equal(make_law(name).sticking(mu) > 0, [False, False, True])
+    np.testing.assert_array_equal(make_law("no-slip").sticking(mu) > 0, [False, True, True])

@@ -187,3 +187,19 @@ def test_an_unchanged_problem_keeps_its_selection(selection):
         first = solve(scene, "coulomb", selection)
         again = solve(scene, "coulomb", selection, first.guess)
         np.testing.assert_allclose(again.tau, first.tau, atol=1e-8 * (1 + np.abs(first.tau).max()))
+
+
+@pytest.mark.parametrize("points", [1, 3])
+def test_the_smallest_change_of_torque_is_measured_from_the_last_torque(points):
+    """With few and with many contacts: no certified answer of another objective is nearer to the last torque."""
+    scene = many_points(msgspec.structs.replace(standing_scene("quadruped"), robot=limitless("quadruped")), points)
+    first = solve(scene, "coulomb", Selection.TORQUE)
+    for seed in range(5):
+        last = first.tau + 0.1 * np.random.default_rng(seed).normal(size=len(first.tau))
+        guess, away = msgspec.structs.replace(first.guess, tau=last), {}
+        for kind in (Selection.TORQUE, Selection.OFF, Selection.FORCE, Selection.TORQUE_CHANGE):
+            answer = solve(scene, "coulomb", kind, guess)
+            assert answer.status.ok
+            away[kind] = np.linalg.norm(answer.tau - last)
+        nearest = away.pop(Selection.TORQUE_CHANGE)
+        assert nearest < 0.95 * min(away.values())

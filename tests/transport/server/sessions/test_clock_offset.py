@@ -46,6 +46,13 @@ def test_a_lasting_clock_step_is_learned_and_counted(step: int) -> None:
     assert (clock.steps, clock.step_ns) == (1, step)
 
 
+def test_late_states_now_and_then_are_not_a_clock_step() -> None:
+    clock = ClockOffset(BELIEVABLE)
+    late = 15 * MS
+    assert ages(clock, [0, late] * (2 * STEP_STATES)) == [0, late] * (2 * STEP_STATES)
+    assert clock.steps == 0
+
+
 def test_varying_delays_are_not_a_clock_step() -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)

@@ -236,3 +236,12 @@ def test_a_shadow_does_not_affect_control(rig: Rig, robot: Robot) -> None:
     assert isinstance(second, ErrorMessage)
     rig.session = mine
     assert isinstance(rig.tick(2), TorqueMessage)
+
+
+def test_the_stricter_position_limits_apply(rig: Rig, robot: Robot) -> None:
+    own, na = robot.limits, robot.na
+    inside = np.arange(na) % 2 == 0
+    low, high = np.where(inside, own.q_min + 0.1, own.q_min - 0.1), np.where(inside, own.q_max - 0.2, own.q_max + 0.2)
+    limits = rig.greet(limits=ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
+    np.testing.assert_array_equal(np.frombuffer(limits.q_min), np.where(inside, low, own.q_min))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))  # type: ignore[arg-type]

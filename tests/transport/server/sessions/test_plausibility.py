@@ -20,6 +20,8 @@ def wild(robot: Robot, what: str) -> dict[str, bytes]:
         q[0] += 1.0
     elif what == "a base upside down":
         q[3:7] = [1.0, 0.0, 0.0, 0.0]
+    elif what == "a base 0.15 rad off":
+        q[3:7] = [np.sin(0.075), 0.0, 0.0, np.cos(0.075)]
     elif what == "a base at 5 m/s":
         v[1] = 5.0
     else:
@@ -32,6 +34,7 @@ WHAT = [
     "a joint 0.5 rad off",
     "a base 1 m off",
     "a base upside down",
+    "a base 0.15 rad off",
     "a base at 5 m/s",
     "a base that spins",
 ]
