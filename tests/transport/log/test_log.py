@@ -23,12 +23,14 @@ from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadat
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import WAITING_MAX, Recorder
+from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
+from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
@@ -395,3 +397,19 @@ def test_a_killed_process_loses_only_the_last_chunk(tmp_path: Path, robot: Robot
     lost = pairs[len(entries) :]
     assert sum(len(request) + len(reply) for request, reply in lost) < 2 * CHUNK_BYTES
     assert replay(path, build=from_snapshot).exact
+
+
+def test_the_pause_between_two_sessions_is_not_recorded_time(tmp_path: Path, robot: Robot) -> None:
+    path, now = tmp_path / "run.mcap", iter(range(0, 10**12, 100_000))
+    recorder = open_recorder(path, robot)
+    service = Service(SpringDamper(robot), SETTINGS, recorder=recorder)
+    client = Loopback(service, hello_for(robot, 1e-3, kind="sim"), clock=now.__next__)
+    for begin in (0, 10_000 * MS):
+        client.hello()
+        for tick in range(11):
+            state = StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=begin + tick * MS)
+            assert client.exchange(state) is not None
+    recorder.close()
+    report = replay(path, build=from_snapshot)
+    assert report.exact
+    assert report.recorded_s == pytest.approx(0.02)
