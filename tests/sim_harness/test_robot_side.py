@@ -27,6 +27,8 @@ DT = 1e-3
 class Holding:
     """A controller that holds a stance with a given torque and a joint PD, and predicts nothing."""
 
+    steers = False
+
     def __init__(self, tau):
         self.robot, stance = load_robot("quadruped")
         self.tau, self.angles = tau, self.robot.joint_angles(stance)
