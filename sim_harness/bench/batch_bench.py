@@ -14,6 +14,7 @@ from controllers.robot.load import load_robot
 from idyn.batch.arrays import TOUCH, Batch
 from idyn.batch.predict import predict_batch
 from idyn.batch.workers import cores
+from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.laws import make_law
 from idyn.model.robot import Robot
@@ -69,7 +70,7 @@ def study(robot_name: str) -> Study:
 def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selection], warm: bool, demands: int) -> Times:
     """Return times per prediction [µs] by variant. demands: number per state; warm: whether each member has a guess"""
     batch = swaying(robot, stance, demands)
-    law, options = make_law(law_selected[0]), Options.paper(selection=law_selected[1])
+    law, options = make_law(law_selected[0]), Options.paper(selection=law_selected[1], ground=Ground.rigid())
     guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess if warm else None
     guesses = [None if guess is None else guess.member(k) for k in range(LOOPED)]
 

@@ -132,7 +132,8 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
 
 def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[float]:
     """Return the run times of the predictions of all samples except the first one [s]."""
-    options, raw = Options.paper(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
+    options = Options.paper(selection=case.selection, consistency=case.consistency, ground=Ground.rigid())
+    raw = case.consistency is Consistency.HOLD
     ticks = ((sample.state, sample.contacts, sample.wanted if raw else sample.consistent) for sample in samples)
     return [seconds for seconds, _ in predictions(robot, ticks, make_law(case.law), options)][1:]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.laws import make_law
 from idyn.laws.law import Law
@@ -35,7 +36,7 @@ DIRECTIONS = 37
 DRAGGED, DEMAND = 60, 30.0
 """Number of states with dragged feet, and standard deviation of their demands [rad/s²]."""
 
-PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF)
+PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=Ground.rigid())
 """Options without selection and projection, so that the law alone decides."""
 
 
