@@ -1,6 +1,6 @@
 """Options of a prediction."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -20,6 +20,9 @@ class Options(Record, frozen=True):
     warm_start: start from the basis of the last tick
     ground: contact compliance model
     """
+
+    advised: ClassVar[bool] = True
+    """Whether unsuitable settings are logged once, see `idyn.prediction.advice`."""
 
     selection: Selection = Selection.FORCE
     consistency: Consistency = Consistency.HOLD

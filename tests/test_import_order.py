@@ -23,6 +23,7 @@ GROUPS = {
         ("idyn.laws",),
         ("idyn.selection",),
         ("idyn.prediction",),
+        ("idyn.tasks",),
         ("idyn.batch",),
     ),
     "controllers": (

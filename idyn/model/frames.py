@@ -29,6 +29,29 @@ class Momentum(NamedTuple):
     angular: Array
 
 
+class Attached(NamedTuple):
+    """Where a frame is fixed: joint index, and its axes (3, 3) and origin [m] (3) in the frame of that joint."""
+
+    joint: int
+    rotation: Array
+    translation: Array
+
+
+class Centroidal(NamedTuple):
+    """Centre of mass and momentum about it, in world axes.
+
+    mass [kg]; position [m], velocity [m/s] (3); angular: angular momentum [kg·m²/s] (3)
+    matrix: A, linear, then angular momentum is A v (6, nv); drift: Ȧ v [N, N·m] (6)
+    """
+
+    mass: float
+    position: Array
+    velocity: Array
+    angular: Array
+    matrix: Array
+    drift: Array
+
+
 class Frames:
     """Kinematics of a robot as functions of q (nq) and v (nv), each result in arrays of its own. `Robot.frames`
 
@@ -42,6 +65,15 @@ class Frames:
         self._model, self._data = model, model.createData()
         self._ids = {frame.name: i for i, frame in enumerate(model.frames)}
         self.names = tuple(self._ids)
+        poses = {frame.name: (int(frame.parentJoint), frame.placement) for frame in model.frames}
+        self._attached = {
+            name: Attached(joint, np.array(pose.rotation), np.array(pose.translation)) for name, (joint, pose) in poses.items()
+        }
+
+    def attached(self, name: str) -> Attached:
+        """Return where a frame is fixed."""
+        self._id(name)
+        return self._attached[name]
 
     def placement(self, name: str, q: Array) -> Placement:
         """Return the pose of a frame."""
@@ -85,6 +117,15 @@ class Frames:
         """Return the momentum of the robot."""
         both = self.momentum_matrix(q) @ self._v(v)
         return Momentum(both[:3], both[3:])
+
+    def centroidal(self, q: Array, v: Array) -> Centroidal:
+        """Return centre of mass, momentum and their derivatives."""
+        data = self._data
+        pin.computeCentroidalMapTimeVariation(self._model, data, self._q(q), self._v(v))
+        A, drift = np.array(data.Ag), np.array(data.dAg @ v)
+        mass = float(pin.computeTotalMass(self._model))
+        momentum = A @ v
+        return Centroidal(mass, np.array(data.com[0]), momentum[:3] / mass, momentum[3:], A, drift)
 
     def _id(self, name: str) -> int:
         if name not in self._ids:

@@ -157,7 +157,7 @@ class Workspace:
     def _new_method(self, request: Request) -> Method:
         if len(self._methods) >= MOST_KEPT:
             self._methods.clear()
-        if request.robot.nu and len(request.contacts.keys):
+        if request.options.advised and request.robot.nu and len(request.contacts.keys):
             warn(request.law, request.options, request.dt)
         kind = _type_for(LAWS.record_for(LawData, request.law.kernel))
         self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)

@@ -1,0 +1,83 @@
+"""Contact modes: the forces that a mode permits, f = B ζ, the rows of contact velocity that it holds, and its inequalities.
+
+mode    forces                      held rows     inequalities
+stick   s, t, n                     S, T, N       facets of the friction cone, f_N ≥ the least force
+slide   (−μ e, 1), polygon: (μ d, 1)     N             f_N ≥ the least force
+open    –                           –             N v̂ ≥ −φ/dt
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.laws.law import Law, polygon
+from idyn.tasks.stack import Mode, TaskLimits
+from idyn.types import Array
+
+ROUND = polygon(8)
+"""Corners of the polygon that stands for the friction cone of laws with round cones."""
+
+
+class ModeRows(NamedTuple):
+    """Linear description of the modes of n contacts.
+
+    B: columns of permitted forces in rows S, T, N of each contact (3n, m)
+    held: indices of the held rows of the contact Jacobian
+    facets: rows on f with facets · f ≥ least (k, 3n); least [N] (k); of: contact and kind of each row, for outcomes (k)
+    """
+
+    B: Array
+    held: Array
+    facets: Array
+    least: Array
+    of: tuple[tuple[int, str], ...]
+
+
+def mode_rows(modes: Sequence[Mode], directions: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
+    """Return the linear description. directions: of sliding, unit vectors along s and t (n, 2); mu: friction (n)"""
+    n = len(mu)
+    columns: list[Array] = []
+    held: list[int] = []
+    facets: list[tuple[Array, float, tuple[int, str]]] = []
+    corners = law.directions if len(law.directions) else ROUND
+    for i, mode in enumerate(modes):
+        if mode is Mode.OPEN:
+            continue
+        unlimited = bool(np.isinf(mu[i])) or (law.unlimited_friction and mu[i] > 0.0)
+        normal = _row(n, i, np.zeros(2), 1.0)
+        facets.append((normal, limits.normal_force, (i, "normal force")))
+        if mode is Mode.STICK and mu[i] > 0.0:
+            columns += [_row(n, i, np.array([1.0, 0.0]), 0.0), _row(n, i, np.array([0.0, 1.0]), 0.0), normal]
+            held += [3 * i, 3 * i + 1, 3 * i + 2]
+            if not unlimited:
+                # between corners d and d′: (d + d′) · f_T ≤ μ (d + d′) · d f_N
+                for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+                    reach = mu[i] * (1.0 - limits.friction_margin) * float((a + b) @ a)
+                    facets.append((_row(n, i, -(a + b), reach), 0.0, (i, "friction")))
+        else:
+            friction = 0.0 if unlimited else mu[i]
+            columns.append(_row(n, i, friction * _opposing(law.directions, directions[i]), 1.0))
+            held.append(3 * i + 2)
+    return ModeRows(
+        B=np.array(columns).reshape(len(columns), 3 * n).T,
+        held=np.array(held, np.int64),
+        facets=np.array([row for row, _, _ in facets]).reshape(len(facets), 3 * n),
+        least=np.array([least for _, least, _ in facets]),
+        of=tuple(which for _, _, which in facets),
+    )
+
+
+def _row(n: int, i: int, tangential: Array, normal: float) -> Array:
+    row = np.zeros(3 * n)
+    row[3 * i : 3 * i + 2], row[3 * i + 2] = tangential, normal
+    return row
+
+
+def _opposing(corners: Array, direction: Array) -> Array:
+    """Return the friction per μ p_N of a contact that slides along a unit direction (2): against it for round cones, else the
+    corner of the polygon that opposes it most. 0 for an unknown direction, which is 0."""
+    if not direction.any():
+        return direction
+    against: Array = -direction if not len(corners) else corners[int(np.argmin(corners @ direction))]
+    return against

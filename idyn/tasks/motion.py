@@ -1,0 +1,224 @@
+"""Motion tasks: linear equations A v̇ + J̇ v = asked for the accelerations v̇ (nv), from targets and the present motion.
+
+A task asks for the acceleration  a + stiffness · (target − position) + damping · (target velocity − velocity)  of its quantity,
+so that A is the Jacobian. Without a position target there is no position feedback.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from idyn.errors import InputError
+from idyn.tasks.kinematics import TaskKinematics, rotation_vector
+from idyn.terms.inputs import numbers
+from idyn.types import Array, Record
+
+Numbers = Array | Sequence[float]
+
+
+class Rows(NamedTuple):
+    """Equations A x + drift = asked of a task: A (r, nv), or (r, 3n) for tasks on contact forces; asked, drift (r)."""
+
+    A: Array
+    asked: Array
+    drift: Array
+
+
+class Task(Record, frozen=True):
+    """Fields of all tasks.
+
+    name: in outcomes and messages; "": the default of the kind of task
+    weight: factor on the squared error among tasks of the same level, > 0: a number, or one for each row
+    level: priority, 0 first; tasks of a level never change what the levels before it achieve
+    """
+
+    name: str = ""
+    weight: float | Numbers = 1.0
+    level: int = 0
+
+    def label(self) -> str:
+        """Return the name in outcomes."""
+        raise NotImplementedError
+
+
+class MotionTask(Task, frozen=True):
+    """Fields of all motion tasks.
+
+    stiffness [1/s²], ≥ 0: a number, or one for each component
+    damping [1/s], ≥ 0; None: critical, 2 √stiffness
+    """
+
+    stiffness: float | Numbers = 100.0
+    damping: float | Numbers | None = None
+
+    def rows(self, kinematics: TaskKinematics) -> Rows:
+        """Return the equations of the task."""
+        raise NotImplementedError
+
+    def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
+        """Return a + stiffness · error + damping · (velocity − actual)."""
+        size = len(error)
+        stiffness = _sized("stiffness", self.stiffness, size)
+        damping = 2.0 * np.sqrt(stiffness) if self.damping is None else _sized("damping", self.damping, size)
+        wanted = np.zeros(size) if velocity is None else _sized("velocity", velocity, size)
+        forward = np.zeros(size) if acceleration is None else _sized("acceleration", acceleration, size)
+        return forward + stiffness * error + damping * (wanted - actual)
+
+
+class FrameTask(MotionTask, frozen=True, kw_only=True):
+    """Pose of a frame in the world, as of `pink.FrameTask` and TSID's `TaskSE3Equality`.
+
+    frame: link or joint of the URDF; `root_joint` is the floating base
+    position: target of its origin in the world [m] (3); rotation: target, the frame's axes as columns (3, 3)
+    velocity, acceleration: targets, linear at the origin, then angular, in `axes` [m/s, rad/s; m/s², rad/s²] (6)
+    axes: "world" or "local": axes of velocity, acceleration, stiffness and mask
+    mask: rows that are asked for, linear, then angular (6); None: those of the given targets, all if neither position nor
+        rotation is given
+    """
+
+    frame: str
+    position: Numbers | None = None
+    rotation: Array | None = None
+    velocity: Numbers | None = None
+    acceleration: Numbers | None = None
+    axes: Literal["world", "local"] = "world"
+    mask: Sequence[bool] | None = None
+
+    def label(self) -> str:
+        return self.name or self.frame
+
+    def rows(self, kinematics: TaskKinematics) -> Rows:
+        if self.axes not in ("world", "local"):
+            raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
+        pose = kinematics.frame(self.frame)
+        J, drift, actual, error = pose.J, pose.drift, pose.velocity, np.zeros(6)
+        if self.position is not None:
+            error[:3] = _sized("position", self.position, 3) - pose.translation
+        if self.rotation is not None:
+            error[3:] = rotation_vector(_rotation(self.rotation) @ pose.rotation.T)
+        if self.axes == "local":
+            to_local = np.kron(np.eye(2), pose.rotation.T)
+            J, drift, actual, error = to_local @ J, to_local @ drift, to_local @ actual, to_local @ error
+        wanted, rows = self._feedback(error, self.velocity, actual, self.acceleration), self._asked()
+        return Rows(J[rows], wanted[rows], drift[rows])
+
+    def _asked(self) -> Array:
+        if self.mask is not None:
+            return _mask(self.mask, 6)
+        given = self.position is not None, self.rotation is not None
+        return np.repeat(given, 3) if any(given) else np.ones(6, np.bool_)
+
+
+class ComTask(MotionTask, frozen=True, kw_only=True):
+    """Centre of mass in the world.
+
+    position [m], velocity [m/s], acceleration [m/s²]: targets (3); mask: rows x, y, z that are asked for
+    """
+
+    position: Numbers | None = None
+    velocity: Numbers | None = None
+    acceleration: Numbers | None = None
+    mask: Sequence[bool] = (True, True, True)
+
+    def label(self) -> str:
+        return self.name or "centre of mass"
+
+    def rows(self, kinematics: TaskKinematics) -> Rows:
+        com = kinematics.centroidal
+        error = np.zeros(3) if self.position is None else _sized("position", self.position, 3) - com.position
+        wanted, rows = self._feedback(error, self.velocity, com.velocity, self.acceleration), _mask(self.mask, 3)
+        return Rows(com.matrix[:3][rows] / com.mass, wanted[rows], com.drift[:3][rows] / com.mass)
+
+
+class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
+    """Angular momentum about the centre of mass, in world axes. The task asks for its rate
+    momentum_rate + damping · (momentum − present momentum), damping None: √stiffness. Its rows are divided by `inertia`.
+
+    momentum [kg·m²/s], momentum_rate [N·m]: targets (3); None: 0
+    inertia: scale of the rows, so that weights compare with those of other tasks [kg·m²]
+    mask: rows x, y, z that are asked for
+    """
+
+    momentum: Numbers | None = None
+    momentum_rate: Numbers | None = None
+    inertia: float = 1.0
+    mask: Sequence[bool] = (True, True, True)
+
+    def label(self) -> str:
+        return self.name or "angular momentum"
+
+    def rows(self, kinematics: TaskKinematics) -> Rows:
+        if not self.inertia > 0.0:
+            raise InputError("inertia", f"expected > 0, got {self.inertia}")
+        com = kinematics.centroidal
+        wanted = np.zeros(3) if self.momentum is None else _sized("momentum", self.momentum, 3)
+        rate = np.zeros(3) if self.momentum_rate is None else _sized("momentum_rate", self.momentum_rate, 3)
+        gain = np.sqrt(_sized("stiffness", self.stiffness, 3)) if self.damping is None else _sized("damping", self.damping, 3)
+        asked, rows = rate + gain * (wanted - com.angular), _mask(self.mask, 3)
+        return Rows(*(each[rows] / self.inertia for each in (com.matrix[3:], asked, com.drift[3:])))
+
+
+class PostureTask(MotionTask, frozen=True, kw_only=True):
+    """Positions of actuated joints.
+
+    joints: names (k); None: all actuated joints in model order, `Robot.joint_names`
+    angles [rad], velocity [rad/s], acceleration [rad/s²]: targets (k)
+    """
+
+    joints: Sequence[str] | None = None
+    angles: Numbers | None = None
+    velocity: Numbers | None = None
+    acceleration: Numbers | None = None
+
+    def label(self) -> str:
+        return self.name or ("posture" if self.joints is None else ", ".join(self.joints))
+
+    def rows(self, kinematics: TaskKinematics) -> Rows:
+        robot, q, v = kinematics.robot, kinematics.q, kinematics.v
+        which = np.arange(robot.na)
+        if self.joints is not None:
+            for name in self.joints:
+                if name not in robot.joint_names:
+                    raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
+            which = np.array([robot.joint_names.index(name) for name in self.joints], np.int64)
+        error = np.zeros(len(which))
+        if self.angles is not None:
+            present = robot.joint_angles(q)
+            wanted = present.copy()
+            wanted[which] = _sized("angles", self.angles, len(which))
+            error = robot.joint_error(present, wanted)[which]
+        columns = robot.tree.a[which]
+        A = np.zeros((len(which), robot.nv))
+        A[np.arange(len(which)), columns] = 1.0
+        asked = self._feedback(error, self.velocity, v[columns], self.acceleration)
+        return Rows(A, asked, np.zeros(len(which)))
+
+
+def _sized(field: str, given: float | Numbers, size: int) -> Array:
+    """Return `size` finite numbers from an array or a single number. Raises InputError."""
+    array = numbers(field, given)
+    array = np.full(size, float(array)) if array.ndim == 0 else array
+    if array.shape != (size,):
+        raise InputError(field, f"expected {size} numbers, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(field, "expected finite numbers")
+    if field in ("stiffness", "damping") and (array < 0.0).any():
+        raise InputError(field, "expected numbers ≥ 0")
+    return array
+
+
+def _rotation(given: Array) -> Array:
+    """Return a rotation matrix (3, 3). Raises InputError."""
+    R = numbers("rotation", given)
+    if R.shape != (3, 3) or not np.isfinite(R).all() or not np.abs(R @ R.T - np.eye(3)).max() < 1e-6 or np.linalg.det(R) < 0.0:
+        raise InputError("rotation", "expected a rotation matrix (3, 3), with the frame's axes as columns")
+    return R
+
+
+def _mask(given: Sequence[bool], size: int) -> Array:
+    """Return a mask as an array. Raises InputError."""
+    mask = np.asarray(given)
+    if mask.shape != (size,) or mask.dtype != np.bool_ or not mask.any():
+        raise InputError("mask", f"expected {size} booleans, at least one of them true, got {given!r}")
+    return mask

@@ -1,0 +1,95 @@
+"""What is asked for in one tick: tasks, limits and contact modes."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from idyn.errors import InputError, nearest
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.motion import MotionTask, Task
+from idyn.types import Array, ContactSet, Record
+
+MOST_LEVELS = 16
+
+
+class Mode(StrEnum):
+    """Intended behaviour of a contact."""
+
+    STICK = "stick"  # no relative motion, force inside the friction cone
+    SLIDE = "slide"  # stays closed, moves along the surface; friction opposes the motion
+    OPEN = "open"  # no force; the bodies may separate
+
+
+class TaskLimits(Record, frozen=True):
+    """Limits of the solution. All of them are met if some motion and forces meet them; otherwise they are violated as little as
+    possible, and the outcome names them.
+
+    friction_margin: share of the friction coefficient that is not used, in [0, 1)
+    normal_force: least normal force of contacts that stick or slide [N]
+    torque: share of the robot's torque limits that may be used; inf: no limit
+    joints: whether position and velocity limits of the robot's joints hold
+    braking: deceleration that is reserved for stopping at position limits [rad/s²]
+    acceleration: largest joint acceleration [rad/s²]
+    """
+
+    friction_margin: float = 0.05
+    normal_force: float = 1.0
+    torque: float = 1.0
+    joints: bool = True
+    braking: float = 100.0
+    acceleration: float = 1e4
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.friction_margin < 1.0:
+            raise InputError("limits.friction_margin", f"expected a number in [0, 1), got {self.friction_margin!r}")
+        if not 0.0 <= self.normal_force < np.inf:
+            raise InputError("limits.normal_force", f"expected a finite number ≥ 0, got {self.normal_force!r}")
+        for name in ("torque", "acceleration", "braking"):
+            if not getattr(self, name) > 0.0:
+                raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
+
+
+class TaskStack(Record, frozen=True):
+    """Tasks with their limits, and the modes of the contacts.
+
+    tasks: motion and contact tasks, see `idyn.tasks`
+    limits: of the solution
+    modes: intended modes of contacts by key; all other contacts stick if they touch (gap ≤ `Ground.touching`)
+    """
+
+    tasks: Sequence[MotionTask | ContactTask] = ()
+    limits: TaskLimits = TaskLimits()
+    modes: Mapping[str, Mode | str] = {}
+
+    def __post_init__(self) -> None:
+        for i, task in enumerate(self.tasks):
+            if not isinstance(task, (MotionTask, ContactTask)):
+                raise InputError(f"tasks[{i}]", f"expected a task, got {type(task).__name__}")
+            if not (isinstance(task.level, int) and 0 <= task.level < MOST_LEVELS):
+                raise InputError(f"tasks[{i}].level", f"expected an integer from 0 to {MOST_LEVELS - 1}, got {task.level!r}")
+            weight = np.asarray(task.weight, dtype=np.float64)
+            if not (np.isfinite(weight).all() and (weight > 0.0).all()):
+                raise InputError(f"tasks[{i}].weight", f"expected finite numbers > 0, got {task.weight!r}")
+        for key, mode in self.modes.items():
+            if mode not in list(Mode):
+                raise InputError(f"modes.{key}", f"expected one of {', '.join(Mode)}, got {mode!r}")
+
+    def modes_of(self, contacts: ContactSet, touching: float) -> tuple[Mode, ...]:
+        """Return the intended mode of each contact (n). Raises InputError for keys without a contact."""
+        for key in self.modes:
+            if key not in contacts.keys:
+                raise InputError(f"modes.{key}", f"no contact with this key{nearest(key, contacts.keys)}")
+        closed = (contacts.gaps <= touching).tolist()
+        return tuple(
+            Mode(self.modes[key]) if key in self.modes else Mode.STICK if near else Mode.OPEN
+            for key, near in zip(contacts.keys, closed, strict=True)
+        )
+
+
+def row_weights(task: Task, size: int) -> Array:
+    """Return the weight of each row of a task (size). Raises InputError."""
+    weight = np.asarray(task.weight, dtype=np.float64)
+    if weight.ndim and weight.shape != (size,):
+        raise InputError("weight", f"expected a number or {size} numbers, got shape {weight.shape}")
+    return np.broadcast_to(weight, size)
