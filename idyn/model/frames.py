@@ -30,11 +30,11 @@ class Momentum(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """Where a frame is fixed: joint index, and its axes (3, 3) and origin [m] (3) in the frame of that joint."""
+    """Where a frame is fixed: joint index, and its axes by rows of the rotation matrix, then its origin [m], in the frame of
+    that joint (12)."""
 
     joint: int
-    rotation: Array
-    translation: Array
+    offset: Array
 
 
 class Centroidal(NamedTuple):
@@ -67,7 +67,8 @@ class Frames:
         self.names = tuple(self._ids)
         poses = {frame.name: (int(frame.parentJoint), frame.placement) for frame in model.frames}
         self._attached = {
-            name: Attached(joint, np.array(pose.rotation), np.array(pose.translation)) for name, (joint, pose) in poses.items()
+            name: Attached(joint, np.concatenate([pose.rotation.ravel(), pose.translation]))
+            for name, (joint, pose) in poses.items()
         }
 
     def attached(self, name: str) -> Attached:

@@ -56,7 +56,7 @@ def held_motion(d: Dynamics, modes: ModeRows) -> HeldMotion:
     # equations for v̇
     rows = np.vstack([J[modes.held], G, unreached.T @ M[u]])
     speeds = np.array([_closing_speed(d, row) for row in modes.held.tolist()])
-    targets = np.concatenate([-((1.0 - d.given.keep) * (J[modes.held] @ v) + speeds) / dt, -(rate / dt + G @ v) / dt])
+    targets = np.concatenate([-((1.0 - d.given.keep) * (J[modes.held] @ v) + speeds) / dt, -(rate + G @ v) / dt])
     targets = np.concatenate([targets, -unreached.T @ (h[u] + last)])
     inverse_rows, Z, _ = _pseudo_inverse(rows)
     v0 = inverse_rows @ targets
@@ -83,7 +83,7 @@ def _torque(d: Dynamics, acceleration: Affine, force: Affine) -> Affine:
     inertia = np.linalg.inv(M[np.ix_(u, u)])
     base = inertia @ (push[u] - M[np.ix_(u, a)] @ joints)
     if len(G):
-        asked = np.outer(-(d.own["rate"] / dt + G @ v) / dt, one) - G[:, a] @ joints - G[:, u] @ base
+        asked = np.outer(-(d.own["rate"] + G @ v) / dt, one) - G[:, a] @ joints - G[:, u] @ base
         closing = np.linalg.pinv(G[:, u] @ inertia @ G[:, u].T, rcond=RANK) @ asked
         base, push = base + inertia @ G[:, u].T @ closing, push + G.T @ closing
     torque = M[np.ix_(a, u)] @ base + M[np.ix_(a, a)] @ joints - push[a]

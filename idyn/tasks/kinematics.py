@@ -1,62 +1,32 @@
-"""Jacobians and velocity products J̇ v of frames and of the centre of mass at one state, from the joint axes of `Kinematics`."""
+"""Motion of frames and of the centre of mass at one state, from the joint axes of `Kinematics`."""
 
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache, cached_property
 
 import numpy as np
 
+from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
 
-class FrameMotion(NamedTuple):
-    """Pose, Jacobian and motion of a frame: linear at its origin, then angular, in world axes.
+class TaskKinematics:
+    """Kinematics of tasks at one state.
 
-    rotation (3, 3): axes as columns; translation [m] (3); J (6, nv); velocity [m/s, rad/s] (6); drift: J̇ v [m/s², rad/s²] (6)
+    robot, q (nq), v (nv), axes (nv, 6), placements (njoints, 12): the robot, the state and its `Kinematics`
+    velocities, biases: spatial velocity and J̇ v of the body of each joint, linear at the world origin, then angular
+        (njoints, 6)
+    arrays: those for `idyn.tasks.frames`
     """
 
-    rotation: Array
-    translation: Array
-    J: Array
-    velocity: Array
-    drift: Array
-
-
-class TaskKinematics:
-    """Kinematics of tasks at one state. robot, q (nq), v (nv): the robot and the state"""
-
     def __init__(self, robot: Robot, kinematics: Kinematics) -> None:
-        self.robot, self.q, self.v = robot, kinematics.q, kinematics.v
-        self._axes, self._placements = kinematics.axes, kinematics.placements
-        self._frames: dict[str, FrameMotion] = {}
-        support = robot.tree.support
-        # velocity V of each joint's body, linear at the world origin, then angular; rate of each axis, Ṡ = V × S; bias Σ Ṡ v
-        weighted = self._axes * self.v[:, None]
-        self._velocities = support @ weighted
-        V = self._velocities[robot.tree.dof_joint]
-        turned = np.empty_like(weighted)
-        turned[:, :3] = _cross(V[:, 3:], weighted[:, :3]) + _cross(V[:, :3], weighted[:, 3:])
-        turned[:, 3:] = _cross(V[:, 3:], weighted[:, 3:])
-        self._biases = support @ turned
-
-    def frame(self, name: str) -> FrameMotion:
-        """Return the motion of a frame. Raises FrameNotFound."""
-        if name not in self._frames:
-            self._frames[name] = self._motion(name)
-        return self._frames[name]
-
-    def _motion(self, name: str) -> FrameMotion:
-        joint, R0, x0 = self.robot.frames.attached(name)
-        placed = self._placements[joint]
-        R_joint = placed[:9].reshape(3, 3).T
-        R, x = R_joint @ R0, placed[9:] + R_joint @ x0
-        J = np.where(self.robot.tree.support[joint][:, None], self._axes, 0.0)
-        J[:, :3] += _cross(J[:, 3:], x)
-        (v_O, w), (a_O, alpha) = np.split(self._velocities[joint], 2), np.split(self._biases[joint], 2)
-        at = v_O + _cross(w, x)
-        drift = np.concatenate([a_O + _cross(alpha, x) + _cross(w, at), alpha])
-        return FrameMotion(R, x, J.T, np.concatenate([at, w]), drift)
+        self.robot, self.q, self.v, tree = robot, kinematics.q, kinematics.v, robot.tree
+        self.axes, self.placements = kinematics.axes, kinematics.placements
+        self.velocities, self.biases = np.empty((2, len(tree.parents), 6))
+        _fill_motion()((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
+        self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support
 
     @cached_property
     def centroidal(self) -> Centroidal:
@@ -64,26 +34,35 @@ class TaskKinematics:
         return self.robot.frames.centroidal(self.q, self.v)
 
 
-def rotation_vector(R: Array) -> Array:
-    """Return the rotation vector of a rotation matrix [rad] (3), of length ≤ π."""
-    sines = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 2.0
-    cosine, sine = (np.trace(R) - 1.0) / 2.0, float(np.linalg.norm(sines))
-    angle = float(np.arctan2(sine, cosine))
-    if sine > 1e-6:
-        return sines * (angle / sine)
-    if cosine > 0.0:
-        return sines
-    # near π: the axis from R + Rᵀ = 2 (cos 1 + (1 − cos) n nᵀ)
-    outer = (R + R.T) / 4.0 + np.eye(3) / 2.0
-    column = int(np.argmax(np.diag(outer)))
-    axis: Array = outer[:, column] / np.linalg.norm(outer[:, column])
-    return axis * (angle if axis @ sines >= 0.0 else -angle)
+@cache
+def _fill_motion() -> Callable[..., None]:
+    return entry_point(body_motion, Borrowed(MATRIX, VECTOR), Borrowed(INDICES, INDICES), Output(MATRIX, MATRIX))
 
 
-def _cross(a: Array, b: Array) -> Array:
-    """Return a × b along the last axis; `np.cross` takes several times as long."""
-    out = np.empty(np.broadcast_shapes(a.shape, b.shape))
-    out[..., 0] = a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1]
-    out[..., 1] = a[..., 2] * b[..., 0] - a[..., 0] * b[..., 2]
-    out[..., 2] = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
-    return out
+@compiled
+def body_motion(motion: tuple[Array, Array], tree: tuple[Array, Array], out: tuple[Array, Array]) -> None:
+    """Fill the velocity of each body, V = Σ S v, and its bias Σ Ṡ v with Ṡ = V × S, S the joint axes in the world.
+
+    motion: (axes S (nv, 6), v (nv)); tree: (parents (njoints), joint of each degree of freedom (nv)); out: (V, biases), each
+    (njoints, 6)
+    """
+    (axes, v), (parents, dof_joint), (velocities, biases) = motion, tree, out
+    for c in range(6):
+        velocities[0, c] = biases[0, c] = 0.0
+    first = 0
+    for joint in range(1, len(parents)):
+        V, bias, above = velocities[joint], biases[joint], parents[joint]
+        for c in range(6):
+            V[c], bias[c] = velocities[above, c], biases[above, c]
+        last = first
+        while last < len(v) and dof_joint[last] == joint:
+            for c in range(6):
+                V[c] += axes[last, c] * v[last]
+            last += 1
+        for k in range(first, last):
+            S, speed = axes[k], v[k]
+            for c in range(3):
+                i, j = (c + 1) % 3, (c + 2) % 3
+                bias[c] += speed * (V[3 + i] * S[j] - V[3 + j] * S[i] + V[i] * S[3 + j] - V[j] * S[3 + i])
+                bias[3 + c] += speed * (V[3 + i] * S[3 + j] - V[3 + j] * S[3 + i])
+        first = last

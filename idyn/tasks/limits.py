@@ -13,15 +13,14 @@ from idyn.types import Array
 
 
 def bounds_of(
-    robot: Robot, motion: tuple[Array, Array], dt: float, limits: TaskLimits, held: HeldMotion, modes: ModeRows
+    robot: Robot, accelerations: tuple[Array, Array], limits: TaskLimits, held: HeldMotion, modes: ModeRows
 ) -> Bounds:
-    """Return the bounds, rows in the order of `names_of`. motion: (joint angles (na), joint velocities (na))"""
+    """Return the bounds, rows in the order of `names_of`. accelerations: bounds of the joints, `joint_bounds`"""
     parts = [_bounds(_of_force(held.force, modes.facets), modes.least, np.full(len(modes.least), np.inf))]
     most = limits.torque * robot.limits.tau_max
     parts.append(_bounds(held.torque, -most, most))
-    lower, upper = joint_bounds(robot, *motion, dt, limits)
     joints = Affine(held.acceleration.offset[robot.tree.a], held.acceleration.slope[robot.tree.a])
-    parts.append(_bounds(joints, lower, upper))
+    parts.append(_bounds(joints, *accelerations))
     G, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Bounds(G, low, high)
 

@@ -6,13 +6,13 @@ slide   (−μ e, 1), polygon: (μ d, 1)     N             f_N ≥ the least for
 open    –                           –             N v̂ ≥ −φ/dt
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.laws.law import Law, polygon
-from idyn.tasks.stack import Mode, TaskLimits
+from idyn.tasks.follow import OPEN, STICK
+from idyn.tasks.stack import TaskLimits
 from idyn.types import Array
 
 ROUND = polygon(8)
@@ -34,20 +34,20 @@ class ModeRows(NamedTuple):
     of: tuple[tuple[int, str], ...]
 
 
-def mode_rows(modes: Sequence[Mode], directions: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
-    """Return the linear description. directions: of sliding, unit vectors along s and t (n, 2); mu: friction (n)"""
+def mode_rows(kinds: Array, directions: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
+    """Return the linear description. kinds: of the modes (n); directions: of sliding along s and t (n, 2); mu: friction (n)"""
     n = len(mu)
     columns: list[Array] = []
     held: list[int] = []
     facets: list[tuple[Array, float, tuple[int, str]]] = []
     corners = law.directions if len(law.directions) else ROUND
-    for i, mode in enumerate(modes):
-        if mode is Mode.OPEN:
+    for i, kind in enumerate(kinds.tolist()):
+        if kind == OPEN:
             continue
         unlimited = bool(np.isinf(mu[i])) or (law.unlimited_friction and mu[i] > 0.0)
         normal = _row(n, i, np.zeros(2), 1.0)
         facets.append((normal, limits.normal_force, (i, "normal force")))
-        if mode is Mode.STICK and mu[i] > 0.0:
+        if kind == STICK and mu[i] > 0.0:
             columns += [_row(n, i, np.array([1.0, 0.0]), 0.0), _row(n, i, np.array([0.0, 1.0]), 0.0), normal]
             held += [3 * i, 3 * i + 1, 3 * i + 2]
             if not unlimited:
@@ -56,8 +56,7 @@ def mode_rows(modes: Sequence[Mode], directions: Array, mu: Array, law: Law, lim
                     reach = mu[i] * (1.0 - limits.friction_margin) * float((a + b) @ a)
                     facets.append((_row(n, i, -(a + b), reach), 0.0, (i, "friction")))
         else:
-            friction = 0.0 if unlimited else mu[i]
-            columns.append(_row(n, i, friction * _opposing(law.directions, directions[i]), 1.0))
+            columns.append(_row(n, i, opposing(law, float(mu[i]), directions[i]), 1.0))
             held.append(3 * i + 2)
     return ModeRows(
         B=np.array(columns).reshape(len(columns), 3 * n).T,
@@ -74,10 +73,11 @@ def _row(n: int, i: int, tangential: Array, normal: float) -> Array:
     return row
 
 
-def _opposing(corners: Array, direction: Array) -> Array:
-    """Return the friction per μ p_N of a contact that slides along a unit direction (2): against it for round cones, else the
-    corner of the polygon that opposes it most. 0 for an unknown direction, which is 0."""
-    if not direction.any():
-        return direction
+def opposing(law: Law, mu: float, direction: Array) -> Array:
+    """Return the friction per normal force of a contact that slides along a unit direction (2): against it for round cones,
+    else μ times the corner of the polygon that opposes it most. 0 for an unknown direction (0), and for unlimited friction."""
+    if not direction.any() or np.isinf(mu) or law.unlimited_friction:
+        return np.zeros(2)
+    corners = law.directions
     against: Array = -direction if not len(corners) else corners[int(np.argmin(corners @ direction))]
-    return against
+    return mu * against

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.tasks.kinematics import TaskKinematics, rotation_vector
+from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, frame_rows
+from idyn.tasks.kinematics import TaskKinematics
 from idyn.terms.inputs import numbers
 from idyn.types import Array, Record
 
@@ -56,14 +57,26 @@ class MotionTask(Task, frozen=True):
         """Return the equations of the task."""
         raise NotImplementedError
 
+    def _gains(self, size: int) -> tuple[Array, Array]:
+        """Return stiffness and damping of each component (size)."""
+        stiffness = _sized("stiffness", self.stiffness, size)
+        return stiffness, 2.0 * np.sqrt(stiffness) if self.damping is None else _sized("damping", self.damping, size)
+
     def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
         """Return a + stiffness · error + damping · (velocity − actual)."""
         size = len(error)
-        stiffness = _sized("stiffness", self.stiffness, size)
-        damping = 2.0 * np.sqrt(stiffness) if self.damping is None else _sized("damping", self.damping, size)
+        stiffness, damping = self._gains(size)
         wanted = np.zeros(size) if velocity is None else _sized("velocity", velocity, size)
         forward = np.zeros(size) if acceleration is None else _sized("acceleration", acceleration, size)
         return forward + stiffness * error + damping * (wanted - actual)
+
+
+_ROWS = {
+    (linear, angular): np.flatnonzero(np.repeat([linear, angular], 3)) if linear or angular else np.arange(6)
+    for linear in (False, True)
+    for angular in (False, True)
+}
+"""(whether there is a target of position, of rotation) → rows of a frame task without mask."""
 
 
 class FrameTask(MotionTask, frozen=True, kw_only=True):
@@ -89,25 +102,32 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
         return self.name or self.frame
 
     def rows(self, kinematics: TaskKinematics) -> Rows:
+        joint, offset = kinematics.robot.frames.attached(self.frame)
+        which, target, gains = self._asked(), np.zeros(TARGETS), np.empty(12)
+        gains[:6], gains[6:] = self._gains(6)
+        if self.position is None:
+            gains[:3] = 0.0
+        else:
+            target[POSITION:ROTATION] = _sized("position", self.position, 3)
+        if self.rotation is None:
+            gains[3:6] = 0.0
+        else:
+            target[ROTATION:VELOCITY].reshape(3, 3)[:] = _rotation(self.rotation)
+        if self.velocity is not None:
+            target[VELOCITY:ACCELERATION] = _sized("velocity", self.velocity, 6)
+        if self.acceleration is not None:
+            target[ACCELERATION:] = _sized("acceleration", self.acceleration, 6)
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
-        pose = kinematics.frame(self.frame)
-        J, drift, actual, error = pose.J, pose.drift, pose.velocity, np.zeros(6)
-        if self.position is not None:
-            error[:3] = _sized("position", self.position, 3) - pose.translation
-        if self.rotation is not None:
-            error[3:] = rotation_vector(_rotation(self.rotation) @ pose.rotation.T)
-        if self.axes == "local":
-            to_local = np.kron(np.eye(2), pose.rotation.T)
-            J, drift, actual, error = to_local @ J, to_local @ drift, to_local @ actual, to_local @ error
-        wanted, rows = self._feedback(error, self.velocity, actual, self.acceleration), self._asked()
-        return Rows(J[rows], wanted[rows], drift[rows])
+        out = Rows(np.empty((len(which), len(kinematics.v))), np.empty(len(which)), np.empty(len(which)))
+        frame_rows()(kinematics.arrays, (offset, target, gains, which), tuple(out), joint, self.axes == "local")
+        return out
 
     def _asked(self) -> Array:
+        """Return the indices of the rows that are asked for."""
         if self.mask is not None:
-            return _mask(self.mask, 6)
-        given = self.position is not None, self.rotation is not None
-        return np.repeat(given, 3) if any(given) else np.ones(6, np.bool_)
+            return np.flatnonzero(_mask(self.mask, 6))
+        return _ROWS[self.position is not None, self.rotation is not None]
 
 
 class ComTask(MotionTask, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,30 +13,24 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
-from idyn.tasks.forces import ContactTask, contact_axes
-from idyn.tasks.held import HeldMotion, held_motion
-from idyn.tasks.kinematics import TaskKinematics
-from idyn.tasks.levels import Equations, resolve
-from idyn.tasks.limits import bounds_of
-from idyn.tasks.modes import mode_rows
+from idyn.tasks.follow import SLIDE, read_modes, within_limits
+from idyn.tasks.modes import ROUND
 from idyn.tasks.outcomes import TaskPrediction
+from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem
 from idyn.tasks.reasons import outcomes_of, predicted_value
-from idyn.tasks.solved import Asked, Attempt, Solved
-from idyn.tasks.stack import Mode, TaskStack, row_weights
+from idyn.tasks.stack import TaskStack
 from idyn.terms.dynamics import checked, evaluate
-from idyn.terms.stages import Dynamics, ReducedProblem
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 MOST_PASSES = 3
 
-SAME_DIRECTION = np.cos(np.radians(2.0))
-"""Sliding directions with a larger cosine count as equal."""
 
-SLIPS = 1e-7
-"""Tangential speed û of a contact that slides [m/s]."""
+class Pass(NamedTuple):
+    """One pass: solution of the tasks for some contact modes, and its prediction."""
 
-REST = 10.0
-"""Rate at which joints come to rest that no task moves [1/s]."""
+    solution: Solution
+    answer: Prediction
 
 
 def predict_tasks(
@@ -51,12 +46,12 @@ def predict_tasks(
 ) -> TaskPrediction:
     """Predict the torques and contact forces that realise tasks over `dt` [s].
 
-    1. equations of the tasks; modes of the contacts                             `idyn.tasks.motion`, `.forces`, `.stack`
-    2. held motion: all accelerations v̇ and forces f that the modes permit       `idyn.tasks.held`
-    3. levels: the v̇ and f nearest to the tasks within the limits                `idyn.tasks.levels`
-    4. `predict` with the joint accelerations v̇_a, and f as preferred forces     `idyn.prediction.predict`
-    5. where the predicted modes differ: steps 2 to 4 with them; the pass with the smallest errors is used
-    6. outcome of each task                                                      `idyn.tasks.reasons`
+    1. equations of the tasks; modes of the contacts                             `idyn.tasks.problem`, `.stack`
+    2. motion nearest to the tasks, among those that the modes permit            `idyn.tasks.follow`
+    3. `predict` with its joint accelerations, and its forces as preferred ones  `idyn.prediction.predict`
+    4. where a limit binds or the predicted modes differ: the motion and forces nearest to the tasks within the limits, for the
+       predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.levels`
+    5. outcome of each task                                                      `idyn.tasks.reasons`
 
     stack: tasks, limits and contact modes; the other arguments are those of `predict`. The fields `selection` and `consistency`
     of `options` are not used.
@@ -72,32 +67,77 @@ def predict_tasks(
         plain, contacts, _, last = checked(robot, state, contacts, None, last)
         state = robot.terms(plain.q, plain.v)
     kinematics = robot.kinematics(state)
-    problem = _problem(robot, contacts)
-    dynamics = evaluate(robot, kinematics, contacts, dt=dt, ground=options.ground, last=last, into=problem).dynamics
-    options = _feasible(options)
-    asked = _equations(robot, kinematics, contacts, stack)
-    intended = modes = stack.modes_of(contacts, options.ground.touching)
-    directions = _directions(_tangential(dynamics, dynamics.given.own["v"]))
-    attempts: list[Attempt] = []
-    seen: set[tuple[Mode, ...]] = set()
-    while len(attempts) < MOST_PASSES:
-        seen.add(modes)
-        solved = _resolve(robot, kinematics, dynamics, (modes, directions), law, stack, asked)
-        force = _in_world(contacts, solved.held.force.at(solved.resolution.x))
-        answer = predict(
-            robot, kinematics, contacts, solved.q_ddot(robot), law=law, dt=dt, options=options, guess=guess, preferred=force
-        )
-        attempts.append(Attempt(modes, solved, answer))
-        modes, turned = _predicted(dynamics, answer, intended)
-        same = (turned * solved.directions).sum(axis=1) >= SAME_DIRECTION
-        if modes in seen and all(same[i] for i, mode in enumerate(modes) if mode is Mode.SLIDE):
-            break
-        directions = turned
-    best = min(attempts, key=lambda each: _cost(each, asked, kinematics))
-    outcomes, relaxed = outcomes_of(robot, contacts, best, asked, kinematics)
+    ground = options.ground
+    dynamics = evaluate(
+        robot, kinematics, contacts, dt=dt, ground=ground, last=last, into=_buffers(robot, len(contacts))
+    ).dynamics
+    problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
+    solve = partial(predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess)
+    passes = _passes(problem, stack.kinds_of(contacts, ground.touching), solve)
+    solution, answer = passes[0] if len(passes) == 1 else min(passes, key=partial(_cost, problem))
+    before = State(q=state.q.copy(), v=state.v.copy())
+
+    def again() -> TaskProblem:
+        there = robot.terms(before.q, before.v)
+        terms = evaluate(robot, there, contacts, dt=dt, ground=ground, last=last)
+        return TaskProblem(robot, there, contacts, stack, law, terms.dynamics)
+
     return TaskPrediction(
-        prediction=best.answer, q_ddot=best.solved.q_ddot(robot), outcomes=outcomes, relaxed=relaxed, passes=len(attempts)
+        prediction=answer,
+        q_ddot=solution.motion[robot.tree.a],
+        relaxed=solution.relaxed,
+        passes=len(passes),
+        find_outcomes=partial(outcomes_of, problem.asked, before.v, solution, answer, again),
     )
+
+
+def _passes(problem: TaskProblem, intended: Array, solve: Callable[..., Prediction]) -> list[Pass]:
+    """Return the passes that were made: one if no limit binds and the prediction has the intended contact modes."""
+    robot, tree = problem.robot, problem.robot.tree
+    kinds, directions = intended, problem.sliding(np.zeros(robot.nv))
+    passes: list[Pass] = []
+    quick = problem.follow(kinds, directions)
+    if quick is not None:
+        answer = solve(quick.motion[tree.a], preferred=_in_world(problem.contacts, quick.force))
+        passes.append(Pass(quick, answer))
+        predicted, turned = _modes_of(problem, answer, intended)
+        if answer.status.ok and _keeps_limits(problem, answer, kinds) and _same(kinds, quick.directions, predicted, turned):
+            return passes
+    seen: list[bytes] = []
+    while len(passes) < MOST_PASSES:
+        seen.append(kinds.tobytes())
+        solution = problem.resolve(kinds, directions)
+        answer = solve(solution.motion[tree.a], preferred=_in_world(problem.contacts, solution.force))
+        passes.append(Pass(solution, answer))
+        predicted, turned = _modes_of(problem, answer, intended)
+        if predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned):
+            break
+        kinds, directions = predicted, turned
+    return passes
+
+
+def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
+    """Return whether the modes are equal, and the directions of the contacts that slide."""
+    if not np.array_equal(kinds, other):
+        return False
+    slides = kinds == SLIDE
+    return not slides.any() or bool(((directions * turned).sum(axis=1)[slides] >= SAME_DIRECTION).all())
+
+
+def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array]:
+    """Return the contact modes of a prediction (n), and the directions of sliding (n, 2)."""
+    kinds, directions = np.empty_like(intended), np.empty((len(intended), 2))
+    read_modes()(problem.dynamics.fields, (answer.v_plus, answer.p), (intended,), (kinds, directions))
+    return kinds, directions
+
+
+def _keeps_limits(problem: TaskProblem, answer: Prediction, kinds: Array) -> bool:
+    """Return whether the forces and torques of a prediction are within the limits."""
+    limits, law = problem.stack.limits, problem.law
+    corners = law.directions if len(law.directions) else ROUND
+    most = problem.robot.limits.tau_max * limits.torque
+    given = (answer.p / answer.dt, answer.tau, kinds), (corners, problem.contacts.mu, most)
+    return within_limits()(*given, limits.friction_margin, limits.normal_force, law.unlimited_friction)
 
 
 class _Feasible(Options, frozen=True):
@@ -118,114 +158,27 @@ def _feasible(options: Options) -> Options:
     )
 
 
-def _problem(robot: Robot, contacts: ContactSet) -> ReducedProblem:
-    """Return the buffers for the dynamics of the robot with as many contacts."""
-    key = "tasks", len(contacts)
-    known = robot.scratch.get(key)
+def _buffers(robot: Robot, n: int) -> ReducedProblem:
+    """Return the robot's buffers for the dynamics with n contacts."""
+    known = robot.scratch.get(("tasks", n))
     if not isinstance(known, ReducedProblem):
-        robot.scratch[key] = known = ReducedProblem(robot, len(contacts))
+        robot.scratch["tasks", n] = known = ReducedProblem(robot, n)
     return known
 
 
-def _equations(robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack) -> list[Asked]:
-    """Return the equations of all tasks, by level."""
-    kinematics, asked = TaskKinematics(robot, state), []
-    for task in sorted(stack.tasks, key=lambda task: task.level):
-        rows = task.rows(contacts) if isinstance(task, ContactTask) else task.rows(kinematics)
-        asked.append(Asked(task, rows, np.sqrt(row_weights(task, len(rows.asked)))))
-    return asked
-
-
-def _resolve(
-    robot: Robot,
-    state: Kinematics,
-    dynamics: Dynamics,
-    contact: tuple[tuple[Mode, ...], Array],
-    law: Law,
-    stack: TaskStack,
-    asked: Sequence[Asked],
-) -> Solved:
-    """Return the motion and forces nearest to the tasks. contact: (modes, directions of sliding (n, 2)); where the motion that
-    results slides in another direction, that one is used instead."""
-    modes, directions = contact
-    own, angles = dynamics.given.own, robot.joint_angles(state.q)
-    for _ in range(2):
-        rows = mode_rows(modes, directions, own["mu"], law, stack.limits)
-        held = held_motion(dynamics, rows)
-        bounds = bounds_of(robot, (angles, own["v"][robot.tree.a]), dynamics.given.dt, stack.limits, held, rows)
-        levels = [*_levels(asked, held, robot.total_mass), *_rest(robot, state, held)]
-        resolution = resolve(levels, bounds, held.force.slope.shape[1])
-        if Mode.SLIDE not in modes:
-            break
-        v_hat = dynamics.given.dt * held.acceleration.at(resolution.x) + (1.0 - dynamics.given.keep) * own["v"]
-        directions = _directions(_tangential(dynamics, v_hat))
-    return Solved(rows, directions, held, bounds, levels, resolution)
-
-
-def _levels(asked: Sequence[Asked], held: HeldMotion, mass: float) -> list[Equations]:
-    """Return the equations of each level of tasks for the coordinates x, weighted; those of forces divided by the mass."""
-    levels: dict[int, list[Equations]] = {}
-    for task, (A, wanted, drift), roots in asked:
-        value, scale = (held.force, 1.0 / mass) if isinstance(task, ContactTask) else (held.acceleration, 1.0)
-        weights = roots * scale
-        rows = Equations(weights[:, None] * (A @ value.slope), weights * (wanted - drift - A @ value.offset))
-        levels.setdefault(task.level, []).append(rows)
-    return [
-        Equations(np.vstack([rows.A for rows in level]), np.concatenate([rows.b for rows in level]))
-        for level in levels.values()
-    ]
-
-
-def _rest(robot: Robot, state: Kinematics, held: HeldMotion) -> list[Equations]:
-    """Return the last two levels: joints that no task moves come to rest; the forces are as small as possible."""
-    a, motion, force = robot.tree.a, held.acceleration, held.force
-    resting = Equations(motion.slope[a], -REST * state.v[a] - motion.offset[a])
-    return [resting, Equations(force.slope / robot.total_mass, -force.offset / robot.total_mass)]
-
-
-def _predicted(d: Dynamics, answer: Prediction, intended: tuple[Mode, ...]) -> tuple[tuple[Mode, ...], Array]:
-    """Return the contact modes of a prediction, and the directions of sliding (n, 2). A contact that is meant to slide keeps
-    this mode while it is closed, and one that is meant to open while it carries no force."""
-    given, J, u = d.given, d.own["J"], d.given.model.own["u"]
-    own = given.own
-    v_hat = answer.v_plus - given.keep * own["v"]
-    if len(u):
-        change = J[:, u].T @ (answer.p - own["last"])
-        v_hat[u] += given.rho * np.linalg.solve(own["M"][np.ix_(u, u)], change)
-    tangential, modes = _tangential(d, v_hat), []
-    speeds = np.linalg.norm(tangential, axis=1)
-    for i, mode in enumerate(intended):
-        if answer.p[3 * i + 2] <= 0.0:
-            modes.append(Mode.OPEN)
-        elif mode is Mode.SLIDE or (speeds[i] > SLIPS and mode is Mode.STICK):
-            modes.append(Mode.SLIDE)
-        else:
-            modes.append(Mode.STICK)
-    return tuple(modes), _directions(tangential)
-
-
-def _tangential(d: Dynamics, v: Array) -> Array:
-    """Return the tangential contact velocities along s and t [m/s] (n, 2)."""
-    velocities: Array = (d.own["J"] @ v).reshape(-1, 3)[:, :2]
-    return velocities
-
-
-def _directions(velocities: Array) -> Array:
-    """Return unit vectors (n, 2); 0 for speeds that count as sticking."""
-    speeds = np.linalg.norm(velocities, axis=1, keepdims=True)
-    return np.where(speeds > SLIPS, velocities / np.maximum(speeds, SLIPS), 0.0)
-
-
-def _in_world(contacts: ContactSet, force: Array) -> Array:
+def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
     """Return contact forces in the world (n, 3) from rows S, T, N (3n)."""
-    axes = np.array([contact_axes(contacts, i) for i in range(len(contacts))]).reshape(-1, 3, 3)
-    return np.einsum("nij,nj->ni", axes, force.reshape(-1, 3))
+    if force is None:
+        return None
+    f, s, n = force.reshape(-1, 3), contacts.tangents, contacts.normals
+    world: Array = f[:, :1] * s + f[:, 1:2] * np.cross(n, s) + f[:, 2:] * n
+    return world
 
 
-def _cost(attempt: Attempt, asked: Sequence[Asked], state: Kinematics) -> tuple[float, ...]:
-    """Return what attempts are compared by: whether the requested law is not certified, then the errors level by level."""
-    answer = attempt.answer
-    costs = {each.task.level: 0.0 for each in asked}
-    for task, rows, roots in asked:
-        costs[task.level] += float((roots**2) @ (rows.asked - predicted_value(task, rows, answer, state)) ** 2)
-    return (float(not answer.status.ok), *costs.values())
+def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
+    """Return what passes are compared by: whether the requested law is not certified, then the errors level by level."""
+    costs = dict.fromkeys(problem.levels, 0.0)
+    for asked in problem.asked:
+        error = asked.rows.asked - predicted_value(asked, each.answer, problem.state.v)
+        costs[asked.task.level] += float((asked.roots * error) @ (asked.roots * error))
+    return (float(not each.answer.status.ok), *costs.values())

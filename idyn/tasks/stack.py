@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from idyn.errors import InputError, nearest
+from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask, Task
 from idyn.types import Array, ContactSet, Record
@@ -19,6 +20,10 @@ class Mode(StrEnum):
     STICK = "stick"  # no relative motion, force inside the friction cone
     SLIDE = "slide"  # stays closed, moves along the surface; friction opposes the motion
     OPEN = "open"  # no force; the bodies may separate
+
+
+KINDS = {Mode.OPEN: OPEN, Mode.SLIDE: SLIDE, Mode.STICK: STICK}
+"""Contact mode → its number in kernels."""
 
 
 class TaskLimits(Record, frozen=True):
@@ -75,20 +80,20 @@ class TaskStack(Record, frozen=True):
             if mode not in list(Mode):
                 raise InputError(f"modes.{key}", f"expected one of {', '.join(Mode)}, got {mode!r}")
 
-    def modes_of(self, contacts: ContactSet, touching: float) -> tuple[Mode, ...]:
-        """Return the intended mode of each contact (n). Raises InputError for keys without a contact."""
-        for key in self.modes:
+    def kinds_of(self, contacts: ContactSet, touching: float) -> Array:
+        """Return the intended mode of each contact as a number (n), see `KINDS`. Raises InputError for unknown keys."""
+        kinds = np.where(contacts.gaps <= touching, STICK, OPEN)
+        for key, mode in self.modes.items():
             if key not in contacts.keys:
                 raise InputError(f"modes.{key}", f"no contact with this key{nearest(key, contacts.keys)}")
-        closed = (contacts.gaps <= touching).tolist()
-        return tuple(
-            Mode(self.modes[key]) if key in self.modes else Mode.STICK if near else Mode.OPEN
-            for key, near in zip(contacts.keys, closed, strict=True)
-        )
+            kinds[contacts.keys.index(key)] = KINDS[Mode(mode)]
+        return kinds
 
 
 def row_weights(task: Task, size: int) -> Array:
     """Return the weight of each row of a task (size). Raises InputError."""
+    if isinstance(task.weight, float):
+        return np.full(size, task.weight)
     weight = np.asarray(task.weight, dtype=np.float64)
     if weight.ndim and weight.shape != (size,):
         raise InputError("weight", f"expected a number or {size} numbers, got shape {weight.shape}")

@@ -1,0 +1,155 @@
+"""Orthogonal reduction of rows, and lexicographic least squares, for kernels.
+
+Rows are made lower trapezoidal by Householder reflections from the right, A = L Q, the longest remaining row first. Q is stored
+as reflectors: unit vectors h with x → x − 2 h (hᵀ x). Coordinates z = Q x, of which the first `rank` are fixed by the rows.
+Matrices are passed transposed, (columns, rows): the inner loops then run over rows and are vectorised.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.jit.stack import stack_array
+from idyn.types import Array
+
+NEGLIGIBLE = 1e-9
+"""A row is dependent if its remaining part is at most this share of the longest row."""
+
+
+@compiled
+def unreflect(H: Array, count: int, x: Array) -> None:
+    """Replace coordinates z by x = Qᵀ z for the first `count` reflectors."""
+    for k in range(count - 1, -1, -1):
+        h = H[k]
+        s = 0.0
+        for j in range(k, len(x)):
+            s += h[j] * x[j]
+        s *= 2.0
+        for j in range(k, len(x)):
+            x[j] -= s * h[j]
+
+
+@compiled
+def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int) -> int:
+    """Reduce the rows span[0] … span[1] − 1 of a matrix whose rows are all in the coordinates of the first `start` reflectors.
+    Add reflectors to H (columns, columns), apply them to these and to all later rows, and order the rows by the pivots. Return
+    the number of reflectors.
+
+    A: transposed (columns, rows); b: right side, in the order of the rows (rows)
+    """
+    first, last = span
+    (columns, rows), rank = A.shape, start
+    lengths, s = stack_array(rows), stack_array(rows)
+    scale = 0.0
+    for i in range(rows):
+        s[i] = 0.0
+    for j in range(columns):
+        a = A[j]
+        for i in range(rows):
+            s[i] += a[i] * a[i]
+    for i in range(first, last):
+        scale = max(scale, s[i])
+    for row in range(first, first + min(last - first, columns - start)):
+        # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
+        for i in range(rows):
+            lengths[i] = 0.0
+        for j in range(rank, columns):
+            a = A[j]
+            for i in range(rows):
+                lengths[i] += a[i] * a[i]
+        best, largest = row, 0.0
+        for i in range(row, last):
+            if lengths[i] > largest:
+                best, largest = i, lengths[i]
+        if largest <= NEGLIGIBLE * NEGLIGIBLE * scale:
+            break
+        if best != row:
+            for j in range(columns):
+                A[j, row], A[j, best] = A[j, best], A[j, row]
+            b[row], b[best] = b[best], b[row]
+        # h ∝ row ± ‖row‖ e
+        h, square = H[rank], 0.0
+        for j in range(columns):
+            h[j] = A[j, row] if j >= rank else 0.0
+            square += h[j] * h[j]
+        length = np.sqrt(square)
+        h[rank] += length if h[rank] > 0.0 else -length
+        size = np.sqrt(2.0 * length * abs(h[rank]))
+        for j in range(rank, columns):
+            h[j] /= size
+        # rows ← rows − 2 (rows h) hᵀ
+        for i in range(rows):
+            s[i] = 0.0
+        for j in range(rank, columns):
+            a, factor = A[j], 2.0 * h[j]
+            for i in range(rows):
+                s[i] += factor * a[i]
+        for j in range(rank, columns):
+            a, factor = A[j], h[j]
+            for i in range(rows):
+                a[i] -= factor * s[i]
+        rank += 1
+    return rank
+
+
+@compiled
+def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
+    """Fill x with the lexicographic least-squares solution of A x = b, of least norm. A, b are overwritten. Return the rank.
+
+    A: transposed (columns, rows); ends: end of the rows of each level, in order of priority; H: buffer (columns, columns)
+    """
+    columns, rank, first, z = len(x), 0, 0, stack_array(len(x))
+    for j in range(columns):
+        z[j] = 0.0
+    for level in range(len(ends)):
+        last, start = ends[level], rank
+        if rank == columns:
+            break
+        for j in range(rank):
+            a, fixed = A[j], z[j]
+            for i in range(first, last):
+                b[i] -= a[i] * fixed
+        rank = reduce_rows(A, b, (first, last), H, start)
+        _solve_level(A, b, (first, last), (start, rank), z)
+        first = last
+    for j in range(columns):
+        x[j] = z[j]
+    unreflect(H, rank, x)
+    return rank
+
+
+@compiled
+def _solve_level(A: Array, b: Array, rows: tuple[int, int], columns: tuple[int, int], z: Array) -> None:
+    """Fill z[columns] with the least-squares solution of L z = b, L the lower trapezoidal block rows × columns of A."""
+    first, last = rows
+    start, end = columns
+    m, k = last - first, end - start
+    if m == k:  # forward substitution
+        for i in range(k):
+            s = b[first + i]
+            for j in range(i):
+                s -= A[start + j, first + i] * z[start + j]
+            z[start + i] = s / A[start + i, first + i]
+        return
+    # Householder reflections from the left, L = Q R; column j of L is a row of the transposed matrix
+    r = b[first:last]
+    for j in range(k):
+        h, square = A[start + j, first:last], 0.0
+        for i in range(j, m):
+            square += h[i] * h[i]
+        length = np.sqrt(square)
+        alpha = -length if h[j] > 0.0 else length
+        h[j] -= alpha
+        factor = 2.0 / (2.0 * length * abs(h[j]))
+        for c in range(j + 1, k + 1):  # the other columns, then b
+            other = A[start + c, first:last] if c < k else r
+            s = 0.0
+            for i in range(j, m):
+                s += h[i] * other[i]
+            for i in range(j, m):
+                other[i] -= factor * s * h[i]
+        h[j] = alpha  # the diagonal of R; the entries after it belong to the reflection and are not read again
+    for i in range(k - 1, -1, -1):
+        s = r[i]
+        for j in range(i + 1, k):
+            s -= A[start + j, first + i] * z[start + j]
+        z[start + i] = s / A[start + i, first + i]

@@ -1,0 +1,300 @@
+"""Kernels of ticks in which no limit binds: the motion nearest to the tasks, its forces, and the checks of a prediction.
+
+    0 = W (J v̇ + J v/T_r) + W φ/dt²,  G v̇ + (G v + rate)/dt = 0,  Zᵀ (M_u v̇ + h_u + ρ J_uᵀ f⁻) = 0        first level
+    A v̇ + drift = asked                                                                                      levels of the tasks
+    v̇_a = −v_a · REST                                                                                        last level
+
+Z spans the directions of the unactuated space that no permitted force reaches. See `idyn.tasks.held` for the other symbols;
+there the same equations are solved for coordinates, on which limits are linear.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from idyn.contact.ground import allowance
+from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.rows import lexicographic, reduce_rows, unreflect
+from idyn.solvers.vectors import dot
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
+
+OPEN, SLIDE, STICK = range(3)
+"""Kinds of contact modes in kernels."""
+
+REST = 10.0
+"""Rate at which joints come to rest that no task moves [1/s]."""
+
+SLIPS = 1e-7
+"""Tangential speed û of a contact that slides [m/s]."""
+
+CONTACT = Borrowed(INDICES, MATRIX)
+ROWS = Borrowed(MATRIX, VECTOR, VECTOR, INDICES)
+
+
+@cache
+def follow() -> Callable[..., None]:
+    """Return `fill_motion` for calls from Python."""
+    return entry_point(fill_motion, Dynamics.TYPE, CONTACT, ROWS, Output(VECTOR))
+
+
+@cache
+def push() -> Callable[..., None]:
+    """Return `fill_forces` for calls from Python."""
+    return entry_point(fill_forces, Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR), Output(VECTOR))
+
+
+@cache
+def read_modes() -> Callable[..., None]:
+    """Return `fill_modes` for calls from Python."""
+    return entry_point(fill_modes, Dynamics.TYPE, Borrowed(VECTOR, VECTOR), Borrowed(INDICES), Output(INDICES, MATRIX))
+
+
+@cache
+def within_limits() -> Callable[..., bool]:
+    """Return `keeps_limits` for calls from Python."""
+    answer, limits = Borrowed(VECTOR, VECTOR, INDICES), Borrowed(MATRIX, VECTOR, VECTOR)
+    return entry_point(keeps_limits, answer, limits, REAL, REAL, FLAG)
+
+
+@compiled
+def fill_motion(d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], out: tuple[Array]) -> None:
+    """Fill v̇ (nv), the motion nearest to the tasks.
+
+    contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
+    tasks: (A (r, nv), asked − drift (r), square roots of the weights (r), end of the rows of each level (levels))
+    """
+    g, (A, wanted, roots, ends), (motion,) = d.given, tasks, out
+    (n, nv), u, a = (len(contact[0]), len(g.v)), g.model.u, g.model.a
+    held = len(d.G)
+    for i in range(n):
+        held += 0 if contact[0][i] == OPEN else 3 if _sticks(d, contact[0], i) else 1
+    unreached = stack_array((len(u), len(u)))
+    missing = _unreached(d, contact, unreached)
+    first, count = held + missing, held + missing + len(A) + len(a)
+    rows, b = np.zeros((nv, count)), np.empty(count)
+    _held_rows(d, contact[0], rows, b)
+    last = _last_push(d)
+    for k in range(missing):
+        s = 0.0
+        for i in range(len(u)):
+            z = unreached[k, i]
+            s += z * (g.h[u[i]] + last[i])
+            for j in range(nv):
+                rows[j, held + k] += z * g.M[u[i], j]
+        b[held + k] = -s
+    for i in range(len(A)):
+        b[first + i] = roots[i] * wanted[i]
+        for j in range(nv):
+            rows[j, first + i] = roots[i] * A[i, j]
+    for k in range(len(a)):
+        rows[a[k], first + len(A) + k], b[first + len(A) + k] = 1.0, -REST * g.v[a[k]]
+    levels = np.empty(len(ends) + 2, np.int64)
+    levels[0], levels[len(ends) + 1] = first, count
+    for k in range(len(ends)):
+        levels[k + 1] = first + ends[k]
+    lexicographic(rows, b, levels, motion, np.empty((nv, nv)))
+
+
+@compiled
+def fill_forces(
+    d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], motion: tuple[Array], out: tuple[Array]
+) -> None:
+    """Fill the contact forces f of a motion v̇ that are nearest to the contact tasks, of least norm, in rows S, T, N (3n).
+
+    tasks: (A (r, 3n), asked (r), roots (r), ends (levels)); motion: tuple of v̇ (nv)
+    """
+    g, (A, wanted, roots, ends), (acceleration,), (force,) = d.given, tasks, motion, out
+    u, count, rho = g.model.u, _columns(d, contact[0]), g.rho if len(g.model.u) > 0 else 0.0
+    # unknowns ζ: J_uᵀ B ζ + G_uᵀ λ = (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ), then the tasks
+    nu = len(u)
+    rows, b, pushes = np.zeros((count, nu + len(A))), np.empty(nu + len(A)), np.empty((nu, count))
+    _pushes(d, contact, pushes)
+    last = _last_push(d)
+    for i in range(nu):
+        b[i] = (dot(g.M[u[i]], acceleration) + g.h[u[i]] + last[i]) / (1.0 + rho)
+        for c in range(count):
+            rows[c, i] = pushes[i, c]
+    columns = np.zeros((count, len(force)))
+    _force_columns(d, contact, columns)
+    for i in range(len(A)):
+        b[nu + i] = roots[i] * wanted[i]
+        for c in range(count):
+            rows[c, nu + i] = roots[i] * dot(A[i], columns[c])
+    levels = np.empty(len(ends) + 1, np.int64)
+    levels[0] = nu
+    for k in range(len(ends)):
+        levels[k + 1] = nu + ends[k]
+    unknown = np.empty(count)
+    lexicographic(rows, b, levels, unknown, np.empty((count, count)))
+    for row in range(len(force)):
+        force[row] = 0.0
+        for c in range(count):
+            force[row] += columns[c, row] * unknown[c]
+
+
+@compiled
+def fill_modes(d: Dynamics, answer: tuple[Array, Array], intended: tuple[Array], out: tuple[Array, Array]) -> None:
+    """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed.
+
+    answer: (v⁺ (nv), impulses p (3n)); intended: tuple of the kinds of the intended modes (n)
+    out: (kinds (n), unit directions of sliding along s and t (n, 2), 0 for speeds that count as sticking)
+    """
+    (v_plus, p), (meant,), (kinds, directions), g = answer, intended, out, d.given
+    u, nv = g.model.u, len(g.v)
+    v_hat, change, L = stack_array(nv), stack_array(len(u)), stack_array((len(u), len(u)))
+    # v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
+    for i in range(len(u)):
+        change[i] = 0.0
+        for row in range(len(p)):
+            change[i] += d.J[row, u[i]] * (p[row] - g.last[row])
+        for j in range(len(u)):
+            L[i, j] = g.M[u[i], u[j]]
+    cholesky(L)
+    forward(L, change)
+    backward(L, change)
+    for j in range(nv):
+        v_hat[j] = v_plus[j] - g.keep * g.v[j]
+    for i in range(len(u)):
+        v_hat[u[i]] += g.rho * change[i]
+    for i in range(len(kinds)):
+        s, t = dot(d.J[3 * i], v_hat), dot(d.J[3 * i + 1], v_hat)
+        speed = np.sqrt(s * s + t * t)
+        slips = speed > SLIPS
+        directions[i, 0], directions[i, 1] = (s / speed, t / speed) if slips else (0.0, 0.0)
+        if p[3 * i + 2] <= 0.0:
+            kinds[i] = OPEN
+        else:
+            kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
+
+
+@compiled
+def keeps_limits(
+    answer: tuple[Array, Array, Array], limits: tuple[Array, Array, Array], margin: float, least: float, unlimited: bool
+) -> bool:
+    """Return whether forces and torques are within the limits.
+
+    answer: (forces in rows S, T, N (3n), τ (na), kinds (n)); limits: (corners of the friction polygon (k, 2), μ (n), largest
+    torques (na)); margin, least: see `TaskLimits`; unlimited: whether every μ > 0 counts as ∞
+    """
+    (force, tau, kinds), (corners, mu, most) = answer, limits
+    for k in range(len(tau)):
+        if not abs(tau[k]) <= most[k]:
+            return False
+    for i in range(len(kinds)):
+        s, t, normal = force[3 * i], force[3 * i + 1], force[3 * i + 2]
+        if kinds[i] != OPEN and normal < least:
+            return False
+        if kinds[i] == STICK and mu[i] < np.inf and not (unlimited and mu[i] > 0.0):
+            for c in range(len(corners)):
+                e, f = corners[c], corners[(c + 1) % len(corners)]
+                x, y = e[0] + f[0], e[1] + f[1]
+                if x * s + y * t > mu[i] * (1.0 - margin) * (x * e[0] + y * e[1]) * normal + 1e-9:
+                    return False
+    return True
+
+
+@compiled
+def _sticks(d: Dynamics, kinds: Array, i: int) -> bool:
+    """Return whether the tangential rows of a contact are held."""
+    return bool(kinds[i] == STICK and d.given.mu[i] > 0.0)
+
+
+@compiled
+def _columns(d: Dynamics, kinds: Array) -> int:
+    """Return the number of unknowns ζ and λ."""
+    count = len(d.G)
+    for i in range(len(kinds)):
+        count += 0 if kinds[i] == OPEN else 3 if _sticks(d, kinds, i) else 1
+    return count
+
+
+@compiled
+def _force_columns(d: Dynamics, contact: tuple[Array, Array], columns: Array) -> None:
+    """Fill the columns of B, of unit length, as rows (m, 3n) of zeros; those of λ stay zero."""
+    kinds, friction = contact
+    c = 0
+    for i in range(len(kinds)):
+        if kinds[i] == OPEN:
+            continue
+        if _sticks(d, kinds, i):
+            for r in range(3):
+                columns[c + r, 3 * i + r] = 1.0
+            c += 3
+        else:
+            s, t = friction[i]
+            length = np.sqrt(1.0 + s * s + t * t)
+            columns[c, 3 * i], columns[c, 3 * i + 1], columns[c, 3 * i + 2] = s / length, t / length, 1.0 / length
+            c += 1
+
+
+@compiled
+def _pushes(d: Dynamics, contact: tuple[Array, Array], pushes: Array) -> None:
+    """Fill the columns of (J_uᵀ B, G_uᵀ) (nu, m)."""
+    u, count = d.given.model.u, pushes.shape[1]
+    columns = np.zeros((count, len(d.J)))
+    _force_columns(d, contact, columns)
+    closures = count - len(d.G)
+    for i in range(len(u)):
+        for c in range(closures):
+            s = 0.0
+            for row in range(len(d.J)):
+                s += d.J[row, u[i]] * columns[c, row]
+            pushes[i, c] = s
+        for k in range(len(d.G)):
+            pushes[i, closures + k] = d.G[k, u[i]]
+
+
+@compiled
+def _unreached(d: Dynamics, contact: tuple[Array, Array], unreached: Array) -> int:
+    """Fill the first rows of `unreached` with an orthonormal basis of the directions of the unactuated space that no permitted
+    force reaches. Return their number."""
+    nu, count = len(d.given.model.u), _columns(d, contact[0])
+    if nu == 0:
+        return 0
+    pushes, H = np.empty((nu, count)), np.empty((nu, nu))
+    _pushes(d, contact, pushes)
+    rank = reduce_rows(pushes, np.zeros(count), (0, count), H, 0)
+    for k in range(rank, nu):
+        z = unreached[k - rank]
+        for i in range(nu):
+            z[i] = 1.0 if i == k else 0.0
+        unreflect(H, rank, z)
+    return nu - rank
+
+
+@compiled
+def _last_push(d: Dynamics) -> Array:
+    """Return ρ J_uᵀ f⁻ (nu)."""
+    g = d.given
+    u, push = g.model.u, np.zeros(len(g.model.u))
+    if g.rho > 0.0:
+        for row in range(len(g.last)):
+            for i in range(len(u)):
+                push[i] += g.rho * d.J[row, u[i]] * g.last[row] / g.dt
+    return push
+
+
+@compiled
+def _held_rows(d: Dynamics, kinds: Array, rows: Array, b: Array) -> None:
+    """Fill the first columns of `rows` (nv, ·) and b with the held rows of contacts, then with the closures."""
+    g, c = d.given, 0
+    for i in range(len(kinds)):
+        if kinds[i] == OPEN:
+            continue
+        for r in range(0 if _sticks(d, kinds, i) else 2, 3):
+            J = d.J[3 * i + r]
+            speed = allowance(g, i) if r == 2 else 0.0
+            b[c] = -((1.0 - g.keep) * dot(J, g.v) + speed) / g.dt
+            for j in range(len(J)):
+                rows[j, c] = J[j]
+            c += 1
+    for k in range(len(d.G)):
+        b[c] = -(d.rate[k] + dot(d.G[k], g.v)) / g.dt
+        for j in range(len(g.v)):
+            rows[j, c] = d.G[k, j]
+        c += 1

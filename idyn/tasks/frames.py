@@ -1,0 +1,119 @@
+"""The equations of a task on the pose of a frame, as a kernel."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from idyn.jit.compiled import FLAG, INDICES, MASK, MATRIX, VECTOR, WHOLE, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
+from idyn.types import Array
+
+POSITION, ROTATION, VELOCITY, ACCELERATION, TARGETS = 0, 3, 12, 18, 24
+"""Start of each target in the array of targets, and its length."""
+
+HALF_TURN = 1e-6
+"""Below this sine of the angle a rotation is none, or a half turn."""
+
+
+@cache
+def frame_rows() -> Callable[..., None]:
+    """Return `fill_frame_rows` for calls from Python."""
+    given = Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK), Borrowed(VECTOR, VECTOR, VECTOR, INDICES)
+    return entry_point(fill_frame_rows, *given, Output(MATRIX, VECTOR, VECTOR), WHOLE, FLAG)
+
+
+@compiled
+def fill_frame_rows(
+    kinematics: tuple[Array, ...], task: tuple[Array, ...], out: tuple[Array, ...], joint: int, local: bool
+) -> None:
+    """Fill the equations A v̇ + drift = asked of a task on a frame.
+
+    kinematics: (axes, placements, velocities, biases of `TaskKinematics`, support of the tree (njoints, nv))
+    task: (axes and origin of the frame in the joint frame (12), targets (TARGETS), stiffness and damping (12), rows (r))
+    out: (A (r, nv), asked (r), drift (r)); joint: of the frame; local: whether the equations are in the frame's axes
+    """
+    (axes, placements, velocities, biases, support), (offset, target, gains, rows), (A, asked, drift) = kinematics, task, out
+    E, R, x = stack_array((3, 3)), stack_array((3, 3)), stack_array(3)
+    rate, bias, error = stack_array(6), stack_array(6), stack_array(6)
+    placed, V, a, moves = placements[joint], velocities[joint], biases[joint], support[joint]
+    # pose: R = R_joint R_0, x = o + R_joint x_0 (placements hold rotations by columns); E: axes of the equations, as rows
+    for i in range(3):
+        x[i] = placed[9 + i]
+        for c in range(3):
+            x[i] += placed[3 * c + i] * offset[9 + c]
+            R[i, c] = 0.0
+            for k in range(3):
+                R[i, c] += placed[3 * k + i] * offset[3 * k + c]
+    for i in range(3):
+        for c in range(3):
+            E[i, c] = R[c, i] if local else (1.0 if i == c else 0.0)
+    # velocity v_O + ω × x, and J̇ v = a_O + α × x + ω × (v_O + ω × x)
+    for c in range(3):
+        i, j = (c + 1) % 3, (c + 2) % 3
+        rate[c], rate[3 + c], bias[3 + c] = V[c] + V[3 + i] * x[j] - V[3 + j] * x[i], V[3 + c], a[3 + c]
+    for c in range(3):
+        i, j = (c + 1) % 3, (c + 2) % 3
+        bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
+    # errors: x_target − x, log(R_target Rᵀ)
+    for i in range(3):
+        error[i] = target[POSITION + i] - x[i]
+    rotation_error(target[ROTATION:VELOCITY], R, error[3:])
+    for n in range(len(rows)):
+        # row e of the linear or of the angular part
+        part, e = 3 * (rows[n] // 3), E[rows[n] % 3]
+        size, wanted, slope = 0.0, 0.0, 0.0
+        for c in range(3):
+            size += e[c] * error[part + c]
+            wanted += e[c] * rate[part + c]
+            slope += e[c] * bias[part + c]
+        r = rows[n]
+        asked[n] = target[ACCELERATION + r] + gains[r] * size + gains[6 + r] * (target[VELOCITY + r] - wanted)
+        drift[n] = slope
+        for j in range(len(axes)):
+            S = axes[j]
+            if not moves[j]:
+                A[n, j] = 0.0
+            elif part:
+                A[n, j] = e[0] * S[3] + e[1] * S[4] + e[2] * S[5]
+            else:
+                v0 = S[0] + S[4] * x[2] - S[5] * x[1]
+                v1 = S[1] + S[5] * x[0] - S[3] * x[2]
+                v2 = S[2] + S[3] * x[1] - S[4] * x[0]
+                A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
+
+
+@compiled
+def rotation_error(target: Array, R: Array, out: Array) -> None:
+    """Fill the rotation vector of R_target Rᵀ in the world [rad] (3), of length ≤ π. target: R_target by rows (9)"""
+    D, trace = stack_array((3, 3)), -1.0
+    for i in range(3):
+        for c in range(3):
+            D[i, c] = 0.0
+            for k in range(3):
+                D[i, c] += target[3 * i + k] * R[c, k]
+        trace += D[i, i]
+    square = 0.0
+    for c in range(3):
+        i, j = (c + 1) % 3, (c + 2) % 3
+        out[c] = 0.5 * (D[j, i] - D[i, j])
+        square += out[c] * out[c]
+    sine, cosine = np.sqrt(square), 0.5 * trace
+    angle = np.arctan2(sine, cosine)
+    if sine > HALF_TURN:
+        for c in range(3):
+            out[c] *= angle / sine
+    elif cosine < 0.0:
+        # near π: column of the axis n with the longest part, from D + Dᵀ = 2 (cos + (1 − cos) n nᵀ)
+        longest = 0
+        for c in range(1, 3):
+            if D[c, c] > D[longest, longest]:
+                longest = c
+        length, along = 0.0, 0.0
+        for c in range(3):
+            D[c, c] += 1.0
+            length += (D[c, longest] + D[longest, c]) ** 2
+            along += out[c] * (D[c, longest] + D[longest, c])
+        for c in range(3):
+            out[c] = (angle if along >= 0.0 else -angle) * (D[c, longest] + D[longest, c]) / np.sqrt(length)

@@ -1,0 +1,176 @@
+"""The problem of one tick: equations of the tasks, and its solution for given contact modes.
+
+Two solutions of the same problem: `follow` without limits, by kernels; `resolve` with limits, for ticks in which one binds.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.laws.law import Law
+from idyn.model.robot import Robot
+from idyn.tasks.follow import REST, SLIDE, SLIPS, follow, push
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.held import HeldMotion, held_motion
+from idyn.tasks.kinematics import TaskKinematics
+from idyn.tasks.levels import Bounds, Equations, resolve
+from idyn.tasks.limits import bounds_of, joint_bounds, names_of
+from idyn.tasks.modes import ModeRows, mode_rows, opposing
+from idyn.tasks.motion import MotionTask, Rows
+from idyn.tasks.stack import TaskStack, row_weights
+from idyn.terms.stages import Dynamics
+from idyn.types import Array, ContactSet, Kinematics
+
+SAME_DIRECTION = float(np.cos(np.radians(2.0)))
+"""Sliding directions with a larger cosine count as equal."""
+
+MET = 1e-6
+"""Error of a task that counts as zero, relative to the larger of 1 and what is asked."""
+
+
+class Asked(NamedTuple):
+    """A task with its equations, and the square roots of its weights (r)."""
+
+    task: MotionTask | ContactTask
+    rows: Rows
+    roots: Array
+
+    @property
+    def of_force(self) -> bool:
+        """Whether the equations are for contact forces."""
+        return isinstance(self.task, ContactTask)
+
+
+class Solution(NamedTuple):
+    """Motion and forces nearest to the tasks for given contact modes.
+
+    kinds: of the modes, see `idyn.tasks.follow` (n); directions: of sliding along s and t, as used (n, 2)
+    motion: v̇ (nv); force: f, rows S, T, N (3n); None: no contact task asks for forces, and no limit was considered
+    active: for each level, the rows of limits (`idyn.tasks.limits`) that prevent a smaller error
+    relaxed: names of limits that were widened
+    """
+
+    kinds: Array
+    directions: Array
+    motion: Array
+    force: Array | None
+    active: tuple[tuple[int, ...], ...] = ()
+    relaxed: tuple[str, ...] = ()
+
+
+class TaskProblem:
+    """The tasks at one state, with contacts, dynamics and limits.
+
+    asked: tasks with their equations, in order of their levels; levels: the levels that are present
+    """
+
+    def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
+        self.robot, self.state, self.contacts, self.stack, self.law, self.dynamics = robot, state, contacts, stack, law, d
+        kinematics, self.asked = TaskKinematics(robot, state), []
+        for task in sorted(stack.tasks, key=_level):
+            rows = task.rows(contacts) if isinstance(task, ContactTask) else task.rows(kinematics)
+            self.asked.append(Asked(task, rows, np.sqrt(row_weights(task, len(rows.asked)))))
+        self.levels = list(dict.fromkeys(each.task.level for each in self.asked))
+        self._motion = self._stacked([each for each in self.asked if not each.of_force], robot.nv)
+        self._forces = self._stacked([each for each in self.asked if each.of_force], 3 * len(contacts))
+        self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
+
+    def _stacked(self, asked: Sequence[Asked], columns: int) -> tuple[Array, Array, Array, Array]:
+        """Return (A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level)."""
+        if not asked:
+            return np.empty((0, columns)), np.empty(0), np.empty(0), np.empty(0, np.int64)
+        ends, end = {}, 0
+        for each in asked:
+            end += len(each.rows.asked)
+            ends[each.task.level] = end
+        A, wanted, drift = (np.concatenate([each.rows[k] for each in asked]) for k in range(3))
+        return A, wanted - drift, np.concatenate([each.roots for each in asked]), np.array(list(ends.values()), np.int64)
+
+    @property
+    def asks_for_forces(self) -> bool:
+        """Whether there are contact tasks."""
+        return bool(len(self._forces[0]))
+
+    def follow(self, kinds: Array, directions: Array) -> Solution | None:
+        """Return the solution if no limit of the joints binds and all contact tasks are met, else None."""
+        d, motion = self.dynamics, np.empty(self.robot.nv)
+        friction = self._friction(kinds, directions)
+        follow()(d.fields, (kinds, friction), self._motion, (motion,))
+        if SLIDE in kinds:
+            directions = self.sliding(motion)
+            friction = self._friction(kinds, directions)
+            follow()(d.fields, (kinds, friction), self._motion, (motion,))
+        joints = motion[self.robot.tree.a]
+        lower, upper = self.joint_bounds
+        if (joints < lower).any() or (joints > upper).any():
+            return None
+        if not self.asks_for_forces:
+            return Solution(kinds, directions, motion, None)
+        A, wanted, _, _ = self._forces
+        force = np.empty(A.shape[1])
+        push()(d.fields, (kinds, friction), self._forces, (motion,), (force,))
+        if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
+            return None
+        return Solution(kinds, directions, motion, force)
+
+    def resolve(self, kinds: Array, directions: Array) -> Solution:
+        """Return the solution within the limits."""
+        for _ in range(2):
+            held, rows, bounds, levels = self.linear(kinds, directions)
+            resolution = resolve([*levels, *self._rest(held)], bounds, held.force.slope.shape[1])
+            motion = held.acceleration.at(resolution.x)
+            if SLIDE not in kinds:
+                break
+            directions = self.sliding(motion)
+        active = tuple(tuple(each.tolist()) for each in resolution.active)
+        relaxed: tuple[str, ...] = ()
+        if len(resolution.relaxed):
+            names = names_of(self.robot, self.contacts.keys, rows)
+            relaxed = tuple(dict.fromkeys(names[row] for row in resolution.relaxed.tolist()))
+        return Solution(kinds, directions, motion, held.force.at(resolution.x), active, relaxed)
+
+    def linear(self, kinds: Array, directions: Array) -> tuple[HeldMotion, ModeRows, Bounds, list[Equations]]:
+        """Return motion and forces as functions of coordinates, the rows of the modes, the limits, and the equations of each
+        level, weighted; those of forces are divided by the mass."""
+        limits, mass = self.stack.limits, self.robot.total_mass
+        rows = mode_rows(kinds, directions, self.dynamics.given.own["mu"], self.law, limits)
+        held = held_motion(self.dynamics, rows)
+        bounds = bounds_of(self.robot, self.joint_bounds, limits, held, rows)
+        levels: dict[int, list[Equations]] = {level: [] for level in self.levels}
+        for each in self.asked:
+            value, weights = (held.force, each.roots / mass) if each.of_force else (held.acceleration, each.roots)
+            A, wanted, drift = each.rows
+            row = Equations(weights[:, None] * (A @ value.slope), weights * (wanted - drift - A @ value.offset))
+            levels[each.task.level].append(row)
+        stacked = [Equations(np.vstack([r.A for r in rows]), np.concatenate([r.b for r in rows])) for rows in levels.values()]
+        return held, rows, bounds, stacked
+
+    def _rest(self, held: HeldMotion) -> list[Equations]:
+        """Return the last two levels: joints that no task moves come to rest; the forces are as small as possible."""
+        a, motion, force, mass = self.robot.tree.a, held.acceleration, held.force, self.robot.total_mass
+        resting = Equations(motion.slope[a], -REST * self.state.v[a] - motion.offset[a])
+        return [resting, Equations(force.slope / mass, -force.offset / mass)]
+
+    def sliding(self, motion: Array) -> Array:
+        """Return the directions of sliding û_T of a motion v̇ (n, 2)."""
+        given = self.dynamics.given
+        v_hat = given.dt * motion + (1.0 - given.keep) * given.own["v"]
+        return unit_directions((self.dynamics.own["J"] @ v_hat).reshape(-1, 3)[:, :2])
+
+    def _friction(self, kinds: Array, directions: Array) -> Array:
+        """Return the friction per normal force of contacts that slide (n, 2)."""
+        friction = np.zeros((len(kinds), 2))
+        for i in np.flatnonzero(kinds == SLIDE).tolist():
+            friction[i] = opposing(self.law, float(self.contacts.mu[i]), directions[i])
+        return friction
+
+
+def unit_directions(velocities: Array) -> Array:
+    """Return unit vectors of velocities (n, 2); 0 for speeds that count as sticking."""
+    speeds = np.sqrt((velocities * velocities).sum(axis=1, keepdims=True))
+    return np.where(speeds > SLIPS, velocities / np.maximum(speeds, SLIPS), 0.0)
+
+
+def _level(task: MotionTask | ContactTask) -> int:
+    return task.level
