@@ -37,9 +37,9 @@ ROWS = Borrowed(MATRIX, VECTOR, VECTOR, INDICES)
 
 
 @cache
-def follow() -> Callable[..., None]:
+def follow() -> Callable[..., bool]:
     """Return `fill_motion` for calls from Python."""
-    return entry_point(fill_motion, Dynamics.TYPE, CONTACT, ROWS, Output(VECTOR))
+    return entry_point(fill_motion, Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR, VECTOR), Output(VECTOR, VECTOR))
 
 
 @cache
@@ -62,13 +62,20 @@ def within_limits() -> Callable[..., bool]:
 
 
 @compiled
-def fill_motion(d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], out: tuple[Array]) -> None:
-    """Fill v̇ (nv), the motion nearest to the tasks.
+def fill_motion(
+    d: Dynamics,
+    contact: tuple[Array, Array],
+    tasks: tuple[Array, ...],
+    bounds: tuple[Array, Array],
+    out: tuple[Array, Array],
+) -> bool:
+    """Fill v̇ (nv), the motion nearest to the tasks, and q̈ (na). Return whether q̈ is within the bounds.
 
     contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
     tasks: (A (r, nv), asked − drift (r), square roots of the weights (r), end of the rows of each level (levels))
+    bounds: (least, largest accelerations of the joints), each (na)
     """
-    g, (A, wanted, roots, ends), (motion,) = d.given, tasks, out
+    g, (A, wanted, roots, ends), (lower, upper), (motion, joints) = d.given, tasks, bounds, out
     (n, nv), u, a = (len(contact[0]), len(g.v)), g.model.u, g.model.a
     held = len(d.G)
     for i in range(n):
@@ -98,6 +105,11 @@ def fill_motion(d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, .
     for k in range(len(ends)):
         levels[k + 1] = first + ends[k]
     lexicographic(rows, b, levels, motion, np.empty((nv, nv)))
+    within = True
+    for k in range(len(a)):
+        joints[k] = motion[a[k]]
+        within = within and lower[k] <= joints[k] <= upper[k]
+    return within
 
 
 @compiled

@@ -17,6 +17,10 @@ HALF_TURN = 1e-6
 """Below this sine of the angle a rotation is none, or a half turn."""
 
 
+ORTHONORMAL = 1e-6
+"""Largest entry of R Rᵀ − 1 of a rotation matrix."""
+
+
 @cache
 def frame_rows() -> Callable[..., None]:
     """Return `fill_frame_rows` for calls from Python."""
@@ -82,6 +86,20 @@ def fill_frame_rows(
                 v1 = S[1] + S[5] * x[0] - S[3] * x[2]
                 v2 = S[2] + S[3] * x[1] - S[4] * x[0]
                 A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
+
+
+@compiled
+def is_rotation(R: Array) -> bool:
+    """Return whether a matrix (3, 3) is a rotation: R Rᵀ = 1 and det R > 0."""
+    det = 0.0
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        det += R[0, i] * (R[1, j] * R[2, k] - R[1, k] * R[2, j])
+        for c in range(3):
+            product = R[i, 0] * R[c, 0] + R[i, 1] * R[c, 1] + R[i, 2] * R[c, 2]
+            if not abs(product - (1.0 if i == c else 0.0)) < ORTHONORMAL:
+                return False
+    return det > 0.0
 
 
 @compiled

@@ -1,9 +1,12 @@
 """Limits of the solution as linear bounds on the coordinates x of the held motion and forces, with a name for each row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
+from idyn.jit.compiled import FLAG, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.tasks.held import Affine, HeldMotion
 from idyn.tasks.levels import Bounds
@@ -42,16 +45,30 @@ def joint_bounds(robot: Robot, angles: Array, v: Array, dt: float, limits: TaskL
     The joint velocity v′ after dt may be at most the root of v′²/2c = q_max − q − v′ dt, c the deceleration, and 0 at or
     beyond the limit; bounds that a joint cannot meet at once are approached with the deceleration c.
     """
-    most = np.full(robot.na, limits.acceleration)
-    if not limits.joints:
-        return -most, most
-    c, own = limits.braking, robot.limits
-    up, down = (np.maximum(each, 0.0) for each in (own.q_max - angles, angles - own.q_min))
-    stop = [np.sqrt((c * dt) ** 2 + 2.0 * c * way) - c * dt for way in (up, down)]
-    fastest = [np.minimum(own.v_max, each) for each in stop]
-    upper = np.maximum((fastest[0] - v) / dt, -c)
-    lower = np.minimum((-fastest[1] - v) / dt, c)
-    return np.clip(lower, -most, most), np.clip(upper, -most, most)
+    own, (lower, upper) = robot.limits, np.empty((2, robot.na))
+    given = angles, v, own.q_min, own.q_max, own.v_max
+    _fill_bounds()(given, (lower, upper), dt, limits.braking, limits.acceleration, limits.joints)
+    return lower, upper
+
+
+@cache
+def _fill_bounds() -> Callable[..., None]:
+    given = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
+    return entry_point(fill_bounds, given, Output(VECTOR, VECTOR), REAL, REAL, REAL, FLAG)
+
+
+@compiled
+def fill_bounds(given: tuple[Array, ...], out: tuple[Array, Array], dt: float, c: float, most: float, limited: bool) -> None:
+    """Fill `joint_bounds`. given: (angles, velocities, least and largest angles, largest speeds), each (na); c: deceleration;
+    most: largest acceleration; limited: whether the joints have limits"""
+    (q, v, q_min, q_max, v_max), (lower, upper) = given, out
+    for k in range(len(q)):
+        lower[k], upper[k] = -most, most
+        if limited:
+            fastest = min(v_max[k], np.sqrt((c * dt) ** 2 + 2.0 * c * max(q_max[k] - q[k], 0.0)) - c * dt)
+            slowest = -min(v_max[k], np.sqrt((c * dt) ** 2 + 2.0 * c * max(q[k] - q_min[k], 0.0)) - c * dt)
+            upper[k] = min(max((fastest - v[k]) / dt, -c, -most), most)
+            lower[k] = min(max(min((slowest - v[k]) / dt, c), -most), most)
 
 
 def _of_force(force: Affine, rows: Array) -> Affine:

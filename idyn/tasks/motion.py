@@ -5,14 +5,16 @@ so that A is the Jacobian. Without a position target there is no position feedba
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, frame_rows
+from idyn.model.robot import Robot
+from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, frame_rows, is_rotation
 from idyn.tasks.kinematics import TaskKinematics
-from idyn.terms.inputs import numbers
+from idyn.terms.inputs import finite, numbers
 from idyn.types import Array, Record
 
 Numbers = Array | Sequence[float]
@@ -58,7 +60,7 @@ class MotionTask(Task, frozen=True):
         raise NotImplementedError
 
     def _gains(self, size: int) -> tuple[Array, Array]:
-        """Return stiffness and damping of each component (size)."""
+        """Return stiffness and damping, for each component (size)."""
         stiffness = _sized("stiffness", self.stiffness, size)
         return stiffness, 2.0 * np.sqrt(stiffness) if self.damping is None else _sized("damping", self.damping, size)
 
@@ -102,26 +104,30 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
         return self.name or self.frame
 
     def rows(self, kinematics: TaskKinematics) -> Rows:
+        if self.axes not in ("world", "local"):
+            raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
         joint, offset = kinematics.robot.frames.attached(self.frame)
-        which, target, gains = self._asked(), np.zeros(TARGETS), np.empty(12)
-        gains[:6], gains[6:] = self._gains(6)
-        if self.position is None:
-            gains[:3] = 0.0
-        else:
+        which, target = self._asked(), np.zeros(TARGETS)
+        if self.position is not None:
             target[POSITION:ROTATION] = _sized("position", self.position, 3)
-        if self.rotation is None:
-            gains[3:6] = 0.0
-        else:
-            target[ROTATION:VELOCITY].reshape(3, 3)[:] = _rotation(self.rotation)
+        if self.rotation is not None:
+            target[ROTATION:VELOCITY] = _rotation(self.rotation).ravel()
         if self.velocity is not None:
             target[VELOCITY:ACCELERATION] = _sized("velocity", self.velocity, 6)
         if self.acceleration is not None:
             target[ACCELERATION:] = _sized("acceleration", self.acceleration, 6)
-        if self.axes not in ("world", "local"):
-            raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
         out = Rows(np.empty((len(which), len(kinematics.v))), np.empty(len(which)), np.empty(len(which)))
-        frame_rows()(kinematics.arrays, (offset, target, gains, which), tuple(out), joint, self.axes == "local")
+        frame_rows()(kinematics.arrays, (offset, target, self._frame_gains(), which), tuple(out), joint, self.axes == "local")
         return out
+
+    def _frame_gains(self) -> Array:
+        """Return stiffness and damping of each component (12); without a target position or rotation the stiffness is 0."""
+        given = self.position is not None, self.rotation is not None
+        if type(self.stiffness) is float and (self.damping is None or type(self.damping) is float):
+            return _gains_of(self.stiffness, self.damping, given)
+        gains = np.concatenate(self._gains(6))
+        gains[:6] *= np.repeat(given, 3)
+        return gains
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -195,28 +201,53 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
         return self.name or ("posture" if self.joints is None else ", ".join(self.joints))
 
     def rows(self, kinematics: TaskKinematics) -> Rows:
-        robot, q, v = kinematics.robot, kinematics.q, kinematics.v
-        which = np.arange(robot.na)
-        if self.joints is not None:
-            for name in self.joints:
-                if name not in robot.joint_names:
-                    raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
-            which = np.array([robot.joint_names.index(name) for name in self.joints], np.int64)
+        robot, v = kinematics.robot, kinematics.v
+        which, A = _joint_rows(robot, None if self.joints is None else tuple(self.joints))
         error = np.zeros(len(which))
         if self.angles is not None:
-            present = robot.joint_angles(q)
-            wanted = present.copy()
-            wanted[which] = _sized("angles", self.angles, len(which))
-            error = robot.joint_error(present, wanted)[which]
-        columns = robot.tree.a[which]
-        A = np.zeros((len(which), robot.nv))
-        A[np.arange(len(which)), columns] = 1.0
-        asked = self._feedback(error, self.velocity, v[columns], self.acceleration)
+            present, angles = robot.joint_angles(kinematics.q), _sized("angles", self.angles, len(which))
+            if robot.one_axis_each:
+                error = angles - present[which]
+            else:
+                wanted = present.copy()
+                wanted[which] = angles
+                error = robot.joint_error(present, wanted)[which]
+        asked = self._feedback(error, self.velocity, v[robot.tree.a[which]], self.acceleration)
         return Rows(A, asked, np.zeros(len(which)))
+
+
+def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array]:
+    """Return the indices of actuated joints (k) and the rows that select them (k, nv), for names; None: all. Raises
+    InputError."""
+    known = robot.scratch.get(("joint rows", joints))
+    if isinstance(known, tuple):
+        return known
+    which = np.arange(robot.na)
+    if joints is not None:
+        for name in joints:
+            if name not in robot.joint_names:
+                raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
+        which = np.array([robot.joint_names.index(name) for name in joints], np.int64)
+    rows = np.zeros((len(which), robot.nv))
+    rows[np.arange(len(which)), robot.tree.a[which]] = 1.0
+    robot.scratch["joint rows", joints] = which, rows
+    return which, rows
+
+
+@lru_cache(maxsize=256)
+def _gains_of(stiffness: float, damping: float | None, given: tuple[bool, bool]) -> Array:
+    """Return `_frame_gains` for two numbers."""
+    gains = np.concatenate(MotionTask(stiffness=stiffness, damping=damping)._gains(6))
+    gains[:6] *= np.repeat(given, 3)
+    return gains
 
 
 def _sized(field: str, given: float | Numbers, size: int) -> Array:
     """Return `size` finite numbers from an array or a single number. Raises InputError."""
+    if type(given) is np.ndarray and given.shape == (size,) and given.dtype == np.float64 and finite(given):
+        array: Array = given
+        if field not in ("stiffness", "damping"):
+            return array
     array = numbers(field, given)
     array = np.full(size, float(array)) if array.ndim == 0 else array
     if array.shape != (size,):
@@ -230,8 +261,10 @@ def _sized(field: str, given: float | Numbers, size: int) -> Array:
 
 def _rotation(given: Array) -> Array:
     """Return a rotation matrix (3, 3). Raises InputError."""
+    if type(given) is np.ndarray and given.shape == (3, 3) and given.dtype == np.float64 and is_rotation(given):
+        return given
     R = numbers("rotation", given)
-    if R.shape != (3, 3) or not np.isfinite(R).all() or not np.abs(R @ R.T - np.eye(3)).max() < 1e-6 or np.linalg.det(R) < 0.0:
+    if R.shape != (3, 3) or not is_rotation(R):
         raise InputError("rotation", "expected a rotation matrix (3, 3), with the frame's axes as columns")
     return R
 

@@ -11,16 +11,16 @@ from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
 from idyn.tasks.follow import SLIDE, read_modes, within_limits
 from idyn.tasks.modes import ROUND
 from idyn.tasks.outcomes import TaskPrediction
-from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem
+from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
 from idyn.tasks.stack import TaskStack
-from idyn.terms.dynamics import checked, evaluate
-from idyn.terms.stages import ReducedProblem
+from idyn.terms.dynamics import checked, evaluate, fill_dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 MOST_PASSES = 3
@@ -62,20 +62,21 @@ def predict_tasks(
     law = law_of(law) if isinstance(law, str) else law
     if law.conditions in (Conditions.FREE, Conditions.GIVEN):
         raise InputError("law", f"expected a law that predicts contact forces, got '{law.name}'")
-    last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
-    if type(state) is State or not robot.is_at(state):
+    ground, last = options.ground, None if guess is None else guess.carried_over(guess.force, contacts.keys)
+    workspace = workspace_for(robot, len(contacts))
+    workspace.set_ground(ground, _period(dt), last is not None)
+    dynamics = workspace.problem.dynamics
+    kinematics = _kinematics(robot, state)
+    if kinematics is None or not fill_dynamics(robot, dynamics, kinematics, contacts, None, last):
         plain, contacts, _, last = checked(robot, state, contacts, None, last)
-        state = robot.terms(plain.q, plain.v)
-    kinematics = robot.kinematics(state)
-    ground = options.ground
-    dynamics = evaluate(
-        robot, kinematics, contacts, dt=dt, ground=ground, last=last, into=_buffers(robot, len(contacts))
-    ).dynamics
+        kinematics = robot.terms(plain.q, plain.v)
+        if not fill_dynamics(robot, dynamics, kinematics, contacts, None, last):
+            raise AssertionError("compiled code rejected checked data")
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
     solve = partial(predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess)
     passes = _passes(problem, stack.kinds_of(contacts, ground.touching), solve)
     solution, answer = passes[0] if len(passes) == 1 else min(passes, key=partial(_cost, problem))
-    before = State(q=state.q.copy(), v=state.v.copy())
+    before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
     def again() -> TaskProblem:
         there = robot.terms(before.q, before.v)
@@ -94,7 +95,9 @@ def predict_tasks(
 def _passes(problem: TaskProblem, intended: Array, solve: Callable[..., Prediction]) -> list[Pass]:
     """Return the passes that were made: one if no limit binds and the prediction has the intended contact modes."""
     robot, tree = problem.robot, problem.robot.tree
-    kinds, directions = intended, problem.sliding(np.zeros(robot.nv))
+    kinds, directions = intended, np.zeros((len(intended), 2))
+    if slides(kinds):
+        directions = problem.sliding(np.zeros(robot.nv))
     passes: list[Pass] = []
     quick = problem.follow(kinds, directions)
     if quick is not None:
@@ -118,10 +121,9 @@ def _passes(problem: TaskProblem, intended: Array, solve: Callable[..., Predicti
 
 def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
     """Return whether the modes are equal, and the directions of the contacts that slide."""
-    if not np.array_equal(kinds, other):
+    if kinds.tobytes() != other.tobytes():
         return False
-    slides = kinds == SLIDE
-    return not slides.any() or bool(((directions * turned).sum(axis=1)[slides] >= SAME_DIRECTION).all())
+    return not slides(kinds) or bool(((directions * turned).sum(axis=1)[kinds == SLIDE] >= SAME_DIRECTION).all())
 
 
 def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array]:
@@ -158,12 +160,19 @@ def _feasible(options: Options) -> Options:
     )
 
 
-def _buffers(robot: Robot, n: int) -> ReducedProblem:
-    """Return the robot's buffers for the dynamics with n contacts."""
-    known = robot.scratch.get(("tasks", n))
-    if not isinstance(known, ReducedProblem):
-        robot.scratch["tasks", n] = known = ReducedProblem(robot, n)
-    return known
+def _kinematics(robot: Robot, state: State | Kinematics) -> Kinematics | None:
+    """Return the kinematics of a state; None if its arrays are not those that Pinocchio accepts."""
+    try:
+        return robot.kinematics(state)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _period(dt: float) -> float:
+    """Return a period [s]. Raises InputError unless it is finite and positive."""
+    if not 0.0 < dt < np.inf:
+        raise InputError("dt", f"expected a finite number > 0, got {dt}")
+    return dt
 
 
 def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:

@@ -94,22 +94,21 @@ class TaskProblem:
 
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
         """Return the solution if no limit of the joints binds and all contact tasks are met, else None."""
-        d, motion = self.dynamics, np.empty(self.robot.nv)
+        fields, out = self.dynamics.fields, (np.empty(self.robot.nv), np.empty(self.robot.na))
         friction = self._friction(kinds, directions)
-        follow()(d.fields, (kinds, friction), self._motion, (motion,))
-        if SLIDE in kinds:
+        within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
+        motion = out[0]
+        if slides(kinds):
             directions = self.sliding(motion)
             friction = self._friction(kinds, directions)
-            follow()(d.fields, (kinds, friction), self._motion, (motion,))
-        joints = motion[self.robot.tree.a]
-        lower, upper = self.joint_bounds
-        if (joints < lower).any() or (joints > upper).any():
+            within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
+        if not within:
             return None
         if not self.asks_for_forces:
             return Solution(kinds, directions, motion, None)
         A, wanted, _, _ = self._forces
         force = np.empty(A.shape[1])
-        push()(d.fields, (kinds, friction), self._forces, (motion,), (force,))
+        push()(fields, (kinds, friction), self._forces, (motion,), (force,))
         if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
             return None
         return Solution(kinds, directions, motion, force)
@@ -120,7 +119,7 @@ class TaskProblem:
             held, rows, bounds, levels = self.linear(kinds, directions)
             resolution = resolve([*levels, *self._rest(held)], bounds, held.force.slope.shape[1])
             motion = held.acceleration.at(resolution.x)
-            if SLIDE not in kinds:
+            if not slides(kinds):
                 break
             directions = self.sliding(motion)
         active = tuple(tuple(each.tolist()) for each in resolution.active)
@@ -134,7 +133,7 @@ class TaskProblem:
         """Return motion and forces as functions of coordinates, the rows of the modes, the limits, and the equations of each
         level, weighted; those of forces are divided by the mass."""
         limits, mass = self.stack.limits, self.robot.total_mass
-        rows = mode_rows(kinds, directions, self.dynamics.given.own["mu"], self.law, limits)
+        rows = mode_rows(kinds, directions, self.contacts.mu, self.law, limits)
         held = held_motion(self.dynamics, rows)
         bounds = bounds_of(self.robot, self.joint_bounds, limits, held, rows)
         levels: dict[int, list[Equations]] = {level: [] for level in self.levels}
@@ -161,9 +160,16 @@ class TaskProblem:
     def _friction(self, kinds: Array, directions: Array) -> Array:
         """Return the friction per normal force of contacts that slide (n, 2)."""
         friction = np.zeros((len(kinds), 2))
+        if not slides(kinds):
+            return friction
         for i in np.flatnonzero(kinds == SLIDE).tolist():
             friction[i] = opposing(self.law, float(self.contacts.mu[i]), directions[i])
         return friction
+
+
+def slides(kinds: Array) -> bool:
+    """Return whether a contact slides."""
+    return SLIDE in kinds.tolist()
 
 
 def unit_directions(velocities: Array) -> Array:

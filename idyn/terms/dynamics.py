@@ -102,9 +102,9 @@ def evaluate(
     problem = ReducedProblem(robot, len(contacts.keys)) if into is None else into
     problem.dynamics.given.set_ground(ground, dt)
     problem.dynamics.given.set_memory(ground, dt, last is not None)
-    if not _filled(robot, problem.dynamics, state, contacts, applied, last):
+    if not fill_dynamics(robot, problem.dynamics, state, contacts, applied, last):
         state, contacts, applied, last = checked(robot, state, contacts, applied, last)
-        if not _filled(robot, problem.dynamics, state, contacts, applied, last):
+        if not fill_dynamics(robot, problem.dynamics, state, contacts, applied, last):
             raise AssertionError("`read_given` refused data that `check` accepts")
     return problem
 
@@ -123,7 +123,7 @@ def checked(
     return plain, contacts, applied, last
 
 
-def _filled(
+def fill_dynamics(
     robot: Robot,
     dynamics: Dynamics,
     state: State | Kinematics,
@@ -131,7 +131,7 @@ def _filled(
     applied: Array | None,
     last: Array | None,
 ) -> bool:
-    """Fill the kinematics and dynamics; return whether the data are valid."""
+    """Fill the kinematics and dynamics; return whether the data are valid. Other arguments: see `evaluate`"""
     motion = state.q, state.v, NOTHING if applied is None else applied
     try:
         robot.kinematics(state)
