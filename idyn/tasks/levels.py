@@ -52,7 +52,7 @@ def resolve(levels: Sequence[Equations], bounds: Bounds, size: int) -> Resolutio
         step, binding = _least_squares(A @ Z, b - A @ x, _shifted(bounds, x, Z), scale)
         active.append(binding)
         x = x + Z @ step
-        Z = Z @ _factors(A @ Z, scale)[1]
+        Z = Z @ factors(A @ Z, scale)[1]
     return Resolution(x, tuple(active), relaxed)
 
 
@@ -63,7 +63,7 @@ def _attainable(levels: Sequence[Equations], bounds: Bounds, size: int) -> tuple
         return bounds, np.zeros(0, np.int64)
     A = np.vstack([level.A for level in levels]) if levels else np.zeros((0, size))
     b = np.concatenate([level.b for level in levels]) if levels else np.zeros(0)
-    x = _factors(A, float(np.abs(A).max(initial=0.0)))[0] @ b
+    x = factors(A, float(np.abs(A).max(initial=0.0)))[0] @ b
     if _inside(bounds, x):
         return bounds, np.zeros(0, np.int64)
     H = np.eye(size)
@@ -90,7 +90,7 @@ def _least_squares(A: Array, b: Array, bounds: Bounds, scale: float) -> tuple[Ar
     scale: size of the entries of A before the levels above were held
     """
     none = np.zeros(0, np.int64)
-    z = _factors(A, scale)[0] @ b
+    z = factors(A, scale)[0] @ b
     if not len(bounds.G) or not z.size or _inside(bounds, z):
         return z, none
     size = max(scale, 1e-12)
@@ -110,13 +110,13 @@ def _on_face(A: Array, b: Array, bounds: Bounds, binding: Array, multipliers: Ar
     """Return the minimum of ‖A z − b‖² with the binding rows at their bounds, if it is within all bounds."""
     G = bounds.G[binding]
     values = np.where(multipliers[binding] < 0.0, bounds.lower[binding], bounds.upper[binding])
-    inverse, N = _factors(G, float(np.abs(G).max(initial=0.0)))
+    inverse, N = factors(G, float(np.abs(G).max(initial=0.0)))
     start = inverse @ values
-    z: Array = start + N @ (_factors(A @ N, scale)[0] @ (b - A @ start))
+    z: Array = start + N @ (factors(A @ N, scale)[0] @ (b - A @ start))
     return z if _inside(bounds, z) else None
 
 
-def _factors(A: Array, scale: float) -> tuple[Array, Array]:
+def factors(A: Array, scale: float) -> tuple[Array, Array]:
     """Return A⁺ and an orthonormal basis of the null space of A (columns). scale: size of entries that are not zero"""
     if not A.size or scale == 0.0:
         return np.zeros(A.T.shape), np.eye(A.shape[1])

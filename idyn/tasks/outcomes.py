@@ -1,12 +1,13 @@
 """What became of each task: asked, predicted, and what prevents it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from idyn.tasks.problem import MET
+from idyn.tasks.stack import Mode
 from idyn.types import Array, Prediction, Record
 
 
@@ -16,8 +17,9 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
     name, level: of the task
     asked: right side of its equations: accelerations [m/s², rad/s²], [N·m] divided by `inertia`, or forces [N] (r)
     predicted: the same quantity as the contact law predicts it (r)
-    held: the same quantity without the memory of the contact compliance model (r)
-    find_obstacles: what prevents the task, for `obstacles`
+    held: the same quantity without the memory of the contact compliance model, and in the contact modes of the solution (r)
+    changed: what the law predicts otherwise, so that `predicted` is not `held`
+    find_obstacles: for `obstacles`
     """
 
     name: str
@@ -25,6 +27,7 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
     asked: Array
     predicted: Array
     held: Array
+    changed: tuple[str, ...]
     find_obstacles: Callable[[], tuple[str, ...]]
 
     @property
@@ -35,20 +38,24 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
 
     @cached_property
     def met(self) -> bool:
-        """Whether the task is met but for the memory of the contact forces."""
-        room = MET * max(1.0, float(np.abs(self.asked).max(initial=0.0)))
-        return bool(np.abs(self.asked - self.held).max(initial=0.0) <= room)
+        """Whether the task is met, but for the memory of the contact forces."""
+        return not self.changed and near(self.held, self.asked, self.asked)
 
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
         """What prevents the task, by decreasing influence; () if it is met. Computed at the first use, in some milliseconds."""
-        return () if self.met else self.find_obstacles()
+        return self.changed if near(self.held, self.asked, self.asked) else (*self.changed, *self.find_obstacles())
 
     def __str__(self) -> str:
         if self.met:
             return f"{self.name}: met"
-        missing, asked = np.abs(self.asked - self.held).max(), np.abs(self.asked).max()
+        missing, asked = np.abs(self.missing).max(), np.abs(self.asked).max()
         return f"{self.name}: misses {missing:.3g} of {asked:.3g}: {', '.join(self.obstacles)}"
+
+
+def near(one: Array, other: Array, asked: Array) -> bool:
+    """Return whether two values of a task count as equal, relative to what is asked (r)."""
+    return bool(np.abs(one - other).max(initial=0.0) <= MET * max(1.0, float(np.abs(asked).max(initial=0.0))))
 
 
 class TaskPrediction(Record, frozen=True, dict=True, gc=True):
@@ -56,6 +63,7 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
 
     prediction: torques, forces and certificate, by the contact law
     q_ddot: demanded joint accelerations [rad/s²] (na)
+    modes: contact modes of the solution, by key
     relaxed: limits that no motion meets together; they are violated as little as possible
     passes: number of predictions made
     find_outcomes: for `outcomes`
@@ -63,6 +71,7 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
 
     prediction: Prediction
     q_ddot: Array
+    modes: Mapping[str, Mode]
     relaxed: tuple[str, ...]
     passes: int
     find_outcomes: Callable[[], tuple[TaskOutcome, ...]]

@@ -14,23 +14,31 @@ from idyn.options import Options
 from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
-from idyn.tasks.follow import SLIDE, read_modes, within_limits
+from idyn.tasks.checks import read_modes, within_limits
+from idyn.tasks.follow import SLIDE
 from idyn.tasks.modes import ROUND
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
-from idyn.tasks.stack import TaskStack
+from idyn.tasks.stack import MODES, TaskStack
 from idyn.terms.dynamics import checked, evaluate, fill_dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 MOST_PASSES = 3
 
+WITH_MODES = (Conditions.NO_SLIP, Conditions.COULOMB, Conditions.EXACT_CONE)
+"""Conditions of laws whose contacts stick without creep."""
+
+SMALL_CHANGE = 1e-9
+"""Change of a demand that counts as zero [rad/s]."""
+
 
 class Pass(NamedTuple):
-    """One pass: solution of the tasks for some contact modes, and its prediction."""
+    """One pass: solution of the tasks for some contact modes, its prediction, and the contact modes of that (n)."""
 
     solution: Solution
     answer: Prediction
+    predicted: Array
 
 
 def predict_tasks(
@@ -74,8 +82,8 @@ def predict_tasks(
             raise AssertionError("compiled code rejected checked data")
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
     solve = partial(predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess)
-    passes = _passes(problem, stack.kinds_of(contacts, ground.touching), solve)
-    solution, answer = passes[0] if len(passes) == 1 else min(passes, key=partial(_cost, problem))
+    candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), solve)
+    solution, answer, predicted = candidates[0] if len(candidates) == 1 else min(candidates, key=partial(_cost, problem))
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
     def again() -> TaskProblem:
@@ -83,40 +91,43 @@ def predict_tasks(
         terms = evaluate(robot, there, contacts, dt=dt, ground=ground, last=last)
         return TaskProblem(robot, there, contacts, stack, law, terms.dynamics)
 
+    differences = _differences(problem, solution, answer, predicted)
     return TaskPrediction(
         prediction=answer,
         q_ddot=solution.motion[robot.tree.a],
+        modes=dict(zip(contacts.keys, map(MODES.__getitem__, solution.kinds.tolist()), strict=True)),
         relaxed=solution.relaxed,
-        passes=len(passes),
-        find_outcomes=partial(outcomes_of, problem.asked, before.v, solution, answer, again),
+        passes=passes,
+        find_outcomes=partial(outcomes_of, problem.asked, before.v, solution, answer, differences, again),
     )
 
 
-def _passes(problem: TaskProblem, intended: Array, solve: Callable[..., Prediction]) -> list[Pass]:
-    """Return the passes that were made: one if no limit binds and the prediction has the intended contact modes."""
+def _candidates(problem: TaskProblem, intended: Array, solve: Callable[..., Prediction]) -> tuple[list[Pass], int]:
+    """Return the passes to choose from, and how many predictions were made: one, if no limit binds and the prediction has the
+    intended contact modes; else one for each combination of modes that was tried."""
     robot, tree = problem.robot, problem.robot.tree
     kinds, directions = intended, np.zeros((len(intended), 2))
     if slides(kinds):
         directions = problem.sliding(np.zeros(robot.nv))
-    passes: list[Pass] = []
+    made = 0
+    candidates: list[Pass] = []
     quick = problem.follow(kinds, directions)
     if quick is not None:
-        answer = solve(quick.motion[tree.a], preferred=_in_world(problem.contacts, quick.force))
-        passes.append(Pass(quick, answer))
+        made, answer = 1, solve(quick.motion[tree.a], preferred=_in_world(problem.contacts, quick.force))
         predicted, turned = _modes_of(problem, answer, intended)
         if answer.status.ok and _keeps_limits(problem, answer, kinds) and _same(kinds, quick.directions, predicted, turned):
-            return passes
+            return [Pass(quick, answer, predicted)], made
     seen: list[bytes] = []
-    while len(passes) < MOST_PASSES:
+    while len(candidates) < 1 or made < MOST_PASSES:
         seen.append(kinds.tobytes())
         solution = problem.resolve(kinds, directions)
-        answer = solve(solution.motion[tree.a], preferred=_in_world(problem.contacts, solution.force))
-        passes.append(Pass(solution, answer))
+        made, answer = made + 1, solve(solution.motion[tree.a], preferred=_in_world(problem.contacts, solution.force))
         predicted, turned = _modes_of(problem, answer, intended)
+        candidates.append(Pass(solution, answer, predicted))
         if predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned):
             break
         kinds, directions = predicted, turned
-    return passes
+    return candidates, made
 
 
 def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
@@ -127,10 +138,11 @@ def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
 
 
 def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array]:
-    """Return the contact modes of a prediction (n), and the directions of sliding (n, 2)."""
+    """Return the contact modes of a prediction (n), and the directions of sliding (n, 2). Laws whose contacts creep keep the
+    intended modes."""
     kinds, directions = np.empty_like(intended), np.empty((len(intended), 2))
     read_modes()(problem.dynamics.fields, (answer.v_plus, answer.p), (intended,), (kinds, directions))
-    return kinds, directions
+    return kinds if problem.law.conditions in WITH_MODES else intended, directions
 
 
 def _keeps_limits(problem: TaskProblem, answer: Prediction, kinds: Array) -> bool:
@@ -158,6 +170,21 @@ def _feasible(options: Options) -> Options:
         warm_start=options.warm_start,
         ground=options.ground,
     )
+
+
+def _differences(problem: TaskProblem, solution: Solution, answer: Prediction, predicted: Array) -> tuple[str, ...]:
+    """Return why a prediction may differ from the solution of the tasks, in words."""
+    words, modes, found = ("opens", "slides", "sticks"), (solution.kinds.tolist(), predicted.tolist()), []
+    for key, here, there in zip(problem.contacts.keys, *modes, strict=True):
+        if here != there:
+            found.append(f"the law predicts that contact {key} {words[there]}")
+    if answer.law != problem.law.name:
+        found.append(f"the law '{answer.law}' was used")
+    if answer.demand_change > SMALL_CHANGE:
+        found.append("no contact forces realise the demand")
+    if problem.law.conditions not in WITH_MODES:
+        found.append(f"contacts creep under the law '{problem.law.name}'")
+    return tuple(found)
 
 
 def _kinematics(robot: Robot, state: State | Kinematics) -> Kinematics | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
-from idyn.tasks.follow import REST, SLIDE, SLIPS, follow, push
+from idyn.tasks.checks import SLIPS
+from idyn.tasks.follow import REST, SLIDE, follow, push
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import HeldMotion, held_motion
 from idyn.tasks.kinematics import TaskKinematics

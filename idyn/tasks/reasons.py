@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from idyn.tasks.follow import OPEN, SLIDE
+from idyn.tasks.levels import factors
 from idyn.tasks.limits import names_of
-from idyn.tasks.outcomes import TaskOutcome
+from idyn.tasks.outcomes import TaskOutcome, near
 from idyn.tasks.problem import MET, Asked, Solution, TaskProblem
 from idyn.types import Array, Prediction
 
@@ -23,9 +24,18 @@ Groups = list[tuple[str, Array]]
 
 
 def outcomes_of(
-    asked: Sequence[Asked], v: Array, solution: Solution, answer: Prediction, again: Callable[[], TaskProblem]
+    asked: Sequence[Asked],
+    v: Array,
+    solution: Solution,
+    answer: Prediction,
+    differences: tuple[str, ...],
+    again: Callable[[], TaskProblem],
 ) -> tuple[TaskOutcome, ...]:
-    """Return the outcome of each task. v: velocity of the state (nv); again: returns the problem of this tick anew"""
+    """Return the outcome of each task.
+
+    v: velocity of the state (nv); differences: contacts whose predicted modes differ, in words
+    again: returns the problem of this tick anew
+    """
     outcomes = []
     for k, (task, rows, _) in enumerate(asked):
         quantity = solution.force if asked[k].of_force else solution.motion
@@ -35,7 +45,10 @@ def outcomes_of(
             return _obstacles(again(), solution, k)
 
         predicted = predicted_value(asked[k], answer, v)
-        outcomes.append(TaskOutcome(task.label(), task.level, rows.asked, predicted, held, obstacles))
+        changed = differences if not near(held, predicted, rows.asked) else ()
+        if not answer.status.ok:
+            changed = (f"the law has no certified solution ({answer.status})", *changed)
+        outcomes.append(TaskOutcome(task.label(), task.level, rows.asked, predicted, held, changed, obstacles))
     return tuple(outcomes)
 
 
@@ -58,7 +71,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     found: list[tuple[float, str]] = []
     # the error that is left if only contacts and dynamics restrict the task, with its gradient
     weighted, target = roots[:, None] * (A @ affine.slope), roots * (wanted - drift - A @ affine.offset)
-    rest = weighted @ np.linalg.lstsq(weighted, target, rcond=1e-9)[0] - target
+    rest = weighted @ (factors(weighted, float(np.abs(A).max()))[0] @ target) - target
     if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
         fixed = _fixed(problem, solution, held.rows, modes.held)
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))

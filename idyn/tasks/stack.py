@@ -25,6 +25,9 @@ class Mode(StrEnum):
 KINDS = {Mode.OPEN: OPEN, Mode.SLIDE: SLIDE, Mode.STICK: STICK}
 """Contact mode → its number in kernels."""
 
+MODES = (Mode.OPEN, Mode.SLIDE, Mode.STICK)
+"""Contact modes in the order of their numbers."""
+
 
 class TaskLimits(Record, frozen=True):
     """Limits of the solution. All of them are met if some motion and forces meet them; otherwise they are violated as little as

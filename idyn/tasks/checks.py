@@ -1,0 +1,92 @@
+"""Kernels that check a prediction: its contact modes, and the limits of forces and torques."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.vectors import dot
+from idyn.tasks.follow import OPEN, SLIDE, STICK
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
+
+SLIPS = 1e-7
+"""Tangential speed û of a contact that slides [m/s]."""
+
+
+@cache
+def read_modes() -> Callable[..., None]:
+    """Return `fill_modes` for calls from Python."""
+    return entry_point(fill_modes, Dynamics.TYPE, Borrowed(VECTOR, VECTOR), Borrowed(INDICES), Output(INDICES, MATRIX))
+
+
+@cache
+def within_limits() -> Callable[..., bool]:
+    """Return `keeps_limits` for calls from Python."""
+    answer, limits = Borrowed(VECTOR, VECTOR, INDICES), Borrowed(MATRIX, VECTOR, VECTOR)
+    return entry_point(keeps_limits, answer, limits, REAL, REAL, FLAG)
+
+
+@compiled
+def fill_modes(d: Dynamics, answer: tuple[Array, Array], intended: tuple[Array], out: tuple[Array, Array]) -> None:
+    """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed.
+
+    answer: (v⁺ (nv), impulses p (3n)); intended: tuple of the kinds of the intended modes (n)
+    out: (kinds (n), unit directions of sliding along s and t (n, 2), 0 for speeds that count as sticking)
+    """
+    (v_plus, p), (meant,), (kinds, directions), g = answer, intended, out, d.given
+    u, nv = g.model.u, len(g.v)
+    v_hat, change, L = stack_array(nv), stack_array(len(u)), stack_array((len(u), len(u)))
+    # v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
+    for i in range(len(u)):
+        change[i] = 0.0
+        for row in range(len(p)):
+            change[i] += d.J[row, u[i]] * (p[row] - g.last[row])
+        for j in range(len(u)):
+            L[i, j] = g.M[u[i], u[j]]
+    cholesky(L)
+    forward(L, change)
+    backward(L, change)
+    for j in range(nv):
+        v_hat[j] = v_plus[j] - g.keep * g.v[j]
+    for i in range(len(u)):
+        v_hat[u[i]] += g.rho * change[i]
+    for i in range(len(kinds)):
+        s, t = dot(d.J[3 * i], v_hat), dot(d.J[3 * i + 1], v_hat)
+        speed = np.sqrt(s * s + t * t)
+        slips = speed > SLIPS
+        directions[i, 0], directions[i, 1] = (s / speed, t / speed) if slips else (0.0, 0.0)
+        if p[3 * i + 2] <= 0.0:
+            kinds[i] = OPEN
+        else:
+            kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
+
+
+@compiled
+def keeps_limits(
+    answer: tuple[Array, Array, Array], limits: tuple[Array, Array, Array], margin: float, least: float, unlimited: bool
+) -> bool:
+    """Return whether forces and torques are within the limits.
+
+    answer: (forces in rows S, T, N (3n), τ (na), kinds (n)); limits: (corners of the friction polygon (k, 2), μ (n), largest
+    torques (na)); margin, least: see `TaskLimits`; unlimited: whether every μ > 0 counts as ∞
+    """
+    (force, tau, kinds), (corners, mu, most) = answer, limits
+    for k in range(len(tau)):
+        if not abs(tau[k]) <= most[k]:
+            return False
+    for i in range(len(kinds)):
+        s, t, normal = force[3 * i], force[3 * i + 1], force[3 * i + 2]
+        if kinds[i] != OPEN and normal < least:
+            return False
+        if kinds[i] == STICK and mu[i] < np.inf and not (unlimited and mu[i] > 0.0):
+            for c in range(len(corners)):
+                e, f = corners[c], corners[(c + 1) % len(corners)]
+                x, y = e[0] + f[0], e[1] + f[1]
+                if x * s + y * t > mu[i] * (1.0 - margin) * (x * e[0] + y * e[1]) * normal + 1e-9:
+                    return False
+    return True

@@ -1,0 +1,365 @@
+"""`predict_tasks`: tasks are met where contacts and limits permit it; else their errors are the least, and explained."""
+
+import msgspec
+import numpy as np
+import pytest
+from fast import fast, full
+from task_oracle import Program
+
+from controllers.robot.load import load_robot
+from idyn import Flat, Ground, InputError, Options, State, contacts_from_geometry
+from idyn.tasks import (
+    AngularMomentumTask,
+    CenterOfPressureTask,
+    ComTask,
+    ForceTask,
+    FrameTask,
+    Mode,
+    PostureTask,
+    TaskLimits,
+    TaskStack,
+    predict_tasks,
+)
+
+DT = 1e-3
+LAWS = ["coulomb", "exact-cone"]
+NO_JOINT_LIMITS = TaskLimits(joints=False, acceleration=1e9)
+
+
+def tick(name="go2", seed=0, spread=0.0, speed=0.0):
+    """A robot with all its contacts touching at a random state near its stance. Returns robot, state, contacts, generator."""
+    robot, stance = load_robot(name)
+    rng = np.random.default_rng(seed)
+    q = robot.integrate(stance, spread * rng.normal(size=robot.nv))
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    contacts = msgspec.structs.replace(contacts, gaps=np.zeros(len(contacts)))
+    return robot, State(q=q, v=speed * rng.normal(size=robot.nv)), contacts, rng
+
+
+def solve(robot, state, contacts, tasks, law="coulomb", **stack):
+    return predict_tasks(robot, state, contacts, TaskStack(tasks=tasks, **stack), law=law, dt=DT)
+
+
+def base_task(robot, state, shift=(0.0, 0.0, 0.0), **fields):
+    pose = robot.frames.placement("root_joint", state.q)
+    return FrameTask(frame="root_joint", position=pose.translation + shift, rotation=pose.rotation, **fields)
+
+
+# -- equations ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axes", ["world", "local"])
+def test_a_frame_moves_as_asked_in_the_step_that_is_predicted(axes):
+    """Against velocities by Pinocchio: before, at (q, v), and after an exact short step along the acceleration."""
+    robot, state, contacts, rng = tick(seed=1, spread=0.05, speed=0.3)
+    asked = rng.normal(size=6)
+    swinging = contacts.take(np.array([key != "FL_foot" for key in contacts.keys]))
+    task = FrameTask(frame="FL_foot", acceleration=asked, stiffness=0.0, axes=axes, mask=[True] * 3 + [False] * 3)
+    answer = solve(robot, state, swinging, [task], limits=NO_JOINT_LIMITS)
+    rate, step = (answer.prediction.v_plus - state.v) / DT, 1e-5
+    R = robot.frames.placement("FL_foot", state.q).rotation if axes == "local" else np.eye(3)
+    speeds = [
+        robot.frames.velocity("FL_foot", robot.integrate(state.q, t * state.v), state.v + t * rate)[:3] for t in (-step, step)
+    ]
+    np.testing.assert_allclose(R.T @ (speeds[1] - speeds[0]) / (2 * step), asked[:3], atol=1e-5)
+
+
+def test_centre_of_mass_and_angular_momentum_change_as_asked():
+    robot, state, contacts, rng = tick(seed=2, speed=0.2)
+    pull, turn = rng.normal(size=3), rng.normal(size=3)
+    tasks = [
+        ComTask(acceleration=pull, stiffness=0.0),
+        AngularMomentumTask(momentum_rate=turn, stiffness=0.0, damping=0.0),
+    ]
+    answer = solve(robot, state, contacts, tasks, limits=NO_JOINT_LIMITS)
+    rate, step, found = (answer.prediction.v_plus - state.v) / DT, 1e-5, []
+    for t in (-step, step):
+        momentum = robot.frames.momentum(robot.integrate(state.q, t * state.v), state.v + t * rate)
+        found.append(np.concatenate([momentum.linear / robot.total_mass, momentum.angular]))
+    np.testing.assert_allclose((found[1] - found[0]) / (2 * step), np.concatenate([pull, turn]), atol=1e-5)
+
+
+def test_feedback_asks_for_the_acceleration_of_a_spring_and_damper():
+    robot, state, contacts, _ = tick()
+    answer = solve(robot, state, contacts, [base_task(robot, state, (0.004, 0.0, -0.002), stiffness=50.0, damping=3.0)])
+    np.testing.assert_allclose(answer["root_joint"].asked, [0.2, 0.0, -0.1, 0.0, 0.0, 0.0], atol=1e-9)
+    np.testing.assert_allclose(answer["root_joint"].predicted, answer["root_joint"].asked, atol=1e-8)
+    assert answer["root_joint"].met
+    assert str(answer) == "root_joint: met"
+
+
+def test_a_rotated_target_turns_the_frame_about_the_shortest_axis():
+    robot, state, contacts, _ = tick()
+    turn = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    pose = robot.frames.placement("root_joint", state.q)
+    task = FrameTask(frame="root_joint", rotation=turn @ pose.rotation, stiffness=1.0)
+    asked = solve(robot, state, contacts, [task])["root_joint"].asked
+    np.testing.assert_allclose(asked, [0.0, 0.0, np.pi / 2], atol=1e-12)
+
+
+# -- the least errors --------------------------------------------------------------------------------------------------
+
+
+def random_tasks(robot, state, rng, size):
+    """Tasks that limits of friction, torque and normal force often prevent, with the same equations for the oracle."""
+    tasks, equations = [], []
+    for frame in ("root_joint", "FL_thigh", "RR_calf"):
+        asked, weight = size * rng.normal(size=6), 10.0 ** rng.uniform(-2, 2)
+        tasks.append(FrameTask(frame=frame, acceleration=asked, stiffness=0.0, damping=0.0, weight=weight))
+        J, drift = robot.frames.jacobian(frame, state.q), robot.frames.drift(frame, state.q, state.v)
+        equations.append((np.sqrt(weight) * J, np.sqrt(weight) * (asked - drift)))
+    return tasks, equations
+
+
+def cost(equations, motion):
+    return float(sum(((A @ motion - b) ** 2).sum() for A, b in equations))
+
+
+def motion_of(answer, state):
+    """v̇ that the law predicts."""
+    return (answer.prediction.v_plus - state.v) / DT
+
+
+@pytest.mark.parametrize("seed", fast(range(40), 0, 1, 2, 3))
+def test_weighted_errors_are_the_least_within_the_limits(seed):
+    robot, state, contacts, rng = tick(seed=seed, spread=0.05)
+    tasks, equations = random_tasks(robot, state, rng, float(rng.choice([0.3, 3.0, 30.0])))
+    limits = TaskLimits(torque=float(rng.choice([1.0, 0.5])), joints=False, acceleration=1e9)
+    answer = solve(robot, state, contacts, tasks, limits=limits)
+    found = Program(robot, state.q, state.v, contacts, limits, 0.05, 4).solve(equations)
+    assert (found is None) == bool(answer.relaxed)
+    if found is None:
+        return
+    assert not answer.relaxed
+    assert answer.prediction.status.ok
+    mine, best = cost(equations, motion_of(answer, state)), found[0]
+    assert mine <= best * (1 + 1e-5) + 1e-6
+    if set(answer.modes.values()) == {Mode.STICK}:  # a contact that opens or slides may permit more
+        held = sum(
+            float(task.weight * ((each.asked - each.held) ** 2).sum())
+            for task, each in zip(tasks, answer.outcomes, strict=True)
+        )
+        assert abs(held - best) <= best * 1e-5 + 1e-6
+
+
+@pytest.mark.parametrize("seed", fast(range(40), 0, 1, 2, 3))
+def test_obstacles_are_what_prevents_a_task(seed):
+    """Without the limits that are named the errors are smaller; without the other limits they are the same."""
+    robot, state, contacts, rng = tick(seed=seed, spread=0.05)
+    tasks, equations = random_tasks(robot, state, rng, 30.0)
+    limits = TaskLimits(torque=0.6, joints=False, acceleration=1e9)
+    answer = solve(robot, state, contacts, tasks, limits=limits)
+    if answer.relaxed or set(answer.modes.values()) != {Mode.STICK}:
+        pytest.skip("no motion meets the limits, or it opens a contact: the oracle has sticking contacts only")
+    program = Program(robot, state.q, state.v, contacts, limits, 0.05, 4)
+    best, _ = program.solve(equations)
+    labels = {label for label, _, _ in program.rows}
+    named = {obstacle for outcome in answer.outcomes for obstacle in outcome.obstacles} & labels
+    free, _ = program.solve(equations, without=named)
+    unlimited, _ = program.solve(equations, without=labels)
+    if best > unlimited * (1 + 1e-2) + 1e-2:
+        assert named
+        assert free < best * (1 - 1e-6)
+    assert all(not outcome.obstacles for outcome in answer.outcomes if outcome.met)
+    assert all(outcome.obstacles for outcome in answer.outcomes if not outcome.met)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("seed", fast(range(30), 0, 1))
+def test_lower_levels_never_change_higher_ones(law, seed):
+    robot, state, contacts, rng = tick(seed=seed, spread=0.05, speed=0.1)
+    first = [base_task(robot, state, rng.normal(size=3) * rng.choice([0.001, 0.3]), weight=[1.0, 1.0, 1.0, 0.1, 0.1, 0.1])]
+    more = [
+        FrameTask(frame="FR_calf", acceleration=20 * rng.normal(size=6), level=1),
+        ForceTask(contacts="RL_foot", normal=float(rng.uniform(0, 200)), level=2),
+        PostureTask(angles=rng.normal(size=robot.na), level=3),
+    ]
+    answers = [solve(robot, state, contacts, tasks, law=law) for tasks in (first, [*first, *more])]
+    if answers[0].modes != answers[1].modes:
+        pytest.skip("the lower levels open a contact, or make it slide")
+    alone, together = (answer["root_joint"] for answer in answers)
+    scale = max(1.0, np.abs(alone.asked).max())
+    error, other = (((each.held - each.asked) ** 2) @ [1.0, 1.0, 1.0, 0.1, 0.1, 0.1] for each in (alone, together))
+    assert abs(error - other) <= 1e-8 * max(scale**2, error)
+
+
+# -- forces ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
+    robot, state, contacts, _ = tick()
+    answer = solve(robot, state, contacts, [base_task(robot, state), ForceTask(contacts="FL_foot", normal=30.0)], law=law)
+    assert answer["force of FL_foot"].met
+    assert abs(answer.prediction.normal_force[0] - 30.0) < 1e-3
+    assert np.abs(answer["root_joint"].missing).max() < 1e-6
+
+
+def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
+    robot, state, contacts, _ = tick("g1")
+    sole = tuple(key for key in contacts.keys if key.startswith("left"))
+    rows = [contacts.keys.index(key) for key in sole]
+    point = contacts.points[rows].mean(axis=0) + np.array([0.01, 0.005, 0.0])
+    tasks = [base_task(robot, state), CenterOfPressureTask(contacts=sole, point=point)]
+    answer = solve(robot, state, contacts, tasks)
+    normal = answer.prediction.normal_force[rows]
+    np.testing.assert_allclose(normal @ contacts.points[rows] / normal.sum(), point, atol=1e-6)
+
+
+def test_more_force_than_the_weight_gives_is_named():
+    robot, state, contacts, _ = tick()
+    tasks = [base_task(robot, state), ForceTask(contacts=contacts.keys, normal=2 * robot.weight, level=1)]
+    outcome = solve(robot, state, contacts, tasks)[f"force of {', '.join(contacts.keys)}"]
+    assert outcome.obstacles == ("task root_joint",)
+
+
+def test_a_task_against_a_held_contact_names_it_and_is_met_when_the_contact_may_open():
+    robot, state, contacts, _ = tick()
+    lift = FrameTask(frame="FL_foot", acceleration=[0.0, 0.0, 1.0, 0.0, 0.0, 0.0], mask=[True] * 3 + [False] * 3, stiffness=0.0)
+    shift = base_task(robot, state, level=1)
+    outcome = solve(robot, state, contacts, [lift, shift])["FL_foot"]
+    assert outcome.obstacles[0] == "contact FL_foot (sticks)"
+    answer = solve(robot, state, contacts, [lift, shift], modes={"FL_foot": "open"})
+    assert answer["FL_foot"].met
+    assert answer.prediction.normal_force[0] == 0.0
+    assert answer.prediction.status.ok
+
+
+def test_in_flight_the_base_cannot_be_moved_as_asked():
+    robot, state, contacts, _ = tick()
+    nothing = contacts.take(np.zeros(len(contacts), np.bool_))
+    outcome = solve(robot, state, nothing, [ComTask(acceleration=[0.0, 0.0, 1.0], stiffness=0.0)])["centre of mass"]
+    assert "no contact force acts on the base this way" in outcome.obstacles
+    np.testing.assert_allclose(outcome.predicted, [0.0, 0.0, -9.81], atol=1e-6)
+
+
+def test_a_sliding_contact_has_the_friction_of_the_law():
+    robot, state, contacts, _ = tick()
+    state = State(q=state.q, v=state.v)
+    tasks = [
+        FrameTask(
+            frame="FL_foot",
+            acceleration=[1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            mask=[True, True, False, False, False, False],
+            stiffness=0.0,
+        ),
+        ForceTask(contacts="FL_foot", normal=20.0),
+        base_task(robot, state, level=1),
+    ]
+    answer = solve(robot, state, contacts, tasks, modes={"FL_foot": "slide"})
+    assert answer.prediction.status.ok
+    np.testing.assert_allclose(answer.prediction.force[0], [-0.8 * 20.0, 0.0, 20.0], atol=1e-6)
+    assert answer["FL_foot"].met
+    assert answer["force of FL_foot"].met
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_least_normal_force_and_the_friction_margin_hold_when_friction_does_not_suffice():
+    robot, state, contacts, _ = tick()
+    limits = TaskLimits(friction_margin=0.2, normal_force=5.0)
+    answer = solve(robot, state, contacts, [base_task(robot, state, (0.5, 0.0, 0.0))], limits=limits)
+    force = answer.prediction.force
+    assert (force[:, 2] >= 5.0 - 1e-6).all()
+    assert (np.abs(force[:, 0]) <= 0.8 * 0.8 * force[:, 2] + 1e-6).all()
+    assert not answer["root_joint"].met
+
+
+def test_a_joint_stops_at_its_limit():
+    """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
+    robot, stance = load_robot("arm")
+    q, v, k = stance.copy(), np.zeros(robot.nv), 0
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
+    limit = robot.limits.q_max[k]
+    assert np.isfinite(limit)
+    for _ in range(3000):
+        task = PostureTask(joints=[robot.joint_names[k]], acceleration=[50.0], stiffness=0.0, damping=0.0)
+        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task]), law="coulomb", dt=DT)
+        v = answer.prediction.v_plus
+        q = robot.integrate(q, DT * v)
+        assert robot.joint_angles(q)[k] <= limit + 1e-9
+        assert v[robot.tree.a[k]] <= robot.limits.v_max[k] + 1e-9
+    assert limit - robot.joint_angles(q)[k] < 1e-3
+    assert abs(v[robot.tree.a[k]]) < 0.05
+    assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
+
+
+def test_limits_that_no_motion_meets_are_named_and_the_answer_is_certified():
+    robot, state, contacts, _ = tick()
+    answer = solve(robot, state, contacts, [base_task(robot, state)], limits=TaskLimits(torque=0.05, normal_force=5e3))
+    assert any(name.startswith("torque limit of") for name in answer.relaxed)
+    assert answer.prediction.status.ok
+
+
+# -- inputs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "tasks", "stack"),
+    [
+        ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0])], {}),
+        ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0, np.nan])], {}),
+        ("rotation", [FrameTask(frame="root_joint", rotation=np.ones((3, 3)))], {}),
+        ("axes", [FrameTask(frame="root_joint", axes="body")], {}),
+        ("mask", [FrameTask(frame="root_joint", mask=[False] * 6)], {}),
+        ("stiffness", [FrameTask(frame="root_joint", stiffness=-1.0)], {}),
+        ("joints", [PostureTask(joints=["knee"])], {}),
+        ("angles", [PostureTask(angles=[0.0])], {}),
+        ("inertia", [AngularMomentumTask(inertia=0.0)], {}),
+        ("contacts", [ForceTask(contacts="nose", normal=1.0)], {}),
+        ("normal", [ForceTask(contacts="FL_foot")], {}),
+        ("force", [ForceTask(contacts="FL_foot", force=[1.0, np.inf, 0.0])], {}),
+        ("weight", [ComTask(weight=[1.0, 2.0])], {}),
+        ("modes.nose", [ComTask()], {"modes": {"nose": "open"}}),
+    ],
+)
+def test_malformed_tasks_are_named(field, tasks, stack):
+    robot, state, contacts, _ = tick()
+    with pytest.raises(InputError) as error:
+        solve(robot, state, contacts, tasks, **stack)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("tasks[0].weight", lambda: TaskStack(tasks=[ComTask(weight=0.0)])),
+        ("tasks[0].level", lambda: TaskStack(tasks=[ComTask(level=-1)])),
+        ("tasks[1]", lambda: TaskStack(tasks=[ComTask(), "stand"])),
+        ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
+        ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
+        ("limits.torque", lambda: TaskLimits(torque=0.0)),
+    ],
+)
+def test_malformed_stacks_are_named(field, make):
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.field == field
+
+
+def test_a_law_without_contact_forces_is_refused():
+    robot, state, contacts, _ = tick()
+    with pytest.raises(InputError, match="predicts contact forces"):
+        solve(robot, state, contacts, [ComTask()], law="contact-free")
+
+
+def test_lists_and_narrow_arrays_are_accepted():
+    robot, state, contacts, _ = tick()
+    same = State(q=state.q.tolist(), v=state.v.astype(np.float32))
+    tasks = [base_task(robot, state)]
+    one, other = (solve(robot, each, contacts, tasks).prediction.tau for each in (state, same))
+    np.testing.assert_array_equal(one, other)
+
+
+# -- many --------------------------------------------------------------------------------------------------------------
+
+
+@full
+def test_rigid_ground_and_other_options_are_used():
+    robot, state, contacts, _ = tick(speed=0.1)
+    stack = TaskStack(tasks=[base_task(robot, state)])
+    answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, options=Options(ground=Ground.rigid()))
+    foot = robot.frames.velocity("FL_foot", robot.integrate(state.q, DT * answer.prediction.v_plus), answer.prediction.v_plus)
+    assert answer.prediction.status.ok
+    assert np.abs(foot[:3]).max() < 0.05
