@@ -184,6 +184,8 @@ def _differences(problem: TaskProblem, solution: Solution, answer: Prediction, p
         found.append("no contact forces realise the demand")
     if problem.law.conditions not in WITH_MODES:
         found.append(f"contacts creep under the law '{problem.law.name}'")
+    if not found and problem.dynamics.given.rho == 0.0:
+        found.append("the law predicts other forces or directions of sliding")
     return tuple(found)
 
 
