@@ -3,6 +3,7 @@
 from enum import IntFlag, StrEnum
 
 from controllers.drive import DriveGains
+from idyn.tasks import TaskOutcome, TaskStack
 from idyn.types import Array, Prediction, Record
 
 
@@ -70,6 +71,7 @@ class Inputs(Record, frozen=True):
         (n, 3); None: not measured
     velocity: commanded velocity of the base: forward, left [m/s], turn [rad/s] (3), which the gait follows from now on; None:
         no command, the gait follows its path
+    tasks: tasks that replace the joint feedback; the reference stays as the posture of the last level; None: no tasks
     estop: emergency stop: command joint damping immediately
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
@@ -79,6 +81,7 @@ class Inputs(Record, frozen=True):
     reference: Reference | None = None
     sensed_force: Array | None = None
     velocity: Array | None = None
+    tasks: TaskStack | None = None
     estop: bool = False
     delay: float = 0.0
 
@@ -109,6 +112,7 @@ class Command(Record, frozen=True):
     missing: keys of contacts that are planned to stand but do not touch
     drive: gains with which the drives may follow `reference` while replies are missing; None: they must not
     reality: mismatch between earlier predictions and measurements; None until there is one to compare
+    outcomes: what became of the tasks of `Inputs.tasks`
     """
 
     tau: Array
@@ -122,3 +126,4 @@ class Command(Record, frozen=True):
     missing: tuple[str, ...] = ()
     drive: DriveGains | None = None
     reality: Mismatch | None = None
+    outcomes: tuple[TaskOutcome, ...] = ()

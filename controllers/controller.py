@@ -16,6 +16,7 @@ from controllers.feedback.stabilisation import Stabilisation, standing_height
 from controllers.feedforward import Forecast, Target, make_feedforward
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
+from controllers.planners.targets import LAST_LEVEL
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
@@ -23,6 +24,7 @@ from idyn.model.robot import Robot
 from idyn.model.tree import Limits
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
+from idyn.tasks import PostureTask
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -76,6 +78,11 @@ class Controller:
     def limits(self) -> Limits:
         """Limits of the robot model."""
         return self.robot.limits
+
+    @property
+    def realises_tasks(self) -> bool:
+        """Whether `Inputs.tasks` has an effect: a law that predicts contact forces, no joints that press, no closed chains."""
+        return self._feedforward.realises_tasks
 
     @property
     def steers(self) -> bool:
@@ -163,7 +170,8 @@ class Controller:
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
-        target = Target(angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip)
+        tasks = None if inputs.tasks is None else (inputs.tasks, self._posture(reference))
+        target = Target(angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
@@ -171,7 +179,7 @@ class Controller:
         if self._torque_feedback.active:
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
             feedback = self._grip.filled(self._grip.prescribed(feedback)) if self._grips else feedback
-        if self._stabilisation.active:
+        if self._stabilisation.active and tasks is None:
             velocity = np.zeros(3) if reference.base is None else reference.base
             feedback = feedback + self._stabilisation.torque(at, forecast.contacts, velocity)
         if grip is not None:
@@ -191,6 +199,20 @@ class Controller:
             missing=self._source.missing(forecast.contacts, reference.schedule) if reference.schedule is not None else (),
             drive=self._drive,
             reality=mismatch,
+            outcomes=forecast.outcomes,
+        )
+
+    def _posture(self, reference: Reference) -> PostureTask:
+        """Return the reference as a task below all commanded ones."""
+        gains = self.settings.feedback
+        return PostureTask(
+            name="reference",
+            angles=reference.q,
+            velocity=reference.v,
+            acceleration=reference.a,
+            stiffness=gains.kp,
+            damping=gains.kd,
+            level=LAST_LEVEL,
         )
 
     def compile_tasks(self) -> CompileTasks:

@@ -11,6 +11,7 @@ from controllers.contact.sensed_forces import SensedForces
 from controllers.contact.source import ContactSource, reaching
 from controllers.feedback.grip import Grip, released
 from controllers.feedback.spread import Spread
+from controllers.planners.targets import complete
 from controllers.settings import ControllerSettings, PidSettings
 from idyn.errors import ConfigError, InputError
 from idyn.laws.law import Law
@@ -20,7 +21,8 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
-from idyn.status import Status
+from idyn.status import Conditions, Status
+from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 
@@ -31,12 +33,14 @@ class Target(Record, frozen=True):
     demand: demanded joint accelerations [rad/s²] (na)
     schedule: which feet are planned to stand
     grip: torque of the joints that grip with a known torque [N·m] (na); None: without such joints
+    tasks: tasks that replace the demand, with the posture of their last level; None: none
     """
 
     angles: Array
     demand: Array
     schedule: Schedule | None
     grip: Array | None
+    tasks: tuple[TaskStack, PostureTask] | None = None
 
 
 class Forecast(Record, frozen=True):
@@ -46,21 +50,25 @@ class Forecast(Record, frozen=True):
     contacts: contacts that took part
     prediction: prediction from which the torque was computed; None without a model
     message: why the torque is not the certified answer of the configured law within all limits; '' if it is
+    outcomes: of the tasks
     """
 
     tau: Array | None
     contacts: ContactSet
     prediction: Prediction | None = None
     message: str = ""
+    outcomes: tuple[TaskOutcome, ...] = ()
 
 
 class FeedForward:
     """Base class, and feed-forward torque of the law `pid`: zero torque, without a model. It only selects the contacts.
 
     senses: whether measured contact forces are used, see `measure`
+    realises_tasks: whether `Target.tasks` has an effect
     """
 
     senses = False
+    realises_tasks = False
 
     def __init__(self, robot: Robot, source: ContactSource) -> None:
         self._source, self._no_torque = source, np.zeros(robot.na)
@@ -101,6 +109,8 @@ class Predictive(FeedForward):
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
         self.senses = self._sensed is not None
+        predicts = self._law.conditions not in (Conditions.FREE, Conditions.GIVEN)
+        self.realises_tasks = predicts and not grip.pressing and not robot.closures.keys
         self.reset()
 
     def reset(self) -> None:
@@ -126,6 +136,8 @@ class Predictive(FeedForward):
                 contacts, demand, ground = source.land(at, contacts, demand, ground)
         if ground is not options.ground:
             options = msgspec.structs.replace(options, ground=ground)
+        if target.tasks is not None and self.realises_tasks:
+            return self._of_tasks(at, contacts, target.tasks, options)
         try:
             prediction = predict(
                 self._model,
@@ -151,6 +163,30 @@ class Predictive(FeedForward):
             contacts=contacts,
             prediction=prediction,
             message="" if as_asked else _degradation(prediction, law),
+        )
+
+    def _of_tasks(
+        self, at: Kinematics, contacts: ContactSet, tasks: tuple[TaskStack, PostureTask], options: Options
+    ) -> Forecast:
+        """Return the torque that realises tasks."""
+        stack, absent = complete(tasks[0], contacts, tasks[1])
+        try:
+            answer = predict_tasks(
+                self._model, at, contacts, stack, law=self._law, dt=self._horizon, options=options, guess=self._guess
+            )
+        except InputError as error:
+            return self._without_answer(contacts, str(error))
+        prediction, status = answer.prediction, answer.prediction.status
+        if status is not Status.SOLVED and not status.certified and not np.isfinite(prediction.tau).all():
+            return self._without_answer(contacts, status.sentence)
+        self._guess = prediction.guess
+        problems = [absent, _degradation(prediction, self._law), *(f"violated: {name}" for name in answer.relaxed)]
+        return Forecast(
+            tau=prediction.tau,
+            contacts=contacts,
+            prediction=prediction,
+            message="; ".join(filter(None, problems)),
+            outcomes=answer.outcomes[: len(stack.tasks) - 1],
         )
 
     def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:

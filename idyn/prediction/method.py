@@ -137,16 +137,20 @@ class Workspace:
         Raises ValueError for a period that is not finite and positive.
         """
         law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
-        self.set_ground(options.ground, dt, remembers)
+        if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            self._set_ground(options.ground, dt, remembers)
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known
         return self._new_method(request)
 
-    def set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
-        """Write the ground model for a period into the problem if it has changed. Raises ValueError for a malformed period."""
-        if ground is self._ground and dt == self._dt and remembers is self._remembers:
-            return
+    def prepare(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """Write the ground model if it has changed, before the dynamics are filled."""
+        if ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            self._set_ground(ground, dt, remembers)
+
+    def _set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """Write the ground model for a period into the problem. Raises ValueError for a malformed period."""
         given = self.problem.dynamics.given
         if ground is not self._ground or dt != self._dt:
             if not 0.0 < dt < math.inf:

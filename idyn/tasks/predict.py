@@ -72,7 +72,7 @@ def predict_tasks(
         raise InputError("law", f"expected a law that predicts contact forces, got '{law.name}'")
     ground, last = options.ground, None if guess is None else guess.carried_over(guess.force, contacts.keys)
     workspace = workspace_for(robot, len(contacts))
-    workspace.set_ground(ground, _period(dt), last is not None)
+    workspace.prepare(ground, _period(dt), last is not None)
     dynamics = workspace.problem.dynamics
     kinematics = _kinematics(robot, state)
     if kinematics is None or not fill_dynamics(robot, dynamics, kinematics, contacts, None, last):

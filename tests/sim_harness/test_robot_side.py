@@ -28,6 +28,7 @@ class Holding:
     """A controller that holds a stance with a given torque and a joint PD, and predicts nothing."""
 
     steers = False
+    realises_tasks = False
 
     def __init__(self, tau):
         self.robot, stance = load_robot("quadruped")

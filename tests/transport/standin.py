@@ -41,7 +41,7 @@ class SpringDamper:
 
     def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
         self.robot = robot
-        self.steers = True
+        self.steers = self.realises_tasks = True
         self.stance = robot.neutral()
         self.kp = kp
         self.law = law

@@ -1,6 +1,6 @@
 """The planner's side of the protocol: commands from a process of their own, at their own rate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -8,6 +8,9 @@ import numpy as np
 import zmq
 
 from idyn.errors import IdynError
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.motion import MotionTask
+from idyn.tasks.stack import Mode
 from idyn.types import Array
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
@@ -15,8 +18,11 @@ from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
+from transport.protocol.task_input import write_tasks
 from transport.robot.client import connected
 from transport.robot.conversation import ConnectionFailed
+
+NO_MODES: Mapping[str, Mode] = {}
 
 
 class CommandRefused(IdynError):
@@ -68,13 +74,31 @@ class PlannerClient:
                 self._socket.send(encode(Stop(session=self.welcome.session)), zmq.NOBLOCK)
         self._socket.close()
 
-    def command(self, velocity: Sequence[float] | Array, *, valid_for: float) -> CommandAck:
-        """Command the velocity of the base: forward, left [m/s], turn [rad/s] (3), for `valid_for` [s] from its arrival.
+    def command(
+        self,
+        velocity: Sequence[float] | Array | None = None,
+        *,
+        valid_for: float,
+        tasks: Sequence[MotionTask | ContactTask] = (),
+        modes: Mapping[str, Mode | str] = NO_MODES,
+    ) -> CommandAck:
+        """Command the robot for `valid_for` [s] from the arrival of the message. It replaces the last command as a whole.
 
-        Raises CommandRefused when the server refuses it, ConnectionFailed without an answer.
+        velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3)
+        tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives
+        modes: contact modes for `tasks`, by key
+
+        Raises CommandRefused when the server refuses it, ConnectionFailed without an answer, InputError for tasks that cannot
+        be sent.
         """
-        given = np.asarray(velocity, np.float64).tolist()
-        reply = self._ask(CommandMessage(session=self.welcome.session, valid_for=valid_for, velocity=given))
+        message = CommandMessage(
+            session=self.welcome.session,
+            valid_for=valid_for,
+            velocity=None if velocity is None else np.asarray(velocity, np.float64).tolist(),
+            tasks=write_tasks(tasks) if tasks else None,
+            modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
+        )
+        reply = self._ask(message)
         assert isinstance(reply, CommandAck), reply
         return reply
 

@@ -28,6 +28,11 @@ class ServedController(Protocol):
         """Whether the controller follows `Inputs.velocity`."""
         ...
 
+    @property
+    def realises_tasks(self) -> bool:
+        """Whether `Inputs.tasks` has an effect."""
+        ...
+
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts at a configuration or state, from geometry.
 
@@ -54,4 +59,10 @@ class ServedController(Protocol):
 def build_host(controller: ServedController, settings: ServerSettings) -> Host:
     """Return the server's side of handshakes for this controller."""
     snapshot = controller.snapshot()["settings"]
-    return Host(robot=controller.robot, settings=settings, controller=snapshot, steers=controller.steers)
+    return Host(
+        robot=controller.robot,
+        settings=settings,
+        controller=snapshot,
+        steers=controller.steers,
+        realises_tasks=controller.realises_tasks,
+    )

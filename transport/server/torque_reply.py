@@ -1,9 +1,12 @@
 """Conversion of the controller's command to a torque message in the client's order."""
 
+import numpy as np
+
 from controllers.command import Command
+from idyn.tasks import TaskOutcome
 from idyn.types import Array, Prediction, Record
 from transport.protocol.messages.state import Reference
-from transport.protocol.messages.torque import ContactForce, Reality, Solver, TorqueMessage
+from transport.protocol.messages.torque import ContactForce, Reality, Solver, TaskReport, TorqueMessage
 from transport.server.sessions.session import Accepted
 
 
@@ -74,7 +77,13 @@ def torque_message(decision: Decision) -> TorqueMessage:
         kd,
         list(command.missing),
         reality,
+        [_task(outcome) for outcome in command.outcomes],
     )
+
+
+def _task(outcome: TaskOutcome) -> TaskReport:
+    missing = float(np.abs(outcome.missing).max(initial=0.0))
+    return TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=missing)
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:

@@ -1,8 +1,9 @@
 """Commands: what the robot should do, from its client or from a planner, at a rate of their own."""
 
-from typing import Any
+from typing import Any, Literal
 
 from transport.protocol.messages.base import ClientMessage, Count, ServerMessage, Vector
+from transport.protocol.messages.tasks import AnyTask
 
 
 class PlanHello(ClientMessage, tag="plan_hello"):
@@ -22,15 +23,17 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
 
 
 class CommandMessage(ClientMessage, tag="command"):
-    """Applies from the next state on, until it expires or the next command replaces it. After it has expired the robot slows
-    down and stands.
+    """Applies from the next state on, until it expires or the next command replaces it, with all its fields. After it has
+    expired the robot slows down and stands: the velocity is 0, motion tasks keep their last targets, contact tasks end.
 
     Commands come from one client at a time: another one is refused until the last command has expired.
     """
 
     session: Count  # from `welcome` or `plan_welcome`
     valid_for: float  # time from its arrival until it expires [s]
-    velocity: Vector  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
+    velocity: Vector | None = None  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
+    tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
+    modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
 
 
 class CommandAck(ServerMessage, tag="command_ack"):

@@ -74,6 +74,15 @@ class Reality(ServerPart):
     force: float | None  # sum of sensed minus predicted contact forces [weight of the robot]; absent without `f_sensed`
 
 
+class TaskReport(ServerPart):
+    """What became of one task of the command in force."""
+
+    name: str  # of the task, or of its frame, joints or contacts
+    level: int
+    met: bool  # but for the memory of the contact forces
+    missing: float  # largest |asked − predicted| of its rows [m/s², rad/s², N]
+
+
 class TorqueMessage(ServerMessage, tag="torque"):
     """The answer to a state."""
 
@@ -100,3 +109,4 @@ class TorqueMessage(ServerMessage, tag="torque"):
     kd: Vector | None = None  # gains of the failsafe on speeds [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
     reality: Reality | None = None  # absent before the first comparison
+    tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force

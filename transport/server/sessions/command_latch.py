@@ -2,11 +2,15 @@
 
 import numpy as np
 
-from idyn.types import Array
+from controllers.planners.targets import extrapolated
+from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
+from idyn.types import Array, Record
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
+from transport.protocol.task_input import read_tasks
 
 LONGEST_S = 60.0
 """Largest `valid_for` [s]: a longer one would outlast the operator's attention."""
@@ -20,6 +24,22 @@ STILL = np.zeros(3)
 STILL.flags.writeable = False
 
 
+class InForce(Record, frozen=True):
+    """The command at one time.
+
+    velocity: of the base (3), zero after the command has expired; None: not commanded
+    tasks: with their targets at this time; None: none
+    note: that it has expired; '' before that
+    """
+
+    velocity: Array | None = None
+    tasks: TaskStack | None = None
+    note: str = ""
+
+
+NOTHING = InForce()
+
+
 class CommandLatch:
     """The command of the robot, from any of its clients. It outlasts no session of the robot."""
 
@@ -28,10 +48,12 @@ class CommandLatch:
 
     def clear(self) -> None:
         """Forget the command: the controller follows its own settings."""
-        self._source, self._until_ns = b"", 0
+        self._source, self._since_ns, self._until_ns = b"", 0, 0
         self._velocity: Array | None = None
+        self._tasks: TaskStack | None = None
+        self._after = NOTHING
 
-    def accept(self, message: CommandMessage, source: bytes, now_ns: int) -> int:
+    def accept(self, message: CommandMessage, robot: Robot, source: bytes, now_ns: int) -> int:
         """Check a command and put it in force. Return the time when it expires, server's clock [ns].
 
         source: client that sent it. Raises ProtocolError for an invalid command, and while that of another client is in force;
@@ -39,16 +61,31 @@ class CommandLatch:
         """
         if not 0.0 < message.valid_for <= LONGEST_S:
             raise ProtocolError(Code.BAD_SCHEMA, "valid_for", f"expected > 0 and ≤ {LONGEST_S:g} s, got {message.valid_for}")
-        velocity = vector(message.velocity, 3, "velocity")
-        if (np.abs(velocity) > FASTEST).any():
+        velocity = None if message.velocity is None else vector(message.velocity, 3, "velocity")
+        if velocity is not None and (np.abs(velocity) > FASTEST).any():
             expected = f"at most {FASTEST[0]:g} m/s and {FASTEST[2]:g} rad/s"
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", f"expected {expected}, got {velocity.tolist()}")
+        if message.modes and not message.tasks:
+            raise ProtocolError(Code.BAD_SCHEMA, "modes", "expected `tasks` beside contact modes")
+        tasks = read_tasks(robot, message.tasks, message.modes or {}) if message.tasks else None
+        if velocity is None and tasks is None:
+            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "expected a velocity, tasks, or both")
         if source != self._source and now_ns < self._until_ns:
             left = (self._until_ns - now_ns) * 1e-9
             raise ProtocolError(Code.NOT_CONTROLLING, None, f"the command of another client is in force for {left:.3f} s more")
-        self._source, self._velocity, self._until_ns = source, velocity, now_ns + round(message.valid_for * 1e9)
+        self._source, self._since_ns, self._until_ns = source, now_ns, now_ns + round(message.valid_for * 1e9)
+        self._velocity, self._tasks = velocity, tasks
+        last = None if tasks is None else extrapolated(tasks, message.valid_for, still=True)
+        self._after = InForce(velocity=None if velocity is None else STILL, tasks=last, note=STANDS)
         return self._until_ns
 
-    def velocity(self, now_ns: int) -> Array | None:
-        """Return the commanded velocity of the base at a time (3): zero after the command has expired; None without one."""
-        return self._velocity if self._velocity is None or now_ns < self._until_ns else STILL
+    def at(self, now_ns: int) -> InForce:
+        """Return the command at a time."""
+        if self._velocity is None and self._tasks is None:
+            return NOTHING
+        if now_ns >= self._until_ns:
+            return self._after
+        tasks = self._tasks
+        if tasks is not None:
+            tasks = extrapolated(tasks, max(now_ns - self._since_ns, 0) * 1e-9, still=False)
+        return InForce(velocity=self._velocity, tasks=tasks)

@@ -227,9 +227,11 @@ class Dispatcher:
         for own in self.sessions.values():
             if own.fault is not None and not own.agreement.dry_run:
                 raise ProtocolError(Code.LATCHED_FAULT, None, own.fault.refusal)
-        if not self.host.steers:
+        if command.velocity is not None and not self.host.steers:
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
-        until = self._command.accept(command, arrival.identity, arrival.now_ns)
+        if command.tasks and not self.host.realises_tasks:
+            raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law, grip or closed chains permit no tasks")
+        until = self._command.accept(command, self.host.robot, arrival.identity, arrival.now_ns)
         return Reply(CommandAck(session=command.session, valid_until=until))
 
     # -- control ----------------------------------------------------------------------------------------------------------

@@ -25,13 +25,17 @@ DT_RANGE = (1e-5, 0.1)
 
 
 class Host(Record, frozen=True):
-    """The server's side of a handshake. controller: settings of the controller, as in `welcome`; steers: whether it follows
-    commanded velocities"""
+    """The server's side of a handshake.
+
+    controller: settings of the controller, as in `welcome`
+    steers, realises_tasks: whether it follows commanded velocities and tasks
+    """
 
     robot: Robot
     settings: ServerSettings
     controller: dict[str, Any]
     steers: bool = False
+    realises_tasks: bool = False
 
 
 def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:

@@ -24,7 +24,7 @@ from transport.protocol.state_input import Measured, StateReader, check_recorded
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
-from transport.server.sessions.command_latch import STANDS, STILL, CommandLatch
+from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
@@ -185,12 +185,13 @@ class Session:
         pause = self._outage.accepted(t_robot, now_ns, outage)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
-        velocity = self._command.velocity(now_ns)
-        if velocity is STILL:
-            measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, STANDS))))
+        command = self._command.at(now_ns)
+        if command.note:
+            measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
         inputs = Inputs(
             dt=dt,
-            velocity=velocity,
+            velocity=command.velocity,
+            tasks=command.tasks,
             tau_applied=measured.tau_applied,
             reference=reference,
             sensed_force=sensed,

@@ -1,0 +1,92 @@
+"""Targets of commanded tasks over time: extrapolated by their derivatives, then held."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.motion import MotionTask
+from idyn.types import Array, ContactSet
+
+LAST_LEVEL = 15
+"""Level of the posture below all commanded tasks."""
+
+
+def extrapolated(stack: TaskStack, seconds: float, *, still: bool) -> TaskStack:
+    """Return the tasks with their targets `seconds` later: p + v t + ½ a t², v + a t. still: the motion ends there, with zero
+    velocity and acceleration, and contact tasks end: the robot slows down and stands."""
+    tasks = [_later(task, seconds, still) for task in stack.tasks if not (still and isinstance(task, ContactTask))]
+    return msgspec.structs.replace(stack, tasks=tasks)
+
+
+def _later(task: Any, t: float, still: bool) -> MotionTask | ContactTask:
+    if isinstance(task, ContactTask):
+        return task
+    if isinstance(task, AngularMomentumTask):
+        later = _sum(task.momentum, task.momentum_rate, t)
+        changes: dict[str, Any] = {"momentum": None, "momentum_rate": None} if still else {"momentum": later}
+        changed: MotionTask = msgspec.structs.replace(task, **changes)
+        return changed
+    name = "angles" if isinstance(task, PostureTask) else "position"
+    position, velocity, acceleration = getattr(task, name), task.velocity, task.acceleration
+    if still:
+        changes = {"velocity": None, "acceleration": None}
+    else:
+        changes = {"velocity": _sum(velocity, acceleration, t), "acceleration": acceleration}
+    if isinstance(task, FrameTask):
+        v, a = (np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (velocity, acceleration))
+        if position is not None:
+            changes["position"] = np.asarray(position) + t * v[:3] + 0.5 * t * t * a[:3]
+        if task.rotation is not None:
+            changes["rotation"] = _turn(t * v[3:] + 0.5 * t * t * a[3:]) @ task.rotation
+    elif position is not None:
+        changes[name] = _sum(_sum(position, velocity, t), acceleration, 0.5 * t * t)
+    later_task: MotionTask = msgspec.structs.replace(task, **changes)
+    return later_task
+
+
+def _sum(value: Any, rate: Any, t: float) -> Any:
+    """Return value + t rate, where None counts as 0."""
+    if rate is None:
+        return value
+    return t * np.asarray(rate) if value is None else np.asarray(value) + t * np.asarray(rate)
+
+
+def _in_world(task: FrameTask, twist: Array) -> Array:
+    """Return a velocity or acceleration (6) of a target in world axes."""
+    if task.axes == "world" or task.rotation is None:
+        return twist
+    return np.concatenate([task.rotation @ twist[:3], task.rotation @ twist[3:]])
+
+
+def _turn(vector: Array) -> Array:
+    """Return the rotation matrix of a rotation vector [rad]  (Rodrigues' formula)."""
+    angle = float(np.linalg.norm(vector))
+    if angle < 1e-12:
+        return np.eye(3)
+    x, y, z = vector / angle
+    K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    R: Array = np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K)
+    return R
+
+
+def complete(stack: TaskStack, contacts: ContactSet, posture: PostureTask) -> tuple[TaskStack, str]:
+    """Return the tasks for the present contacts, with a posture as the last level, and what had to be left out, in words.
+
+    Contact tasks need all their contacts; modes of absent contacts have no effect.
+    """
+    missing = [task for task in stack.tasks if not _present(task, contacts.keys)]
+    tasks = [task for task in stack.tasks if _present(task, contacts.keys)]
+    modes = {key: mode for key, mode in stack.modes.items() if key in contacts.keys}
+    problem = "; ".join(f"task {task.label()} was left out: its contacts do not touch" for task in missing)
+    return TaskStack(tasks=[*tasks, posture], limits=stack.limits, modes=modes), problem
+
+
+def _present(task: Any, keys: Sequence[str]) -> bool:
+    if not isinstance(task, ContactTask):
+        return True
+    own = task.contacts  # type: ignore[attr-defined]
+    return all(key in keys for key in ((own,) if isinstance(own, str) else own))
