@@ -176,7 +176,7 @@ class Controller:
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
         feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
-        if self._torque_feedback.active:
+        if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
             feedback = self._grip.filled(self._grip.prescribed(feedback)) if self._grips else feedback
         if self._stabilisation.active and tasks is None:

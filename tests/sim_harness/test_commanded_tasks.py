@@ -1,0 +1,119 @@
+"""A planner commands tasks over the wire at 50 Hz; go2 realises them in MuJoCo at 1 kHz."""
+
+import mujoco
+import numpy as np
+from task_runs import circle, follow, target
+
+from controllers.build import load_controller
+from idyn.tasks import ForceTask
+from sim_harness.mujoco.coordinates import Coordinates
+from sim_harness.mujoco.robot_model import build_model
+from sim_harness.mujoco.settings import MujocoSettings
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.loopback import Loopback
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.task_input import write_tasks
+from transport.replay import replay
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+
+DT, MS = 1e-3, 1_000_000
+
+PERIOD, VALID = 20, 0.05
+"""Period of the commands [ticks], and their validity [s]."""
+
+
+class Planned:
+    """go2 in MuJoCo, its standing controller behind a service, and a planner."""
+
+    def __init__(self, log=None):
+        self.now, controller = 0, load_controller("go2", {})
+        settings = ServerSettings(controller="go2", planners=("mpc",))
+        self.robot, self.stance = controller.robot, controller.stance
+        if log is not None:
+            log = Recorder(log, attachments(controller.snapshot(), settings), metadata(self.robot, None))
+        self.recorder, self.service = log, Service(controller, settings, clock=lambda: self.now, recorder=log)
+        self.client = Loopback(self.service, hello_for(self.robot, DT, kind="sim"), clock=lambda: self.now)
+        self.client.hello()
+        self.session = self.ask(PlanHello(name="mpc")).session
+        self.model = build_model(self.robot, MujocoSettings(timestep=DT))
+        self.model.opt.timestep = DT
+        self.data, self.coordinates = mujoco.MjData(self.model), Coordinates(self.robot, self.model)
+        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(self.stance, np.zeros(self.robot.nv))
+        self.q, self.t, self.replies = self.stance, 0.0, []
+
+    def ask(self, message):
+        reply = decode(self.service.handle(b"planner", encode(message), self.now).reply)
+        self.service.settle()
+        return reply
+
+    def run(self, seconds, tasks=None):
+        """Simulate. tasks(t): the tasks of a command, sent every `PERIOD` ticks; None: no commands"""
+        for tick in range(round(seconds / DT)):
+            self.now += MS
+            self.t += DT
+            if tasks is not None and tick % PERIOD == 0:
+                command = CommandMessage(session=self.session, valid_for=VALID, tasks=write_tasks(tasks(self.t)))
+                assert isinstance(self.ask(command), CommandAck)
+            self.q, v = self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
+            reply = self.client.exchange(StateMessage(q=self.q.tobytes(), vel=v.tobytes(), t_robot=self.now))
+            assert reply is not None, self.client.error
+            self.data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = np.frombuffer(reply.tau)
+            mujoco.mj_step(self.model, self.data)
+            self.replies.append((self.t, self.q[:3].copy(), reply))
+
+
+def trunk(run, path, start, origin):
+    """Tasks of a trunk whose origin follows a path that begins at time `start`, with constant attitude."""
+    return lambda t: [follow("root_joint", path, t - start, origin, rotation=np.eye(3))]
+
+
+def test_the_trunk_follows_a_circle_of_commands_and_stands_when_they_end():
+    run = Planned()
+    run.run(1.0)
+    origin, path = run.q[:3].copy(), circle(0.03, 0.5, (0, 1))
+    run.run(4.0, trunk(run, path, 1.0, origin))
+    late = [(t, x, reply) for t, x, reply in run.replies if t > 3.0]
+    errors = [np.linalg.norm(x - origin - path(t - 1.0)) for t, x, _ in late]
+    torques = np.array([np.frombuffer(reply.tau) for _, _, reply in late])
+    assert 1e3 * np.sqrt(np.mean(np.square(errors))) < 0.3  # mm
+    assert np.abs(np.diff(torques, axis=0)).mean() / DT < 10.0  # N·m/s
+    assert all(reply.message == "" and reply.status == "ok" for _, _, reply in late)
+    assert {(task.name, task.met) for _, _, reply in late for task in reply.tasks} == {("root_joint", True)}
+    end = run.t
+    run.run(VALID + 1.0)
+    last, _, _ = target(path, end - 1.0 + VALID)
+    assert "expired" in run.replies[-1][2].message
+    assert np.linalg.norm(run.replies[-1][1] - origin - last) < 5e-3
+    before, after = run.replies[-100][1], run.replies[-1][1]
+    assert np.linalg.norm(after - before) < 1e-4
+
+
+def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
+    run = Planned()
+    run.run(1.0)
+    origin = run.q[:3].copy()
+    still = trunk(run, lambda t: np.zeros(3), 0.0, origin)
+    run.run(1.0, lambda t: [*still(t), ForceTask(contacts="FL_foot", normal=25.0)])
+    forces = {each.frame: each.fn for each in run.replies[-1][2].contact_force}
+    assert abs(forces["FL_foot"] - 25.0) < 0.01
+    run.run(0.2, lambda t: [*still(t), ForceTask(contacts="FL_foot", normal=400.0, level=1)])
+    task = {each.name: each for each in run.replies[-1][2].tasks}["force of FL_foot"]
+    assert not task.met
+    assert task.missing > 100.0
+    assert run.replies[-1][2].status == "ok"
+
+
+def test_commanded_tasks_are_replayed_bit_for_bit(tmp_path):
+    run = Planned(tmp_path / "log.mcap")
+    run.run(0.3)
+    run.run(0.7, trunk(run, circle(0.02, 1.0, (0, 2)), 0.3, run.q[:3].copy()))
+    run.run(0.2)
+    run.recorder.close()
+    report = replay(tmp_path / "log.mcap")
+    assert report.exact
+    assert report.ticks == 1200
