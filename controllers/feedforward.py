@@ -1,6 +1,6 @@
 """Feed-forward torque: the model's torque for a demand, one prediction per tick."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 import numpy as np
@@ -19,10 +19,12 @@ from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.loaded import TASKS
 from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
 from idyn.status import Conditions, Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
+from idyn.tasks.precompile import compile_task_kernels
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 
@@ -194,7 +196,11 @@ class Predictive(FeedForward):
         return Forecast(tau=None, contacts=contacts, message=message)
 
     def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
-        return compile_tasks(self._model, self._law, self._options, state, contacts)
+        found = compile_tasks(self._model, self._law, self._options, state, contacts)
+        if not self.realises_tasks:
+            return found
+        later = partial(compile_task_kernels, self._model.twin(), self._law, self._options, state, contacts)
+        return found._replace(deferred=[*found.deferred, later], parts=found.parts | {TASKS})
 
 
 def make_feedforward(settings: ControllerSettings, robot: Robot, source: ContactSource, grip: Grip) -> FeedForward:

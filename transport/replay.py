@@ -116,7 +116,8 @@ def replay(
                 continue
             recorded = _torque(entry.reply)
             now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
-            answer = _answered(service, entry, _misses_parts(recorded))
+            missing = _misses_parts(recorded) or (recorded is None and NOT_LOADED.encode() in entry.reply)
+            answer = _answered(service, entry, missing)
             tally.note(entry, recorded, answer)
             if tally.ticks - reported >= TICKS_AT_ONCE:
                 progress(tally.ticks - reported)

@@ -14,6 +14,9 @@ SELECTION = "thorough selection"
 RUNGS = "Python rungs"
 """Name of the part that contains the Python rungs: the solver attempts of the requested law that are not compiled kernels."""
 
+TASKS = "tasks"
+"""Name of the part `idyn.tasks`."""
+
 EVERYTHING = "all deferred parts"
 
 NOT_LOADED = "not loaded"
@@ -23,7 +26,7 @@ _WAITING: set[str] = set()
 
 
 def is_loaded(part: str) -> bool:
-    """Return whether a part may be used: `SELECTION`, `RUNGS` or the name of a fallback law."""
+    """Return whether a part may be used: `SELECTION`, `RUNGS`, `TASKS` or the name of a fallback law."""
     return not _WAITING or (part not in _WAITING and EVERYTHING not in _WAITING)
 
 

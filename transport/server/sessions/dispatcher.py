@@ -7,6 +7,7 @@ the same time, and must not apply them.
 from collections import Counter
 from collections.abc import Callable
 
+from idyn.prediction.loaded import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
@@ -231,6 +232,10 @@ class Dispatcher:
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
         if command.tasks and not self.host.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law, grip or closed chains permit no tasks")
+        if command.tasks and not is_loaded(TASKS):
+            raise ProtocolError(
+                Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
+            )
         until = self._command.accept(command, self.host.robot, arrival.identity, arrival.now_ns)
         return Reply(CommandAck(session=command.session, valid_until=until))
 
