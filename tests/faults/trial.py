@@ -47,7 +47,9 @@ class Server:
     """A quadruped's server behind its own socket; it runs in a thread from `begin` on, or in the caller of `serve`."""
 
     def __init__(self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None) -> None:
-        self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0, curve=curve)
+        self.settings = ServerSettings(
+            controller="quadruped", max_state_age_ms=1000.0, curve=curve, planners=("mpc", "joystick")
+        )
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
         self.recorder: Recorder | None = None

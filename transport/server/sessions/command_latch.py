@@ -70,14 +70,17 @@ class CommandLatch:
         tasks = read_tasks(robot, message.tasks, message.modes or {}) if message.tasks else None
         if velocity is None and tasks is None:
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", "expected a velocity, tasks, or both")
-        if source != self._source and now_ns < self._until_ns:
-            left = (self._until_ns - now_ns) * 1e-9
+        if source != self._source and (left := self.in_force_s(self._source, now_ns)) > 0.0:
             raise ProtocolError(Code.NOT_CONTROLLING, None, f"the command of another client is in force for {left:.3f} s more")
         self._source, self._since_ns, self._until_ns = source, now_ns, now_ns + round(message.valid_for * 1e9)
         self._velocity, self._tasks = velocity, tasks
         last = None if tasks is None else extrapolated(tasks, message.valid_for, still=True)
         self._after = InForce(velocity=None if velocity is None else STILL, tasks=last, note=STANDS)
         return self._until_ns
+
+    def in_force_s(self, source: bytes, now_ns: int) -> float:
+        """Return how long a command of this client is still in force [s]; 0 without one."""
+        return max((self._until_ns - now_ns) * 1e-9, 0.0) if source == self._source else 0.0
 
     def at(self, now_ns: int) -> InForce:
         """Return the command at a time."""

@@ -202,6 +202,11 @@ class Dispatcher:
         host = self.host
         if host.settings.curve is None and hello.name not in host.settings.planners:
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
+        other, _ = self._planners.get(hello.name, (arrival.identity, 0))
+        if other != arrival.identity and (left := self._command.in_force_s(other, arrival.now_ns)) > 0.0:
+            raise ProtocolError(
+                Code.NOT_CONTROLLING, "name", f"the command of another '{hello.name}' is in force for {left:.3f} s"
+            )
         if len(self._planners) >= MOST_PLANNERS and hello.name not in self._planners:
             del self._planners[next(iter(self._planners))]
         number = session_id(arrival.data, arrival.now_ns)
