@@ -29,12 +29,12 @@ def unreflect(H: Array, count: int, x: Array) -> None:
 
 
 @compiled
-def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int) -> int:
+def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int, least: float) -> int:
     """Reduce the rows span[0] … span[1] − 1 of a matrix whose rows are all in the coordinates of the first `start` reflectors.
     Add reflectors to H (columns, columns), apply them to these and to all later rows, and order the rows by the pivots. Return
     the number of reflectors.
 
-    A: transposed (columns, rows); b: right side, in the order of the rows (rows)
+    A: transposed (columns, rows); b: right side, in the order of the rows (rows); least: length of rows that count as zero
     """
     first, last = span
     (columns, rows), rank = A.shape, start
@@ -48,6 +48,7 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int)
             s[i] += a[i] * a[i]
     for i in range(first, last):
         scale = max(scale, s[i])
+    negligible = max(NEGLIGIBLE * NEGLIGIBLE * scale, least * least)
     for row in range(first, first + min(last - first, columns - start)):
         # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
         for i in range(rows):
@@ -60,7 +61,7 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int)
         for i in range(row, last):
             if lengths[i] > largest:
                 best, largest = i, lengths[i]
-        if largest <= NEGLIGIBLE * NEGLIGIBLE * scale:
+        if largest <= negligible:
             break
         if best != row:
             for j in range(columns):
@@ -108,12 +109,37 @@ def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
             a, fixed = A[j], z[j]
             for i in range(first, last):
                 b[i] -= a[i] * fixed
-        rank = reduce_rows(A, b, (first, last), H, start)
+        rank = reduce_rows(A, b, (first, last), H, start, 0.0)
         _solve_level(A, b, (first, last), (start, rank), z)
         first = last
     for j in range(columns):
         x[j] = z[j]
     unreflect(H, rank, x)
+    return rank
+
+
+@compiled
+def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: float) -> int:
+    """Solve A z = b in the sense of least squares, with the least norm. Return the rank of A.
+
+    given: (A transposed (columns, rows), b (rows)), overwritten
+    out: (z (columns), orthonormal basis of the null space of A in the first columns (columns, columns))
+    scale: size of entries of A that are not zero
+    """
+    (A, b), (z, basis) = given, out
+    columns, rows = A.shape
+    H, x = np.empty((columns, columns)), stack_array(columns)
+    rank = reduce_rows(A, b, (0, rows), H, 0, NEGLIGIBLE * scale)
+    for j in range(columns):
+        z[j] = 0.0
+    _solve_level(A, b, (0, rows), (0, rank), z)
+    unreflect(H, rank, z)
+    for k in range(rank, columns):
+        for j in range(columns):
+            x[j] = 1.0 if j == k else 0.0
+        unreflect(H, rank, x)
+        for j in range(columns):
+            basis[j, k - rank] = x[j]
     return rank
 
 

@@ -192,7 +192,7 @@ def _unreached(d: Dynamics, contact: tuple[Array, Array], unreached: Array) -> i
         return 0
     pushes, H = np.empty((nu, count)), np.empty((nu, nu))
     _pushes(d, contact, pushes)
-    rank = reduce_rows(pushes, np.zeros(count), (0, count), H, 0)
+    rank = reduce_rows(pushes, np.zeros(count), (0, count), H, 0, 0.0)
     for k in range(rank, nu):
         z = unreached[k - rank]
         for i in range(nu):

@@ -6,6 +6,7 @@ slide   (−μ e, 1), polygon: (μ d, 1)     N             f_N ≥ the least for
 open    –                           –             N v̂ ≥ −φ/dt
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,29 +35,41 @@ class ModeRows(NamedTuple):
     of: tuple[tuple[int, str], ...]
 
 
-def mode_rows(kinds: Array, directions: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
-    """Return the linear description. kinds: of the modes (n); directions: of sliding along s and t (n, 2); mu: friction (n)"""
-    n = len(mu)
+def mode_rows(kinds: Array, friction: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
+    """Return the linear description of contact modes.
+
+    kinds: of the modes (n); friction: per normal force of contacts that slide (n, 2); mu: friction coefficients (n)
+    """
+    corners = law.directions if len(law.directions) else ROUND
+    free = np.isinf(mu) | ((mu > 0.0) & law.unlimited_friction)
+    reach = np.where(free, np.inf, mu * (1.0 - limits.friction_margin))
+    arrays = kinds, friction, mu, reach, corners
+    return _mode_rows(*(array.tobytes() for array in arrays), limits.normal_force)
+
+
+@lru_cache(maxsize=256)
+def _mode_rows(kinds: bytes, friction: bytes, mu: bytes, reach: bytes, corners: bytes, least: float) -> ModeRows:
+    """Return `mode_rows` for the bytes of its arrays: modes and friction rarely change from tick to tick. reach: μ that may be
+    used (n); corners: of the friction polygon (k, 2)"""
+    slip, mus, reaches = np.frombuffer(friction).reshape(-1, 2), np.frombuffer(mu), np.frombuffer(reach)
+    polygon_corners, n = np.frombuffer(corners).reshape(-1, 2), len(mus)
     columns: list[Array] = []
     held: list[int] = []
     facets: list[tuple[Array, float, tuple[int, str]]] = []
-    corners = law.directions if len(law.directions) else ROUND
-    for i, kind in enumerate(kinds.tolist()):
+    for i, kind in enumerate(np.frombuffer(kinds, np.int64).tolist()):
         if kind == OPEN:
             continue
-        unlimited = bool(np.isinf(mu[i])) or (law.unlimited_friction and mu[i] > 0.0)
         normal = _row(n, i, np.zeros(2), 1.0)
-        facets.append((normal, limits.normal_force, (i, "normal force")))
-        if kind == STICK and mu[i] > 0.0:
+        facets.append((normal, least, (i, "normal force")))
+        if kind == STICK and mus[i] > 0.0:
             columns += [_row(n, i, np.array([1.0, 0.0]), 0.0), _row(n, i, np.array([0.0, 1.0]), 0.0), normal]
             held += [3 * i, 3 * i + 1, 3 * i + 2]
-            if not unlimited:
+            if reaches[i] < np.inf:
                 # between corners d and d′: (d + d′) · f_T ≤ μ (d + d′) · d f_N
-                for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-                    reach = mu[i] * (1.0 - limits.friction_margin) * float((a + b) @ a)
-                    facets.append((_row(n, i, -(a + b), reach), 0.0, (i, "friction")))
+                for a, b in zip(polygon_corners, np.roll(polygon_corners, -1, axis=0), strict=True):
+                    facets.append((_row(n, i, -(a + b), reaches[i] * float((a + b) @ a)), 0.0, (i, "friction")))
         else:
-            columns.append(_row(n, i, opposing(law, float(mu[i]), directions[i]), 1.0))
+            columns.append(_row(n, i, slip[i], 1.0))
             held.append(3 * i + 2)
     return ModeRows(
         B=np.array(columns).reshape(len(columns), 3 * n).T,

@@ -134,7 +134,7 @@ class TaskProblem:
         """Return motion and forces as functions of coordinates, the rows of the modes, the limits, and the equations of each
         level, weighted; those of forces are divided by the mass."""
         limits, mass = self.stack.limits, self.robot.total_mass
-        rows = mode_rows(kinds, directions, self.contacts.mu, self.law, limits)
+        rows = mode_rows(kinds, self._friction(kinds, directions), self.contacts.mu, self.law, limits)
         held = held_motion(self.dynamics, rows)
         bounds = bounds_of(self.robot, self.joint_bounds, limits, held, rows)
         levels: dict[int, list[Equations]] = {level: [] for level in self.levels}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from idyn.tasks.follow import OPEN, SLIDE
-from idyn.tasks.levels import factors
+from idyn.tasks.levels import solved
 from idyn.tasks.limits import names_of
 from idyn.tasks.outcomes import TaskOutcome, near
 from idyn.tasks.problem import MET, Asked, Solution, TaskProblem
@@ -71,7 +71,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     found: list[tuple[float, str]] = []
     # the error that is left if only contacts and dynamics restrict the task, with its gradient
     weighted, target = roots[:, None] * (A @ affine.slope), roots * (wanted - drift - A @ affine.offset)
-    rest = weighted @ (factors(weighted, float(np.abs(A).max()))[0] @ target) - target
+    rest = weighted @ solved(weighted, target, float(np.abs(A).max()))[0] - target
     if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
         fixed = _fixed(problem, solution, held.rows, modes.held)
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
