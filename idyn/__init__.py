@@ -35,6 +35,8 @@ Prediction
     Guess                   warm start for the next tick, from `Prediction.guess`
     Prediction              result: torques, forces, velocity, status, residuals
     Status, Residuals       outcome of a prediction; residuals of its certificate
+    derivatives             of a prediction by demand, velocity, friction and preferred forces
+    idyn.tasks              `predict_tasks`: frames, centre of mass, momentum, posture and contact forces as tasks
     outcomes                other solutions of forward dynamics under the same torques
 
 Many predictions in one call
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from idyn.model.description import ContactPoint, Description, Sole
     from idyn.model.robot import Robot
     from idyn.options import Options
+    from idyn.prediction.derivatives import Derivatives, derivatives
     from idyn.prediction.outcomes import outcomes
     from idyn.prediction.predict import predict
     from idyn.status import Status
@@ -90,6 +93,7 @@ __all__ = [
     "Consistency",
     "ContactPoint",
     "ContactSet",
+    "Derivatives",
     "Description",
     "Flat",
     "Ground",
@@ -110,6 +114,7 @@ __all__ = [
     "contacts_from_geometry",
     "contacts_from_points",
     "contacts_of_places",
+    "derivatives",
     "hello_for",
     "load_robot",
     "make_law",
@@ -132,6 +137,7 @@ _MODULES = {
     "idyn.model.description": ("ContactPoint", "Description", "Sole"),
     "idyn.model.robot": ("Robot",),
     "idyn.options": ("Options",),
+    "idyn.prediction.derivatives": ("Derivatives", "derivatives"),
     "idyn.prediction.outcomes": ("outcomes",),
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),

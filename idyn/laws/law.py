@@ -165,6 +165,11 @@ class Law(Protocol):
         ...
 
 
+def has_round_cones(law: Law) -> bool:
+    """Return whether friction cones are round. `law.directions` are then those of an inscribed polygon for the selection."""
+    return law.conditions in (Conditions.EXACT_CONE, Conditions.COMPLIANT)
+
+
 @compiled
 def no_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
     """Kernel of laws that have Python rungs only: not certified."""

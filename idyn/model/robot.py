@@ -242,6 +242,11 @@ class Robot:
         """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
         return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
 
+    def bias_slope(self, q: Array, v: Array) -> Array:
+        """Return ∂h/∂v, the derivative of Coriolis, centrifugal and gravity forces by the velocity (nv, nv)."""
+        pin.computeRNEADerivatives(self._model, self._placed, q, v, np.zeros(self.nv))
+        return np.array(self._placed.dtau_dv)
+
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""
         kinetic = 0.5 * v @ self.terms(q, v).M @ v

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.laws.law import Law, polygon
+from idyn.laws.law import Law, has_round_cones, polygon
 from idyn.tasks.follow import OPEN, STICK
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array
@@ -35,12 +35,17 @@ class ModeRows(NamedTuple):
     of: tuple[tuple[int, str], ...]
 
 
+def corners_of(law: Law) -> Array:
+    """Return the corners of the polygon within which friction is planned (k, 2)."""
+    return ROUND if has_round_cones(law) else law.directions
+
+
 def mode_rows(kinds: Array, friction: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
     """Return the linear description of contact modes.
 
     kinds: of the modes (n); friction: per normal force of contacts that slide (n, 2); mu: friction coefficients (n)
     """
-    corners = law.directions if len(law.directions) else ROUND
+    corners = corners_of(law)
     free = np.isinf(mu) | ((mu > 0.0) & law.unlimited_friction)
     reach = np.where(free, np.inf, mu * (1.0 - limits.friction_margin))
     arrays = kinds, friction, mu, reach, corners
@@ -92,5 +97,5 @@ def opposing(law: Law, mu: float, direction: Array) -> Array:
     if not direction.any() or np.isinf(mu) or law.unlimited_friction:
         return np.zeros(2)
     corners = law.directions
-    against: Array = -direction if not len(corners) else corners[int(np.argmin(corners @ direction))]
+    against: Array = -direction if has_round_cones(law) else corners[int(np.argmin(corners @ direction))]
     return mu * against

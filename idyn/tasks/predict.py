@@ -16,7 +16,7 @@ from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
 from idyn.tasks.checks import read_modes, within_limits
 from idyn.tasks.follow import SLIDE
-from idyn.tasks.modes import ROUND
+from idyn.tasks.modes import corners_of
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
@@ -148,7 +148,7 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
 def _keeps_limits(problem: TaskProblem, answer: Prediction, kinds: Array) -> bool:
     """Return whether the forces and torques of a prediction are within the limits."""
     limits, law = problem.stack.limits, problem.law
-    corners = law.directions if len(law.directions) else ROUND
+    corners = corners_of(law)
     most = problem.robot.limits.tau_max * limits.torque
     given = (answer.p / answer.dt, answer.tau, kinds), (corners, problem.contacts.mu, most)
     return within_limits()(*given, limits.friction_margin, limits.normal_force, law.unlimited_friction)

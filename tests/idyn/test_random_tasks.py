@@ -1,5 +1,5 @@
-"""Random stacks of tasks: contradictory, infeasible, singular, with contacts that slide and open. Every answer is certified, and
-every task that is missed has a reason."""
+"""Random stacks of tasks: contradictory, infeasible, singular, with contacts that slide and open. Every answer is certified,
+and every task that is missed has a reason."""
 
 from collections import Counter
 
