@@ -35,7 +35,7 @@ Prediction
     Guess                   warm start for the next tick, from `Prediction.guess`
     Prediction              result: torques, forces, velocity, status, residuals
     Status, Residuals       outcome of a prediction; residuals of its certificate
-    derivatives             of a prediction by demand, velocity, friction and preferred forces
+    derivatives, Derivatives  of a prediction by demand, state, friction and preferred forces
     idyn.tasks              `predict_tasks`: frames, centre of mass, momentum, posture and contact forces as tasks
     outcomes                other solutions of forward dynamics under the same torques
 
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from idyn.model.description import ContactPoint, Description, Sole
     from idyn.model.robot import Robot
     from idyn.options import Options
-    from idyn.prediction.derivatives import Derivatives, derivatives
     from idyn.prediction.outcomes import outcomes
     from idyn.prediction.predict import predict
+    from idyn.slopes.derivatives import Derivatives, derivatives
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
     from transport.robot.client import RobotClient
@@ -137,7 +137,7 @@ _MODULES = {
     "idyn.model.description": ("ContactPoint", "Description", "Sole"),
     "idyn.model.robot": ("Robot",),
     "idyn.options": ("Options",),
-    "idyn.prediction.derivatives": ("Derivatives", "derivatives"),
+    "idyn.slopes.derivatives": ("Derivatives", "derivatives"),
     "idyn.prediction.outcomes": ("outcomes",),
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),

@@ -23,6 +23,7 @@ GROUPS = {
         ("idyn.laws",),
         ("idyn.selection",),
         ("idyn.prediction",),
+        ("idyn.slopes",),
         ("idyn.tasks",),
         ("idyn.batch",),
     ),

@@ -242,10 +242,10 @@ class Robot:
         """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
         return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
 
-    def bias_slope(self, q: Array, v: Array) -> Array:
-        """Return ∂h/∂v, the derivative of Coriolis, centrifugal and gravity forces by the velocity (nv, nv)."""
-        pin.computeRNEADerivatives(self._model, self._placed, q, v, np.zeros(self.nv))
-        return np.array(self._placed.dtau_dv)
+    def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array]:
+        """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv)."""
+        pin.computeRNEADerivatives(self._model, self._placed, q, v, acceleration)
+        return np.array(self._placed.dtau_dq), np.array(self._placed.dtau_dv)
 
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""

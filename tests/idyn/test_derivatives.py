@@ -10,7 +10,7 @@ from idyn import Consistency, Flat, Ground, InputError, Options, Selection, Stat
 
 DT = 1e-3
 
-STEPS = {"q_ddot": 1e-2, "v": 1e-6, "mu": 1e-5, "preferred": 1e-3}
+STEPS = {"q_ddot": 1e-2, "q": 1e-6, "v": 1e-6, "mu": 1e-5, "preferred": 1e-3}
 """Steps of the differences."""
 
 NOISE = {"tau": 1e-11, "p": 1e-14, "v_plus": 1e-14}
@@ -44,6 +44,7 @@ class Tick:
         self.contacts = msgspec.structs.replace(contacts, gaps=np.zeros(4), mu=np.full(4, 0.6))
         self.robot, self.q, self.law, self.options = robot, q, law, options
         self.given = {
+            "q": np.zeros(robot.nv),  # step along the tangent
             "v": speed * rng.normal(size=robot.nv),
             "q_ddot": (2.0 if speed < 0.2 else 20.0) * rng.normal(size=robot.na),
             "mu": self.contacts.mu,
@@ -58,17 +59,17 @@ class Tick:
         axes = [np.array([s, np.cross(n, s), n]) for s, n in zip(self.contacts.tangents, self.contacts.normals, strict=True)]
         preferred = np.array([E.T @ f for E, f in zip(axes, given["preferred"].reshape(4, 3), strict=True)])
         contacts = msgspec.structs.replace(self.contacts, mu=given["mu"])
-        return State(q=self.q, v=given["v"]), contacts, given["q_ddot"], preferred
+        return State(q=self.robot.integrate(self.q, given["q"]), v=given["v"]), contacts, given["q_ddot"], preferred
 
     def answer(self, **changes):
         state, contacts, q_ddot, preferred = self.arguments(**changes)
         common = {"law": self.law, "dt": DT, "options": self.options, "guess": self.guess, "preferred": preferred}
         return predict(self.robot, state, contacts, q_ddot, **common)
 
-    def slopes(self, answer):
-        state, contacts, _, preferred = self.arguments()
+    def slopes(self, answer, **changes):
+        state, contacts, q_ddot, preferred = self.arguments(**changes)
         common = {"law": self.law, "options": self.options, "guess": self.guess, "preferred": preferred}
-        return derivatives(self.robot, state, contacts, answer, **common)
+        return derivatives(self.robot, state, contacts, q_ddot, answer, **common)
 
     def errors(self, found):
         """Largest error along a random direction for each quantity and result, relative to the largest entry of the slope.
@@ -103,9 +104,10 @@ def check(case, seed):
     return True
 
 
+@pytest.mark.parametrize("count", first_is_fast([6, 25]))
 @pytest.mark.parametrize("case", CASES, ids=[f"{law}-{i}" for i, (law, _, _) in enumerate(CASES)])
-def test_derivatives_are_those_of_the_prediction(case):
-    assert sum(check(case, seed) for seed in range(25)) >= 2
+def test_derivatives_are_those_of_the_prediction(case, count):
+    assert sum(check(case, seed) for seed in range(count)) >= 1
 
 
 @pytest.mark.long
@@ -122,7 +124,8 @@ def test_on_both_sides_of_a_switch_the_derivatives_are_those_of_that_side(seed):
     start, far = tick.given["q_ddot"], 400.0 * tick.rng.normal(size=tick.robot.na)
 
     def slope(x):
-        return tick.slopes(tick.answer(q_ddot=start + x * far)).q_ddot.v_plus
+        at = {"q_ddot": start + x * far}
+        return tick.slopes(tick.answer(**at), **at).q_ddot.v_plus
 
     def same(x, y):
         return np.allclose(slope(x), slope(y), rtol=0.0, atol=1e-9)
@@ -136,8 +139,8 @@ def test_on_both_sides_of_a_switch_the_derivatives_are_those_of_that_side(seed):
     for x, away in ((low - 1e-4, -1e-5), (high + 1e-4, 1e-5)):
         here, there = (tick.answer(q_ddot=start + y * far).v_plus for y in (x, x + away))
         np.testing.assert_allclose((there - here) / away, slope(x) @ far, rtol=0.0, atol=1e-6 * np.abs(slope(x) @ far).max())
-    at = tick.answer(q_ddot=start + low * far)
-    assert tick.slopes(at).switches
+    at = {"q_ddot": start + low * far}
+    assert tick.slopes(tick.answer(**at), **at).switches
 
 
 def test_a_contact_that_just_touches_is_a_switch():
@@ -151,7 +154,7 @@ def test_a_contact_that_just_touches_is_a_switch():
     def tick(gap):
         high = msgspec.structs.replace(contacts, gaps=np.full(4, gap))
         answer = predict(robot, state, high, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
-        return answer, derivatives(robot, state, high, answer, law="coulomb", options=options)
+        return answer, derivatives(robot, state, high, np.zeros(robot.na), answer, law="coulomb", options=options)
 
     way = (
         float(-predict(robot, state, contacts.take(np.zeros(0, np.int64)), np.zeros(robot.na), law="coulomb", dt=DT).v_plus[2])
@@ -168,13 +171,13 @@ def test_a_contact_that_just_touches_is_a_switch():
 @pytest.mark.parametrize("law", ["sap", "convex"])
 def test_laws_without_a_basis_are_refused(law):
     tick = Tick("coulomb", Options(), 0.0, 0)
-    state, contacts, _, _ = tick.arguments()
+    state, contacts, q_ddot, _ = tick.arguments()
     with pytest.raises(InputError, match="expected a law with a basis"):
-        derivatives(tick.robot, state, contacts, tick.answer(), law=law)
+        derivatives(tick.robot, state, contacts, q_ddot, tick.answer(), law=law)
 
 
 def test_an_answer_of_another_law_is_refused():
     tick = Tick("coulomb", Options(), 0.0, 0)
-    state, contacts, _, _ = tick.arguments()
+    state, contacts, q_ddot, _ = tick.arguments()
     with pytest.raises(InputError, match="answer"):
-        derivatives(tick.robot, state, contacts, tick.answer(), law="no-slip")
+        derivatives(tick.robot, state, contacts, q_ddot, tick.answer(), law="no-slip")
