@@ -12,6 +12,7 @@ The selection then moves p on the face, with the same J_uᵀ p; there B holds th
 friction cones. `Consistency.HOLD` and `STICK` project the demand, q̈ → P_c q̈.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -88,25 +89,26 @@ class Differentiation:
 
     def by_demand(self) -> Slope:
         """Return the derivatives by the demand (k = na)."""
-        return _after(self._demand(), self._projection()[0])
+        return _after(self._demand, self._projection[0])
 
     def by_place(self) -> Slope:
         """Return the derivatives by the configuration, along its tangent (k = nv)."""
         acceleration = (self.answer.v_plus - self.state.v) / self.dt
         R = self.dt * self.robot.inverse_dynamics_slopes(self.state.q, self.state.v, acceleration)[0]
-        return _plus(self._slope(self._place_seeds(R), len(self.M)), _after(self._demand(), self._projection()[2]))
+        return _plus(self._slope(self._place_seeds(R), len(self.M)), _after(self._demand, self._projection[2]))
 
     def by_velocity(self) -> Slope:
         """Return the derivatives by the velocity (k = nv)."""
         nv, acceleration = len(self.M), (self.answer.v_plus - self.state.v) / self.dt
         R = self.dt * self.robot.inverse_dynamics_slopes(self.state.q, self.state.v, acceleration)[1] - self.M
         speed = self._slope(Seeds(v_a=np.eye(nv)[self.a], R=R, b=-self.keep * self.J), nv)
-        return _plus(speed, _after(self._demand(), self._projection()[1]))
+        return _plus(speed, _after(self._demand, self._projection[1]))
 
     def by_friction(self) -> Slope:
         """Return the derivatives by the friction coefficients (k = n)."""
         return self._slope(Seeds(p=self.basis.friction_slope, gradient=-self._turning()), len(self.contacts))
 
+    @cached_property
     def _demand(self) -> Slope:
         """Return the derivatives by the projected demand (k = na)."""
         return self._slope(Seeds(v_a=self.dt * np.eye(len(self.a))), len(self.a))
@@ -131,7 +133,7 @@ class Differentiation:
         if objective is None or not self.basis.selectable or not len(self.u):
             return 0.0
         C, gradient = self.basis.columns, self._gradient(objective)
-        rest = gradient - self.basis.tight.T @ self._multipliers(objective)
+        rest = gradient - self.basis.tight.T @ self._multipliers
         nu = np.linalg.lstsq(C.T @ self.J_u, C.T @ rest, rcond=1e-9)[0]
         change = -np.einsum("rkj,k->rj", self.dJ[:, self.u], nu)
         if not objective.of_forces:
@@ -156,7 +158,7 @@ class Differentiation:
     def _selected(self, objective: Objective, dp: Array, without: Array, seeds: tuple[Array, Array | float]) -> Array:
         """Return the change of the selected impulses, with the same J_uᵀ dp. without: change of τ at fixed p; seeds: changes
         (of p at fixed coordinates, of the gradient)"""
-        (direct, gradient), (B, inverse, Z, Q) = seeds, self._choice(objective)
+        (direct, gradient), (B, inverse, Z, Q) = seeds, self._choice
         start = direct + B @ (inverse @ (self.J_u.T @ (dp - direct)))
         if not Z.shape[1]:
             return start
@@ -169,13 +171,14 @@ class Differentiation:
     def _turning(self) -> Array:
         """Return Σ λ ∂(row of a tight facet)/∂μ (3n, n), with λ the multipliers of the facets in the selection."""
         turning = np.zeros((len(self.J), len(self.contacts)))
-        for multiplier, reach in zip(self._multipliers(self.objective), self.basis.reaches, strict=True):
+        for multiplier, reach in zip(self._multipliers, self.basis.reaches, strict=True):
             turning[:, int(np.argmax(reach)) // 3] += multiplier * reach
         return turning
 
-    def _multipliers(self, objective: Objective | None) -> Array:
+    @cached_property
+    def _multipliers(self) -> Array:
         """Return the multipliers of the tight facets in the selection (t): 0 for those that do not restrict it."""
-        tight, C = self.basis.tight, self.basis.columns
+        objective, tight, C = self.objective, self.basis.tight, self.basis.columns
         if objective is None or not len(tight):
             return np.zeros(len(tight))
         A = C @ null_space(self.J_u.T @ C)
@@ -189,13 +192,14 @@ class Differentiation:
         gradient: Array = -self.J_a @ (self.answer.tau - self.target) * self.dt
         return gradient
 
-    def _choice(self, objective: Objective) -> tuple[Array, Array, Array, Array]:
+    @cached_property
+    def _choice(self) -> tuple[Array, Array, Array, Array]:
         """Return the columns B of the face without tight facets, (J_uᵀ B)⁺, the null space Z of J_uᵀ B, and the Hessian."""
-        B = self.basis.face
+        B, objective = self.basis.face, self.objective
         K = self.J_u.T @ B
         inverse, Z = np.linalg.pinv(K, rcond=1e-9), null_space(K)
         A = B @ Z
-        if objective.of_forces:
+        if objective is None or objective.of_forces:
             return B, inverse, Z, A.T @ A
         lever = float((self.J_a**2).max(initial=0.0))
         weight = (UNLIMITED if self.basis.unlimited else TIE_BREAK) * lever
@@ -207,12 +211,13 @@ class Differentiation:
         n, dt = len(self.contacts), self.dt
         dp = np.zeros((3 * n, 3 * n))
         if self.objective is not None and self.objective.of_forces and self.basis.selectable:
-            B, _, Z, Q = self._choice(self.objective)
+            B, _, Z, Q = self._choice
             if Z.shape[1]:
                 A = B @ Z
                 dp = dt * A @ np.linalg.solve(Q, A.T)
         return Slope(tau=-self.J_a.T @ dp / dt, p=dp, v_plus=np.zeros((len(self.M), 3 * n)))
 
+    @cached_property
     def _projection(self) -> tuple[Array, Array, Array]:
         """Return the slopes of the projected demand by the demand (na, na), the velocity and the configuration (na, nv).
 
@@ -242,7 +247,7 @@ class Differentiation:
     def switches(self) -> tuple[str, ...]:
         """Return what is at a switch, in words."""
         found = list(self.basis.switches)
-        restricting = self._multipliers(self.objective) > NEAR * max(float(np.abs(self.answer.p).max(initial=0.0)), 1e-12)
+        restricting = self._multipliers > NEAR * max(float(np.abs(self.answer.p).max(initial=0.0)), 1e-12)
         for row in self.basis.reaches[~restricting]:
             found.append(f"friction of contact {self.contacts.keys[int(np.argmax(row)) // 3]}")
         if self.answer.torque_excess > 0.0:

@@ -29,7 +29,7 @@ class CommandRefused(IdynError):
     """The server refused a command; the previous one stands until it expires. error: its refusal"""
 
     def __init__(self, error: ErrorMessage) -> None:
-        super().__init__(f"{error.field}: {error.message}" if error.field else error.message)
+        super().__init__(error.message)
         self.error = error
 
 

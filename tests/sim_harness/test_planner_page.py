@@ -1,0 +1,126 @@
+"""The code of docs/how-to/planner.md works: a policy commands a server, and a whole-body controller runs."""
+
+import threading
+import time
+
+import mujoco
+import numpy as np
+from documents import titled
+from fast import full
+
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
+from idyn.tasks import PostureTask
+from sim_harness.mujoco.coordinates import Coordinates
+from sim_harness.mujoco.robot_model import build_model
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.run.server_process import ServerProcess
+from transport.protocol.messages.state import StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.robot.planner import CommandRefused, PlannerClient
+from transport.server.settings import ServerSettings
+
+DT, MS = 1e-3, 1_000_000
+
+
+def code(title):
+    """The names that a block of the page defines."""
+    names = {}
+    exec(titled(title).text, names)
+    return names
+
+
+def ready(endpoint):
+    """Wait until the server has loaded the kernels of tasks: with an empty cache this takes a minute."""
+    for _ in range(600):
+        with PlannerClient(endpoint, "probe") as planner:
+            try:
+                planner.command(valid_for=0.01, tasks=[PostureTask()])
+            except CommandRefused as refused:
+                if "not loaded" not in str(refused):
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
+
+class World:
+    """go2 in MuJoCo."""
+
+    def __init__(self):
+        self.robot, stance = load_robot("go2")
+        self.model = build_model(self.robot, MujocoSettings(timestep=DT))
+        self.model.opt.timestep = DT
+        self.data, self.coordinates = mujoco.MjData(self.model), Coordinates(self.robot, self.model)
+        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(stance, np.zeros(self.robot.nv))
+        self.stance = stance
+
+    @property
+    def state(self):
+        return self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
+
+    def step(self, tau):
+        self.data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = tau
+        mujoco.mj_step(self.model, self.data)
+
+
+def test_the_whole_body_controller_of_the_page():
+    page, world, errors = code("whole-body controller"), World(), []
+    for k in range(5000):
+        t = k * DT
+        q, v = world.state
+        world.step(page["torques"](t, q, v))
+        if t > 4.0:
+            foot = world.robot.frames.placement("FL_foot", q).translation
+            wanted, _, _ = page["circle"](t - 2.0, 0.03, np.eye(3)[[0, 2]])
+            errors.append(np.linalg.norm(foot - page["foot0"] - [0.0, 0.0, 0.06] - wanted))
+        assert 0.8 < q[2] / world.stance[2] < 1.2
+    assert 1e3 * np.sqrt(np.mean(np.square(errors))) < 1.0  # mm; the standing height differs from the stance
+
+
+@full
+def test_the_policy_of_the_page(tmp_path):
+    """Joint targets swing by 0.05 rad; the joints follow, and the robot stands when the policy ends."""
+    settings = ServerSettings(controller="go2", planners=("policy", "probe"), endpoint=f"ipc://{tmp_path}/s")
+    world, angles, problems = World(), [], []
+    stance = world.robot.joint_angles(world.stance)
+
+    def policy(observation):
+        return stance + 0.05 * np.sin(2 * np.pi * 0.5 * observation) * np.tile([0.0, 1.0, -2.0], 4)
+
+    def run():
+        try:
+            ready(server.endpoint)
+            time.sleep(0.02)  # its command expires
+            time.sleep(0.02)  # until that command has expired
+            code("policy")["follow"](server.endpoint, policy, lambda: world.data.time, 6.0)
+        except BaseException as error:
+            problems.append(error)
+
+    with (
+        ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server,
+        RobotClient(server.endpoint, hello_for(world.robot, DT, kind="sim"), deadline_ms=5000) as client,
+    ):
+        client.hello()
+        planner = threading.Thread(target=run)
+        planner.start()
+        tick, message = 0, ""
+        while planner.is_alive() or (not problems and "expired" not in message):
+            tick += 1
+            q, v = world.state
+            reply = client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=tick * MS))
+            assert reply is not None, client.error
+            message = reply.message
+            world.step(np.frombuffer(reply.tau))
+            angles.append(world.robot.joint_angles(q)[1])
+        assert not problems
+        for _ in range(1000):
+            tick += 1
+            q, v = world.state
+            reply = client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=tick * MS))
+            world.step(np.frombuffer(reply.tau))
+        assert np.abs(world.state[1]).max() < 0.01
+        assert max(angles) - min(angles) > 0.06
+        assert 0.8 < world.state[0][2] / world.stance[2] < 1.2
