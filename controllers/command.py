@@ -67,6 +67,8 @@ class Inputs(Record, frozen=True):
     dt: measured period [s]; 0 on the first tick, when there is no previous one
     tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
     reference: replaces the controller's own trajectory; None: the trajectory is used
+    schedule: which feet are planned to stand; replaces that of the reference; None: as the reference plans
+    applied: known external forces, as a generalised force [N, N·m] (nv); None: none
     sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
         (n, 3); None: not measured
     velocity: commanded velocity of the base: forward, left [m/s], turn [rad/s] (3), which the gait follows from now on; None:
@@ -79,6 +81,8 @@ class Inputs(Record, frozen=True):
     dt: float
     tau_applied: Array | None = None
     reference: Reference | None = None
+    schedule: Schedule | None = None
+    applied: Array | None = None
     sensed_force: Array | None = None
     velocity: Array | None = None
     tasks: TaskStack | None = None

@@ -165,13 +165,17 @@ class Controller:
             reference = self._trajectory.at(self._reference_time, at, contacts)
         else:
             reference = self._checked(inputs.reference)
+        if inputs.schedule is not None:
+            reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
         if self._grips:
             reference = self._grip.reference(reference, contacts, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         tasks = None if inputs.tasks is None else (inputs.tasks, self._posture(reference))
-        target = Target(angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks)
+        target = Target(
+            angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks, applied=inputs.applied
+        )
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)

@@ -36,6 +36,7 @@ class Target(Record, frozen=True):
     schedule: which feet are planned to stand
     grip: torque of the joints that grip with a known torque [N·m] (na); None: without such joints
     tasks: tasks that replace the demand, with the posture of their last level; None: none
+    applied: generalised force of known external forces [N, N·m] (nv); None: none
     """
 
     angles: Array
@@ -43,6 +44,7 @@ class Target(Record, frozen=True):
     schedule: Schedule | None
     grip: Array | None
     tasks: tuple[TaskStack, PostureTask] | None = None
+    applied: Array | None = None
 
 
 class Forecast(Record, frozen=True):
@@ -139,7 +141,11 @@ class Predictive(FeedForward):
         if ground is not options.ground:
             options = msgspec.structs.replace(options, ground=ground)
         if target.tasks is not None and self.realises_tasks:
-            return self._of_tasks(at, contacts, target.tasks, options)
+            return self._of_tasks(at, contacts, target, options)
+        applied = target.applied
+        if grips:
+            pressed = self._grip.applied(target.grip)
+            applied = pressed if applied is None else applied + pressed
         try:
             prediction = predict(
                 self._model,
@@ -150,7 +156,7 @@ class Predictive(FeedForward):
                 dt=self._horizon,
                 options=options,
                 guess=self._guess,
-                applied=self._grip.applied(target.grip) if grips else None,
+                applied=applied,
                 preferred=self._spread.preferred(at, contacts, target.angles) if self._spread.active else None,
             )
         except InputError as error:  # non-finite demand, malformed contact
@@ -167,14 +173,21 @@ class Predictive(FeedForward):
             message="" if as_asked else _degradation(prediction, law),
         )
 
-    def _of_tasks(
-        self, at: Kinematics, contacts: ContactSet, tasks: tuple[TaskStack, PostureTask], options: Options
-    ) -> Forecast:
-        """Return the torque that realises tasks."""
-        stack, absent = complete(tasks[0], contacts, tasks[1])
+    def _of_tasks(self, at: Kinematics, contacts: ContactSet, target: Target, options: Options) -> Forecast:
+        """Return the torque that realises the tasks of the target."""
+        assert target.tasks is not None
+        stack, absent = complete(target.tasks[0], contacts, target.tasks[1])
         try:
             answer = predict_tasks(
-                self._model, at, contacts, stack, law=self._law, dt=self._horizon, options=options, guess=self._guess
+                self._model,
+                at,
+                contacts,
+                stack,
+                law=self._law,
+                dt=self._horizon,
+                options=options,
+                guess=self._guess,
+                applied=target.applied,
             )
         except InputError as error:
             return self._without_answer(contacts, str(error))

@@ -51,6 +51,7 @@ def predict_tasks(
     dt: float,
     options: Options = DEFAULT,
     guess: Guess | None = None,
+    applied: Array | None = None,
 ) -> TaskPrediction:
     """Predict the torques and contact forces that realise tasks over `dt` [s].
 
@@ -75,20 +76,22 @@ def predict_tasks(
     workspace.prepare(ground, _period(dt), last is not None)
     dynamics = workspace.problem.dynamics
     kinematics = _kinematics(robot, state)
-    if kinematics is None or not fill_dynamics(robot, dynamics, kinematics, contacts, None, last):
-        plain, contacts, _, last = checked(robot, state, contacts, None, last)
+    if kinematics is None or not fill_dynamics(robot, dynamics, kinematics, contacts, applied, last):
+        plain, contacts, applied, last = checked(robot, state, contacts, applied, last)
         kinematics = robot.terms(plain.q, plain.v)
-        if not fill_dynamics(robot, dynamics, kinematics, contacts, None, last):
+        if not fill_dynamics(robot, dynamics, kinematics, contacts, applied, last):
             raise AssertionError("compiled code rejected checked data")
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
-    solve = partial(predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess)
+    solve = partial(
+        predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess, applied=applied
+    )
     candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), solve)
     solution, answer, predicted = candidates[0] if len(candidates) == 1 else min(candidates, key=partial(_cost, problem))
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
     def again() -> TaskProblem:
         there = robot.terms(before.q, before.v)
-        terms = evaluate(robot, there, contacts, dt=dt, ground=ground, last=last)
+        terms = evaluate(robot, there, contacts, dt=dt, ground=ground, applied=applied, last=last)
         return TaskProblem(robot, there, contacts, stack, law, terms.dynamics)
 
     differences = _differences(problem, solution, answer, predicted)

@@ -14,7 +14,7 @@ from transport.log.recorder import Recorder
 from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.state import ExternalForce, Stance, StateMessage
 from transport.protocol.task_input import write_tasks
 from transport.replay import replay
 from transport.robot.conversation import hello_for
@@ -30,8 +30,9 @@ PERIOD, VALID = 20, 0.05
 class Planned:
     """go2 in MuJoCo, its standing controller behind a service, and a planner."""
 
-    def __init__(self, log=None):
-        self.now, controller = 0, load_controller("go2", {})
+    def __init__(self, log=None, **changes):
+        """changes: of the controller's settings"""
+        self.now, controller = 0, load_controller("go2", changes)
         settings = ServerSettings(controller="go2", planners=("mpc",))
         self.robot, self.stance = controller.robot, controller.stance
         if log is not None:
@@ -51,8 +52,9 @@ class Planned:
         self.service.settle()
         return reply
 
-    def run(self, seconds, tasks=None):
-        """Simulate. tasks(t): the tasks of a command, sent every `PERIOD` ticks; None: no commands"""
+    def run(self, seconds, tasks=None, **state):
+        """Simulate. tasks(t): the tasks of a command, sent every `PERIOD` ticks; None: no commands
+        state: further fields of the state messages"""
         for tick in range(round(seconds / DT)):
             self.now += MS
             self.t += DT
@@ -60,7 +62,7 @@ class Planned:
                 command = CommandMessage(session=self.session, valid_for=VALID, tasks=write_tasks(tasks(self.t)))
                 assert isinstance(self.ask(command), CommandAck)
             self.q, v = self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
-            reply = self.client.exchange(StateMessage(q=self.q.tobytes(), vel=v.tobytes(), t_robot=self.now))
+            reply = self.client.exchange(StateMessage(q=self.q.tobytes(), vel=v.tobytes(), t_robot=self.now, **state))
             assert reply is not None, self.client.error
             self.data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = np.frombuffer(reply.tau)
             mujoco.mj_step(self.model, self.data)
@@ -117,3 +119,28 @@ def test_commanded_tasks_are_replayed_bit_for_bit(tmp_path):
     report = replay(tmp_path / "log.mcap")
     assert report.exact
     assert report.ticks == 1200
+
+
+def test_a_known_external_force_is_carried_by_less_contact_force():
+    """A force of 40 N lifts the base, in the world and in the states: the feet carry the rest, with and without tasks."""
+    run = Planned()
+    run.data.xfrc_applied[1, 2] = 40.0
+    lift = ExternalForce(frame="root_joint", wrench=[0.0, 0.0, 40.0, 0.0, 0.0, 0.0])
+    run.run(1.0, f_ext=lift)
+    origin = run.q[:3].copy()
+    for tasks in (None, trunk(run, lambda t: np.zeros(3), 0.0, origin)):
+        run.run(0.5, tasks, f_ext=lift)
+        reply = run.replies[-1][2]
+        assert abs(sum(each.fn for each in reply.contact_force) - (run.robot.weight - 40.0)) < 0.5
+        assert abs(run.q[2] - origin[2]) < 1e-4
+        assert reply.status == "ok"
+
+
+def test_a_schedule_says_which_feet_stand():
+    run = Planned(contact={"source": "planner"})
+    run.run(0.5)
+    lifted = [Stance(frame="FL_foot", stance=False, time_to_switch=0.5)]
+    run.run(0.003, schedule=lifted)
+    assert {each.frame for each in run.replies[-1][2].contact_force if each.fn > 0.0} <= {"FR_foot", "RL_foot", "RR_foot"}
+    run.run(0.003)
+    assert "FL_foot" in {each.frame for each in run.replies[-1][2].contact_force}

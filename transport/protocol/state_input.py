@@ -5,9 +5,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from controllers.command import Reference
+from controllers.command import Reference, Schedule
+from idyn.errors import FrameNotFound
 from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.model.robot import Robot
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
@@ -19,6 +21,9 @@ from transport.protocol.messages.state import StateMessage
 
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 """`tau_applied` is ignored above this multiple of a joint's torque limit or, for joints without a limit, this torque [N·m]."""
+
+LARGEST_FORCE = 1e5
+"""Larger external forces [N] and moments [N·m] are errors of units."""
 
 QUATERNION_TOLERANCE = 1e-3
 """Largest |length − 1| of a base quaternion that is accepted, and then normalised."""
@@ -174,18 +179,40 @@ def check_recorded(message: StateMessage, agreement: Agreement) -> None:
         vector(message.temp, na, "temp")
     if message.volt is not None and not math.isfinite(message.volt):
         raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
-    if message.schedule is not None:
-        _check_schedule(message.schedule, agreement)
     if message.imu is not None:
         imu = message.imu
         vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
-    if message.f_ext is not None:
-        vector(message.f_ext.wrench, 6, "f_ext.wrench")
 
 
-def _check_schedule(schedule: list[wire.Stance], agreement: Agreement) -> None:
-    for i, stance in enumerate(schedule):
-        check_contact_frame(agreement.robot, stance.frame, f"schedule[{i}].frame")
-        if not math.isfinite(stance.time_to_switch):
+def read_plan(message: StateMessage, agreement: Agreement, q: Array) -> tuple[Schedule | None, Array | None]:
+    """Return the planned stance of the feet, and the generalised force of the external force at the configuration q (nq), each
+    None if it was not sent. Raises ProtocolError."""
+    schedule = None if message.schedule is None else _schedule(message.schedule, agreement)
+    return schedule, None if message.f_ext is None else _external_force(message.f_ext, agreement.robot, q)
+
+
+def _schedule(schedule: list[wire.Stance], agreement: Agreement) -> Schedule:
+    """Return which contact places are planned to stand; those that are not listed stand. Raises ProtocolError."""
+    keys = agreement.robot.spheres.keys
+    stance, time_to_switch = np.ones(len(keys), np.bool_), np.full(len(keys), np.inf)
+    for i, each in enumerate(schedule):
+        check_contact_frame(agreement.robot, each.frame, f"schedule[{i}].frame")
+        if not math.isfinite(each.time_to_switch):
             field = f"schedule[{i}].time_to_switch"
-            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {stance.time_to_switch}")
+            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {each.time_to_switch}")
+        if each.frame in keys:
+            k = keys.index(each.frame)
+            stance[k], time_to_switch[k] = each.stance, max(each.time_to_switch, 0.0)
+    return Schedule(stance=stance, time_to_switch=time_to_switch)
+
+
+def _external_force(force: wire.ExternalForce, robot: Robot, q: Array) -> Array:
+    """Return the generalised force of an external force at the configuration q [N, N·m] (nv). Raises ProtocolError."""
+    wrench = vector(force.wrench, 6, "f_ext.wrench")
+    if (np.abs(wrench) > LARGEST_FORCE).any():
+        raise ProtocolError(Code.BAD_SCHEMA, "f_ext.wrench", f"expected at most {LARGEST_FORCE:g}, got {wrench.tolist()}")
+    try:
+        applied: Array = robot.frames.jacobian(force.frame, q).T @ wrench
+    except FrameNotFound as error:
+        raise ProtocolError(Code.BAD_SCHEMA, "f_ext.frame", str(error)) from error
+    return applied

@@ -40,10 +40,10 @@ class Reference(Part):
 
 
 class ExternalForce(Part):
-    """A measured external force."""
+    """A known external force on the robot, which the prediction takes into account."""
 
-    frame: str
-    wrench: Vector  # force [N], moment [N·m], world axes (6)
+    frame: str  # link or joint of the model
+    wrench: Vector  # force [N] at the frame's origin, moment [N·m], world axes (6)
 
 
 class Stance(Part):
@@ -79,8 +79,8 @@ class StateMessage(ClientMessage, tag="state"):
     imu: Imu | None = None  # recorded
     contacts: list[Contact] | None = None  # absent: from the robot's geometry; empty: no contacts
     ref: Reference | None = None  # absent: the controller's own reference
-    schedule: list[Stance] | None = None  # recorded
-    f_ext: ExternalForce | None = None  # recorded
+    schedule: list[Stance] | None = None  # which feet are planned to stand; replaces that of the gait; feet not listed stand
+    f_ext: ExternalForce | None = None
     temp: Vector | None = None  # [°C] (na), recorded
     volt: float | None = None  # [V], recorded
     flags: Flags | None = None

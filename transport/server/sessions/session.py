@@ -20,7 +20,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import Measured, StateReader, check_recorded, read_reference
+from transport.protocol.state_input import Measured, StateReader, check_recorded, read_plan, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
@@ -174,6 +174,7 @@ class Session:
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
+        schedule, applied = read_plan(message, self.agreement, measured.state.q)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
         # the state is valid: update the session
@@ -194,6 +195,8 @@ class Session:
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
             reference=reference,
+            schedule=schedule,
+            applied=applied,
             sensed_force=sensed,
             estop=self.stop.engaged,
             delay=self._delay.accepted(t_robot, message.t_applied),
