@@ -17,9 +17,9 @@ LAST_LEVEL = 15
 
 def extrapolated(stack: TaskStack, seconds: float, *, still: bool) -> TaskStack:
     """Return the tasks with their targets `seconds` later: p + v t + ½ a t², v + a t. still: the motion ends there, with zero
-    velocity and acceleration, and contact tasks end: the robot slows down and stands."""
+    velocity and acceleration; contact tasks and contact modes end: the robot slows down and stands on all feet that touch."""
     tasks = [_later(task, seconds, still) for task in stack.tasks if not (still and isinstance(task, ContactTask))]
-    return msgspec.structs.replace(stack, tasks=tasks)
+    return msgspec.structs.replace(stack, tasks=tasks, modes={} if still else stack.modes)
 
 
 def _later(task: Any, t: float, still: bool) -> MotionTask | ContactTask:

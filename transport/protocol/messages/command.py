@@ -24,7 +24,8 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
 
 class CommandMessage(ClientMessage, tag="command"):
     """Applies from the next state on, until it expires or the next command replaces it, with all its fields. After it has
-    expired the robot slows down and stands: the velocity is 0, motion tasks keep their last targets, contact tasks end.
+    expired the robot slows down and stands: the velocity is 0, motion tasks keep their last targets, contact tasks and modes
+    end.
 
     Commands come from one client at a time: another one is refused until the last command has expired.
     """

@@ -65,7 +65,8 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         acceleration=[0.0, 100.0, 0.0, 0.0, 0.0, 0.0],
     )
     push = ForcePart(contacts=[planned.controller.robot.contact_names[0]], normal=5.0)
-    assert isinstance(command(planned, [part, push], valid_for=0.004), CommandAck)
+    modes = {foot(planned.controller.robot): "open"}
+    assert isinstance(command(planned, [part, push], valid_for=0.004, modes=modes), CommandAck)
     for seq in (1, 2, 3):  # states arrive at 1, 2, 3 ms, the command at 0
         tasks, message = applied(planned, seq)
         assert tasks is not None
@@ -77,11 +78,13 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         turned = [[np.cos(10 * t), -np.sin(10 * t), 0.0], [np.sin(10 * t), np.cos(10 * t), 0.0], [0.0, 0.0, 1.0]]
         np.testing.assert_allclose(frame.rotation, turned, atol=1e-12)
         assert force.normal == 5.0
+        assert dict(tasks.modes) == modes
     for seq in (4, 5, 9):
         tasks, message = applied(planned, seq)
         assert tasks is not None
         assert message == STANDS
         (frame,) = tasks.tasks  # the force task has ended
+        assert not tasks.modes
         np.testing.assert_allclose(frame.position, [1.004, 2.0 + 50.0 * 0.004**2, 3.0], atol=1e-12)
         assert frame.velocity is None
         assert frame.acceleration is None
