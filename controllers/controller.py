@@ -81,7 +81,7 @@ class Controller:
 
     @property
     def realises_tasks(self) -> bool:
-        """Whether `Inputs.tasks` has an effect: a law that predicts contact forces, no joints that press, no closed chains."""
+        """Whether `Inputs.tasks` has an effect: a law that predicts contact forces, and no joints that press."""
         return self._feedforward.realises_tasks
 
     @property

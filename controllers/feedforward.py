@@ -114,7 +114,7 @@ class Predictive(FeedForward):
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
         self.senses = self._sensed is not None
         predicts = self._law.conditions not in (Conditions.FREE, Conditions.GIVEN)
-        self.realises_tasks = predicts and not grip.pressing and not robot.closures.keys
+        self.realises_tasks = predicts and not grip.pressing
         self.reset()
 
     def reset(self) -> None:

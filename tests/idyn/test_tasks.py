@@ -253,6 +253,28 @@ def test_a_sliding_contact_has_the_friction_of_the_law():
     assert answer["force of FL_foot"].met
 
 
+@pytest.mark.parametrize("margin", [0.05, 0.9])
+def test_closed_chains_realise_tasks(margin):
+    """The five-bar legs of a quadruped: base and force as asked, also where the friction margin binds."""
+    robot, state, contacts, _ = tick("fivebar")
+    pose = robot.frames.placement("root_joint", state.q)
+    base = FrameTask(
+        frame="root_joint",
+        position=pose.translation + np.array([0.005, 0.0, 0.01]),
+        rotation=pose.rotation,
+        mask=[True, False, True, False, True, False],
+    )
+    press = ForceTask(contacts=contacts.keys[0], normal=10.0)
+    answer = solve(robot, state, contacts, [base, press], limits=TaskLimits(friction_margin=margin))
+    assert answer.prediction.status.ok
+    assert np.abs(answer["root_joint"].missing).max() < 1e-6
+    assert abs(answer.prediction.normal_force[0] - 10.0) < 1e-3
+    force = answer.prediction.force
+    assert (np.hypot(force[:, 0], force[:, 1]) <= 0.8 * (1.0 - margin) * force[:, 2] + 1e-6).all()
+    gaps = robot.closure_gaps(state.q)[1] @ answer.prediction.v_plus
+    assert np.abs(gaps).max() < 1e-9
+
+
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 

@@ -236,7 +236,7 @@ class Dispatcher:
         if command.velocity is not None and not self.host.steers:
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
         if command.tasks and not self.host.realises_tasks:
-            raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law, grip or closed chains permit no tasks")
+            raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
         if command.tasks and not is_loaded(TASKS):
             raise ProtocolError(
                 Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
