@@ -1,7 +1,9 @@
 """A process of its own steers a robot through a server process, over sockets: 30 s of stepwise commands, then none."""
 
-import multiprocessing
-from contextlib import contextmanager
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -18,10 +20,11 @@ from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
-from transport.robot.planner import PlannerClient
 from transport.server.settings import ServerSettings
 
 DT, MS = 1e-3, 1_000_000
+
+ROOT = Path(__file__).parents[2]
 
 STEPS = [
     ((0.4, 0.0, 0.0), 7.0),
@@ -35,28 +38,38 @@ STEADY = 4.5
 """Length of the end of each step in which the mean velocity is taken [s]: nine periods of the gait."""
 
 
-def steer(endpoint, pipe):
-    """Process of the planner: sends the last velocity from the pipe 20 times a second, until it is None."""
-    velocity = pipe.recv()
-    with PlannerClient(endpoint, "joystick") as planner:
-        pipe.send("ready")
-        while velocity is not None:
-            planner.command(velocity, valid_for=0.3)
-            if pipe.poll(0.05):
-                velocity = pipe.recv()
+PLANNER = """
+import json, select, sys
+from transport.robot.planner import PlannerClient
+
+velocity = json.loads(sys.stdin.readline())
+with PlannerClient(sys.argv[1], "joystick") as planner:
+    print("ready", flush=True)
+    while velocity is not None:
+        planner.command(velocity, valid_for=0.3)
+        if select.select([sys.stdin], [], [], 0.05)[0]:
+            velocity = json.loads(sys.stdin.readline())
+"""
+"""Process of the planner: sends the last velocity from its standard input 20 times a second, until that is null."""
 
 
-@contextmanager
-def planner_process(endpoint):
-    context = multiprocessing.get_context("spawn")
-    own, other = context.Pipe()
-    process = context.Process(target=steer, args=(endpoint, other), daemon=True)
-    process.start()
-    try:
-        yield own
-    finally:
-        own.send(None)
-        process.join(10.0)
+class Planner:
+    """Context manager of the planner's process."""
+
+    def __init__(self, endpoint):
+        arguments = [sys.executable, "-c", PLANNER, endpoint]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.kill()
+        self.process.communicate()
+
+    def send(self, velocity):
+        self.process.stdin.write(json.dumps(velocity) + "\n")
+        self.process.stdin.flush()
 
 
 class Walk:
@@ -97,20 +110,19 @@ def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_th
     with (
         ServerProcess(settings, controller) as server,
         RobotClient(server.endpoint, hello_for(load_robot(name)[0], DT, kind="sim"), deadline_ms=5000) as client,
-        planner_process(server.endpoint) as pipe,
+        Planner(server.endpoint) as planner,
     ):
         client.hello()
-        pipe.send(STEPS[0][0])
-        assert pipe.recv() == "ready"
+        planner.send(STEPS[0][0])
+        assert planner.process.stdout.readline() == "ready\n"
         walk = Walk(name, client)
         for velocity, seconds in STEPS:
-            pipe.send(velocity)
+            planner.send(velocity)
             walk.run(seconds)
             error = np.abs(walk.mean_velocity(STEADY) - velocity).max() / np.abs(velocity).max()
-            record_property(f"{velocity}", error)
-            print(name, velocity, error)
+            record_property(f"{velocity}", float(error))  # workers send properties as plain numbers
             assert error < 0.03
-        pipe.send(None)
+        planner.send(None)
         while "expired" not in walk.messages[-1]:
             walk.run(0.01)
         walk.run(1.0)
