@@ -116,7 +116,7 @@ class Command(Record, frozen=True):
     missing: keys of contacts that are planned to stand but do not touch
     drive: gains with which the drives may follow `reference` while replies are missing; None: they must not
     reality: mismatch between earlier predictions and measurements; None until there is one to compare
-    outcomes: what became of the tasks of `Inputs.tasks`
+    outcomes: of the tasks of `Inputs.tasks`
     """
 
     tau: Array

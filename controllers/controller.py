@@ -139,9 +139,8 @@ class Controller:
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """Compute the command of a tick. Raises InputError for a state or a schedule of wrong size, but never for values."""
-        if self._unsettled is not None:
-            self.settle()
         robot = self.robot
+        self.settle()
         try:
             at = robot.kinematics(self._kinematics if self._is_placed_at(state) else state)
             fault = self._safety.fault(at)
@@ -156,15 +155,12 @@ class Controller:
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
         angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
-        # reference at the time when this torque acts; that time never decreases
-        self._time += inputs.dt
+        self._time += inputs.dt  # the reference is that of the time when this torque acts; it never decreases
         self._reference_time = max(self._reference_time, self._time + inputs.delay)
         if inputs.velocity is not None:
             self._trajectory.steer(inputs.velocity)
-        if inputs.reference is None:
-            reference = self._trajectory.at(self._reference_time, at, contacts)
-        else:
-            reference = self._checked(inputs.reference)
+        given = inputs.reference
+        reference = self._trajectory.at(self._reference_time, at, contacts) if given is None else self._checked(given)
         if inputs.schedule is not None:
             reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
         if self._grips:
@@ -172,7 +168,7 @@ class Controller:
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
-        tasks = None if inputs.tasks is None else (inputs.tasks, self._posture(reference))
+        tasks = (inputs.tasks, self._posture(reference)) if inputs.tasks is not None and self.realises_tasks else None
         target = Target(
             angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks, applied=inputs.applied
         )
@@ -182,12 +178,10 @@ class Controller:
         feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
         if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
-            feedback = self._grip.filled(self._grip.prescribed(feedback)) if self._grips else feedback
         if self._stabilisation.active and tasks is None:
-            velocity = np.zeros(3) if reference.base is None else reference.base
-            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, velocity)
-        if grip is not None:
-            feedback = feedback + grip
+            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base)
+        if grip is not None:  # it replaces the feedback of the joints that press
+            feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
         self._unsettled = at, forecast, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or (mismatch.problem if mismatch else "")

@@ -56,17 +56,18 @@ class Stabilisation:
         self._robot, self._height, self._literal = robot, height, settings.literal
         self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
 
-    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array) -> Array:
+    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array | None) -> Array:
         """Return the joint torques for the standing contacts [N·m] (na).
 
-        velocity: desired velocity of the base, forward, left [m/s], turn [rad/s] (3)
+        velocity: desired velocity of the base, forward, left [m/s], turn [rad/s] (3); None: zero
         """
         robot = self._robot
         tau = np.zeros(robot.na)
         if not len(contacts):
             return tau
         # w = Kp (x_des ⊖ x) + Kv (v_des − v)
-        wrench = self._kp * self._error(at, contacts) + self._kv * (_planar(velocity) - at.v[:6])
+        desired = np.zeros(6) if velocity is None else _planar(velocity)
+        wrench = self._kp * self._error(at, contacts) + self._kv * (desired - at.v[:6])
         # τ = −N_qᵀ max(0, N_b w); `literal`: rows N, S, T of each contact
         J = contact_jacobian(robot, at, contacts)
         for i in range(len(contacts)):

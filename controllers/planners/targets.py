@@ -9,9 +9,10 @@ import numpy as np
 from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
+from idyn.tasks.stack import MOST_LEVELS
 from idyn.types import Array, ContactSet
 
-LAST_LEVEL = 15
+LAST_LEVEL = MOST_LEVELS - 1
 """Level of the posture below all commanded tasks."""
 
 

@@ -41,8 +41,8 @@ class Slope(Record, frozen=True):
 
 
 class Seeds(NamedTuple):
-    """Direct changes by k components, None: 0: of v_a⁺ (na, k), of R at fixed v⁺ and p (nv, k), of b besides (3n, k), of p at
-    fixed ζ (3n, k), of the gradient of the selection's objective at fixed p (3n, k)."""
+    """Direct changes by k components, 0 unless given: of v_a⁺ (na, k), of R at fixed v⁺ and p (nv, k), of b besides (3n, k),
+    of p at fixed ζ (3n, k), of the gradient of the selection's objective at fixed p (3n, k)."""
 
     v_a: Array | float = 0.0
     R: Array | float = 0.0
@@ -79,7 +79,7 @@ class Differentiation:
             u_hat[3 * i + 2] += interpreted(opening_speed)(gap, given.dt, given.noise, given.recovery_speed)
         self.basis: Basis = basis_of(law, contacts, answer.p, u_hat)
         self.objective = OBJECTIVES.get(self.options.selection)
-        # operators of the law: dp = law_p db, du = law_u db
+        # operator of the law: dp = law_p db
         D = (1.0 + self.rho) * self.J_u @ self.inertia @ self.J_u.T
         B, W, H = self.basis.columns, self.basis.held, self.basis.turning
         soft = np.linalg.inv(np.eye(len(D)) + D @ H)
@@ -93,20 +93,25 @@ class Differentiation:
 
     def by_place(self) -> Slope:
         """Return the derivatives by the configuration, along its tangent (k = nv)."""
-        acceleration = (self.answer.v_plus - self.state.v) / self.dt
-        R = self.dt * self.robot.inverse_dynamics_slopes(self.state.q, self.state.v, acceleration)[0]
-        return _plus(self._slope(self._place_seeds(R), len(self.M)), _after(self._demand, self._projection[2]))
+        place = self._slope(self._place_seeds(self.dt * self._inverse_dynamics[0]), len(self.M))
+        return _plus(place, _after(self._demand, self._projection[2]))
 
     def by_velocity(self) -> Slope:
         """Return the derivatives by the velocity (k = nv)."""
-        nv, acceleration = len(self.M), (self.answer.v_plus - self.state.v) / self.dt
-        R = self.dt * self.robot.inverse_dynamics_slopes(self.state.q, self.state.v, acceleration)[1] - self.M
+        nv = len(self.M)
+        R = self.dt * self._inverse_dynamics[1] - self.M
         speed = self._slope(Seeds(v_a=np.eye(nv)[self.a], R=R, b=-self.keep * self.J), nv)
         return _plus(speed, _after(self._demand, self._projection[1]))
 
     def by_friction(self) -> Slope:
         """Return the derivatives by the friction coefficients (k = n)."""
         return self._slope(Seeds(p=self.basis.friction_slope, gradient=-self._turning()), len(self.contacts))
+
+    @cached_property
+    def _inverse_dynamics(self) -> tuple[Array, Array]:
+        """Return the slopes of the inverse dynamics without contacts by q and by v, at the predicted acceleration."""
+        acceleration = (self.answer.v_plus - self.state.v) / self.dt
+        return self.robot.inverse_dynamics_slopes(self.state.q, self.state.v, acceleration)
 
     @cached_property
     def _demand(self) -> Slope:
@@ -249,7 +254,7 @@ class Differentiation:
         found = list(self.basis.switches)
         restricting = self._multipliers > NEAR * max(float(np.abs(self.answer.p).max(initial=0.0)), 1e-12)
         for row in self.basis.reaches[~restricting]:
-            found.append(f"friction of contact {self.contacts.keys[int(np.argmax(row)) // 3]}")
+            found.append(f"contact {self.contacts.keys[int(np.argmax(row)) // 3]} is at the edge of its friction cone")
         if self.answer.torque_excess > 0.0:
             found.append("torque limits are exceeded")
         most = self.robot.limits.tau_max

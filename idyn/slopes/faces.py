@@ -3,12 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
-from idyn.laws.law import Law, has_round_cones
+from idyn.laws.law import SLIPS, Law, has_round_cones
 from idyn.types import Array, ContactSet
-
-SLIPS = 1e-7
-"""Tangential speed û of a contact that slides [m/s]."""
 
 TIGHT = 1e-9
 """Slack of a friction facet that counts as zero, as a share of the largest impulse."""
@@ -41,76 +39,82 @@ class Basis(NamedTuple):
     switches: tuple[str, ...]
 
 
+class _ContactBasis(NamedTuple):
+    """The basis of one contact in its rows S, T, N, see `Basis`; it has no rows and columns if it is open."""
+
+    columns: Array = np.zeros((3, 0))
+    held: Array = np.zeros((0, 3))
+    face: Array = np.zeros((3, 0))
+    by_mu: Array = np.zeros(3)
+    tight: Array = np.zeros((0, 3))
+    reach: Array = np.zeros(0)
+    turning: Array = np.zeros((3, 3))
+    switches: tuple[str, ...] = ()
+
+
 def basis_of(law: Law, contacts: ContactSet, p: Array, u_hat: Array) -> Basis:
     """Return the basis at impulses p (3n) and velocities û with the allowance (3n)."""
-    n = len(contacts)
-    columns, face, held, switches = [], [], [], []
-    tight, reaches = [np.zeros((0, 3 * n))], [np.zeros((0, 3 * n))]
-    turning, slope, selectable = np.zeros((3 * n, 3 * n)), np.zeros((3 * n, n)), True
-    largest, round_cones = max(float(np.abs(p).max(initial=0.0)), 1e-12), has_round_cones(law)
-    in_cones = _all_in_cones(law, contacts, p)
-    for i, key in enumerate(contacts.keys):
-        at, mu = slice(3 * i, 3 * i + 3), float(contacts.mu[i])
-        impulse, velocity, unit = p[at], u_hat[at], np.eye(3 * n)[:, at]
-        free = bool(np.isinf(mu)) or (law.unlimited_friction and mu > 0.0)
-        if impulse[2] <= TIGHT * largest:
-            if velocity[2] < NEAR:
-                switches.append(f"contact {key} may close")
-            continue
-        if impulse[2] < NEAR * largest:
-            switches.append(f"contact {key} may open")
-        speed = float(np.hypot(velocity[0], velocity[1]))
-        if free or (mu > 0.0 and speed <= SLIPS):
-            columns.append(unit)
-            held.append(unit.T)
-            if free and not in_cones:
-                face.append(unit)
-                continue
-            if round_cones:
-                if not _inside_every_polygon(law, mu, impulse):
-                    switches.append(f"friction of contact {key}: the selection's polygon turns with it")
-                face.append(unit)
-                continue
-            cone = _cone(law, mu, impulse, largest)
-            face.append(unit @ cone.directions)
-            slope[at, i] = cone.by_mu
-            tight.append(cone.rows @ unit.T)
-            reaches.append(np.outer(cone.reach, unit[:, 2]))
-            if len(cone.rows) > 1:
-                switches.append(f"friction of contact {key}")
-        elif mu == 0.0:
-            columns.append(unit[:, 2:])
-            face.append(unit[:, 2:])
-            held.append(unit[:, 2:].T)
-        else:
-            if speed < NEAR:
-                switches.append(f"contact {key} may stick")
-            slope[at, i] = [*(impulse[:2] / mu), 0.0]
-            sliding = _sliding(law, mu, velocity[:2], impulse)
-            switches += [f"direction of friction of contact {key}"] if sliding.tie else []
-            columns.append(unit @ sliding.directions)
-            face.append(unit @ sliding.directions)
-            held.append(sliding.held @ unit.T)
-            if round_cones:
-                e = velocity[:2] / speed
-                turning[3 * i : 3 * i + 2, 3 * i : 3 * i + 2] = mu * impulse[2] / speed * (np.eye(2) - np.outer(e, e))
-                selectable = False
+    n, in_cones = len(contacts), _all_in_cones(law, contacts, p)
+    largest = max(float(np.abs(p).max(initial=0.0)), 1e-12)
+    each = [
+        _contact_basis(law, float(contacts.mu[i]), p[3 * i : 3 * i + 3], u_hat[3 * i : 3 * i + 3], (largest, in_cones))
+        for i in range(n)
+    ]
+    reaches = [np.outer(one.reach, np.eye(3 * n)[3 * i + 2]) for i, one in enumerate(each)]
+    turning, nothing = _diagonal([one.turning for one in each]), np.zeros((0, 3 * n))
     return Basis(
-        columns=_joined(columns, n),
-        held=_joined([rows.T for rows in held], n).T,
+        columns=_diagonal([one.columns for one in each]),
+        held=_diagonal([one.held for one in each]),
         turning=turning,
-        face=_joined(face, n),
-        friction_slope=slope,
-        tight=np.vstack(tight),
-        reaches=np.vstack(reaches),
-        selectable=selectable,
+        face=_diagonal([one.face for one in each]),
+        friction_slope=_diagonal([one.by_mu[:, None] for one in each]),
+        tight=_diagonal([one.tight for one in each]),
+        reaches=np.vstack([nothing, *reaches]),
+        selectable=not turning.any(),
         unlimited=law.unlimited_friction or bool(np.isinf(contacts.mu).any()),
-        switches=tuple(switches),
+        switches=tuple(
+            f"contact {key} {switch}" for key, one in zip(contacts.keys, each, strict=True) for switch in one.switches
+        ),
     )
 
 
-def _joined(parts: list[Array], n: int) -> Array:
-    return np.hstack(parts) if parts else np.zeros((3 * n, 0))
+def _contact_basis(law: Law, mu: float, impulse: Array, velocity: Array, rest: tuple[float, bool]) -> _ContactBasis:
+    """Return the basis of one contact. rest: (largest impulse of all contacts, `_all_in_cones`)"""
+    largest, in_cones = rest
+    free = bool(np.isinf(mu)) or (law.unlimited_friction and mu > 0.0)
+    if impulse[2] <= TIGHT * largest:
+        return _ContactBasis(switches=("may close",) if velocity[2] < NEAR else ())
+    switches: tuple[str, ...] = ("may open",) if impulse[2] < NEAR * largest else ()
+    speed, all_rows = float(np.hypot(velocity[0], velocity[1])), np.eye(3)
+    if mu == 0.0:
+        return _ContactBasis(columns=all_rows[:, 2:], held=all_rows[2:], face=all_rows[:, 2:], switches=switches)
+    if free or speed <= SLIPS:
+        sticks = _ContactBasis(columns=all_rows, held=all_rows, face=all_rows, switches=switches)
+        if free and not in_cones:
+            return sticks
+        if has_round_cones(law):
+            inside = _inside_every_polygon(law, mu, impulse)
+            return sticks if inside else sticks._replace(switches=(*switches, "turns the selection's polygon"))
+        cone = _cone(law, mu, impulse, largest)
+        several = ("is at a corner of its friction polygon",) if len(cone.rows) > 1 else ()
+        return sticks._replace(
+            face=cone.directions, by_mu=cone.by_mu, tight=cone.rows, reach=cone.reach, switches=(*switches, *several)
+        )
+    sliding = _sliding(law, mu, velocity[:2], impulse)
+    switches += ("may stick",) if speed < NEAR else ()
+    switches += ("may change the direction of its friction",) if sliding.tie else ()
+    turning = np.zeros((3, 3))
+    if has_round_cones(law):
+        e = velocity[:2] / speed
+        turning[:2, :2] = mu * impulse[2] / speed * (np.eye(2) - np.outer(e, e))
+    by_mu = np.array([*(impulse[:2] / mu), 0.0])
+    return _ContactBasis(sliding.directions, sliding.held, sliding.directions, by_mu, turning=turning, switches=switches)
+
+
+def _diagonal(blocks: list[Array]) -> Array:
+    """Return the block-diagonal matrix; a block may have no rows or columns."""
+    joined: Array = block_diag(*blocks) if blocks else np.zeros((0, 0))
+    return joined
 
 
 class Sliding(NamedTuple):

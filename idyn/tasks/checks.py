@@ -8,14 +8,12 @@ import numpy as np
 from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
+from idyn.laws.law import SLIPS
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.vectors import dot
 from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
-
-SLIPS = 1e-7
-"""Tangential speed û of a contact that slides [m/s]."""
 
 
 @cache

@@ -50,7 +50,7 @@ NO_ROWS = np.zeros(0, np.int64)
 def resolve(levels: Sequence[Equations], bounds: Bounds, size: int) -> Resolution:
     """Return the lexicographic solution for x of this size."""
     x, Z, active = np.zeros(size), np.eye(size), []
-    bounds, relaxed = _attainable(levels, bounds, size)
+    bounds, relaxed = _attainable(bounds, size)
     room = FEASIBLE * _scale(bounds)
     for A, b in levels:
         if not Z.shape[1]:
@@ -69,7 +69,7 @@ def resolve(levels: Sequence[Equations], bounds: Bounds, size: int) -> Resolutio
     return Resolution(x, tuple(active), relaxed)
 
 
-def _attainable(levels: Sequence[Equations], bounds: Bounds, size: int) -> tuple[Bounds, Array]:
+def _attainable(bounds: Bounds, size: int) -> tuple[Bounds, Array]:
     """Return bounds that some x meets: widened by the smallest sum of squares where necessary; and the widened rows."""
     G, lower, upper = bounds
     room = FEASIBLE * _scale(bounds)

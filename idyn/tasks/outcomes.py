@@ -1,4 +1,4 @@
-"""What became of each task: asked, predicted, and what prevents it."""
+"""Outcomes of tasks: asked, predicted, and what prevents them."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -93,5 +93,5 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
         return "\n".join([*lines, *(f"violated: {limit}" for limit in self.relaxed)])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the outcomes instead of the functions that find them."""
+        """Refuse to be pickled: the functions that find outcomes belong to the robot of this process."""
         raise TypeError("a TaskPrediction cannot be pickled; pickle its `prediction`")

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.laws.law import Law
+from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
-from idyn.tasks.checks import SLIPS
 from idyn.tasks.follow import REST, SLIDE, follow, push
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import HeldMotion, held_motion

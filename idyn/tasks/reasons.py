@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from idyn.tasks.follow import OPEN, SLIDE
+from idyn.tasks.held import HeldMotion
 from idyn.tasks.levels import solved
 from idyn.tasks.limits import names_of
 from idyn.tasks.outcomes import TaskOutcome, near
@@ -81,15 +82,14 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
         level = problem.levels.index(asked.task.level)
         active = [row for rows in solution.active[: level + 1] for row in rows]
         limits = [(names[row], bounds.G[row : row + 1]) for row in active]
-        found += _shares([*limits, *_other_tasks(problem, solution, k)], free)
+        found += _shares([*limits, *_other_tasks(problem, solution, held, k)], free)
     largest = max((share for share, _ in found), default=0.0)
     named = sorted(((share, name) for share, name in found if share > SHARE * largest), reverse=True)
     return tuple(dict.fromkeys(name for _, name in named)) or ("its own rows contradict each other",)
 
 
-def _other_tasks(problem: TaskProblem, solution: Solution, k: int) -> Groups:
+def _other_tasks(problem: TaskProblem, solution: Solution, held: HeldMotion, k: int) -> Groups:
     """Return rows on the coordinates: of tasks of higher levels; gradients of tasks of the same level."""
-    held, _, _, _ = problem.linear(solution.kinds, solution.directions)
     groups, level = [], problem.asked[k].task.level
     for i, other in enumerate(problem.asked):
         if i == k or other.task.level > level:

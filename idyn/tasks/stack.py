@@ -63,7 +63,8 @@ class TaskStack(Record, frozen=True):
 
     tasks: motion and contact tasks, see `idyn.tasks`
     limits: of the solution
-    modes: intended modes of contacts by key; all other contacts stick if they touch (gap ≤ `Ground.touching`)
+    modes: intended modes of contacts by key; all other contacts stick if they touch (gap ≤ `Ground.touching`). A contact that
+        shall stick or slide and has a gap is asked to close it within one period
     """
 
     tasks: Sequence[MotionTask | ContactTask] = ()

@@ -2,6 +2,7 @@
 
 import mujoco
 import numpy as np
+from fast import full
 from task_runs import circle, follow, target
 
 from controllers.build import load_controller
@@ -74,6 +75,7 @@ def trunk(run, path, start, origin):
     return lambda t: [follow("root_joint", path, t - start, origin, rotation=np.eye(3))]
 
 
+@full
 def test_the_trunk_follows_a_circle_of_commands_and_stands_when_they_end():
     run = Planned()
     run.run(1.0)
@@ -95,6 +97,7 @@ def test_the_trunk_follows_a_circle_of_commands_and_stands_when_they_end():
     assert np.linalg.norm(after - before) < 1e-4
 
 
+@full
 def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
     run = Planned()
     run.run(1.0)
@@ -110,6 +113,7 @@ def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
     assert run.replies[-1][2].status == "ok"
 
 
+@full
 def test_commanded_tasks_are_replayed_bit_for_bit(tmp_path):
     run = Planned(tmp_path / "log.mcap")
     run.run(0.3)

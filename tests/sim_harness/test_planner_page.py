@@ -66,6 +66,7 @@ class World:
         mujoco.mj_step(self.model, self.data)
 
 
+@full
 def test_the_whole_body_controller_of_the_page():
     page, world, errors = code("whole-body controller"), World(), []
     for k in range(5000):

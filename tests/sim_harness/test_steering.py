@@ -1,14 +1,11 @@
 """A second client steers robots that trot in MuJoCo: the base moves as commanded, and stands when the commands end."""
 
-import mujoco
 import numpy as np
 import pytest
 from fast import first_is_fast, full
+from steered_walk import DT, Walk
 
 from controllers.build import load_controller
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.loopback import Loopback
@@ -20,30 +17,26 @@ from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
-DT, MS = 1e-3, 1_000_000
+MS = 1_000_000
 
 PERIOD, VALID = 20, 0.1
 """Period of the commands [ticks], and their validity [s]."""
 
 
-class Drive:
-    """A robot in MuJoCo, its controller behind a service, and a planner. motion: rows of time and planar pose of the base."""
+class Drive(Walk):
+    """A robot that walks in MuJoCo, its controller behind a service, and a planner."""
 
     def __init__(self, name, log=None):
         self.now, controller = 0, load_controller(f"{name}-trot", {})
         settings = ServerSettings(controller=f"{name}-trot", planners=("joystick",))
-        self.robot = robot = controller.robot
+        super().__init__(controller.robot, controller.stance)
         if log is not None:
-            log = Recorder(log, attachments(controller.snapshot(), settings), metadata(robot, None))
+            log = Recorder(log, attachments(controller.snapshot(), settings), metadata(self.robot, None))
         self.recorder, self.service = log, Service(controller, settings, clock=lambda: self.now, recorder=log)
-        self.client = Loopback(self.service, hello_for(robot, DT, kind="sim"), clock=lambda: self.now)
+        self.client = Loopback(self.service, hello_for(self.robot, DT, kind="sim"), clock=lambda: self.now)
         self.client.hello()
         self.session = self.ask(PlanHello(name="joystick")).session
-        model = build_model(robot, MujocoSettings(timestep=DT))
-        model.opt.timestep = DT
-        self.data, self.coordinates = mujoco.MjData(model), Coordinates(robot, model)
-        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(controller.stance, np.zeros(robot.nv))
-        self.model, self.motion, self.messages = model, [], set()
+        self.messages = set()
 
     def ask(self, message):
         reply = decode(self.service.handle(b"planner", encode(message), self.now).reply)
@@ -52,26 +45,15 @@ class Drive:
 
     def run(self, seconds, velocity):
         """Simulate, with a command every `PERIOD` ticks. None: without commands"""
-        a = self.coordinates.dofs[self.robot.tree.a]
         for tick in range(round(seconds / DT)):
             self.now += MS
             if velocity is not None and tick % PERIOD == 0:
                 self.ask(CommandMessage(session=self.session, valid_for=VALID, velocity=velocity))
-            q, v = self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
+            q, v = self.state()
             reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=self.now))
             assert reply is not None, self.client.error
             self.messages.add(reply.message)
-            self.data.qfrc_applied[a] = np.frombuffer(reply.tau)
-            mujoco.mj_step(self.model, self.data)
-            yaw = np.arctan2(2 * (q[6] * q[5] + q[3] * q[4]), 1 - 2 * (q[4] ** 2 + q[5] ** 2))
-            self.motion.append((q[0], q[1], yaw))
-
-    def mean_velocity(self, seconds):
-        """Return the mean velocity forward, left [m/s] and the turn rate [rad/s] over the last seconds."""
-        x, y, yaw = np.array(self.motion[-round(seconds / DT) :]).T
-        yaw, vx, vy = np.unwrap(yaw), np.gradient(x, DT), np.gradient(y, DT)
-        forward, left = np.cos(yaw) * vx + np.sin(yaw) * vy, np.cos(yaw) * vy - np.sin(yaw) * vx
-        return np.array([forward.mean(), left.mean(), (yaw[-1] - yaw[0]) / (len(yaw) * DT)])
+            self.step(np.frombuffer(reply.tau))
 
 
 COMMANDS = [(0.3, 0.1, 0.5), (0.4, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.0)]

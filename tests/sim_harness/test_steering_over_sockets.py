@@ -5,24 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mujoco
 import numpy as np
 import pytest
 from fast import full
+from steered_walk import DT, Walk
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings
 
-DT, MS = 1e-3, 1_000_000
+MS = 1_000_000
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,34 +69,20 @@ class Planner:
         self.process.stdin.flush()
 
 
-class Walk:
-    """A robot in MuJoCo as a client of a server. motion: rows of planar pose of the base"""
+class Client(Walk):
+    """A robot that walks in MuJoCo as a client of a server."""
 
     def __init__(self, name, client):
-        self.robot, self.client, self.motion, self.messages = load_robot(name)[0], client, [], []
-        _, stance = load_robot(name)
-        self.model = build_model(self.robot, MujocoSettings(timestep=DT))
-        self.model.opt.timestep = DT
-        self.data, self.coordinates = mujoco.MjData(self.model), Coordinates(self.robot, self.model)
-        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(stance, np.zeros(self.robot.nv))
+        super().__init__(*load_robot(name))
+        self.client, self.messages = client, []
 
     def run(self, seconds):
         for _ in range(round(seconds / DT)):
-            q, v = self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
+            q, v = self.state()
             reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=(len(self.motion) + 1) * MS))
             assert reply is not None, self.client.error
             self.messages.append(reply.message)
-            self.data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = np.frombuffer(reply.tau)
-            mujoco.mj_step(self.model, self.data)
-            yaw = np.arctan2(2 * (q[6] * q[5] + q[3] * q[4]), 1 - 2 * (q[4] ** 2 + q[5] ** 2))
-            self.motion.append((q[0], q[1], yaw))
-
-    def mean_velocity(self, seconds):
-        """Mean velocity forward, left [m/s] and turn rate [rad/s] over the last seconds."""
-        x, y, yaw = np.array(self.motion[-round(seconds / DT) :]).T
-        yaw, vx, vy = np.unwrap(yaw), np.gradient(x, DT), np.gradient(y, DT)
-        forward, left = np.cos(yaw) * vx + np.sin(yaw) * vy, np.cos(yaw) * vy - np.sin(yaw) * vx
-        return np.array([forward.mean(), left.mean(), (yaw[-1] - yaw[0]) / (len(yaw) * DT)])
+            self.step(np.frombuffer(reply.tau))
 
 
 @full
@@ -115,7 +98,7 @@ def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_th
         client.hello()
         planner.send(STEPS[0][0])
         assert planner.process.stdout.readline() == "ready\n"
-        walk = Walk(name, client)
+        walk = Client(name, client)
         for velocity, seconds in STEPS:
             planner.send(velocity)
             walk.run(seconds)

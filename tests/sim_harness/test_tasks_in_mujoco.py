@@ -55,6 +55,7 @@ def test_more_acceleration_than_friction_gives_does_not_overturn_the_robot():
     assert run.rms <= 60.0
 
 
+@full
 def test_a_free_foot_draws_a_circle_while_the_trunk_stands_on_three():
     run, start = Run(), {}
     drawn = circle(0.03, 0.5, (0, 2))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from controllers.planners.targets import LAST_LEVEL
 from idyn.errors import FrameNotFound, InputError, nearest
 from idyn.model.robot import Robot
 from idyn.tasks import (
@@ -19,7 +20,6 @@ from idyn.tasks import (
 )
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
-from idyn.tasks.stack import MOST_LEVELS
 from idyn.types import Array
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
@@ -72,8 +72,8 @@ def read_tasks(robot: Robot, parts: Sequence[AnyTask], modes: Mapping[str, str])
         _check_contact(robot, key, f"modes.{key}")
     tasks = [_read(robot, part, f"tasks[{i}]") for i, part in enumerate(parts)]
     for i, part in enumerate(parts):
-        if not 0 <= part.level < MOST_LEVELS - 1:
-            raise ProtocolError(Code.BAD_SCHEMA, f"tasks[{i}].level", f"expected 0 to {MOST_LEVELS - 2}, got {part.level}")
+        if not 0 <= part.level < LAST_LEVEL:
+            raise ProtocolError(Code.BAD_SCHEMA, f"tasks[{i}].level", f"expected 0 to {LAST_LEVEL - 1}, got {part.level}")
     try:
         return TaskStack(tasks=tasks, modes=dict(modes))
     except InputError as error:
@@ -95,6 +95,9 @@ def _read(robot: Robot, part: AnyTask, where: str) -> Any:
             robot.frames.attached(part.frame)
         except FrameNotFound as error:
             raise refuse(f"{where}.frame", str(error)) from error
+        moves = part.velocity is not None or part.acceleration is not None
+        if part.axes == "local" and part.position is not None and part.rotation is None and moves:
+            raise refuse(f"{where}.rotation", "expected beside a position that moves along local axes, to extrapolate it")
     if isinstance(part, ForcePart) and (part.normal is None) == (part.force is None):
         raise refuse(f"{where}.normal", "expected exactly one of `normal` and `force`")
     if isinstance(part, (ForcePart, PressurePart)):

@@ -75,7 +75,7 @@ class Reality(ServerPart):
 
 
 class TaskReport(ServerPart):
-    """What became of one task of the command in force."""
+    """Outcome of one task of the command in force."""
 
     name: str  # of the task, or of its frame, joints or contacts
     level: int

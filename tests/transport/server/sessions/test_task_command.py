@@ -107,6 +107,7 @@ def test_a_command_replaces_the_last_one_as_a_whole(planned: Rig) -> None:
         ("tasks[0].position", [ComPart(position=[0.0, 0.0])], {}),
         ("tasks[0].velocity", [FramePart(frame="root_joint", velocity=[0.0] * 3)], {}),
         ("tasks[0].rotation", [FramePart(frame="root_joint", rotation=[0.0, 0.0, 0.0, 2.0])], {}),
+        ("tasks[0].rotation", [FramePart(frame="root_joint", position=[0.0] * 3, velocity=[0.1] * 6, axes="local")], {}),
         ("tasks[0].mask", [FramePart(frame="root_joint", mask=[True])], {}),
         ("tasks[0].mask", [ComPart(mask=[False] * 3)], {}),
         ("tasks[0].stiffness", [ComPart(stiffness=-1.0)], {}),
