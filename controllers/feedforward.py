@@ -24,7 +24,7 @@ from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
 from idyn.status import Conditions, Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
-from idyn.tasks.precompile import compile_task_kernels
+from idyn.tasks.predict import compile_task_kernels
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 

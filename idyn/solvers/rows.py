@@ -49,14 +49,14 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
     for i in range(first, last):
         scale = max(scale, s[i])
     negligible = max(NEGLIGIBLE * NEGLIGIBLE * scale, least * least)
-    for row in range(first, first + min(last - first, columns - start)):
-        # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
+    # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
+    for i in range(rows):
+        lengths[i] = 0.0
+    for j in range(rank, columns):
+        a = A[j]
         for i in range(rows):
-            lengths[i] = 0.0
-        for j in range(rank, columns):
-            a = A[j]
-            for i in range(rows):
-                lengths[i] += a[i] * a[i]
+            lengths[i] += a[i] * a[i]
+    for row in range(first, first + min(last - first, columns - start)):
         best, largest = row, 0.0
         for i in range(row, last):
             if lengths[i] > largest:
@@ -84,11 +84,16 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
             a, factor = A[j], 2.0 * h[j]
             for i in range(rows):
                 s[i] += factor * a[i]
+        a, factor = A[rank], h[rank]
+        for i in range(rows):
+            a[i] -= factor * s[i]
+            lengths[i] = 0.0
+        rank += 1
         for j in range(rank, columns):
             a, factor = A[j], h[j]
             for i in range(rows):
                 a[i] -= factor * s[i]
-        rank += 1
+                lengths[i] += a[i] * a[i]
     return rank
 
 

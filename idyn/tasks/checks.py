@@ -17,26 +17,32 @@ from idyn.types import Array
 
 
 @cache
-def read_modes() -> Callable[..., None]:
+def check() -> Callable[..., bool]:
     """Return `fill_modes` for calls from Python."""
-    return entry_point(fill_modes, Dynamics.TYPE, Borrowed(VECTOR, VECTOR), Borrowed(INDICES), Output(INDICES, MATRIX))
-
-
-@cache
-def within_limits() -> Callable[..., bool]:
-    """Return `keeps_limits` for calls from Python."""
-    answer, limits = Borrowed(VECTOR, VECTOR, INDICES), Borrowed(MATRIX, VECTOR, VECTOR)
-    return entry_point(keeps_limits, answer, limits, REAL, REAL, FLAG)
+    answer, limits = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(MATRIX, VECTOR, VECTOR)
+    return entry_point(fill_modes, Dynamics.TYPE, answer, Borrowed(INDICES), Output(INDICES, MATRIX), limits, REAL, REAL, FLAG)
 
 
 @compiled
-def fill_modes(d: Dynamics, answer: tuple[Array, Array], intended: tuple[Array], out: tuple[Array, Array]) -> None:
-    """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed.
+def fill_modes(
+    d: Dynamics,
+    answer: tuple[Array, ...],
+    intended: tuple[Array],
+    out: tuple[Array, Array],
+    limits: tuple[Array, ...],
+    margin: float,
+    least: float,
+    unlimited: bool,
+) -> bool:
+    """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed. Return
+    whether the forces and torques of the prediction are within the limits for the intended modes.
 
-    answer: (v⁺ (nv), impulses p (3n)); intended: tuple of the kinds of the intended modes (n)
+    answer: (v⁺ (nv), impulses p (3n), τ (na)); intended: tuple of the kinds of the intended modes (n)
     out: (kinds (n), unit directions of sliding along s and t (n, 2), 0 for speeds that count as sticking)
+    limits: (corners of the friction polygon (k, 2), μ (n), largest torques (na)); margin, least: see `TaskLimits`
+    unlimited: whether every μ > 0 counts as ∞
     """
-    (v_plus, p), (meant,), (kinds, directions), g = answer, intended, out, d.given
+    (v_plus, p, tau), (meant,), (kinds, directions), g = answer, intended, out, d.given
     u, nv = g.model.u, len(g.v)
     v_hat, change, L = stack_array(nv), stack_array(len(u)), stack_array((len(u), len(u)))
     # v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
@@ -62,23 +68,23 @@ def fill_modes(d: Dynamics, answer: tuple[Array, Array], intended: tuple[Array],
             kinds[i] = OPEN
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
+    return _keeps_limits((p, tau, meant), limits, g.dt, (margin, least), unlimited)
 
 
 @compiled
-def keeps_limits(
-    answer: tuple[Array, Array, Array], limits: tuple[Array, Array, Array], margin: float, least: float, unlimited: bool
+def _keeps_limits(
+    answer: tuple[Array, ...], limits: tuple[Array, ...], dt: float, bounds: tuple[float, float], unlimited: bool
 ) -> bool:
-    """Return whether forces and torques are within the limits.
+    """Return whether forces p/dt and torques are within the limits.
 
-    answer: (forces in rows S, T, N (3n), τ (na), kinds (n)); limits: (corners of the friction polygon (k, 2), μ (n), largest
-    torques (na)); margin, least: see `TaskLimits`; unlimited: whether every μ > 0 counts as ∞
+    answer: (p, τ, kinds of the modes); bounds: (margin, least); the other arguments are those of `fill_modes`
     """
-    (force, tau, kinds), (corners, mu, most) = answer, limits
+    (p, tau, kinds), (corners, mu, most), (margin, least) = answer, limits, bounds
     for k in range(len(tau)):
         if not abs(tau[k]) <= most[k]:
             return False
     for i in range(len(kinds)):
-        s, t, normal = force[3 * i], force[3 * i + 1], force[3 * i + 2]
+        s, t, normal = p[3 * i] / dt, p[3 * i + 1] / dt, p[3 * i + 2] / dt
         if kinds[i] != OPEN and normal < least:
             return False
         if kinds[i] == STICK and mu[i] < np.inf and not (unlimited and mu[i] > 0.0):

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from idyn.errors import InputError, nearest
-from idyn.tasks.motion import Numbers, Rows, Task
+from idyn.model.robot import Robot
+from idyn.tasks.fields import Numbers
+from idyn.tasks.motion import Rows, Task
 from idyn.terms.inputs import numbers
 from idyn.types import Array, ContactSet
 
@@ -13,10 +15,6 @@ from idyn.types import Array, ContactSet
 class ContactTask(Task, frozen=True):
     """Fields of all contact tasks. Their rows are divided by the mass of the robot, so that weights compare with those of
     accelerations."""
-
-    def rows(self, contacts: ContactSet) -> Rows:
-        """Return the equations of the task."""
-        raise NotImplementedError
 
 
 class ForceTask(ContactTask, frozen=True, kw_only=True):
@@ -33,18 +31,20 @@ class ForceTask(ContactTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or f"force of {', '.join(_keys(self.contacts))}"
 
-    def rows(self, contacts: ContactSet) -> Rows:
-        which = _indices(contacts, self.contacts)
+    def count(self, robot: Robot) -> int:
+        return 3 if self.normal is None else 1
+
+    def fill(self, given: ContactSet, out: Rows) -> None:
+        which = _indices(given, self.contacts)
         if (self.normal is None) == (self.force is None):
             raise InputError("normal", "expected exactly one of `normal` and `force`")
         if self.normal is not None:
-            A = np.zeros((1, 3 * len(contacts)))
-            A[0, 3 * which + 2] = 1.0
-            return Rows(A, _finite("normal", [self.normal], 1), np.zeros(1))
-        A = np.zeros((3, 3 * len(contacts)))
+            out.A[0, 3 * which + 2] = 1.0
+            out.asked[:] = _finite("normal", [self.normal], 1)
+            return
         for i in which.tolist():
-            A[:, 3 * i : 3 * i + 3] = contact_axes(contacts, i)
-        return Rows(A, _finite("force", self.force, 3), np.zeros(3))
+            out.A[:, 3 * i : 3 * i + 3] = contact_axes(given, i)
+        out.asked[:] = _finite("force", self.force, 3)
 
 
 class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
@@ -59,12 +59,13 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or f"centre of pressure of {', '.join(_keys(self.contacts))}"
 
-    def rows(self, contacts: ContactSet) -> Rows:
-        which = _indices(contacts, self.contacts)
+    def count(self, robot: Robot) -> int:
+        return 2
+
+    def fill(self, given: ContactSet, out: Rows) -> None:
+        which = _indices(given, self.contacts)
         point = _finite("point", self.point, 3)
-        A = np.zeros((2, 3 * len(contacts)))
-        A[:, 3 * which + 2] = contact_axes(contacts, int(which[0]))[:, :2].T @ (contacts.points[which] - point).T
-        return Rows(A, np.zeros(2), np.zeros(2))
+        out.A[:, 3 * which + 2] = contact_axes(given, int(which[0]))[:, :2].T @ (given.points[which] - point).T
 
 
 def contact_axes(contacts: ContactSet, i: int) -> Array:

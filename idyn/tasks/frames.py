@@ -25,18 +25,25 @@ ORTHONORMAL = 1e-6
 def frame_rows() -> Callable[..., None]:
     """Return `fill_frame_rows` for calls from Python."""
     given = Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK), Borrowed(VECTOR, VECTOR, VECTOR, INDICES)
-    return entry_point(fill_frame_rows, *given, Output(MATRIX, VECTOR, VECTOR), WHOLE, FLAG)
+    return entry_point(fill_frame_rows, *given, Output(MATRIX, VECTOR, VECTOR), WHOLE, FLAG, FLAG, FLAG)
 
 
 @compiled
 def fill_frame_rows(
-    kinematics: tuple[Array, ...], task: tuple[Array, ...], out: tuple[Array, ...], joint: int, local: bool
+    kinematics: tuple[Array, ...],
+    task: tuple[Array, ...],
+    out: tuple[Array, ...],
+    joint: int,
+    local: bool,
+    placed_at: bool,
+    turned_to: bool,
 ) -> None:
     """Fill the equations A v̇ + drift = asked of a task on a frame.
 
     kinematics: (axes, placements, velocities, biases of `TaskKinematics`, support of the tree (njoints, nv))
     task: (axes and origin of the frame in the joint frame (12), targets (TARGETS), stiffness and damping (12), rows (r))
     out: (A (r, nv), asked (r), drift (r)); joint: of the frame; local: whether the equations are in the frame's axes
+    placed_at, turned_to: whether there is a target of position, of rotation
     """
     (axes, placements, velocities, biases, support), (offset, target, gains, rows), (A, asked, drift) = kinematics, task, out
     E, R, x = stack_array((3, 3)), stack_array((3, 3)), stack_array(3)
@@ -62,8 +69,10 @@ def fill_frame_rows(
         bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
     # errors: x_target − x, log(R_target Rᵀ)
     for i in range(3):
-        error[i] = target[POSITION + i] - x[i]
-    rotation_error(target[ROTATION:VELOCITY], R, error[3:])
+        error[i] = target[POSITION + i] - x[i] if placed_at else 0.0
+        error[3 + i] = 0.0
+    if turned_to:
+        rotation_error(target[ROTATION:VELOCITY], R, error[3:])
     for n in range(len(rows)):
         # row e of the linear or of the angular part
         part, e = 3 * (rows[n] // 3), E[rows[n] % 3]

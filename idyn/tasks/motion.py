@@ -5,27 +5,38 @@ so that A is the Jacobian. Without a position target there is no position feedba
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from idyn.errors import InputError
 from idyn.model.robot import Robot
-from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, frame_rows, is_rotation
+from idyn.tasks.fields import Numbers, frame_gains, gains, mask_of, rotation, sized
+from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, frame_rows
 from idyn.tasks.kinematics import TaskKinematics
-from idyn.terms.inputs import finite, numbers
 from idyn.types import Array, Record
 
-Numbers = Array | Sequence[float]
+_ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
+"""Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
 
 
 class Rows(NamedTuple):
-    """Equations A x + drift = asked of a task: A (r, nv), or (r, 3n) for tasks on contact forces; asked, drift (r)."""
+    """Equations A x + drift = asked of a task: A (r, nv), or (r, 3n) for tasks on contact forces; asked, drift (r).
+    roots: square roots of the weights (r)"""
 
     A: Array
     asked: Array
     drift: Array
+    roots: Array
+
+    @classmethod
+    def zeros(cls, count: int, columns: int) -> Self:
+        """Return zeros for `count` rows."""
+        return cls(np.zeros((count, columns)), np.zeros(count), np.zeros(count), np.zeros(count))
+
+    def part(self, start: int, end: int) -> "Rows":
+        """Return views of some rows."""
+        return Rows(self.A[start:end], self.asked[start:end], self.drift[start:end], self.roots[start:end])
 
 
 class Task(Record, frozen=True):
@@ -44,6 +55,14 @@ class Task(Record, frozen=True):
         """Return the name in outcomes."""
         raise NotImplementedError
 
+    def count(self, robot: Robot) -> int:
+        """Return the number of equations."""
+        raise NotImplementedError
+
+    def fill(self, given: Any, out: Rows) -> None:
+        """Fill A, `asked` and `drift`, which are zeros. given: what the equations depend on besides the task"""
+        raise NotImplementedError
+
 
 class MotionTask(Task, frozen=True):
     """Fields of all motion tasks.
@@ -55,30 +74,13 @@ class MotionTask(Task, frozen=True):
     stiffness: float | Numbers = 100.0
     damping: float | Numbers | None = None
 
-    def rows(self, kinematics: TaskKinematics) -> Rows:
-        """Return the equations of the task."""
-        raise NotImplementedError
-
-    def _gains(self, size: int) -> tuple[Array, Array]:
-        """Return stiffness and damping, for each component (size)."""
-        stiffness = _sized("stiffness", self.stiffness, size)
-        return stiffness, 2.0 * np.sqrt(stiffness) if self.damping is None else _sized("damping", self.damping, size)
-
     def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
         """Return a + stiffness · error + damping · (velocity − actual)."""
         size = len(error)
-        stiffness, damping = self._gains(size)
-        wanted = np.zeros(size) if velocity is None else _sized("velocity", velocity, size)
-        forward = np.zeros(size) if acceleration is None else _sized("acceleration", acceleration, size)
-        return forward + stiffness * error + damping * (wanted - actual)
-
-
-_ROWS = {
-    (linear, angular): np.flatnonzero(np.repeat([linear, angular], 3)) if linear or angular else np.arange(6)
-    for linear in (False, True)
-    for angular in (False, True)
-}
-"""(whether there is a target of position, of rotation) → rows of a frame task without mask."""
+        stiffness, damping = gains(self.stiffness, self.damping, size)
+        rate = -actual if velocity is None else sized("velocity", velocity, size) - actual
+        value = stiffness * error + damping * rate
+        return value if acceleration is None else value + sized("acceleration", acceleration, size)
 
 
 class FrameTask(MotionTask, frozen=True, kw_only=True):
@@ -103,37 +105,32 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or self.frame
 
-    def rows(self, kinematics: TaskKinematics) -> Rows:
+    def count(self, robot: Robot) -> int:
+        return len(self._asked())
+
+    def fill(self, given: TaskKinematics, out: Rows) -> None:
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
-        joint, offset = kinematics.robot.frames.attached(self.frame)
-        which, target = self._asked(), np.zeros(TARGETS)
+        joint, offset = given.robot.frames.attached(self.frame)
+        target, stiffness_and_damping = np.zeros(TARGETS), frame_gains(self.stiffness, self.damping)
         if self.position is not None:
-            target[POSITION:ROTATION] = _sized("position", self.position, 3)
+            target[POSITION:ROTATION] = sized("position", self.position, 3)
         if self.rotation is not None:
-            target[ROTATION:VELOCITY] = _rotation(self.rotation).ravel()
+            target[ROTATION:VELOCITY] = rotation("rotation", self.rotation).ravel()
         if self.velocity is not None:
-            target[VELOCITY:ACCELERATION] = _sized("velocity", self.velocity, 6)
+            target[VELOCITY:ACCELERATION] = sized("velocity", self.velocity, 6)
         if self.acceleration is not None:
-            target[ACCELERATION:] = _sized("acceleration", self.acceleration, 6)
-        out = Rows(np.empty((len(which), len(kinematics.v))), np.empty(len(which)), np.empty(len(which)))
-        frame_rows()(kinematics.arrays, (offset, target, self._frame_gains(), which), tuple(out), joint, self.axes == "local")
-        return out
-
-    def _frame_gains(self) -> Array:
-        """Return stiffness and damping of each component (12); without a target position or rotation the stiffness is 0."""
-        given = self.position is not None, self.rotation is not None
-        if type(self.stiffness) is float and (self.damping is None or type(self.damping) is float):
-            return _gains_of(self.stiffness, self.damping, given)
-        gains = np.concatenate(self._gains(6))
-        gains[:6] *= np.repeat(given, 3)
-        return gains
+            target[ACCELERATION:] = sized("acceleration", self.acceleration, 6)
+        task = offset, target, stiffness_and_damping, self._asked()
+        targets = self.position is not None, self.rotation is not None
+        frame_rows()(given.arrays, task, (out.A, out.asked, out.drift), joint, self.axes == "local", *targets)
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
         if self.mask is not None:
-            return np.flatnonzero(_mask(self.mask, 6))
-        return _ROWS[self.position is not None, self.rotation is not None]
+            return np.flatnonzero(mask_of(self.mask, 6))
+        linear, angular = self.position is not None, self.rotation is not None
+        return _ALL if linear == angular else _LINEAR if linear else _ANGULAR
 
 
 class ComTask(MotionTask, frozen=True, kw_only=True):
@@ -150,11 +147,14 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or "centre of mass"
 
-    def rows(self, kinematics: TaskKinematics) -> Rows:
-        com = kinematics.centroidal
-        error = np.zeros(3) if self.position is None else _sized("position", self.position, 3) - com.position
-        wanted, rows = self._feedback(error, self.velocity, com.velocity, self.acceleration), _mask(self.mask, 3)
-        return Rows(com.matrix[:3][rows] / com.mass, wanted[rows], com.drift[:3][rows] / com.mass)
+    def count(self, robot: Robot) -> int:
+        return int(mask_of(self.mask, 3).sum())
+
+    def fill(self, given: TaskKinematics, out: Rows) -> None:
+        com, rows = given.centroidal, mask_of(self.mask, 3)
+        error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - com.position
+        out.asked[:] = self._feedback(error, self.velocity, com.velocity, self.acceleration)[rows]
+        out.A[:], out.drift[:] = com.matrix[:3][rows] / com.mass, com.drift[:3][rows] / com.mass
 
 
 class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
@@ -174,15 +174,20 @@ class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or "angular momentum"
 
-    def rows(self, kinematics: TaskKinematics) -> Rows:
+    def count(self, robot: Robot) -> int:
+        return int(mask_of(self.mask, 3).sum())
+
+    def fill(self, given: TaskKinematics, out: Rows) -> None:
         if not self.inertia > 0.0:
             raise InputError("inertia", f"expected > 0, got {self.inertia}")
-        com = kinematics.centroidal
-        wanted = np.zeros(3) if self.momentum is None else _sized("momentum", self.momentum, 3)
-        rate = np.zeros(3) if self.momentum_rate is None else _sized("momentum_rate", self.momentum_rate, 3)
-        gain = np.sqrt(_sized("stiffness", self.stiffness, 3)) if self.damping is None else _sized("damping", self.damping, 3)
-        asked, rows = rate + gain * (wanted - com.angular), _mask(self.mask, 3)
-        return Rows(*(each[rows] / self.inertia for each in (com.matrix[3:], asked, com.drift[3:])))
+        com, rows = given.centroidal, mask_of(self.mask, 3)
+        wanted = np.zeros(3) if self.momentum is None else sized("momentum", self.momentum, 3)
+        rate = np.zeros(3) if self.momentum_rate is None else sized("momentum_rate", self.momentum_rate, 3)
+        stiffness, damping = gains(self.stiffness, self.damping, 3)
+        gain = np.sqrt(stiffness) if self.damping is None else damping
+        asked = rate + gain * (wanted - com.angular)
+        for part, value in ((out.A, com.matrix[3:]), (out.asked, asked), (out.drift, com.drift[3:])):
+            part[:] = value[rows] / self.inertia
 
 
 class PostureTask(MotionTask, frozen=True, kw_only=True):
@@ -200,25 +205,28 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
     def label(self) -> str:
         return self.name or ("posture" if self.joints is None else ", ".join(self.joints))
 
-    def rows(self, kinematics: TaskKinematics) -> Rows:
-        robot, v = kinematics.robot, kinematics.v
-        which, A = _joint_rows(robot, None if self.joints is None else tuple(self.joints))
-        error = np.zeros(len(which))
+    def count(self, robot: Robot) -> int:
+        return robot.na if self.joints is None else len(self.joints)
+
+    def fill(self, given: TaskKinematics, out: Rows) -> None:
+        robot = given.robot
+        which, places, dofs, out.A[:] = _joint_rows(robot, None if self.joints is None else tuple(self.joints))
+        error = out.drift
         if self.angles is not None:
-            present, angles = robot.joint_angles(kinematics.q), _sized("angles", self.angles, len(which))
+            angles = sized("angles", self.angles, len(which))
             if robot.one_axis_each:
-                error = angles - present[which]
+                error = angles - given.q[places]
             else:
+                present = robot.joint_angles(given.q)
                 wanted = present.copy()
                 wanted[which] = angles
                 error = robot.joint_error(present, wanted)[which]
-        asked = self._feedback(error, self.velocity, v[robot.tree.a[which]], self.acceleration)
-        return Rows(A, asked, np.zeros(len(which)))
+        out.asked[:] = self._feedback(error, self.velocity, given.v[dofs], self.acceleration)
 
 
-def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array]:
-    """Return the indices of actuated joints (k) and the rows that select them (k, nv), for names; None: all. Raises
-    InputError."""
+def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array, Array, Array]:
+    """Return for joints by name, None: all, their indices among the actuated joints, in q and in v, each (k), and the rows
+    that select them (k, nv). Raises InputError."""
     known = robot.scratch.get(("joint rows", joints))
     if isinstance(known, tuple):
         return known
@@ -230,48 +238,6 @@ def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Ar
         which = np.array([robot.joint_names.index(name) for name in joints], np.int64)
     rows = np.zeros((len(which), robot.nv))
     rows[np.arange(len(which)), robot.tree.a[which]] = 1.0
-    robot.scratch["joint rows", joints] = which, rows
-    return which, rows
-
-
-@lru_cache(maxsize=256)
-def _gains_of(stiffness: float, damping: float | None, given: tuple[bool, bool]) -> Array:
-    """Return `_frame_gains` for two numbers."""
-    gains = np.concatenate(MotionTask(stiffness=stiffness, damping=damping)._gains(6))
-    gains[:6] *= np.repeat(given, 3)
-    return gains
-
-
-def _sized(field: str, given: float | Numbers, size: int) -> Array:
-    """Return `size` finite numbers from an array or a single number. Raises InputError."""
-    if type(given) is np.ndarray and given.shape == (size,) and given.dtype == np.float64 and finite(given):
-        array: Array = given
-        if field not in ("stiffness", "damping"):
-            return array
-    array = numbers(field, given)
-    array = np.full(size, float(array)) if array.ndim == 0 else array
-    if array.shape != (size,):
-        raise InputError(field, f"expected {size} numbers, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError(field, "expected finite numbers")
-    if field in ("stiffness", "damping") and (array < 0.0).any():
-        raise InputError(field, "expected numbers ≥ 0")
-    return array
-
-
-def _rotation(given: Array) -> Array:
-    """Return a rotation matrix (3, 3). Raises InputError."""
-    if type(given) is np.ndarray and given.shape == (3, 3) and given.dtype == np.float64 and is_rotation(given):
-        return given
-    R = numbers("rotation", given)
-    if R.shape != (3, 3) or not is_rotation(R):
-        raise InputError("rotation", "expected a rotation matrix (3, 3), with the frame's axes as columns")
-    return R
-
-
-def _mask(given: Sequence[bool], size: int) -> Array:
-    """Return a mask as an array. Raises InputError."""
-    mask = np.asarray(given)
-    if mask.shape != (size,) or mask.dtype != np.bool_ or not mask.any():
-        raise InputError("mask", f"expected {size} booleans, at least one of them true, got {given!r}")
-    return mask
+    found = which, robot.tree.q_index[which], robot.tree.a[which], rows
+    robot.scratch["joint rows", joints] = found
+    return found

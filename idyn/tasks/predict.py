@@ -1,6 +1,6 @@
 """`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -14,9 +14,11 @@ from idyn.options import Options
 from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
-from idyn.tasks.checks import read_modes, within_limits
+from idyn.tasks.checks import check
 from idyn.tasks.follow import SLIDE
+from idyn.tasks.forces import ContactTask, ForceTask
 from idyn.tasks.modes import corners_of
+from idyn.tasks.motion import FrameTask, MotionTask, PostureTask
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
@@ -94,7 +96,11 @@ def predict_tasks(
         terms = evaluate(robot, there, contacts, dt=dt, ground=ground, applied=applied, last=last)
         return TaskProblem(robot, there, contacts, stack, law, terms.dynamics)
 
-    differences = _differences(problem, solution, answer, predicted)
+    rho = dynamics.given.rho
+
+    def differences() -> tuple[str, ...]:
+        return _differences(law, solution, answer, (contacts.keys, predicted, rho))
+
     return TaskPrediction(
         prediction=answer,
         q_ddot=solution.motion[robot.tree.a],
@@ -117,15 +123,15 @@ def _candidates(problem: TaskProblem, intended: Array, solve: Callable[..., Pred
     quick = problem.follow(kinds, directions)
     if quick is not None:
         made, answer = 1, solve(quick.motion[tree.a], preferred=_in_world(problem.contacts, quick.force))
-        predicted, turned = _modes_of(problem, answer, intended)
-        if answer.status.ok and _keeps_limits(problem, answer, kinds) and _same(kinds, quick.directions, predicted, turned):
+        predicted, turned, within = _modes_of(problem, answer, intended)
+        if within and answer.status.ok and _same(kinds, quick.directions, predicted, turned):
             return [Pass(quick, answer, predicted)], made
     seen: list[bytes] = []
     while len(candidates) < 1 or made < MOST_PASSES:
         seen.append(kinds.tobytes())
         solution = problem.resolve(kinds, directions)
         made, answer = made + 1, solve(solution.motion[tree.a], preferred=_in_world(problem.contacts, solution.force))
-        predicted, turned = _modes_of(problem, answer, intended)
+        predicted, turned, _ = _modes_of(problem, answer, intended)
         candidates.append(Pass(solution, answer, predicted))
         if predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned):
             break
@@ -140,21 +146,15 @@ def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
     return not slides(kinds) or bool(((directions * turned).sum(axis=1)[kinds == SLIDE] >= SAME_DIRECTION).all())
 
 
-def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array]:
-    """Return the contact modes of a prediction (n), and the directions of sliding (n, 2). Laws whose contacts creep keep the
-    intended modes."""
-    kinds, directions = np.empty_like(intended), np.empty((len(intended), 2))
-    read_modes()(problem.dynamics.fields, (answer.v_plus, answer.p), (intended,), (kinds, directions))
-    return kinds if problem.law.conditions in WITH_MODES else intended, directions
-
-
-def _keeps_limits(problem: TaskProblem, answer: Prediction, kinds: Array) -> bool:
-    """Return whether the forces and torques of a prediction are within the limits."""
-    limits, law = problem.stack.limits, problem.law
-    corners = corners_of(law)
-    most = problem.robot.limits.tau_max * limits.torque
-    given = (answer.p / answer.dt, answer.tau, kinds), (corners, problem.contacts.mu, most)
-    return within_limits()(*given, limits.friction_margin, limits.normal_force, law.unlimited_friction)
+def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array, bool]:
+    """Return the contact modes of a prediction (n), the directions of sliding (n, 2), and whether its forces and torques are
+    within the limits for the intended modes. Laws whose contacts creep keep the intended modes."""
+    limits, law, out = problem.stack.limits, problem.law, (np.empty(len(intended), np.int64), np.empty((len(intended), 2)))
+    most = problem.robot.limits.tau_max
+    given = corners_of(law), problem.contacts.mu, most if limits.torque == 1.0 else most * limits.torque
+    bounds = limits.friction_margin, limits.normal_force, law.unlimited_friction
+    within = check()(problem.dynamics.fields, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
+    return out[0] if law.conditions in WITH_MODES else intended, out[1], within
 
 
 class _Feasible(Options, frozen=True):
@@ -175,19 +175,21 @@ def _feasible(options: Options) -> Options:
     )
 
 
-def _differences(problem: TaskProblem, solution: Solution, answer: Prediction, predicted: Array) -> tuple[str, ...]:
-    """Return why a prediction may differ from the solution of the tasks, in words."""
-    words, modes, found = ("opens", "slides", "sticks"), (solution.kinds.tolist(), predicted.tolist()), []
-    for key, here, there in zip(problem.contacts.keys, *modes, strict=True):
+def _differences(
+    law: Law, solution: Solution, answer: Prediction, contacts: tuple[Sequence[str], Array, float]
+) -> tuple[str, ...]:
+    """Return why a prediction may differ from the solution of the tasks, in words. contacts: (keys, predicted modes (n), ρ)"""
+    (keys, predicted, rho), words, found = contacts, ("opens", "slides", "sticks"), []
+    for key, here, there in zip(keys, solution.kinds.tolist(), predicted.tolist(), strict=True):
         if here != there:
             found.append(f"the law predicts that contact {key} {words[there]}")
-    if answer.law != problem.law.name:
+    if answer.law != law.name:
         found.append(f"the law '{answer.law}' was used")
     if answer.demand_change > SMALL_CHANGE:
         found.append("no contact forces realise the demand")
-    if problem.law.conditions not in WITH_MODES:
-        found.append(f"contacts creep under the law '{problem.law.name}'")
-    if not found and problem.dynamics.given.rho == 0.0:
+    if law.conditions not in WITH_MODES:
+        found.append(f"contacts creep under the law '{law.name}'")
+    if not found and rho == 0.0:
         found.append("the law predicts other forces or directions of sliding")
     return tuple(found)
 
@@ -221,5 +223,19 @@ def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     costs = dict.fromkeys(problem.levels, 0.0)
     for asked in problem.asked:
         error = asked.rows.asked - predicted_value(asked, each.answer, problem.state.v)
-        costs[asked.task.level] += float((asked.roots * error) @ (asked.roots * error))
+        weighted = asked.rows.roots * error
+        costs[asked.task.level] += float(weighted @ weighted)
     return (float(not each.answer.status.ok), *costs.values())
+
+
+def compile_task_kernels(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> None:
+    """Compile or load every kernel that tasks may need beside those of the law."""
+    frame = robot.frames.names[-1]
+    pose = robot.frames.placement(frame, state.q)
+    tasks: list[MotionTask | ContactTask] = [
+        FrameTask(frame=frame, position=pose.translation, rotation=pose.rotation, velocity=np.zeros(6)),
+        PostureTask(angles=robot.joint_angles(state.q), level=1),
+    ]
+    if len(contacts):
+        tasks.append(ForceTask(contacts=contacts.keys, normal=robot.weight, level=2))
+    predict_tasks(robot, state, contacts, TaskStack(tasks=tasks), law=law, dt=1e-3, options=options)

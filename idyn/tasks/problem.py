@@ -3,13 +3,13 @@
 Two solutions of the same problem: `follow` without limits, by kernels; `resolve` with limits, for ticks in which one binds.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
+from idyn.tasks.fields import fill_roots
 from idyn.tasks.follow import REST, SLIDE, follow, push
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import HeldMotion, held_motion
@@ -18,7 +18,7 @@ from idyn.tasks.levels import Bounds, Equations, resolve
 from idyn.tasks.limits import bounds_of, joint_bounds, names_of
 from idyn.tasks.modes import ModeRows, mode_rows, opposing
 from idyn.tasks.motion import MotionTask, Rows
-from idyn.tasks.stack import TaskStack, row_weights
+from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics
 
@@ -30,16 +30,11 @@ MET = 1e-6
 
 
 class Asked(NamedTuple):
-    """A task with its equations, and the square roots of its weights (r)."""
+    """A task with its equations. of_force: whether they are for contact forces"""
 
     task: MotionTask | ContactTask
     rows: Rows
-    roots: Array
-
-    @property
-    def of_force(self) -> bool:
-        """Whether the equations are for contact forces."""
-        return isinstance(self.task, ContactTask)
+    of_force: bool
 
 
 class Solution(NamedTuple):
@@ -59,6 +54,25 @@ class Solution(NamedTuple):
     relaxed: tuple[str, ...] = ()
 
 
+class RowStack:
+    """The equations of several tasks, one below the other, in order of their levels. rows: all of them"""
+
+    def __init__(self, count: int, columns: int) -> None:
+        self.rows, self._end, self._ends = Rows.zeros(count, columns), 0, dict[int, int]()
+
+    def add(self, count: int, level: int) -> Rows:
+        """Return views of the next `count` rows."""
+        start, self._end = self._end, self._end + count
+        self._ends[level] = self._end
+        return self.rows.part(start, self._end)
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level."""
+        A, asked, drift, roots = self.rows
+        return A, asked - drift, roots, np.array(list(self._ends.values()), np.int64)
+
+
 class TaskProblem:
     """The tasks at one state, with contacts, dynamics and limits.
 
@@ -68,29 +82,18 @@ class TaskProblem:
     def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
         self.robot, self.state, self.contacts, self.stack, self.law, self.dynamics = robot, state, contacts, stack, law, d
         kinematics, self.asked = TaskKinematics(robot, state), []
-        for task in sorted(stack.tasks, key=_level):
-            rows = task.rows(contacts) if isinstance(task, ContactTask) else task.rows(kinematics)
-            self.asked.append(Asked(task, rows, np.sqrt(row_weights(task, len(rows.asked)))))
-        self.levels = list(dict.fromkeys(each.task.level for each in self.asked))
-        self._motion = self._stacked([each for each in self.asked if not each.of_force], robot.nv)
-        self._forces = self._stacked([each for each in self.asked if each.of_force], 3 * len(contacts))
+        counts = [(task, isinstance(task, ContactTask), task.count(robot)) for task in sorted(stack.tasks, key=_level)]
+        pushes = sum([count for _, of_force, count in counts if of_force])
+        motion = RowStack(sum([count for _, _, count in counts]) - pushes, robot.nv)
+        forces = RowStack(pushes, 3 * len(contacts))
+        for task, of_force, count in counts:
+            rows = (forces if of_force else motion).add(count, task.level)
+            task.fill(contacts if of_force else kinematics, rows)
+            fill_roots(task.weight, rows.roots)
+            self.asked.append(Asked(task, rows, of_force))
+        self.levels = list(dict.fromkeys([task.level for task, _, _ in counts]))
+        self._motion, self._forces = motion.arrays, forces.arrays if pushes else None
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
-
-    def _stacked(self, asked: Sequence[Asked], columns: int) -> tuple[Array, Array, Array, Array]:
-        """Return (A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level)."""
-        if not asked:
-            return np.empty((0, columns)), np.empty(0), np.empty(0), np.empty(0, np.int64)
-        ends, end = {}, 0
-        for each in asked:
-            end += len(each.rows.asked)
-            ends[each.task.level] = end
-        A, wanted, drift = (np.concatenate([each.rows[k] for each in asked]) for k in range(3))
-        return A, wanted - drift, np.concatenate([each.roots for each in asked]), np.array(list(ends.values()), np.int64)
-
-    @property
-    def asks_for_forces(self) -> bool:
-        """Whether there are contact tasks."""
-        return bool(len(self._forces[0]))
 
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
         """Return the solution if no limit of the joints binds and all contact tasks are met, else None."""
@@ -104,7 +107,7 @@ class TaskProblem:
             within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
         if not within:
             return None
-        if not self.asks_for_forces:
+        if self._forces is None:
             return Solution(kinds, directions, motion, None)
         A, wanted, _, _ = self._forces
         force = np.empty(A.shape[1])
@@ -138,8 +141,8 @@ class TaskProblem:
         bounds = bounds_of(self.robot, self.joint_bounds, limits, held, rows)
         levels: dict[int, list[Equations]] = {level: [] for level in self.levels}
         for each in self.asked:
-            value, weights = (held.force, each.roots / mass) if each.of_force else (held.acceleration, each.roots)
-            A, wanted, drift = each.rows
+            A, wanted, drift, roots = each.rows
+            value, weights = (held.force, roots / mass) if each.of_force else (held.acceleration, roots)
             row = Equations(weights[:, None] * (A @ value.slope), weights * (wanted - drift - A @ value.offset))
             levels[each.task.level].append(row)
         stacked = [Equations(np.vstack([r.A for r in rows]), np.concatenate([r.b for r in rows])) for rows in levels.values()]

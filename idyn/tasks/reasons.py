@@ -29,24 +29,24 @@ def outcomes_of(
     v: Array,
     solution: Solution,
     answer: Prediction,
-    differences: tuple[str, ...],
+    differences: Callable[[], tuple[str, ...]],
     again: Callable[[], TaskProblem],
 ) -> tuple[TaskOutcome, ...]:
     """Return the outcome of each task.
 
-    v: velocity of the state (nv); differences: contacts whose predicted modes differ, in words
+    v: velocity of the state (nv); differences: returns contacts whose predicted modes differ, in words
     again: returns the problem of this tick anew
     """
     outcomes = []
-    for k, (task, rows, _) in enumerate(asked):
-        quantity = solution.force if asked[k].of_force else solution.motion
+    for k, (task, rows, of_force) in enumerate(asked):
+        quantity = solution.force if of_force else solution.motion
         held = rows.A @ quantity + rows.drift
 
         def obstacles(k: int = k) -> tuple[str, ...]:
             return _obstacles(again(), solution, k)
 
         predicted = predicted_value(asked[k], answer, v)
-        changed = differences if not near(held, predicted, rows.asked) else ()
+        changed = differences() if not near(held, predicted, rows.asked) else ()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
         outcomes.append(TaskOutcome(task.label(), task.level, rows.asked, predicted, held, changed, obstacles))
@@ -64,7 +64,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     """Return what prevents task k, by decreasing influence."""
     held, modes, bounds, _ = problem.linear(solution.kinds, solution.directions)
     asked = problem.asked[k]
-    (A, wanted, drift), roots, affine = asked.rows, asked.roots, held.force if asked.of_force else held.acceleration
+    (A, wanted, drift, roots), affine = asked.rows, held.force if asked.of_force else held.acceleration
     value = solution.force if asked.of_force else solution.motion
     gradient = A.T @ (roots**2 * (A @ value + drift - wanted))
     if np.linalg.norm(gradient) < 1e-9 * np.linalg.norm(wanted):
@@ -98,7 +98,7 @@ def _other_tasks(problem: TaskProblem, solution: Solution, held: HeldMotion, k: 
         rows = other.rows.A @ affine.slope
         if other.task.level == level:
             error = other.rows.A @ value + other.rows.drift - other.rows.asked
-            rows = (rows.T @ (other.roots**2 * error))[None]
+            rows = (rows.T @ (other.rows.roots**2 * error))[None]
         groups.append((f"task {other.task.label()}", rows))
     return groups
 

@@ -8,7 +8,7 @@ import numpy as np
 from idyn.errors import InputError, nearest
 from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.tasks.forces import ContactTask
-from idyn.tasks.motion import MotionTask, Task
+from idyn.tasks.motion import MotionTask
 from idyn.types import Array, ContactSet, Record
 
 MOST_LEVELS = 16
@@ -77,8 +77,12 @@ class TaskStack(Record, frozen=True):
                 raise InputError(f"tasks[{i}]", f"expected a task, got {type(task).__name__}")
             if not (isinstance(task.level, int) and 0 <= task.level < MOST_LEVELS):
                 raise InputError(f"tasks[{i}].level", f"expected an integer from 0 to {MOST_LEVELS - 1}, got {task.level!r}")
-            weight = np.asarray(task.weight, dtype=np.float64)
-            if not (np.isfinite(weight).all() and (weight > 0.0).all()):
+            if type(task.weight) is float:
+                sound = 0.0 < task.weight < np.inf
+            else:
+                weight = np.asarray(task.weight, dtype=np.float64)
+                sound = bool(((weight > 0.0) & (weight < np.inf)).all())
+            if not sound:
                 raise InputError(f"tasks[{i}].weight", f"expected finite numbers > 0, got {task.weight!r}")
         for key, mode in self.modes.items():
             if mode not in list(Mode):
@@ -86,19 +90,9 @@ class TaskStack(Record, frozen=True):
 
     def kinds_of(self, contacts: ContactSet, touching: float) -> Array:
         """Return the intended mode of each contact as a number (n), see `KINDS`. Raises InputError for unknown keys."""
-        kinds = np.where(contacts.gaps <= touching, STICK, OPEN)
+        kinds: Array = STICK * (contacts.gaps <= touching)
         for key, mode in self.modes.items():
             if key not in contacts.keys:
                 raise InputError(f"modes.{key}", f"no contact with this key{nearest(key, contacts.keys)}")
             kinds[contacts.keys.index(key)] = KINDS[Mode(mode)]
         return kinds
-
-
-def row_weights(task: Task, size: int) -> Array:
-    """Return the weight of each row of a task (size). Raises InputError."""
-    if isinstance(task.weight, float):
-        return np.full(size, task.weight)
-    weight = np.asarray(task.weight, dtype=np.float64)
-    if weight.ndim and weight.shape != (size,):
-        raise InputError("weight", f"expected a number or {size} numbers, got shape {weight.shape}")
-    return np.broadcast_to(weight, size)
