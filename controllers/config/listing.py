@@ -1,38 +1,117 @@
-"""List all settings that a TOML file may contain: the structs of its type, their fields and defaults."""
+"""List all settings that a TOML file may contain, with type, default and meaning, from the structs and their docstrings."""
 
-from typing import Any, get_args
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from controllers.config.tables import members_of
+from controllers.config.tables import kind_of, members_of
+
+_FIELD = re.compile(r"^(\w+(?:, \w+)*)( \[[^\]]*\])?:\s*(.*)$")
+"""A line of a docstring that explains fields: names, perhaps a unit, text."""
+
+_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
-def structs(*wanted: Any) -> list[type[msgspec.Struct]]:
-    """Return the structs in these types and, recursively, in their fields; each once, in order of first occurrence."""
-    found: dict[type[msgspec.Struct], None] = {}
+class Setting(NamedTuple):
+    """One setting. path: as in the file, `law(coulomb).edges` for a table of kind 'coulomb'; default: 'required' without one"""
 
-    def note(each: Any) -> None:
-        for member in members_of(each):
-            if not isinstance(member, type) or not issubclass(member, msgspec.Struct):
-                for part in get_args(member):
-                    note(part)
-            elif member not in found:
-                found[member] = None
-                for field in msgspec.structs.fields(member):
-                    note(field.type)
-
-    for each in wanted:
-        note(each)
-    return list(found)
+    path: str
+    type: str
+    default: str
+    meaning: str
 
 
-def defaults(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the default of each field as text: 'required' without one, the type's name for a struct."""
-    return {field.name: _default(field) for field in msgspec.structs.fields(struct)}
+def settings_of(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[Setting]:
+    """Yield the settings of a struct, depth first, as paths that start with `prefix`."""
+    yield from _settings_of(struct, prefix, ())
+
+
+def _settings_of(struct: type[msgspec.Struct], prefix: str, parents: tuple[Any, ...]) -> Iterator[Setting]:
+    meanings = _meanings(struct)
+    for field in msgspec.structs.fields(struct):
+        path = f"{prefix}{field.name}"
+        yield Setting(path, _type_text(field.type), _default(field), meanings.get(field.name, ""))
+        for inner in _structs_in(field.type):
+            if inner not in parents:
+                kind = kind_of(inner)
+                yield from _settings_of(inner, f"{path}({kind})." if kind else f"{path}.", (*parents, struct))
+
+
+def _structs_in(wanted: Any) -> Iterator[type[msgspec.Struct]]:
+    for member in members_of(wanted):
+        if isinstance(member, type) and issubclass(member, msgspec.Struct):
+            yield member
+        else:
+            for part in get_args(member):
+                yield from _structs_in(part)
+
+
+def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the explanation of each field, from the docstrings of the struct and its bases."""
+    found: dict[str, str] = {}
+    for each in reversed(struct.__mro__):
+        names: list[str] = []
+        indent = 0
+        for line in (each.__dict__.get("__doc__") or "").splitlines():
+            match, depth = _FIELD.match(line.strip()), len(line) - len(line.lstrip())
+            if match and all(name in struct.__struct_fields__ for name in match[1].split(", ")):
+                names, indent = match[1].split(", "), depth
+                found.update(dict.fromkeys(names, f"{match[3]}{match[2] or ''}"))
+            elif names and line.strip() and depth > indent:
+                found.update({name: f"{found[name]} {line.strip()}" for name in names})
+            else:
+                names = []
+    return found
+
+
+def _type_text(wanted: Any) -> str:
+    """Return a type in words: `float ≥ 0`, `one of a, b`, `table`."""
+    words: dict[str, None] = {}
+    for member in [wanted] if get_origin(wanted) is Annotated else _alternatives(wanted):
+        words[_member_text(member)] = None
+    return " or ".join(words)
+
+
+def _alternatives(wanted: Any) -> Iterator[Any]:
+    if type(wanted).__name__ in ("UnionType", "_UnionGenericAlias", "Union"):
+        yield from get_args(wanted)
+    else:
+        yield wanted
+
+
+def _member_text(member: Any) -> str:
+    origin, parts = get_origin(member), get_args(member)
+    if origin is Annotated:
+        bounds = [f"{sign} {getattr(meta, key)}" for meta in parts[1:] for key, sign in _BOUNDS.items() if _has(meta, key)]
+        return " ".join([_type_text(parts[0]), ", ".join(bounds)]).strip()
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if origin in (tuple, list):
+        items = [each for each in parts if each is not Ellipsis]
+        count = "list of" if Ellipsis in parts or origin is list else f"{len(items)} ×"
+        return f"{count} {' or '.join(dict.fromkeys(map(_type_text, items)))}"
+    if origin is dict:
+        return "table"
+    if member is type(None):
+        return "nothing"
+    if isinstance(member, type) and issubclass(member, Enum):
+        return f"one of {', '.join(str(each.value) for each in member)}"
+    if isinstance(member, type) and issubclass(member, msgspec.Struct):
+        return "table"
+    return str(getattr(member, "__name__", member))
+
+
+def _has(meta: Any, key: str) -> bool:
+    return getattr(meta, key, None) is not None
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    return type(value).__name__ if isinstance(value, msgspec.Struct) else repr(msgspec.to_builtins(value))
+    if isinstance(value, msgspec.Struct):
+        return kind_of(value) or "table"
+    return "nothing" if value is None else str(msgspec.to_builtins(value))

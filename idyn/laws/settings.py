@@ -30,7 +30,10 @@ class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
-    """max_pivots: limit for one attempt"""
+    """Contacts open, or press and stick, with as much friction as that takes.
+
+    max_pivots: limit for one attempt
+    """
 
     max_pivots: Count = 1000
 
@@ -39,7 +42,9 @@ class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
 
 
 class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
-    """edges: number of edges of the friction polygon, even, ≥ 4
+    """Coulomb's law with a friction polygon.
+
+    edges: number of edges of the friction polygon, even, ≥ 4
     circumscribed: whether the polygon encloses the friction circle instead of being inscribed
     max_pivots: limit for one attempt
     """
@@ -53,7 +58,11 @@ class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
 
 
 class ConvexSettings(LawSettings, frozen=True, tag="convex"):
-    """edges, circumscribed: as for `coulomb`; backend: an installed solver of quadratic programs"""
+    """The paper's quadratic program: least kinetic energy, no complementarity.
+
+    edges, circumscribed: as for `coulomb`
+    backend: an installed solver of quadratic programs
+    """
 
     edges: int = 4
     circumscribed: bool = False
@@ -67,34 +76,47 @@ class ConvexSettings(LawSettings, frozen=True, tag="convex"):
 
 
 class ConvexOneStageSettings(ConvexSettings, frozen=True, tag="convex-one-stage"):
+    """As `convex`, with a regularisation ε‖p‖² instead of the selection."""
+
     variant: ClassVar[dict[str, Any]] = {"one_stage": True}
 
 
 class ConvexInfiniteSettings(ConvexSettings, frozen=True, tag="convex-infinite"):
+    """As `convex`, without friction limits."""
+
     variant: ClassVar[dict[str, Any]] = {"infinite_friction": True}
 
 
 class ConeSettings(ConvexSettings, frozen=True, tag="cone"):
+    """Coulomb's law relaxed to cones: least energy of the motion at the contacts."""
+
     variant: ClassVar[dict[str, Any]] = {"energy": "contact"}
 
 
 class ConeOneStageSettings(ConvexSettings, frozen=True, tag="cone-one-stage"):
+    """As `cone`, with a regularisation ε‖p‖² instead of the selection."""
+
     variant: ClassVar[dict[str, Any]] = {"energy": "contact", "one_stage": True}
 
 
 class ConeInfiniteSettings(ConvexSettings, frozen=True, tag="cone-infinite"):
+    """As `cone`, without friction limits."""
+
     variant: ClassVar[dict[str, Any]] = {"energy": "contact", "infinite_friction": True}
 
 
 class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
-    """Without settings."""
+    """No contact forces: exact in flight, wrong in contact."""
 
     def build(self) -> Law:
         return ContactFree()
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
-    """delay: age of the forces [measurements]; the caller stores them"""
+    """The contact forces that were measured.
+
+    delay: age of the forces [measurements]; the caller stores them
+    """
 
     delay: Count = 1
 
@@ -104,7 +126,7 @@ class SensedSettings(LawSettings, frozen=True, tag="sensed"):
 
 
 class SapSettings(LawSettings, frozen=True, tag="sap"):
-    """Material of the ground; the engine `sap` of the simulator has the same settings.
+    """Round friction cones on ground of known stiffness and dissipation. The engine `sap` has the same settings.
 
     stiffness: k [N/m], > 0, inf: as rigid as the period permits
     dissipation: τ_d [s], ≥ 0
@@ -124,14 +146,14 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
 
 
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
-    """Without settings: the cone is round."""
+    """Coulomb's law with the round friction cone."""
 
     def build(self) -> Law:
         return ExactCone()
 
 
 class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
-    """Without settings: the polygon has four edges."""
+    """Coulomb's law by enumeration, at most two contacts: the basic solution nearest to the last one."""
 
     def build(self) -> Law:
         return Enumeration()

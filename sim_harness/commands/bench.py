@@ -9,13 +9,13 @@ from idyn.jit.compiled import compiling
 from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
-from sim_harness.commands.output import add_json, progress_bar, run_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
 from sim_harness.measure.metrics import text_table
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("bench", help="measure run times of the contact laws and of the server on this machine")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5000, help="predictions per measured figure (default: %(default)s)")
     parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")

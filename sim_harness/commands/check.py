@@ -1,4 +1,4 @@
-"""`idyn check`: check a configuration, a URDF or a log, or list all settings.
+"""`idyn check`: check a configuration, a URDF or a log.
 
 Configurations and URDFs are checked without running them. In a log, the command looks for states in which the contacts admit
 several outcomes under the same torques.
@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
-from controllers.config.listing import defaults, structs
 from controllers.config.loading import Settings, files, load
-from controllers.config.tables import kind_of
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from sim_harness.commands.output import add_json, progress_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
 from sim_harness.run.plan import ExperimentSettings, load_plan
@@ -36,10 +35,8 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
 """Folder of `configs` → types of settings that its files may have."""
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("check", help="check a configuration, a URDF, or the states of a log")
-    parser.add_argument("what", nargs="?", help="name or path of a configuration, path of a URDF or of a log.mcap")
-    parser.add_argument("--settings", action="store_true", help="list all settings of configuration files, with defaults")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
     parser.add_argument(
         "--every", type=int, default=10, metavar="N", help="check every N-th state of a log (default: %(default)s)"
     )
@@ -50,25 +47,7 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    if options.settings:
-        return _settings()
-    if options.what is None:
-        raise ConfigError("check", "expected a configuration, a URDF, a log, or --settings")
     return _log(options) if options.what.endswith(".mcap") else _model(options)
-
-
-def _settings() -> tuple[Any, bool]:
-    """Print and return every struct of settings with its fields and defaults, the number of fields and that of structs."""
-    found = structs(*(each for kinds in FILES.values() for each in kinds))
-    for struct in found:
-        kind = kind_of(struct)
-        print(f"{struct.__module__}.{struct.__name__}{f' (kind {kind})' if kind else ''}")
-        for field, default in defaults(struct).items():
-            print(f"    {field} = {default}")
-    fields = sum(len(struct.__struct_fields__) for struct in found)
-    print(f"{fields} settings in {len(found)} structs")
-    tables = {f"{struct.__module__}.{struct.__name__}": defaults(struct) for struct in found}
-    return {"settings": fields, "structs": len(found), "defaults": tables}, True
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:

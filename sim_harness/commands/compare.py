@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from idyn.errors import ConfigError
-from sim_harness.commands.output import add_json, publish, run_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import publish, run_bar
 from sim_harness.compare.engines.jobs import ENGINES, jobs_of, run_jobs
 from sim_harness.compare.engines.report import engines_table, summary, write_engine_report
 from sim_harness.compare.executors import EXECUTORS
@@ -33,10 +34,7 @@ STUDIES = {
 """Name → study of one engine or law."""
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "compare", help="compare controllers with the paper's numbers, engines on scenes, or recorded logs"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         nargs="*",

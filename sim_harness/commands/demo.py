@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from controllers.config.tables import named
-from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar, publish
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import add_engine, add_view, live_view, new_folder, progress_bar, publish
 from sim_harness.run.plan import load_plan
 from sim_harness.studies.demo import CHATTER_SECONDS, report_of, run_demo
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("demo", help="let a simulated robot walk with every contact law")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
     parser.add_argument("--seconds", type=float, help="simulated time per law (default: the experiment's)")
     parser.add_argument(

@@ -33,8 +33,7 @@ STOP, QUIT = ord(" "), (ord("x"), 27, 3)
 HELP = "w/s forward, back   q/e left, right   a/d turn left, right   space: stand   x: quit"
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("drive", help="steer the robot of a running server from the keyboard")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
     parser.add_argument("--name", default="drive", help="name in the server's setting `planners` (default: %(default)s)")
     parser.add_argument("--secret", type=Path, metavar="FILE", help="secret key of the role 'plan', for a server with [curve]")

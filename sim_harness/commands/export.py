@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sim_harness.commands.output import add_json, progress_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import progress_bar
 from transport.log.export import export
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("export", help="convert a log for other tools: MCAP with JSON messages and a schema")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: LOG.json.mcap)")
     add_json(parser, "the figures")

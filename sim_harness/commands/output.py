@@ -1,22 +1,17 @@
-"""Code that commands share: progress bars, live view, JSON output, reports.
-
-A command's `run` takes the parsed options, prints tables, and returns its figures and whether they are good.
-"""
+"""Code that commands share: progress bars, live view, reports."""
 
 import argparse
 import os
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from tqdm import tqdm
 
 from controllers.settings import ControllerSettings
-from idyn.errors import ConfigError
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
 from sim_harness.view.live import LiveView
@@ -79,39 +74,6 @@ def open_browser(url: str) -> None:
     """Open a browser when the machine has a display: a text-mode browser would take over the terminal."""
     if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)
-
-
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option `--json`."""
-    parser.add_argument(
-        "--json", metavar="FILE", help=f"write {what} as JSON to FILE; '-': to stdout, with all other output on stderr"
-    )
-
-
-def run_command(options: argparse.Namespace) -> bool:
-    """Run the command and write its figures as JSON when `--json` is given. Return whether the figures are good."""
-    target: str | None = getattr(options, "json", None)
-    _check_json(target)
-    with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
-        figures, good = options.run(options)
-    if target:
-        _write_json(figures, target)
-    return bool(good)
-
-
-def _check_json(target: str | None) -> None:
-    """Check that the file can be created, before the command runs. Raises ConfigError."""
-    if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
-        raise ConfigError("--json", f"expected a file in an existing folder, got {target}")
-
-
-def _write_json(data: Any, target: str) -> None:
-    """Write JSON to a file, or to stdout for '-'. NaN and infinity become null."""
-    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
-    if target == "-":
-        print(text)
-    else:
-        Path(target).write_text(text + "\n", encoding="utf-8")
 
 
 def publish(report: Report, folder: Path, name: str = "report", figures: Any = None) -> None:

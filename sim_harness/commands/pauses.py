@@ -4,15 +4,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sim_harness.commands.output import add_json, new_folder, publish, run_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import new_folder, publish, run_bar
 from sim_harness.compare.study import measure, report_of
 from sim_harness.studies.pauses import study as pauses
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "pauses", help="stop the server's or the robot's process during a trot and report the outcome"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
     parser.add_argument("--law", default="coulomb", help="contact law of the server (default: %(default)s)")
     parser.add_argument(

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from sim_harness.commands.output import add_json, progress_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import progress_bar
 from transport.replay import replay
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("replay", help="compute the torques of a log again, with the same or another law")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
     parser.add_argument("--law", help="replace the contact law and print the differences")
     parser.add_argument("--selection", help="replace the selection and print the differences")

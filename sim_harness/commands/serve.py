@@ -12,8 +12,7 @@ from transport.serve import serve
 from transport.server.settings import ServerSettings
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("serve", help="run the torque server until it is stopped")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="name or path of a server configuration")
     parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
     parser.add_argument("--law", help="contact law (default: the configuration's)")

@@ -9,7 +9,8 @@ import msgspec
 from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness.commands import scene
-from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
+from sim_harness.commands.figures import add_json
+from sim_harness.commands.output import add_engine, add_view, live_view, new_folder, progress_bar
 from sim_harness.measure.metrics import table, text_table
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
@@ -17,8 +18,7 @@ from sim_harness.scenes.bodies.settings import is_scene
 from transport.keys import client_keys
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("simulate", help="simulate the robot of an experiment, or the bodies of a scene")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", help="name or path of an experiment or a scene")
     parser.add_argument(
         "--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: run each law in this process)"

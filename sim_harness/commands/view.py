@@ -12,8 +12,7 @@ from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_runs
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("view", help="write a self-contained page that shows a run in three dimensions")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of run folders, or a log.mcap")
     parser.add_argument(
         "--out", type=Path, metavar="FILE.html", help="the page (default: view.html in the folder, or beside the log)"

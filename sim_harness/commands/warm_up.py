@@ -8,13 +8,12 @@ from typing import Any
 from controllers.build import load_controller
 from controllers.config.loading import load
 from idyn.jit.cache import root
-from sim_harness.commands.output import add_json
+from sim_harness.commands.figures import add_json
 from transport.kernels import Precompilation
 from transport.server.settings import ServerSettings
 
 
-def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("warm-up", help="compile all kernels of a server into the cache, for images and CI")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", default="quadruped", help="server configuration (default: quadruped)")
     add_json(parser, "the duration")
     parser.set_defaults(run=run)

@@ -32,7 +32,7 @@ TOLERANCE = 1e-8
 
 
 class Dissipation(Kind, frozen=True, tag="dissipation"):
-    """Settings of the engine.
+    """Rigid contacts without complementarity: least kinetic energy after the step.
 
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`

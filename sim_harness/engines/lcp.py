@@ -38,7 +38,7 @@ ROUNDS = 8
 
 
 class PolygonLcp(Kind, frozen=True, tag="lcp"):
-    """Settings of the engine.
+    """Rigid contacts with Coulomb friction as a linear complementarity problem.
 
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface

@@ -45,7 +45,7 @@ TOUCHES = 1e-10
 
 
 class NoSlip(Kind, frozen=True, tag="no-slip"):
-    """Settings of the engine.
+    """Rigid contacts with unlimited friction: what presses sticks.
 
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
     solver: LCP solver ppm, qp or lemke; all give the same motion

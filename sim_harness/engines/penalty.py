@@ -43,7 +43,7 @@ TOLERANCE = 1e-5
 
 
 class Penalty(Kind, frozen=True, tag="penalty"):
-    """Settings of the engine.
+    """Springs and dampers with regularised friction.
 
     kp: stiffness [N/m], > 0; at the default the paper's robot sinks in by 1 mm on its four feet
     kv: damping [N·s/m], ≥ 0; the default is the authors' value. Critical damping of the paper's robot: 240

@@ -42,7 +42,7 @@ RESTS = 1e-9
 
 
 class Viscous(Kind, frozen=True, tag="viscous"):
-    """Settings of the engine.
+    """Rigid contacts with viscous friction.
 
     coefficient: μ_v of each contact [N·s/m], ≥ 0; the default is the paper's value
     level: velocity or acceleration

@@ -9,7 +9,7 @@ GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 
 
 class MujocoSettings(Kind, frozen=True, tag="mujoco"):
-    """`[engine]` of kind `mujoco`.
+    """MuJoCo: its contact model, solver and integration.
 
     ground: compliance of all contacts, a row of `GROUNDS`: critically damped with that time constant
     solref: replaces `ground`: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)

@@ -1,11 +1,13 @@
 """The command line: success returns 0 and figures, an error returns one line that names its cause."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from fast import full
 
+from idyn.laws import LAWS
 from sim_harness.commands.main import main
 
 
@@ -31,24 +33,34 @@ def test_check_finds_no_fault_in_the_shipped_robot(capsys, tmp_path):
     assert json.loads(findings.read_text()) == []
 
 
-def test_check_lists_all_settings_with_their_defaults(capsys, tmp_path):
-    """Of every kind of file, including nested tables, tuples and unions; each struct once."""
+def test_list_explains_all_settings(capsys, tmp_path):
+    """Of every kind of file, including nested tables, tuples and unions, with type, default and meaning."""
     listing = tmp_path / "settings.json"
-    assert main(["check", "--settings", "--json", str(listing)]) == 0
-    printed, written = capsys.readouterr().out.splitlines(), json.loads(listing.read_text())
-    assert printed[-1] == f"{written['settings']} settings in {written['structs']} structs"
-    tables = written["defaults"]
-    assert (len(tables), sum(map(len, tables.values()))) == (written["structs"], written["settings"])
-    assert tables["controllers.drive.DriveSettings"] == {"kp": "0.0", "kd": "0.0"}
-    assert tables["idyn.laws.settings.CoulombSettings"]["edges"] == "4"
-    controller = tables["controllers.settings.ControllerSettings"]
-    assert (controller["robot"], controller["law"], controller["grip"]) == ("required", "CoulombSettings", "None")
-    assert {"transport.server.settings.ClientKey", "sim_harness.engines.lcp.PolygonLcp", "idyn.model.shapes.Box"} <= set(tables)
-    assert "    deadline_us = 600.0" in printed
+    assert main(["list", "settings", "--json", str(listing)]) == 0
+    printed, rows = capsys.readouterr().out, json.loads(listing.read_text())
+    assert printed.splitlines()[-1] == f"{len(rows)} settings"
+    found = {(row["file"], row["path"]): row for row in rows}
+    edges = found["controllers", "law(coulomb).edges"]
+    assert (edges["default"], edges["type"]) == ("4", "int")
+    assert "friction polygon" in edges["meaning"]
+    assert found["controllers", "robot"]["default"] == "required"
+    assert found["controllers", "drive.kp"]["type"] == "float ≥ 0"
+    assert "[N·m/rad]" in found["controllers", "drive.kp"]["meaning"]
+    assert found["controllers", "law"]["default"] == "coulomb"
+    assert found["server", "deadline_us"]["default"] == "600.0"
+    assert ("experiments", "engine(lcp).edges") in found
+    explained = sum(bool(row["meaning"]) for row in rows)
+    assert explained > 0.8 * len(rows)
 
 
-def test_check_without_an_argument_is_refused(capsys):
-    assert "expected a configuration, a URDF, a log, or --settings" in fails(capsys, "check")
+def test_list_names_what_is_shipped(capsys):
+    assert main(["list", "laws"]) == 0
+    assert set(re.findall(r"^  ([\w-]+)  ", capsys.readouterr().out, re.MULTILINE)) == set(LAWS)
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name}  " in printed for name in ("go2", "quadruped-trot", "demo", "sliding-block", "mujoco"))
+    assert max(map(len, printed.splitlines())) <= 100
+    assert main(["list", "robots", "no such robot"]) == 1
 
 
 @pytest.mark.parametrize("name", ["solo12", "a1", "go2"])

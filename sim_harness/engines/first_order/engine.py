@@ -68,7 +68,8 @@ class Chosen(NamedTuple):
 
 
 class FirstOrder(Kind, frozen=True, tag="first-order"):
-    """Settings of the engine; stiffness and dissipation apply to contacts whose bodies have no stiffness of their own.
+    """Springs and dampers of any stiffness at the end of the step, with Coulomb's law. Stiffness and dissipation apply to
+    contacts whose bodies have no stiffness of their own.
 
     stiffness: K [N/m], > 0, may be inf
     dissipation: τ_d [s], ≥ 0, B = K τ_d

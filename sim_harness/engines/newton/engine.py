@@ -44,7 +44,7 @@ REGULARISATION = 1e-6
 
 
 class Newton(Kind, frozen=True, tag="newton"):
-    """Settings of the engine.
+    """Rigid contacts or springs with Coulomb's round cone, by a non-smooth Newton method.
 
     tolerance: largest violation of Coulomb's law in a solved step, relative to the largest row velocity, at least 0.1 m/s
         (or 100 m/s² · dt in short steps); typical: rounding error

@@ -33,7 +33,8 @@ MU_CAP = 10.0
 
 
 class Sap(Kind, frozen=True, tag="sap"):
-    """Settings of the engine; stiffness and dissipation apply to contacts whose bodies have no stiffness of their own.
+    """Springs, dampers and round friction cones as one convex problem per step. Stiffness and dissipation apply to
+    contacts whose bodies have no stiffness of their own.
 
     stiffness: k [N/m], > 0, inf for as rigid as the step allows; at the default the paper's robot sinks in by 0.1 mm
     dissipation: τ_d [s], ≥ 0; the damping ratio is τ_d/2 times the natural frequency of the contact
