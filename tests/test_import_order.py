@@ -107,7 +107,7 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-LARGER = {"sim_harness.commands": 18}
+LARGER = {"sim_harness.commands": 20}
 """Folders with more: one file for each command."""
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "compare controllers with the paper's numbers, engines on scenes, or recorded logs",
     "pauses": "stop the server's or the robot's process during a trot and report the outcome",
     "bench": "measure run times of the contact laws and of the server on this machine",
+    "doctor": "report what this installation has, and what limits 1 kHz on this machine",
     "check": "check a configuration, a URDF, or the states of a log",
     "list": "list robots, laws, engines, experiments, scenes, and all settings with their meaning",
     "keys": "create a key pair for a server or a client",

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fast import full
 
@@ -61,6 +62,30 @@ def test_list_names_what_is_shipped(capsys):
     assert all(f"\n  {name}  " in printed for name in ("go2", "quadruped-trot", "demo", "sliding-block", "mujoco"))
     assert max(map(len, printed.splitlines())) <= 100
     assert main(["list", "robots", "no such robot"]) == 1
+
+
+def test_doctor_reports_versions_extras_and_the_machine(capsys, tmp_path):
+    report = tmp_path / "facts.json"
+    assert main(["doctor", "--ticks", "0", "--json", str(report)]) == 0
+    facts = {fact["name"]: fact for fact in json.loads(report.read_text())}
+    assert facts["numpy"]["value"] == np.__version__
+    assert facts["extra [solvers]"]["value"] == "installed"
+    assert re.match(r"\d+ µs late", facts["wake-ups at 1 kHz"]["value"])
+    assert {"cores", "kernel cache", "real-time scheduling", "platform"} <= set(facts)
+    for name, fact in facts.items():
+        if name.startswith("extra") and fact["value"] != "installed":
+            assert "pip install" in fact["advice"]
+            assert f"[{name.split('[')[1]}" in fact["advice"]
+    assert "1 kHz: not tested" in capsys.readouterr().out
+
+
+@full
+def test_doctor_measures_the_round_trips_of_a_server(capsys):
+    """On a busy machine 1 kHz is not held: then the exit code says so, and a reason is given."""
+    held = main(["doctor", "--ticks", "500"]) == 0
+    printed = capsys.readouterr().out
+    assert f"1 kHz: {'held' if held else 'not held'}" in printed
+    assert held or "what may limit it: " in printed
 
 
 @pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
