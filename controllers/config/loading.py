@@ -20,6 +20,13 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 """Setting > 0; inf is allowed, NaN is not."""
 
 
+SECTIONS = {"robots": "robot", "controllers": "controller", "server": "server", "experiments": "experiment"}
+"""Kind of a file → section of a file that has several kinds."""
+
+PARTS = {"controllers": "robot", "server": "controller", "experiments": "server"}
+"""Kind of a file → its setting that names a file of the kind before it, by default the same file if it has sections."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all settings read from TOML. Unknown keys are errors."""
 
@@ -52,13 +59,35 @@ def files(kind: str) -> dict[str, Path]:
 
 
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:
-    """Read and validate one TOML file. Raises ConfigError with the path of the first invalid setting."""
+    """Read and validate one TOML file, or its section of this kind. Raises ConfigError with the path of the first invalid
+    setting.
+
+    A file all of whose keys are tables named as in `SECTIONS` has sections, each with the contents of a file of that kind. Its
+    sections name one another by default.
+    """
     path = find(kind, name_or_path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"not valid TOML: {error}") from error
-    return parse(data, settings, f"{kind}.{path.stem}")
+    where = f"{kind}.{path.stem}"
+    if kind in SECTIONS and has_sections(data):
+        where, data = f"{path.name}.{SECTIONS[kind]}", _section(data, kind, path)
+    return parse(data, settings, where)
+
+
+def has_sections(data: Any) -> bool:
+    """Return whether a parsed file has sections, see `load`."""
+    return bool(data) and all(key in SECTIONS.values() and isinstance(data[key], dict) for key in data)
+
+
+def _section(data: Any, kind: str, path: Path) -> Any:
+    """Return a section of a file. Raises ConfigError if it is missing and required."""
+    section = data.get(SECTIONS[kind])
+    if section is None and kind in ("robots", "experiments"):
+        raise ConfigError(f"{path.name}.{SECTIONS[kind]}", f"no such section; the file has {', '.join(data)}")
+    part = {PARTS[kind]: str(path)} if kind in PARTS else {}
+    return part | (section or {})
 
 
 @overload

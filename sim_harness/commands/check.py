@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
-from controllers.config.loading import Settings, files, load
+from controllers.config.loading import SECTIONS, Settings, files, has_sections, load
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
@@ -75,7 +75,7 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _robots(what: str) -> list[Robot]:
     """Load the configurations named `what` from every folder that has one; return their robots."""
-    folders = [_folder(what)] if what.endswith(".toml") else [folder for folder in FILES if what in files(folder)]
+    folders = _folders(what) if what.endswith(".toml") else [folder for folder in FILES if what in files(folder)]
     if not folders:
         raise ConfigError(what, f"expected the name of a configuration in {', '.join(FILES)}; no file has this name")
     robots = []
@@ -85,10 +85,14 @@ def _robots(what: str) -> list[Robot]:
     return robots
 
 
-def _folder(path: str) -> str:
-    """Return the folder whose settings share the most keys with the file."""
-    keys = set(load("file", path, dict))
-    return max(FILES, key=lambda folder: max(len(keys & set(each.__struct_fields__)) for each in FILES[folder]))
+def _folders(path: str) -> list[str]:
+    """Return the folders of the file's sections; without sections, the folder whose settings share the most keys with it."""
+    data = load("file", path, dict)
+    if has_sections(data):
+        return [folder for folder, section in SECTIONS.items() if section in data]
+    keys = set(data)
+    best = max(FILES, key=lambda folder: max(len(keys & set(each.__struct_fields__)) for each in FILES[folder]))
+    return [best]
 
 
 def _load(kind: str, what: str) -> Robot:
