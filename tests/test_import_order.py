@@ -49,6 +49,7 @@ GROUPS = {
         ("sim_harness.report",),
         ("sim_harness.scenes.results", "sim_harness.scenes.load"),
         ("sim_harness.view",),
+        ("sim_harness.new",),
         ("sim_harness.compare",),
         ("sim_harness.studies",),
         ("sim_harness.bench",),

@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": "report what this installation has, and what limits 1 kHz on this machine",
     "check": "check a configuration, a URDF, or the states of a log",
     "list": "list robots, laws, engines, experiments, scenes, and all settings with their meaning",
+    "new": "write a configuration for a robot from its URDF",
     "keys": "create a key pair for a server or a client",
     "warm-up": "compile all kernels of a server into the cache, for images and CI",
 }

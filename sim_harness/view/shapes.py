@@ -64,6 +64,22 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
     return Look(shapes=_sticks(robot, model), note="; ".join(notes))
 
 
+def collision_shapes(robot: Robot, folders: Sequence[Path]) -> list[Shape]:
+    """Return the collision shapes of the URDF; without any, or if their files are missing, its visuals; [] if these are missing
+    too. folders: see `look_of`"""
+    root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
+    urdf, where = robot.description.urdf, [str(folder) for folder in folders]
+    model = pin.buildModelFromXML(urdf, *root)
+    for kind in (pin.GeometryType.COLLISION, pin.GeometryType.VISUAL):
+        try:
+            geometry = pin.buildGeomFromUrdfString(model, urdf, kind, package_dirs=where)
+        except ValueError:
+            continue
+        if geometry.ngeoms:
+            return _shapes(geometry)
+    return []
+
+
 def _shapes(geometry: Any) -> list[Shape]:
     files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # meshes of a file, shared by all its shapes
     shapes = []

@@ -1,0 +1,1 @@
+"""A configuration for a new robot, drafted from its URDF."""

@@ -1,0 +1,186 @@
+"""Limbs of a robot, and the contact places of those that are feet, from the tree of joints and the collision shapes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.model.description import ContactPoint, Sole
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.view.shapes import Shape
+
+FRICTION = 0.8
+"""Friction coefficient of contact places."""
+
+NEAR_GROUND = 0.15
+"""A limb is a leg if its lowest point is within this share of the robot's height above the lowest one."""
+
+FLAT = 0.004
+"""Points of a foot up to this height above its lowest one belong to its sole [m]."""
+
+LONG = 0.25
+"""Least length of a leg, as a share of the robot's height: fingers and castors are shorter."""
+
+SOLE = 0.04
+"""Least length and width of a sole [m]."""
+
+ROUND = 0.002
+"""Largest root mean square distance of points from the sphere that stands for a foot [m]."""
+
+
+class Limb(NamedTuple):
+    """A chain of joints that ends in a link without further joints.
+
+    joints: their indices, from the trunk outwards; frame: name of a link of the last one
+    """
+
+    joints: tuple[int, ...]
+    frame: str
+
+
+class Foot(NamedTuple):
+    """The contact places of a leg: points, or a sole. source: where their sizes come from"""
+
+    limb: Limb
+    places: tuple[ContactPoint, ...] | Sole
+    source: str
+
+    @property
+    def points(self) -> tuple[ContactPoint, ...]:
+        """All points, those of a sole are its corners."""
+        return self.places.corners() if isinstance(self.places, Sole) else self.places
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the foot stands by itself: it touches at three points or more."""
+        return len(self.points) > 2
+
+
+def limbs_of(robot: Robot) -> list[Limb]:
+    """Return all limbs. Two limbs have no joint in common: a chain begins after the last branch."""
+    parents, first = robot.tree.parents.tolist(), 2 if robot.floating else 1
+    children: dict[int, list[int]] = {}
+    for joint in range(first, len(parents)):
+        children.setdefault(parents[joint], []).append(joint)
+    names: dict[int, str] = {}
+    for name in robot.frames.names:
+        joint = robot.frames.attached(name).joint
+        if joint >= first and name not in robot.tree.dof_names:
+            names[joint] = name
+    limbs = []
+    for leaf in range(first, len(parents)):
+        if leaf in children:
+            continue
+        chain = [leaf]
+        while parents[chain[0]] >= first and len(children[parents[chain[0]]]) == 1:
+            chain.insert(0, parents[chain[0]])
+        limbs.append(Limb(tuple(chain), names.get(leaf, "")))
+    return limbs
+
+
+def feet_of(robot: Robot, shapes: Sequence[Shape], q: Array) -> list[Foot]:
+    """Return the feet in the order of the joints: limbs of at least two joints that reach the ground at the configuration q."""
+    placements = robot.terms(q, np.zeros(robot.nv)).placements
+    points = [_points(shape, placements[shape.joint]) for shape in shapes]
+    ends = {limb: _end(robot, limb, shapes, points, q) for limb in limbs_of(robot)}
+    cloud = np.vstack([*points, *ends.values()])
+    ground, height = cloud[:, 2].min(), float(np.ptp(cloud[:, 2]))
+    legs = [
+        limb
+        for limb, own in ends.items()
+        if len(limb.joints) > 1
+        and own[:, 2].min() < ground + NEAR_GROUND * height
+        and placements[limb.joints[0], 11] - own[:, 2].min() > LONG * height
+    ]
+    return [_foot(robot, limb, shapes, points, q) for limb in legs]
+
+
+def _end(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Array], q: Array) -> Array:
+    """Return the points of a limb's last link in the world; its frame's origin if it has no shapes."""
+    own = [cloud for shape, cloud in zip(shapes, points, strict=True) if shape.joint == limb.joints[-1]]
+    return np.vstack(own) if own else robot.frames.placement(limb.frame, q).translation[None]
+
+
+def _points(shape: Shape, placement: Array) -> Array:
+    """Return points of the surface of a shape in the world (·, 3)."""
+    if shape.kind == "mesh" and shape.mesh is not None:
+        local = shape.mesh.vertices
+    elif shape.kind == "box":
+        local = 0.5 * np.array(shape.size) * np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    elif shape.kind == "sphere":
+        local = shape.size[0] * _sphere_directions()
+    else:
+        angles = np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
+        ring = shape.size[0] * np.column_stack([np.cos(angles), np.sin(angles)])
+        half = 0.5 * shape.size[1]
+        local = np.vstack([np.column_stack([ring, np.full(24, z)]) for z in (-half, half)])
+    x, y, z, w = shape.placement[3:]
+    R = _rotation(np.array([x, y, z]), w)
+    in_joint = local @ R.T + shape.placement[:3]
+    world: Array = in_joint @ placement[:9].reshape(3, 3) + placement[9:]  # placements hold rotations by columns
+    return world
+
+
+def _rotation(axis: Array, w: float) -> Array:
+    """Return the rotation matrix of a unit quaternion."""
+    K = np.array([[0.0, -axis[2], axis[1]], [axis[2], 0.0, -axis[0]], [-axis[1], axis[0], 0.0]])
+    R: Array = np.eye(3) + 2.0 * w * K + 2.0 * K @ K
+    return R
+
+
+def _sphere_directions() -> Array:
+    """Return unit vectors in all directions, among them −z."""
+    polar, around = np.meshgrid(np.linspace(0.0, np.pi, 13), np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False))
+    sine = np.sin(polar.ravel())
+    return np.column_stack([sine * np.cos(around.ravel()), sine * np.sin(around.ravel()), np.cos(polar.ravel())])
+
+
+def _foot(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Array], q: Array) -> Foot:
+    """Return the contact places of a leg, from the lowest shapes of its last link."""
+    own = [k for k, shape in enumerate(shapes) if shape.joint == limb.joints[-1]]
+    pose = robot.frames.placement(limb.frame, q)
+    if not own:
+        return Foot(limb, (ContactPoint(frame=limb.frame, mu=FRICTION),), "no shape: the origin of the frame")
+    lowest = min(points[k][:, 2].min() for k in own)
+    low = [k for k in own if points[k][:, 2].min() < lowest + FLAT]
+    clouds = {k: (points[k] - pose.translation) @ pose.rotation for k in low}  # in the frame
+    spheres = {k: cloud for k, cloud in clouds.items() if shapes[k].kind == "sphere"}
+    if len(spheres) == len(low):
+        centres = [0.5 * (cloud.min(axis=0) + cloud.max(axis=0)) for cloud in spheres.values()]
+        places = [_sphere(limb.frame, centre, shapes[k].size[0]) for k, centre in zip(spheres, centres, strict=True)]
+        return Foot(limb, tuple(places), "collision sphere")
+    cloud, kind, up = np.vstack(list(clouds.values())), shapes[low[0]].kind, pose.rotation[2]
+    heights = cloud @ up - float((cloud @ up).min())
+    bottom = cloud[heights < FLAT]
+    size, middle = np.ptp(bottom, axis=0), 0.5 * (bottom.min(axis=0) + bottom.max(axis=0))
+    if up[2] > 0.95 and min(size[0], size[1]) > SOLE:
+        x, y = np.round(middle[:2], 4).tolist()
+        length, width, z = np.round([size[0], size[1], bottom[:, 2].min()], 4).tolist()
+        sole = Sole(frame=limb.frame, length=length, width=width, offset=(x, y, z), mu=FRICTION)
+        return Foot(limb, sole, f"lowest points of its collision {kind}")
+    fitted = _fitted_sphere(cloud, heights)
+    if fitted is not None:
+        return Foot(limb, (_sphere(limb.frame, *fitted),), f"sphere fitted to its collision {kind}")
+    return Foot(limb, (_sphere(limb.frame, bottom.mean(axis=0), 0.0),), f"lowest point of its collision {kind}")
+
+
+def _sphere(frame: str, centre: Array, radius: float) -> ContactPoint:
+    x, y, z = np.round(centre, 4).tolist()
+    return ContactPoint(frame=frame, offset=(x, y, z), radius=round(radius, 4), mu=FRICTION)
+
+
+def _fitted_sphere(cloud: Array, heights: Array) -> tuple[Array, float] | None:
+    """Return centre and radius of the sphere nearest to the lowest points; None if they are on none of a foot's size."""
+    for depth in (0.02, 0.012, 0.006):
+        near = cloud[heights < depth]
+        if len(near) < 8:
+            continue
+        # |x|² = 2 c·x + (r² − |c|²)
+        solution, *_ = np.linalg.lstsq(np.column_stack([2.0 * near, np.ones(len(near))]), (near**2).sum(axis=1), rcond=1e-9)
+        centre = solution[:3]
+        radius = float(np.sqrt(max(solution[3] + centre @ centre, 0.0)))
+        distances = np.linalg.norm(near - centre, axis=1) - radius
+        if 0.005 < radius < 0.1 and float(np.sqrt(np.mean(distances**2))) < ROUND:
+            return centre, radius
+    return None
