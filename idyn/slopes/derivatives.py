@@ -30,7 +30,7 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Predic
 SUPPORTED = (Conditions.FREE, Conditions.NO_SLIP, Conditions.COULOMB, Conditions.EXACT_CONE)
 """Conditions of laws whose derivatives are known."""
 
-EXPANSION = (MATRIX, MATRIX, MATRIX, MATRIX, SPANS, MATRIX, MATRIX, MATRIX, CUBE, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, INDICES)
+EXPANSION = (*[MATRIX] * 4, SPANS, *[MATRIX] * 4, CUBE, *[MATRIX] * 5, INDICES)
 """Types of the fields of an `Expansion`."""
 
 Arrays = tuple[Array, ...]
@@ -123,7 +123,7 @@ class Derivatives:
         """Return the slopes of the inverse dynamics without contacts (nv, nv): by q at the predicted acceleration, by q with the
         acceleration that the change of the impulses since the last tick adds, and by v."""
         robot, _, state, _, _, (_, _, rho), _ = self._setting
-        motions = self._expansion[13]
+        motions = self._expansion[14]
         stirred = at = NOTHING
         if rho > 0.0:
             stirred = robot.inverse_dynamics_slopes(state.q, state.v, motions[STIRRED])[0].copy()
@@ -237,6 +237,7 @@ def _arrays(robot: Robot, n: int) -> Arrays:
         empty((nu, nu)),
         empty((nu, rows)),
         empty((rows, nu)),
+        empty((nu, rows)),
         empty((3, rows, rows)),
         empty((rows, na)),
         empty((rows, nv)),

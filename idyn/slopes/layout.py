@@ -27,7 +27,7 @@ class Expansion(NamedTuple):
     """Operators of one differentiation; every array is a copy.
 
     M (nv, nv), J (3n, nv), axes (nv, 6), frames (n, 9), ends (n, 2): see `Dynamics`, and `idyn.slopes.motions.Places`
-    inertia: M_uu⁻¹ (nu, nu); push: M_uu⁻¹ J_uᵀ (nu, 3n); Y (3n, nu)
+    inertia: M_uu⁻¹ (nu, nu); push: M_uu⁻¹ J_uᵀ (nu, 3n); Y (3n, nu); response: M_uu⁻¹ J_uᵀ dp by db, of the law (nu, 3n)
     operators (3, 3n, 3n)
         LAW: dp by db, of the law and the selection
         CHOICE: A C⁻ᵀ with Aᵀ K A = C Cᵀ, its first columns
@@ -49,6 +49,7 @@ class Expansion(NamedTuple):
     inertia: Array
     push: Array
     Y: Array
+    response: Array
     operators: Array
     lever: Array
     held: Array

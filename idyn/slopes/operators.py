@@ -58,6 +58,8 @@ def fill_operators(
     span = Span(factor, order, moves, rank)
     law, y = x.operators[LAW], x.motions[PULL]
     _fill_law(x.Y, basis, span, choice.turns, law)
+    fill_rows(x.response, 0.0)
+    multiply(x.push, law, 1.0, x.response)
     fill(y, 0.0)
     fill(choice.multipliers, 0.0)
     x.marks[DIMENSION] = 0
@@ -71,7 +73,7 @@ def fill_operators(
             y[u[i]] = stretch * nu_base[i]
         if tight == 0:
             _choose(x, choice, span, indices[1])
-    if choice.objective != NONE and tight > 0:
+    if choice.objective != NONE and tight > 0 and m > rank:
         count = basis.counts[FACE]
         factor2, order2, Q2 = stack_array((count, nu)), stack_array(nu, np.int64), stack_array((count, count))
         moves2 = stack_array((rows, count))

@@ -78,7 +78,9 @@ def propagate(model: Model, x: Expansion, seeds: Seeds, dt: float, out: Array) -
         copy(direct[row], p[row])
     multiply(x.operators[LAW], change, 1.0, p)
     # v⁺
-    multiply(x.push, p, 1.0, free)
+    multiply(x.response, change, 1.0, free)
+    if len(direct) > 0:
+        multiply(x.push, direct, 1.0, free)
     for i in range(nu):
         copy(free[i], out[first + u[i]])
     for j in range(na):
