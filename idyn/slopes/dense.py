@@ -6,7 +6,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.rows import reduce_rows
-from idyn.solvers.vectors import fill, fill_rows
+from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.types import Array
 
 DEPENDENT = 1e-12
@@ -47,6 +47,13 @@ def multiply_transposed(A: Array, X: Array, sign: float, Y: Array) -> None:
             s = sign * A[k, i]
             if s != 0.0:
                 axpy(s, x, Y[i])
+
+
+@compiled
+def gather(A: Array, rows: Array, X: Array) -> None:
+    """Fill X with some rows of A."""
+    for i in range(len(rows)):
+        copy(A[rows[i]], X[i])
 
 
 @compiled

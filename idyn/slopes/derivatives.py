@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.jit.compiled import CUBE, INDICES, MATRIX, REAL, SPANS, VECTOR, WHOLE, several
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws import law_of
 from idyn.laws.law import Law, has_round_cones
@@ -19,7 +19,7 @@ from idyn.selection.aim import OBJECTIVES, Near
 from idyn.slopes import parts
 from idyn.slopes.expansion import expand
 from idyn.slopes.faces import SWITCHES
-from idyn.slopes.layout import ACCELERATION, CODES, FORCES, NONE, STIRRED, TORQUES
+from idyn.slopes.layout import ACCELERATION, CODES, FORCES, NONE, STIRRED, TORQUES, extent
 from idyn.status import Conditions
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics
 from idyn.terms.given import CONTACTS
@@ -30,8 +30,8 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Predic
 SUPPORTED = (Conditions.FREE, Conditions.NO_SLIP, Conditions.COULOMB, Conditions.EXACT_CONE)
 """Conditions of laws whose derivatives are known."""
 
-EXPANSION = (*[MATRIX] * 4, SPANS, *[MATRIX] * 4, CUBE, *[MATRIX] * 5, INDICES)
-"""Types of the fields of an `Expansion`."""
+EXPANSION = VECTOR, INDICES
+"""Types of the arrays of an `Expansion`."""
 
 Arrays = tuple[Array, ...]
 
@@ -98,7 +98,7 @@ class Derivatives:
     @cached_property
     def switches(self) -> tuple[str, ...]:
         robot, _, _, keys, answer, _, projected = self._setting
-        codes = self._expansion[-1][CODES : CODES + len(keys)].tolist()
+        codes = self._expansion[1][CODES : CODES + len(keys)].tolist()
         found = [
             f"contact {key} {words}"
             for key, code in zip(keys, codes, strict=True)
@@ -123,13 +123,10 @@ class Derivatives:
         """Return the slopes of the inverse dynamics without contacts (nv, nv): by q at the predicted acceleration, by q with the
         acceleration that the change of the impulses since the last tick adds, and by v."""
         robot, _, state, _, _, (_, _, rho), _ = self._setting
-        motions = self._expansion[14]
-        stirred = at = NOTHING
-        if rho > 0.0:
-            stirred = robot.inverse_dynamics_slopes(state.q, state.v, motions[STIRRED])[0].copy()
+        motions = self._expansion[0][: 5 * robot.nv].reshape(5, robot.nv)
         at, by_v = robot.inverse_dynamics_slopes(state.q, state.v, motions[ACCELERATION])
-        at, by_v = at.copy(), by_v.copy()
-        return at, stirred if rho > 0.0 else at, by_v
+        stirred = robot.inverse_dynamics_slopes(state.q, state.v, motions[STIRRED])[0] if rho > 0.0 else at
+        return at, stirred, by_v
 
     def _part(self, name: str, k: int, inverse: Arrays = ()) -> Slope:
         setting, expansion = self._setting, self._expansion
@@ -167,7 +164,7 @@ def derivatives(
         raise InputError("answer", f"expected a certified answer of the law '{law.name}', got {answer!r}")
     workspace, keys = workspace_for(robot, len(contacts.keys)), contacts.keys
     workspace.prepare(options.ground, answer.dt, guess is not None)
-    d, out = workspace.problem.dynamics, _arrays(robot, len(keys))
+    d, out = workspace.problem.dynamics, _buffers(robot, len(keys))
     last = NO_FORCES if guess is None else guess.carried_over(guess.force, keys)
     plain = State(q=state.q, v=state.v)
     if not _expanded(d, (plain, contacts, q_ddot, preferred), answer, (law, options, guess, last), out):
@@ -225,27 +222,10 @@ def _expanded(
         return False
 
 
-def _arrays(robot: Robot, n: int) -> Arrays:
-    """Return arrays for an `Expansion`."""
-    nv, na, nu, rows, empty = robot.nv, robot.na, robot.nu, 3 * n, np.empty
-    return (
-        empty((nv, nv)),
-        empty((rows, nv)),
-        empty((nv, 6)),
-        empty((n, 9)),
-        empty((n, 2), np.int64),
-        empty((nu, nu)),
-        empty((nu, rows)),
-        empty((rows, nu)),
-        empty((nu, rows)),
-        empty((3, rows, rows)),
-        empty((rows, na)),
-        empty((rows, nv)),
-        empty((n, 4)),
-        empty((3, rows)),
-        empty((5, nv)),
-        empty(CODES + n + rows, np.int64),
-    )
+def _buffers(robot: Robot, n: int) -> Arrays:
+    """Return the arrays of an `Expansion` for n contacts."""
+    values, marks = extent(n, (robot.nu, robot.na))
+    return np.empty(values), np.empty(marks, np.int64)
 
 
 @cache

@@ -18,13 +18,13 @@ import numpy as np
 from idyn.contact.ground import allowance, in_contact_rows
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.slopes.dense import inverse
-from idyn.slopes.faces import FACETS, Basis, Friction, fill_basis
-from idyn.slopes.layout import ACCELERATION, CHANGE, CODES, FORCES, NONE, OBJECTIVE, P, PULL, STIRRED, V_HAT, Expansion
+from idyn.slopes.dense import gather, inverse, scale
+from idyn.slopes.faces import FACETS, TURNING, Basis, Friction, fill_basis
+from idyn.slopes.layout import ACCELERATION, CHANGE, CODES, FORCES, NONE, OBJECTIVE, PULL, STIRRED, V_HAT, Expansion, P, carve
 from idyn.slopes.operators import Choice, fill_operators
 from idyn.slopes.projection import hold
 from idyn.solvers.linalg import cholesky, forward_rows
-from idyn.solvers.vectors import copy, copy_rows, dot, fill
+from idyn.solvers.vectors import copy_rows, dot, fill
 from idyn.terms.given import recall
 from idyn.terms.stages import Dynamics, Given
 from idyn.types import Array
@@ -34,7 +34,13 @@ Arrays = tuple[Array, ...]
 
 @compiled
 def expand(
-    d: Dynamics, state: Arrays, contacts: Arrays, answer: Arrays, before: Arrays, how: tuple[int, int, int, int, int], out: Arrays
+    d: Dynamics,
+    state: Arrays,
+    contacts: Arrays,
+    answer: Arrays,
+    before: Arrays,
+    how: tuple[int, int, int, int, int],
+    out: Arrays,
 ) -> bool:
     """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an array
     has a wrong size.
@@ -44,13 +50,14 @@ def expand(
         corners of the law's friction polygon (k, 2)); without: (0, 3), (0)
     how: objective, whether the law has round cones, whether its friction is unlimited, whether the demand is projected on motions
         that hold contacts, and whether these must not lift
+    out: arrays that `carve` divides
     """
     g, (p, v_plus, tau), (last, force, torque, q_ddot, corners) = d.given, answer, before
     n, nu, na, nv, rows = len(g.mu), len(g.model.u), len(g.model.a), len(g.v), len(d.J)
     fits = len(p) == rows and len(v_plus) == nv and len(tau) == na and len(q_ddot) == na and len(torque) in (0, na)
     if not (fits and len(last) in (0, n) and len(force) in (0, n) and _is_at(g, state, contacts)):
         return False
-    x = Expansion(*out)
+    x = carve(out[0], out[1], n, (nu, na))
     recall(g, last)
     L, u_hat = stack_array((nu, nu)), stack_array(rows)
     _copy_record(d, x)
@@ -70,7 +77,7 @@ def expand(
         stack_array((n, 3)),
         x.marks[CODES : CODES + n],
     )
-    turns = fill_basis(Friction(corners, is_round != 0, unlimited != 0), g.mu, p, u_hat, basis)
+    kinds = fill_basis(Friction(corners, is_round != 0, unlimited != 0), g.mu, p, u_hat, basis)
     # law and selection
     target, gradient, multipliers = stack_array(rows), stack_array(rows), stack_array(most)
     fill(target, 0.0)
@@ -87,8 +94,8 @@ def expand(
             gradient[row] = 0.0
             for k in range(na):
                 gradient[row] -= d.J[row, a[k]] * pulled[k]
-    kind = NONE if turns else objective
-    fill_operators(x, basis, Choice(kind, turns, free, gradient, multipliers), (g.model.u, a), L, np.sqrt(1.0 + g.rho))
+    kind = NONE if kinds == TURNING else objective
+    fill_operators(x, basis, Choice(kind, kinds, free, gradient, multipliers), (g.model.u, a), L, np.sqrt(1.0 + g.rho))
     if kind > FORCES:
         for k in range(na):
             y[a[k]] = pulled[k]
@@ -123,7 +130,8 @@ def _is_at(g: Given, state: Arrays, contacts: Arrays) -> bool:
 @compiled
 def _copy_record(d: Dynamics, x: Expansion) -> None:
     g = d.given
-    copy_rows(g.M, x.M)
+    gather(g.M, g.model.u, x.base)
+    gather(g.M, g.model.a, x.joints)
     copy_rows(d.J, x.J)
     copy_rows(g.axes, x.axes)
     for i in range(len(g.mu)):
@@ -138,17 +146,15 @@ def _fill_inertia(g: Given, x: Expansion, L: Array) -> None:
     u, (rows, nu), stretch = g.model.u, x.Y.shape, np.sqrt(1.0 + g.rho)
     for i in range(nu):
         for j in range(nu):
-            L[i, j] = x.M[u[i], u[j]]
+            L[i, j] = x.base[i, u[j]]
     cholesky(L)
     inverse(L, x.inertia)
     for row in range(rows):
         for j in range(nu):
             x.Y[row, j] = stretch * x.J[row, u[j]]
-        for i in range(nu):
-            s = 0.0
-            for j in range(nu):
-                s += x.inertia[i, j] * x.J[row, u[j]]
-            x.push[i, row] = s
+    np.dot(x.inertia, x.Y.T, x.push)
+    for i in range(nu):
+        scale(1.0 / stretch, x.push[i])
     forward_rows(L, x.Y)
 
 

@@ -35,6 +35,9 @@ SWITCHES = (
 
 CLOSES, OPENS, TURNS, CORNER, STICKS, TIE, EDGE = (1 << k for k in range(len(SWITCHES)))
 
+STICKING, SLIDING, TURNING = range(3)
+"""Whether no contact slides, some do, and some on round cones."""
+
 COLUMNS, HELD, FACE, FACETS = range(4)
 """Places in `Basis.counts`."""
 
@@ -70,10 +73,9 @@ class Friction(NamedTuple):
 
 
 @compiled
-def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Basis) -> bool:
-    """Fill the basis at impulses p (3n) and velocities û with the allowance (3n). Return whether some contact slides on a round
-    cone."""
-    largest, free, turns = SMALLEST, False, False
+def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Basis) -> int:
+    """Fill the basis at impulses p (3n) and velocities û with the allowance (3n). Return whether contacts slide."""
+    largest, free, kinds = SMALLEST, False, STICKING
     for each in p:
         largest = max(largest, abs(each))
     for i in range(len(mu)):
@@ -100,9 +102,9 @@ def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Bas
             code |= _stick(friction, mu[i], i, p, (largest, in_cones), basis)
         else:
             code |= _slide(friction, mu[i], i, p, u_hat, basis)
-            turns = turns or friction.round
+            kinds = TURNING if friction.round else SLIDING
         basis.codes[i] = code
-    return turns
+    return kinds
 
 
 @compiled

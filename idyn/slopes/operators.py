@@ -8,23 +8,24 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.selection.few import TIE_BREAK, UNLIMITED
 from idyn.slopes.dense import axpy, multiply, multiply_transposed, scale, split
-from idyn.slopes.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, Basis
-from idyn.slopes.layout import CHOICE, DIMENSION, FORCES, LAW, NONE, PULL, TORQUES, Expansion, P
+from idyn.slopes.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, STICKING, TURNING, Basis
+from idyn.slopes.layout import DIMENSION, FORCES, NONE, PULL, TORQUES, Expansion, P
 from idyn.solvers.linalg import backward, cholesky, forward, forward_rows
 from idyn.solvers.rows import solve_and_span
-from idyn.solvers.vectors import copy, dot, fill, fill_rows
+from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.types import Array
 
 
 class Choice(NamedTuple):
     """How the selection chooses.
 
-    objective: NONE, FORCES or TORQUES; turns: whether friction of round cones turns; unlimited: whether friction is unlimited
+    objective: NONE, FORCES or TORQUES; kinds: whether contacts slide, see `idyn.slopes.faces`
+    unlimited: whether friction is unlimited
     gradient: of the objective by p, times dt² (3n); multipliers: of the tight facets, to be filled (t)
     """
 
     objective: int
-    turns: bool
+    kinds: int
     unlimited: bool
     gradient: Array
     multipliers: Array
@@ -44,9 +45,7 @@ class Span(NamedTuple):
 
 
 @compiled
-def fill_operators(
-    x: Expansion, basis: Basis, choice: Choice, indices: tuple[Array, Array], L: Array, stretch: float
-) -> None:
+def fill_operators(x: Expansion, basis: Basis, choice: Choice, indices: tuple[Array, Array], L: Array, stretch: float) -> None:
     """Fill the operators of an `Expansion`, its codes, the multipliers, and row PULL of its motions for the base.
 
     indices: of the unactuated and of the actuated velocities; L: Cholesky factor of M_uu; stretch: √(1 + ρ)
@@ -56,10 +55,9 @@ def fill_operators(
     factor, order, moves, Q = stack_array((m, nu)), stack_array(nu, np.int64), stack_array((rows, m)), stack_array((m, m))
     rank = _span(basis.columns, x.Y, factor, order, Q, moves)
     span = Span(factor, order, moves, rank)
-    law, y = x.operators[LAW], x.motions[PULL]
-    _fill_law(x.Y, basis, span, choice.turns, law)
-    fill_rows(x.response, 0.0)
-    multiply(x.push, law, 1.0, x.response)
+    law, y = x.law[:rows], x.motions[PULL]
+    _fill_law(x.Y, basis, span, choice.kinds, law)
+    np.dot(x.push, law, x.law[rows:])
     fill(y, 0.0)
     fill(choice.multipliers, 0.0)
     x.marks[DIMENSION] = 0
@@ -102,12 +100,24 @@ def _span(lines: Array, Y: Array, factor: Array, order: Array, Q: Array, moves: 
 
 
 @compiled
-def _fill_law(Y: Array, basis: Basis, span: Span, turns: bool, law: Array) -> None:
+def _fill_law(Y: Array, basis: Basis, span: Span, kinds: int, law: Array) -> None:
     """Fill the operator of the law, dp by db."""
     (rows, nu), rank = Y.shape, span.rank
     z = stack_array((rank, rows))
+    if kinds == STICKING and rank == nu:
+        # W = Bᵀ: dp = −Gᵀ G db, G = L⁻ᵀ (B Q₁)ᵀ
+        for k in range(rank - 1, -1, -1):
+            for row in range(rows):
+                z[k, row] = span.moves[row, k]
+            for j in range(k + 1, rank):
+                axpy(-span.factor[k, j], z[j], z[k])
+            scale(1.0 / span.factor[k, k], z[k])
+        np.dot(z.T, z, law)
+        for row in range(rows):
+            scale(-1.0, law[row])
+        return
     fill_rows(law, 0.0)
-    if not turns:
+    if kinds != TURNING:
         _constrain(Y, basis, span, z)
         multiply(span.moves, z, 1.0, law)
         return
@@ -148,7 +158,12 @@ def _fill_law(Y: Array, basis: Basis, span: Span, turns: bool, law: Array) -> No
 def _constrain(Y: Array, basis: Basis, span: Span, z: Array) -> None:
     """Fill −(W Y L)⁺ W (rank, 3n)."""
     held, count, (rank, rows) = basis.held, basis.counts[HELD], z.shape
-    X, Q, order, w = stack_array((count, rank)), stack_array((count, count)), stack_array(rank, np.int64), stack_array(Y.shape[1])
+    X, Q, order, w = (
+        stack_array((count, rank)),
+        stack_array((count, count)),
+        stack_array(rank, np.int64),
+        stack_array(Y.shape[1]),
+    )
     for row in range(count):
         fill(w, 0.0)
         for c in range(3):
@@ -228,20 +243,23 @@ def _restrict(Y: Array, span: Span, law: Array) -> None:
 
 @compiled
 def _choose(x: Expansion, choice: Choice, span: Span, a: Array) -> None:
-    """Fill the dimension of the choice, CHOICE and `lever`, and add the choice to LAW."""
-    law, chosen = x.operators[LAW], x.operators[CHOICE]
+    """Fill the dimension of the choice, `chosen` and `lever`, and add the choice to `law`."""
     rows, m = span.moves.shape
+    law, chosen = x.law[:rows], x.chosen
     d, na, rank = m - span.rank, len(a), span.rank
     x.marks[DIMENSION] = d
     if d == 0:
+        return
+    for row in range(rows):
+        for k in range(d):
+            chosen[row, k] = span.moves[row, rank + k]
+    if choice.objective == FORCES and choice.kinds == STICKING:  # orthonormal columns: K = 1, and dp is the smallest already
         return
     K, tau, lever2 = stack_array((d, d)), stack_array((na, d)), 0.0
     fill_rows(K, 0.0)
     fill_rows(tau, 0.0)
     for row in range(rows):
         chosen_row = chosen[row]
-        for k in range(d):
-            chosen_row[k] = span.moves[row, rank + k]
         for i in range(d):
             for j in range(d):
                 K[i, j] += chosen_row[i] * chosen_row[j]
@@ -258,7 +276,7 @@ def _choose(x: Expansion, choice: Choice, span: Span, a: Array) -> None:
         multiply_transposed(tau, tau, 1.0, K)
     cholesky(K)
     forward_rows(K, chosen)
-    # LAW −= CHOICE CHOICEᵀ K LAW, with K = 1 or J_a J_aᵀ
+    # law −= A (Aᵀ K A)⁻¹ Aᵀ K law
     moved = stack_array((d, rows))
     fill_rows(moved, 0.0)
     if choice.objective == FORCES:

@@ -13,8 +13,8 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.prediction.feasible import EPSILON
-from idyn.slopes.dense import axpy, forward_columns, pivoted_cholesky
-from idyn.slopes.layout import CODES, FACTOR, HELD_Y, HOLDING, RANK, Expansion
+from idyn.slopes.dense import axpy, forward_columns, pivoted_cholesky, scale
+from idyn.slopes.layout import CODES, HELD_Y, HOLDING, RANK, Expansion
 from idyn.slopes.motions import Places, turn_forces, turn_velocities
 from idyn.solvers.linalg import backward
 from idyn.solvers.vectors import copy, dot, fill, fill_rows
@@ -34,23 +34,27 @@ def hold(g: Given, x: Expansion, q_ddot: Array, holds: bool, closed: bool) -> No
             picked[count] = row
             count += 1
     # S = J W Jᵀ = L Lᵀ
-    S, place = stack_array((count, count)), stack_array(count, np.int64)
+    S, place, J_held, weighted = (
+        stack_array((count, count)),
+        stack_array(count, np.int64),
+        x.held[:count],
+        stack_array((nv, count)),
+    )
     for i in range(count):
         J = x.J[picked[i]]
-        for k in range(i + 1):
-            other, base, joints = x.J[picked[k]], 0.0, 0.0
-            for j in range(len(u)):
-                base += J[u[j]] * other[u[j]]
-            for j in range(len(a)):
-                joints += J[a[j]] * other[a[j]]
-            S[i, k] = base / EPSILON + joints
+        copy(J, J_held[i])
+        for k in range(len(u)):
+            weighted[u[k], i] = J[u[k]] / EPSILON
+        for k in range(len(a)):
+            weighted[a[k], i] = J[a[k]]
+    np.dot(J_held, weighted, S)
     rank = pivoted_cholesky(S, place)
     L = stack_array((rank, rank))
     for i in range(rank):
         order[i] = picked[place[i]]
         copy(x.J[order[i]], x.held[i])
         for k in range(rank):
-            x.operators[FACTOR, i, k] = L[i, k] = S[i, k] if k <= i else 0.0
+            x.factor[i, k] = L[i, k] = S[i, k] if k <= i else 0.0
     forward_columns(L, rank, x.held)
     x.marks[RANK] = rank
     # λ = −L⁻ᵀ V wanted,  y = wanted + W Jᵀ λ
@@ -75,26 +79,23 @@ def hold(g: Given, x: Expansion, q_ddot: Array, holds: bool, closed: bool) -> No
 @compiled
 def demand_by_demand(x: Expansion, a: Array, dt: float, slope: Array) -> None:
     """Fill dt times the slope of the projected demand by the demand (na, na)."""
-    fill_rows(slope, 0.0)
-    na, row = len(a), stack_array(len(a))
-    for k in range(na):
-        slope[k, k] = dt
-    for i in range(x.marks[RANK]):
-        for k in range(na):
-            row[k] = x.held[i, a[k]]
-        for k in range(na):
-            if row[k] != 0.0:
-                axpy(-dt * row[k], row, slope[k])
+    joints = stack_array((x.marks[RANK], len(a)))
+    _take_columns(x.held, a, joints)
+    np.dot(joints.T, joints, slope)
+    for k in range(len(a)):
+        scale(-dt, slope[k])
+        slope[k, k] += dt
 
 
 @compiled
 def demand_by_velocity(x: Expansion, a: Array, keep: float, slope: Array) -> None:
     """Fill the slope of v_a⁺ by v (na, nv)."""
-    fill_rows(slope, 0.0)
+    joints = stack_array((x.marks[RANK], len(a)))
+    _take_columns(x.held, a, joints)
+    np.dot(joints.T, x.held[: x.marks[RANK]], slope)
     for k in range(len(a)):
-        slope[k, a[k]] = 1.0
-        for i in range(x.marks[RANK]):
-            axpy((keep - 1.0) * x.held[i, a[k]], x.held[i], slope[k])
+        scale(keep - 1.0, slope[k])
+        slope[k, a[k]] += 1.0
 
 
 @compiled
@@ -105,20 +106,33 @@ def demand_by_place(model: Model, x: Expansion, slope: Array) -> None:
     if rank == 0:
         return
     order, places = x.marks[CODES + n :], Places(x.axes, x.frames, x.ends)
-    pulled, turned, change = np.empty((nv, nv)), np.empty((rows, nv)), np.empty((rank, nv))
+    pulled, turned, change, weighted = (
+        stack_array((nv, nv)),
+        stack_array((rows, nv)),
+        stack_array((rank, nv)),
+        stack_array((rank, nv)),
+    )
     turn_forces(model, places, x.impulses[HOLDING], pulled)
     turn_velocities(model, places, x.motions[HELD_Y], turned)
+    # ∂(J y) + J W ∂(Jᵀ λ)
     for i in range(rank):
-        J = x.J[order[i]]
-        copy(turned[order[i]], change[i])
+        copy(x.J[order[i]], weighted[i])
         for k in range(len(u)):
-            axpy(J[u[k]] / EPSILON, pulled[u[k]], change[i])
-        for k in range(len(a)):
-            if J[a[k]] != 0.0:
-                axpy(J[a[k]], pulled[a[k]], change[i])
-    L = x.operators[FACTOR]
-    forward_columns(L, rank, change)
+            weighted[i, u[k]] /= EPSILON
+    np.dot(weighted, pulled, change)
+    for i in range(rank):
+        axpy(1.0, turned[order[i]], change[i])
+    forward_columns(x.factor, rank, change)
+    joints = stack_array((rank, len(a)))
+    _take_columns(x.held, a, joints)
+    np.dot(joints.T, change, slope)
     for k in range(len(a)):
-        copy(pulled[a[k]], slope[k])
-        for i in range(rank):
-            axpy(-x.held[i, a[k]], change[i], slope[k])
+        scale(-1.0, slope[k])
+        axpy(1.0, pulled[a[k]], slope[k])
+
+
+@compiled
+def _take_columns(A: Array, columns: Array, X: Array) -> None:
+    for i in range(len(X)):
+        for k in range(len(columns)):
+            X[i, k] = A[i, columns[k]]
