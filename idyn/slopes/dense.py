@@ -96,9 +96,9 @@ def split(A: Array, order: Array, Q: Array) -> int:
 
 @compiled
 def pivoted_cholesky(S: Array, order: Array) -> int:
-    """Replace a positive semidefinite S, its lower triangle, by the Cholesky factor L of its independent rows: row i of L belongs
-    to row order[i] of S. Return the rank."""
-    rows, largest = len(S), 0.0
+    """Replace the lower triangle of a positive semidefinite S by the Cholesky factor L of its independent rows: row i of L
+    belongs to row order[i] of S. Return the rank. The upper triangle is overwritten."""
+    rows, largest, column = len(S), 0.0, stack_array(len(S))
     for i in range(rows):
         order[i] = i
     for j in range(rows):
@@ -114,12 +114,13 @@ def pivoted_cholesky(S: Array, order: Array) -> int:
             order[j], order[best] = order[best], order[j]
         root = np.sqrt(S[j, j])
         S[j, j] = root
+        for i in range(j + 1):
+            column[i] = 0.0
         for i in range(j + 1, rows):
             S[i, j] /= root
+            column[i] = S[i, j]
         for i in range(j + 1, rows):
-            s = S[i, j]
-            for k in range(j + 1, i + 1):
-                S[i, k] -= s * S[k, j]
+            axpy(-column[i], column, S[i])
     return rows
 
 

@@ -120,8 +120,8 @@ class Derivatives:
 
     @cached_property
     def _inverse_dynamics(self) -> Arrays:
-        """Return the slopes of the inverse dynamics without contacts (nv, nv): by q at the predicted acceleration, by q with the
-        acceleration that the change of the impulses since the last tick adds, and by v."""
+        """Return the slopes of the inverse dynamics without contacts (nv, nv): by q at the predicted acceleration, by q with
+        the acceleration that the change of the impulses since the last tick adds, and by v."""
         robot, _, state, _, _, (_, _, rho), _ = self._setting
         motions = self._expansion[0][: 5 * robot.nv].reshape(5, robot.nv)
         at, by_v = robot.inverse_dynamics_slopes(state.q, state.v, motions[ACCELERATION])

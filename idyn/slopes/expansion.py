@@ -1,14 +1,15 @@
 """The operators of one differentiation, at the final basis of a prediction.
 
-At a basis each contact sticks, slides or is open. This names the impulses that may change, p = B ζ, and the rows of û that stay
-zero, W û = 0 (`idyn.slopes.faces`). With D̂ = Y Yᵀ, b the part of û that does not depend on p, and for round cones the slope −H of
-the friction of sliding contacts by û, H = μ p_N/|û_T| (1 − e eᵀ):
+At a basis each contact sticks, slides or is open. This names the impulses that may change, p = B ζ, and the rows of û that
+stay zero, W û = 0 (`idyn.slopes.faces`). With D̂ = Y Yᵀ, b the part of û that does not depend on p, and for round cones the
+slope −H of the friction of sliding contacts by û, H = μ p_N/|û_T| (1 − e eᵀ):
 
     S = 1 + Yᵀ H Y,   b′ = (1 − Y S⁻¹ Yᵀ H) db,   Yᵀ B = L Q₁ᵀ with orthogonal Q = (Q₁, Q₂),   ζ = Q₁ z
     dz = −(W Y S⁻¹ L)⁺ W b′,   dû = Y S⁻¹ L dz + b′,   dp = B Q₁ dz − H dû
 
 The selection then moves p on its face, with the same J_uᵀ p. There B holds the columns of the face without the tight facets of
-friction cones, A = B Q₂, and K is the Hessian of the objective: 1 for forces, J_a J_aᵀ for torques, which also change at fixed p:
+friction cones, A = B Q₂, and K is the Hessian of the objective: 1 for forces, J_a J_aᵀ for torques, which change at fixed p
+too:
 
     dp ← dp − A (Aᵀ K A)⁻¹ Aᵀ (K dp + dgradient)
 """
@@ -30,6 +31,7 @@ from idyn.terms.stages import Dynamics, Given
 from idyn.types import Array
 
 Arrays = tuple[Array, ...]
+Flags = tuple[int, int, int, int, int]
 
 
 @compiled
@@ -42,14 +44,14 @@ def expand(
     how: tuple[int, int, int, int, int],
     out: Arrays,
 ) -> bool:
-    """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an array
-    has a wrong size.
+    """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an
+    array has a wrong size.
 
     state: (q, v); contacts: see `idyn.terms.given.CONTACTS`; answer: (p, v⁺, τ)
     before: (forces of the last tick in the world (n, 3), target forces in the world (n, 3), target torques (na), demand (na),
         corners of the law's friction polygon (k, 2)); without: (0, 3), (0)
-    how: objective, whether the law has round cones, whether its friction is unlimited, whether the demand is projected on motions
-        that hold contacts, and whether these must not lift
+    how: objective, whether the law has round cones, whether its friction is unlimited, whether the demand is projected on
+        motions that hold contacts, and whether these must not lift
     out: arrays that `carve` divides
     """
     g, (p, v_plus, tau), (last, force, torque, q_ddot, corners) = d.given, answer, before

@@ -154,6 +154,11 @@ def _stick(friction: Friction, mu: float, i: int, p: Array, rest: tuple[float, b
                 basis.reach[place] = reach
                 basis.counts[FACETS] += 1
     count = basis.counts[FACETS] - first
+    if count == 0:
+        for r in range(3):
+            _put(basis.face, basis.counts[FACE], i, (1.0 if r == 0 else 0.0, 1.0 if r == 1 else 0.0, 1.0 if r == 2 else 0.0))
+            basis.counts[FACE] += 1
+        return code
     # the null space of the tight rows; p moves with μ by the smallest change that keeps them tight
     A, b = stack_array((3, count)), stack_array(count)
     z, span = stack_array(3), stack_array((3, 3))

@@ -1,13 +1,15 @@
 """Derivatives of contact Jacobians by the configuration, for contact points and frames that are fixed in the world.
 
-A joint axis S_k, fixed to its body, turns with every degree of freedom j that moves this body: ∂S_k/∂q_j = S_j × S_k, as spatial
-motions in the world (linear at its origin, then angular). Jacobians are needed in two products only:
+A joint axis S_k, fixed to its body, turns with every degree of freedom j that moves this body: ∂S_k/∂q_j = S_j × S_k, as
+spatial motions in the world (linear at its origin, then angular). Jacobians are needed in two products only:
 
     ∂(Jᵀ p)_k/∂q_j = (S_j × S_k) · W_k,              W_k: wrench of the contacts that move with k
     ∂(J y)/∂q_j    = E (S_j × (V_b − V_λ)),          V_b: velocity of the contact's body for y, V_λ: of the body before joint j
 """
 
 from typing import NamedTuple
+
+import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
@@ -51,18 +53,20 @@ def turn_forces(model: Model, places: Places, p: Array, slope: Array) -> None:
             w[3] += sign * m0
             w[4] += sign * m1
             w[5] += sign * m2
+    # S_j · c_k, with c_k the rate of W_k along S_k
     for k in range(nv):
         v0, v1, v2, w0, w1, w2 = axes[k]
         f0, f1, f2, m0, m1, m2 = wrenches[k]
-        c0, c1, c2 = w1 * f2 - w2 * f1, w2 * f0 - w0 * f2, w0 * f1 - w1 * f0
-        c3 = v1 * f2 - v2 * f1 + w1 * m2 - w2 * m1
-        c4 = v2 * f0 - v0 * f2 + w2 * m0 - w0 * m2
-        c5 = v0 * f1 - v1 * f0 + w0 * m1 - w1 * m0
+        c = wrenches[k]
+        c[0], c[1], c[2] = w1 * f2 - w2 * f1, w2 * f0 - w0 * f2, w0 * f1 - w1 * f0
+        c[3] = v1 * f2 - v2 * f1 + w1 * m2 - w2 * m1
+        c[4] = v2 * f0 - v0 * f2 + w2 * m0 - w0 * m2
+        c[5] = v0 * f1 - v1 * f0 + w0 * m1 - w1 * m0
+    np.dot(wrenches, axes.T, slope)
+    for k in range(nv):
         above = support[model.dof_joint[k]]
         for j in range(nv):
-            e = axes[j]
-            moves = 1.0 if above[j] else 0.0
-            slope[k, j] = moves * (c0 * e[0] + c1 * e[1] + c2 * e[2] + c3 * e[3] + c4 * e[4] + c5 * e[5])
+            slope[k, j] = slope[k, j] if above[j] else 0.0
 
 
 @compiled

@@ -10,13 +10,12 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.slopes.dense import axpy, multiply, multiply_transposed, scale
+from idyn.slopes.dense import axpy, scale
 from idyn.slopes.layout import (
     CHANGE,
     CODES,
     DIMENSION,
     FORCES,
-    NONE,
     OBJECTIVE,
     PULL,
     TORQUES,
@@ -59,7 +58,7 @@ def opened(model: Model, given: Arrays) -> Expansion:
 def propagate(model: Model, x: Expansion, seeds: Seeds, dt: float, out: Array) -> None:
     """Fill the rows τ, p, v⁺ of `out` (na + 3n + nv, k)."""
     (v_a, R, b, direct, gradient), u, a, k = seeds, model.u, model.a, out.shape[1]
-    nu, na, (rows, nv), d = len(u), len(a), x.J.shape, x.marks[DIMENSION]
+    nu, na, rows, d = len(u), len(a), len(x.J), x.marks[DIMENSION]
     tau, p, v, joints = out[:na], out[na : na + rows], out[na + rows :], stack_array((rows, na))
     force, free, change, moved = stack_array((nu, k)), stack_array((nu, k)), stack_array((rows, k)), stack_array((rows + nu, k))
     # dv_u⁰ = −M_uu⁻¹ (M_ua dv_a + dR_u)
@@ -164,7 +163,8 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
     (rows, nv), u, nothing = x.J.shape, model.u, stack_array((0, 0))
     places, nu, chooses = Places(x.axes, x.frames, x.ends), len(u), x.marks[DIMENSION] > 0
     v_a, R, b = stack_array((len(model.a), nv)), stack_array((nv, nv)), stack_array((rows, nv))
-    turned, pushes, gradient = stack_array((nv, nv)), stack_array((nu, nv)), stack_array((rows if chooses else 0, nv))
+    turned, pushes, pulled = stack_array((nv, nv)), stack_array((nu, nv)), stack_array((rows, nv))
+    gradient = stack_array((rows if chooses else 0, nv))
     demand_by_place(model, x, v_a)
     # R = dt ∂(inverse dynamics) − ∂(Jᵀp)
     turn_forces(model, places, x.impulses[P], R)
@@ -178,7 +178,9 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
         for i in range(nu):
             for c in range(nv):
                 pushes[i, c] = turned[u[i], c] - (stirred[u[i], c] - at[u[i], c])
-        multiply_transposed(x.push, pushes, rho, b)
+        np.dot(x.push.T, pushes, pulled)
+        for row in range(rows):
+            axpy(rho, pulled[row], b[row])
     if chooses:
         turn_velocities(model, places, x.motions[PULL], gradient)
         for row in range(rows):
@@ -196,20 +198,18 @@ def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> N
     direct, loads, b = stack_array((rows, n)), stack_array((nu, n)), stack_array((rows, n))
     gradient, torque = stack_array((rows, n)), stack_array((na, n))
     fill_rows(direct, 0.0)
-    fill_rows(loads, 0.0)
-    fill_rows(b, 0.0)
     for i in range(n):
         for r in range(3):
             direct[3 * i + r, i] = x.friction[i, r]
-    multiply_transposed(x.Y, direct, 1.0, loads)
-    multiply(x.Y, loads, 1.0, b)
+    np.dot(x.Y.T, direct, loads)
+    np.dot(x.Y, loads, b)
     # gradient: K dp, minus the turning of the facets
     fill_rows(gradient, 0.0)
     fill_rows(torque, 0.0)
     for row in range(rows):
         if kind == FORCES:
             copy(direct[row], gradient[row])
-        for j in range(na if kind != NONE else 0):
+        for j in range(na if kind == TORQUES else 0):
             axpy(x.J[row, a[j]], direct[row], torque[j])
     for row in range(rows):
         for j in range(na if kind == TORQUES else 0):
