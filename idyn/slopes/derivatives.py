@@ -81,11 +81,11 @@ class Derivatives:
 
     @cached_property
     def q(self) -> Slope:
-        return self._part("by_place", self._setting.robot.nv, self._inverse_dynamics[:2])
+        return self._part("by_place", self._setting.robot.nv, (self._inverse_dynamics[0], self._stirred))
 
     @cached_property
     def v(self) -> Slope:
-        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics[2:])
+        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics[1:])
 
     @cached_property
     def mu(self) -> Slope:
@@ -119,14 +119,22 @@ class Derivatives:
         return not self.switches
 
     @cached_property
-    def _inverse_dynamics(self) -> Arrays:
-        """Return the slopes of the inverse dynamics without contacts (nv, nv): by q at the predicted acceleration, by q with
-        the acceleration that the change of the impulses since the last tick adds, and by v."""
-        robot, _, state, _, _, (_, _, rho), _ = self._setting
-        motions = self._expansion[0][: 5 * robot.nv].reshape(5, robot.nv)
-        at, by_v = robot.inverse_dynamics_slopes(state.q, state.v, motions[ACCELERATION])
-        stirred = robot.inverse_dynamics_slopes(state.q, state.v, motions[STIRRED])[0] if rho > 0.0 else at
-        return at, stirred, by_v
+    def _inverse_dynamics(self) -> tuple[Array, Array]:
+        """Slopes of the inverse dynamics without contacts by q and by v, at the predicted acceleration (nv, nv)."""
+        robot, state = self._setting.robot, self._setting.state
+        return robot.inverse_dynamics_slopes(state.q, state.v, self._motion(ACCELERATION))
+
+    @property
+    def _stirred(self) -> Array:
+        """Slope of the inverse dynamics by q with the acceleration that the impulses add since the last tick (nv, nv)."""
+        robot, state, (_, _, rho) = self._setting.robot, self._setting.state, self._setting.numbers
+        if rho == 0.0:
+            return self._inverse_dynamics[0]
+        return robot.inverse_dynamics_slopes(state.q, state.v, self._motion(STIRRED))[0]
+
+    def _motion(self, row: int) -> Array:
+        nv = self._setting.robot.nv
+        return self._expansion[0][row * nv : (row + 1) * nv]
 
     def _part(self, name: str, k: int, inverse: Arrays = ()) -> Slope:
         setting, expansion = self._setting, self._expansion

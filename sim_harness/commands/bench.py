@@ -9,6 +9,7 @@ from idyn.jit.compiled import compiling
 from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
+from sim_harness.bench.slopes import bench_slopes, slopes_table
 from sim_harness.commands.output import add_json, progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
 from sim_harness.measure.metrics import text_table
@@ -31,6 +32,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
         result = bench_laws(options.robot, options.repeat, progress)
     print(text_table(laws_table(result)))
+    result["derivatives"] = bench_slopes(options.robot)
+    print(text_table(slopes_table(result["derivatives"])))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)
