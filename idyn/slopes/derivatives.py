@@ -186,7 +186,7 @@ def derivatives(
     ground, dt = options.ground, answer.dt
     rho = ground.memory / dt if guess is not None else 0.0
     projected = options.consistency is Consistency.PROJECT
-    own = State(q=plain.q.copy(), v=plain.v.copy())
+    own = State(q=np.array(plain.q, np.float64), v=np.array(plain.v, np.float64))  # copies
     model = d.given.model
     return Derivatives(_Setting(robot, model, own, keys, answer, (dt, ground.keeps(dt), rho), projected), out)
 

@@ -10,6 +10,7 @@ from idyn.selection.few import TIE_BREAK, UNLIMITED
 from idyn.slopes.dense import axpy, multiply, multiply_transposed, scale, split
 from idyn.slopes.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, STICKING, TURNING, Basis
 from idyn.slopes.layout import DIMENSION, FORCES, NONE, PULL, TORQUES, Expansion, P
+from idyn.slopes.span import Span, fill_span
 from idyn.solvers.linalg import backward, cholesky, forward, forward_rows
 from idyn.solvers.rows import solve_and_span
 from idyn.solvers.vectors import copy, fill, fill_rows
@@ -31,19 +32,6 @@ class Choice(NamedTuple):
     multipliers: Array
 
 
-class Span(NamedTuple):
-    """Columns of a basis in orthogonal coordinates.
-
-    factor: Yᵀ B = L Q₁ᵀ, L transposed, its rows in the order `order` (m, nu); rank: of L
-    moves: B Q (3n, m): the first `rank` columns move the robot, the others are internal forces
-    """
-
-    factor: Array
-    order: Array
-    moves: Array
-    rank: int
-
-
 @compiled
 def fill_operators(x: Expansion, basis: Basis, choice: Choice, indices: tuple[Array, Array], L: Array, stretch: float) -> None:
     """Fill the operators of an `Expansion`, its codes, the multipliers, and row PULL of its motions for the base.
@@ -53,7 +41,7 @@ def fill_operators(x: Expansion, basis: Basis, choice: Choice, indices: tuple[Ar
     rows, nu = x.Y.shape
     m, tight, u = basis.counts[COLUMNS], basis.counts[FACETS], indices[0]
     factor, order, moves, Q = stack_array((m, nu)), stack_array(nu, np.int64), stack_array((rows, m)), stack_array((m, m))
-    rank = _span(basis.columns, x.Y, factor, order, Q, moves)
+    rank = fill_span(basis.columns, x.Y, factor, order, Q, moves)
     span = Span(factor, order, moves, rank)
     law, y = x.law[:rows], x.motions[PULL]
     _fill_law(x.Y, basis, span, choice.kinds, law)
@@ -75,28 +63,11 @@ def fill_operators(x: Expansion, basis: Basis, choice: Choice, indices: tuple[Ar
         count = basis.counts[FACE]
         factor2, order2, Q2 = stack_array((count, nu)), stack_array(nu, np.int64), stack_array((count, count))
         moves2 = stack_array((rows, count))
-        rank2 = _span(basis.face, x.Y, factor2, order2, Q2, moves2)
+        rank2 = fill_span(basis.face, x.Y, factor2, order2, Q2, moves2)
         span2 = Span(factor2, order2, moves2, rank2)
         _restrict(x.Y, span2, law)
         _choose(x, choice, span2, indices[1])
     _mark_edges(x, basis, choice.multipliers)
-
-
-@compiled
-def _span(lines: Array, Y: Array, factor: Array, order: Array, Q: Array, moves: Array) -> int:
-    """Fill the arrays of a `Span` for columns (contact, S, T, N). Return its rank."""
-    fill_rows(factor, 0.0)
-    for c in range(len(factor)):
-        for r in range(3):
-            if lines[c, 1 + r] != 0.0:
-                axpy(lines[c, 1 + r], Y[3 * int(lines[c, 0]) + r], factor[c])
-    rank = split(factor, order, Q)
-    fill_rows(moves, 0.0)
-    for c in range(len(factor)):
-        for r in range(3):
-            if lines[c, 1 + r] != 0.0:
-                axpy(lines[c, 1 + r], Q[c], moves[3 * int(lines[c, 0]) + r])
-    return rank
 
 
 @compiled

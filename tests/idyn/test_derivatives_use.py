@@ -1,4 +1,5 @@
-"""Derivatives are those of their own call, whatever is predicted before or after; robots without a base, contacts or motion."""
+"""Derivatives are those of their own call, whatever is predicted before or after it; robots without contacts or without a
+base."""
 
 import msgspec
 import numpy as np
@@ -109,8 +110,8 @@ def test_without_contacts_the_torques_are_those_of_free_motion(law):
         np.testing.assert_allclose((taus[0] - taus[1]) / (2 * step), slope, rtol=0.0, atol=1e-6 * max(np.abs(slope).max(), 1.0))
 
 
-def test_a_robot_without_a_base_changes_its_forces_by_the_choice_alone():
-    """All degrees of freedom of an arm have motors: contact forces are free, and follow the preferred ones."""
+def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
+    """A finger of an arm with a fixed base touches the ground."""
     robot, stance = load_robot("arm")
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=np.inf).take(np.arange(1))
     contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1), mu=np.full(1, 0.5))
