@@ -8,7 +8,7 @@ from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.slopes.derivatives import Derivatives, derivatives
-from sim_harness.bench.batch_bench import fastest
+from sim_harness.bench.batch_bench import Work, fastest
 from sim_harness.bench.laws import workload
 from sim_harness.compare.timing import DT
 from sim_harness.report.tables import Table
@@ -40,7 +40,7 @@ def bench_slopes(robot_name: str) -> dict[str, dict[str, float]]:
             if read is not None and answer.status.ok:
                 read(derivatives(robot, each.state, each.contacts, each.wanted, answer, law=law, options=options, guess=before))
 
-    variants = {"prediction": (partial(run, None), len(samples))}
+    variants: dict[str, Work] = {"prediction": (partial(run, None), len(samples))}
     variants |= {name: (partial(run, read), len(samples)) for name, read in PARTS.items()}
     spent = {name: 1e6 * seconds for name, seconds in fastest(variants).items()}
     unit = spent["prediction"]
