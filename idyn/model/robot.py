@@ -116,6 +116,7 @@ class Robot:
         self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = _parts(self.placements)
+        self._inverse_slopes: tuple[Array, Array] = self._placed.dtau_dq, self._placed.dtau_dv
         self._current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
@@ -245,7 +246,8 @@ class Robot:
     def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array]:
         """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv)."""
         pin.computeRNEADerivatives(self._model, self._placed, q, v, acceleration)
-        return np.array(self._placed.dtau_dq), np.array(self._placed.dtau_dv)
+        by_q, by_v = self._inverse_slopes
+        return by_q.copy(), by_v.copy()
 
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""

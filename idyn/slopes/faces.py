@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
 
-from idyn.laws.law import SLIPS, Law, has_round_cones
-from idyn.types import Array, ContactSet
+from idyn.jit.compiled import compiled
+from idyn.jit.stack import stack_array
+from idyn.laws.law import SLIPS, is_free
+from idyn.solvers.rows import solve_and_span
+from idyn.types import Array
 
 TIGHT = 1e-9
 """Slack of a friction facet that counts as zero, as a share of the largest impulse."""
@@ -17,172 +19,220 @@ EQUAL = 1e-11
 NEAR = 1e-6
 """Speeds [m/s] and shares of the largest impulse below which a contact is at a switch."""
 
+SMALLEST = 1e-12
+"""Lower bound of the largest impulse [N·s]."""
+
+SWITCHES = (
+    "may close",
+    "may open",
+    "turns the selection's polygon",
+    "is at a corner of its friction polygon",
+    "may stick",
+    "may change the direction of its friction",
+    "is at the edge of its friction cone",
+)
+"""Switches of a contact, in words; bit k of its code stands for number k."""
+
+CLOSES, OPENS, TURNS, CORNER, STICKS, TIE, EDGE = (1 << k for k in range(len(SWITCHES)))
+
+STICKING, SLIDING, TURNING = range(3)
+"""Whether no contact slides, some do, and some on round cones."""
+
+COLUMNS, HELD, FACE, FACETS = range(4)
+"""Places in `Basis.counts`."""
+
 
 class Basis(NamedTuple):
-    """columns: B, impulses that the law may change (3n, m); held: W (r, 3n); turning: H of sliding contacts (3n, 3n)
-    face: columns of the selection: B without the tight facets of friction cones (3n, ·)
-    friction_slope: change of p by μ at fixed coordinates (3n, n)
-    tight: rows of the tight facets, tight · p = 0 (t, 3n); reaches: their slope by μ of their contact, in its normal (t, 3n)
-    selectable: whether the selection's derivative is known; unlimited: whether friction is unlimited
-    switches: what is at a switch, in words
+    """Each row of the first four matrices is (contact, S, T, N): a direction of the impulse or velocity of one contact.
+
+    columns: B, in which impulses may change (m); held: W, in which velocities stay zero (r)
+    face: columns of the selection: B without the tight facets of friction cones; tight: tight facets, tight · p = 0 (t)
+    reach: change of the normal entry of `tight` by μ (t); counts: (m, r, columns of the face, t)
+    turning: H of sliding contacts with round cones, its block of S and T (n, 2, 2)
+    by_mu: change of the impulse by μ at fixed coordinates (n, 3)
+    codes: switches of each contact, see `SWITCHES` (n)
     """
 
     columns: Array
     held: Array
-    turning: Array
     face: Array
-    friction_slope: Array
     tight: Array
-    reaches: Array
-    selectable: bool
-    unlimited: bool
-    switches: tuple[str, ...]
-
-
-class _ContactBasis(NamedTuple):
-    """The basis of one contact in its rows S, T, N, see `Basis`; it has no rows and columns if it is open."""
-
-    columns: Array = np.zeros((3, 0))
-    held: Array = np.zeros((0, 3))
-    face: Array = np.zeros((3, 0))
-    by_mu: Array = np.zeros(3)
-    tight: Array = np.zeros((0, 3))
-    reach: Array = np.zeros(0)
-    turning: Array = np.zeros((3, 3))
-    switches: tuple[str, ...] = ()
-
-
-def basis_of(law: Law, contacts: ContactSet, p: Array, u_hat: Array) -> Basis:
-    """Return the basis at impulses p (3n) and velocities û with the allowance (3n)."""
-    n, in_cones = len(contacts), _all_in_cones(law, contacts, p)
-    largest = max(float(np.abs(p).max(initial=0.0)), 1e-12)
-    each = [
-        _contact_basis(law, float(contacts.mu[i]), p[3 * i : 3 * i + 3], u_hat[3 * i : 3 * i + 3], (largest, in_cones))
-        for i in range(n)
-    ]
-    reaches = [np.outer(one.reach, np.eye(3 * n)[3 * i + 2]) for i, one in enumerate(each)]
-    turning, nothing = _diagonal([one.turning for one in each]), np.zeros((0, 3 * n))
-    return Basis(
-        columns=_diagonal([one.columns for one in each]),
-        held=_diagonal([one.held for one in each]),
-        turning=turning,
-        face=_diagonal([one.face for one in each]),
-        friction_slope=_diagonal([one.by_mu[:, None] for one in each]),
-        tight=_diagonal([one.tight for one in each]),
-        reaches=np.vstack([nothing, *reaches]),
-        selectable=not turning.any(),
-        unlimited=law.unlimited_friction or bool(np.isinf(contacts.mu).any()),
-        switches=tuple(
-            f"contact {key} {switch}" for key, one in zip(contacts.keys, each, strict=True) for switch in one.switches
-        ),
-    )
-
-
-def _contact_basis(law: Law, mu: float, impulse: Array, velocity: Array, rest: tuple[float, bool]) -> _ContactBasis:
-    """Return the basis of one contact. rest: (largest impulse of all contacts, `_all_in_cones`)"""
-    largest, in_cones = rest
-    free = bool(np.isinf(mu)) or (law.unlimited_friction and mu > 0.0)
-    if impulse[2] <= TIGHT * largest:
-        return _ContactBasis(switches=("may close",) if velocity[2] < NEAR else ())
-    switches: tuple[str, ...] = ("may open",) if impulse[2] < NEAR * largest else ()
-    speed, all_rows = float(np.hypot(velocity[0], velocity[1])), np.eye(3)
-    if mu == 0.0:
-        return _ContactBasis(columns=all_rows[:, 2:], held=all_rows[2:], face=all_rows[:, 2:], switches=switches)
-    if free or speed <= SLIPS:
-        sticks = _ContactBasis(columns=all_rows, held=all_rows, face=all_rows, switches=switches)
-        if free and not in_cones:
-            return sticks
-        if has_round_cones(law):
-            inside = _inside_every_polygon(law, mu, impulse)
-            return sticks if inside else sticks._replace(switches=(*switches, "turns the selection's polygon"))
-        cone = _cone(law, mu, impulse, largest)
-        several = ("is at a corner of its friction polygon",) if len(cone.rows) > 1 else ()
-        return sticks._replace(
-            face=cone.directions, by_mu=cone.by_mu, tight=cone.rows, reach=cone.reach, switches=(*switches, *several)
-        )
-    sliding = _sliding(law, mu, velocity[:2], impulse)
-    switches += ("may stick",) if speed < NEAR else ()
-    switches += ("may change the direction of its friction",) if sliding.tie else ()
-    turning = np.zeros((3, 3))
-    if has_round_cones(law):
-        e = velocity[:2] / speed
-        turning[:2, :2] = mu * impulse[2] / speed * (np.eye(2) - np.outer(e, e))
-    by_mu = np.array([*(impulse[:2] / mu), 0.0])
-    return _ContactBasis(sliding.directions, sliding.held, sliding.directions, by_mu, turning=turning, switches=switches)
-
-
-def _diagonal(blocks: list[Array]) -> Array:
-    """Return the block-diagonal matrix; a block may have no rows or columns."""
-    joined: Array = block_diag(*blocks) if blocks else np.zeros((0, 0))
-    return joined
-
-
-class Sliding(NamedTuple):
-    """A sliding contact. directions: of its impulse (3, ·); held: rows of its velocity that stay zero (·, 3); tie: whether the
-    direction of its friction is at a switch"""
-
-    directions: Array
-    held: Array
-    tie: bool
-
-
-def _sliding(law: Law, mu: float, velocity: Array, impulse: Array) -> Sliding:
-    """Return how the impulse of a contact that slides with this velocity (2) may change."""
-    normal = np.array([[0.0, 0.0, 1.0]])
-    if has_round_cones(law):
-        e = velocity / np.hypot(*velocity)
-        return Sliding(np.array([[-mu * e[0]], [-mu * e[1]], [1.0]]), normal, False)
-    against = law.directions @ velocity
-    loaded = np.flatnonzero(against <= against.min() + EQUAL)
-    corners = law.directions[loaded]
-    columns = np.vstack([mu * corners.T, np.ones(len(corners))])
-    if len(corners) < 2:
-        return Sliding(columns, normal, bool(np.partition(against, 1)[1] - against.min() < NEAR))
-    shares = np.linalg.lstsq(columns, impulse, rcond=None)[0]
-    return Sliding(columns, np.vstack([normal, [*(corners[0] - corners[1]), 0.0]]), bool(shares.min() < NEAR * impulse[2]))
-
-
-class Cone(NamedTuple):
-    """Tight facets of a friction polygon.
-
-    directions: in which the impulse may move without them (3, ·); by_mu: change of the impulse by μ, which moves them (3)
-    rows: of the facets (t, 3); reach: slope of their normal entry by μ (t)
-    """
-
-    directions: Array
-    by_mu: Array
-    rows: Array
     reach: Array
+    counts: Array
+    turning: Array
+    by_mu: Array
+    codes: Array
 
 
-def _cone(law: Law, mu: float, impulse: Array, largest: float) -> Cone:
-    """Return the tight facets of the friction polygon at an impulse."""
-    corners = law.directions
-    edges = corners + np.roll(corners, -1, axis=0)
-    reach = (edges * corners).sum(axis=1)
-    rows = np.column_stack([-edges, mu * reach])
-    tight = rows @ impulse <= max(TIGHT * largest, 1e-11)
-    if not tight.any():
-        return Cone(np.eye(3), np.zeros(3), rows[tight], reach[tight])
-    _, s, Vt = np.linalg.svd(rows[tight])
-    by_mu = -np.linalg.pinv(rows[tight], rcond=1e-9) @ (reach[tight] * impulse[2])
-    return Cone(Vt[int((s > 1e-9).sum()) :].T, by_mu, rows[tight], reach[tight])
+class Friction(NamedTuple):
+    """Friction of a law: corners of its polygon (k, 2), whether its cones are round, and whether every μ > 0 counts as ∞."""
+
+    directions: Array
+    round: bool
+    unlimited: bool
 
 
-def _inside_every_polygon(law: Law, mu: float, impulse: Array) -> bool:
+@compiled
+def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Basis) -> int:
+    """Fill the basis at impulses p (3n) and velocities û with the allowance (3n). Return whether contacts slide."""
+    largest, free, kinds = SMALLEST, False, STICKING
+    for each in p:
+        largest = max(largest, abs(each))
+    for i in range(len(mu)):
+        free = free or is_free(mu[i], friction.unlimited)
+    in_cones = free and _all_in_cones(friction, mu, p, 1e-9 * largest)
+    for k in range(4):
+        basis.counts[k] = 0
+    for i in range(len(mu)):
+        code, normal, slip = 0, p[3 * i + 2], np.hypot(u_hat[3 * i], u_hat[3 * i + 1])
+        basis.turning[i, 0, 0] = basis.turning[i, 0, 1] = basis.turning[i, 1, 0] = basis.turning[i, 1, 1] = 0.0
+        basis.by_mu[i, 0] = basis.by_mu[i, 1] = basis.by_mu[i, 2] = 0.0
+        if normal <= TIGHT * largest:
+            basis.codes[i] = CLOSES if u_hat[3 * i + 2] < NEAR else 0
+            continue
+        code = OPENS if normal < NEAR * largest else 0
+        if mu[i] == 0.0:
+            _add(basis, True, i, (0.0, 0.0, 1.0))
+            _hold(basis, i, (0.0, 0.0, 1.0))
+        elif slip <= SLIPS or is_free(mu[i], friction.unlimited):
+            for r in range(3):
+                axis = (1.0 if r == 0 else 0.0, 1.0 if r == 1 else 0.0, 1.0 if r == 2 else 0.0)
+                _add(basis, False, i, axis)
+                _hold(basis, i, axis)
+            code |= _stick(friction, mu[i], i, p, (largest, in_cones), basis)
+        else:
+            code |= _slide(friction, mu[i], i, p, u_hat, basis)
+            kinds = TURNING if friction.round else SLIDING
+        basis.codes[i] = code
+    return kinds
+
+
+@compiled
+def _put(lines: Array, place: int, i: int, axis: tuple[float, float, float]) -> None:
+    lines[place, 0] = i
+    for c in range(3):
+        lines[place, 1 + c] = axis[c]
+
+
+@compiled
+def _add(basis: Basis, also_face: bool, i: int, axis: tuple[float, float, float]) -> None:
+    """Append a column, to the face too."""
+    _put(basis.columns, basis.counts[COLUMNS], i, axis)
+    basis.counts[COLUMNS] += 1
+    if also_face:
+        _put(basis.face, basis.counts[FACE], i, axis)
+        basis.counts[FACE] += 1
+
+
+@compiled
+def _hold(basis: Basis, i: int, axis: tuple[float, float, float]) -> None:
+    _put(basis.held, basis.counts[HELD], i, axis)
+    basis.counts[HELD] += 1
+
+
+@compiled
+def _stick(friction: Friction, mu: float, i: int, p: Array, rest: tuple[float, bool], basis: Basis) -> int:
+    """Add the columns of the face of a contact that sticks, its tight facets and its change by μ. Return its code.
+
+    rest: (largest impulse, whether all impulses are in cones)
+    """
+    largest, in_cones = rest
+    polygonal, code, first, corners = True, 0, basis.counts[FACETS], friction.directions
+    if is_free(mu, friction.unlimited) and not in_cones:
+        polygonal = False
+    elif friction.round:
+        polygonal = False
+        if not _inside_every_polygon(corners, mu, i, p):
+            code = TURNS
+    if polygonal:
+        # rows (−edge, μ reach) of the facets
+        for j in range(len(corners)):
+            e0, e1, reach = _facet(corners, j)
+            if -e0 * p[3 * i] - e1 * p[3 * i + 1] + mu * reach * p[3 * i + 2] <= max(TIGHT * largest, 1e-11):
+                place = basis.counts[FACETS]
+                _put(basis.tight, place, i, (-e0, -e1, mu * reach))
+                basis.reach[place] = reach
+                basis.counts[FACETS] += 1
+    count = basis.counts[FACETS] - first
+    if count == 0:
+        for r in range(3):
+            _put(basis.face, basis.counts[FACE], i, (1.0 if r == 0 else 0.0, 1.0 if r == 1 else 0.0, 1.0 if r == 2 else 0.0))
+            basis.counts[FACE] += 1
+        return code
+    # the null space of the tight rows; p moves with μ by the smallest change that keeps them tight
+    A, b = stack_array((3, count)), stack_array(count)
+    z, span = stack_array(3), stack_array((3, 3))
+    for k in range(count):
+        b[k] = -basis.reach[first + k] * p[3 * i + 2]
+        for c in range(3):
+            A[c, k] = basis.tight[first + k, 1 + c]
+    rank = solve_and_span((A, b), (z, span), 0.0)
+    for k in range(3 - rank):
+        _put(basis.face, basis.counts[FACE], i, (span[0, k], span[1, k], span[2, k]))
+        basis.counts[FACE] += 1
+    for c in range(3):
+        basis.by_mu[i, c] = z[c]
+    return code | (CORNER if count > 1 else 0)
+
+
+@compiled
+def _slide(friction: Friction, mu: float, i: int, p: Array, u_hat: Array, basis: Basis) -> int:
+    """Add the columns and held rows of a contact that slides, and its changes by μ and by its velocity. Return its code."""
+    u0, u1, normal = u_hat[3 * i], u_hat[3 * i + 1], p[3 * i + 2]
+    speed = np.hypot(u0, u1)
+    code = STICKS if speed < NEAR else 0
+    basis.by_mu[i, 0], basis.by_mu[i, 1] = p[3 * i] / mu, p[3 * i + 1] / mu
+    _hold(basis, i, (0.0, 0.0, 1.0))
+    if friction.round:
+        e0, e1 = u0 / speed, u1 / speed
+        _add(basis, True, i, (-mu * e0, -mu * e1, 1.0))
+        size = mu * normal / speed
+        basis.turning[i, 0, 0], basis.turning[i, 1, 1] = size * e1 * e1, size * e0 * e0
+        basis.turning[i, 0, 1] = basis.turning[i, 1, 0] = -size * e0 * e1
+        return code
+    # the corner against the velocity, or the two between which the friction is
+    corners, best, second, least, next_least = friction.directions, 0, -1, np.inf, np.inf
+    for j in range(len(corners)):
+        against = corners[j, 0] * u0 + corners[j, 1] * u1
+        if against < least:
+            best, second, least, next_least = j, best, against, least
+        elif against < next_least:
+            second, next_least = j, against
+    a0, a1 = corners[best]
+    _add(basis, True, i, (mu * a0, mu * a1, 1.0))
+    if next_least > least + EQUAL:
+        return code | (TIE if next_least - least < NEAR else 0)
+    d0, d1 = corners[second, 0] - a0, corners[second, 1] - a1
+    _add(basis, True, i, (mu * (a0 + d0), mu * (a1 + d1), 1.0))
+    _hold(basis, i, (d0, d1, 0.0))
+    along = (p[3 * i] - normal * mu * a0) * d0 + (p[3 * i + 1] - normal * mu * a1) * d1
+    share = along / (mu * (d0 * d0 + d1 * d1))
+    return code | (TIE if min(share, normal - share) < NEAR * normal else 0)
+
+
+@compiled
+def _facet(corners: Array, j: int) -> tuple[float, float, float]:
+    """Return the sum of corners j and j + 1 of a polygon, a normal of the edge between them, and its product with corner j."""
+    a, b = corners[j], corners[j + 1 if j + 1 < len(corners) else 0]
+    return a[0] + b[0], a[1] + b[1], (a[0] + b[0]) * a[0] + (a[1] + b[1]) * a[1]
+
+
+@compiled
+def _inside_every_polygon(corners: Array, mu: float, i: int, p: Array) -> bool:
     """Return whether an impulse is inside the friction polygon of the selection however that is turned."""
-    reach = mu * impulse[2] * float(np.cos(np.pi / max(len(law.directions), 4)))
-    return float(np.hypot(impulse[0], impulse[1])) < reach * (1.0 - NEAR)
+    reach = mu * p[3 * i + 2] * np.cos(np.pi / max(len(corners), 4))
+    return np.hypot(p[3 * i], p[3 * i + 1]) < reach * (1.0 - NEAR)
 
 
-def _all_in_cones(law: Law, contacts: ContactSet, p: Array) -> bool:
+@compiled
+def _all_in_cones(friction: Friction, mu: Array, p: Array, room: float) -> bool:
     """Return whether all impulses are inside the friction polygons of μ: the selection of a law of unlimited friction then
     keeps them there."""
-    edges = law.directions + np.roll(law.directions, -1, axis=0)
-    reach = (edges * law.directions).sum(axis=1)
-    room = 1e-9 * max(float(np.abs(p).max(initial=0.0)), 1e-12)
-    return all(
-        bool((edges @ p[3 * i : 3 * i + 2] <= contacts.mu[i] * reach * p[3 * i + 2] + room).all())
-        for i in range(len(contacts))
-        if np.isfinite(contacts.mu[i])
-    ) and bool(np.isfinite(contacts.mu).all())
+    for i in range(len(mu)):
+        if mu[i] == np.inf:
+            return False
+        for j in range(len(friction.directions)):
+            e0, e1, reach = _facet(friction.directions, j)
+            if not e0 * p[3 * i] + e1 * p[3 * i + 1] <= mu[i] * reach * p[3 * i + 2] + room:
+                return False
+    return True

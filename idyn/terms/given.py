@@ -41,6 +41,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, given.model.unit_spans)):
         return False
     # state and Pinocchio's terms; h minus the applied force
+    copy(q, given.q)
     copy(v, given.v)
     copy(given.own_h, given.h)
     copy_rows(given.own_M, given.M)

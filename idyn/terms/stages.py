@@ -51,7 +51,8 @@ class Given(ArrayRecord):
     """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`; the
     ground model by `set_ground` and `set_memory`. The certificate uses no other part of a problem.
 
-    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: h of `DynamicsTerms` minus the applied force (nv)
+    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; q: configuration (nq)
+    h: h of `DynamicsTerms` minus the applied force (nv)
     ends: points of the closures in the world [m] (m, 2, 3)
     bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     last: p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
@@ -89,12 +90,14 @@ class Given(ArrayRecord):
     keep: float
     rho: float
     remembers: bool
+    q: Vector
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
         nv, m, own = robot.nv, len(robot.closures.keys), robot.own_terms
         self.put(model=Model(robot), own_M=own.M.T, own_h=own.h, own_axes=own.axes, own_ends=robot.own_ends)
-        self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)), ends=np.zeros((m, 2, 3)))
+        self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)))
+        self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
 

@@ -9,6 +9,7 @@ from idyn.jit.compiled import compiling
 from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
+from sim_harness.bench.slopes import bench_slopes, slopes_table
 from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
@@ -19,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5000, help="predictions per measured figure (default: %(default)s)")
     parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
-    parser.add_argument("--no-server", action="store_true", help="measure the laws only")
+    parser.add_argument("--no-server", action="store_true", help="measure the laws and derivatives only")
     parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
@@ -31,6 +32,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
         result = bench_laws(options.robot, options.repeat, progress)
     print(text_table(laws_table(result)))
+    result["derivatives"] = bench_slopes(options.robot)
+    print(text_table(slopes_table(result["derivatives"])))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)
