@@ -78,6 +78,7 @@ the log imports neither."""
 
 IMPORTERS = {
     "pinocchio": {
+        "idyn.model.build",
         "idyn.model.frames",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
