@@ -112,7 +112,7 @@ def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[st
         raise _Wrong(f"axis: expected a unit vector, got {text}")
     if kind == "planar" and axis != [0.0, 0.0, 1.0]:
         raise _Wrong(
-            "axis: a planar joint moves in the xy plane of its frame for any axis: use the axis 0 0 1 and rotate the joint origin"
+            "axis: a planar joint moves in the xy plane of its frame for any axis: use 0 0 1 and rotate the joint origin"
         )
     if abs(length - 1) > 1e-3:
         return [("warning", f"axis: {text} is normalised, its length is {length:.4g}")]

