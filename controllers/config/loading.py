@@ -51,14 +51,42 @@ def files(kind: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.rglob("*.toml"))}
 
 
+REFERENCES = ("controller", "robot", "server", "experiment")
+"""Settings with the name or path of another configuration."""
+
+PATHS = ("secret", "log_directory")
+"""Settings with a path."""
+
+
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:
-    """Read and validate one TOML file. Raises ConfigError with the path of the first invalid setting."""
+    """Read and validate one TOML file. Paths in it are relative to its folder and become absolute.
+
+    Raises ConfigError with the path of the first invalid setting.
+    """
     path = find(kind, name_or_path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"not valid TOML: {error}") from error
-    return parse(data, settings, f"{kind}.{path.stem}")
+    return parse(_with_absolute_paths(data, path.parent.absolute()), settings, f"{kind}.{path.stem}")
+
+
+def _with_absolute_paths(data: Any, folder: Path) -> Any:
+    """Return parsed TOML with the paths of `REFERENCES`, `PATHS` and ipc endpoints, in all its tables, below `folder`."""
+    if isinstance(data, list):
+        return [_with_absolute_paths(value, folder) for value in data]
+    if not isinstance(data, dict):
+        return data
+    result = {}
+    for key, value in data.items():
+        if not isinstance(value, str):
+            value = _with_absolute_paths(value, folder)
+        elif key in PATHS or (key in REFERENCES and value.endswith(".toml")):
+            value = str(folder / value)
+        elif key == "endpoint" and value.startswith("ipc://") and not value.startswith("ipc://@"):
+            value = f"ipc://{folder / value.removeprefix('ipc://')}"
+        result[key] = value
+    return result
 
 
 @overload
