@@ -79,14 +79,17 @@ def _with_absolute_paths(data: Any, folder: Path) -> Any:
         return data
     result = {}
     for key, value in data.items():
-        if not isinstance(value, str):
-            value = _with_absolute_paths(value, folder)
-        elif key in PATHS or (key in REFERENCES and value.endswith(".toml")):
-            value = str(folder / value)
-        elif key == "endpoint" and value.startswith("ipc://") and not value.startswith("ipc://@"):
-            value = f"ipc://{folder / value.removeprefix('ipc://')}"
-        result[key] = value
+        result[key] = _absolute(key, value, folder) if isinstance(value, str) else _with_absolute_paths(value, folder)
     return result
+
+
+def _absolute(key: str, value: str, folder: Path) -> str:
+    """Return the value of a setting, below `folder` if it is a relative path."""
+    if key in PATHS or (key in REFERENCES and value.endswith(".toml")):
+        return str(folder / value)
+    if key == "endpoint" and value.startswith("ipc://") and not value.startswith("ipc://@"):
+        return f"ipc://{folder / value.removeprefix('ipc://')}"
+    return value
 
 
 @overload

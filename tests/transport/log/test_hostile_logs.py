@@ -9,7 +9,7 @@ from typing import Any
 
 import lz4.frame
 import pytest
-import zstandard
+from hostile import GB, chunk, zstd_of_zeros
 from mcap.writer import CompressionType, Writer
 from standin import SpringDamper
 from test_log import SETTINGS, head, run
@@ -24,19 +24,6 @@ from transport.replay import replay
 assert SETTINGS.controller == "standin"
 MOST = 4 * CHUNK_MAX_BYTES
 """Memory for reading a log [bytes]."""
-
-
-def zstd_of_zeros(size: int, declared: int) -> bytes:
-    """A frame with `size` zeros; its head declares another size when `declared` is not −1."""
-    packer = zstandard.ZstdCompressor().compressobj(size=declared)
-    parts = [packer.compress(bytes(2**20)) for _ in range(size // 2**20)]
-    return b"".join([*parts, packer.flush()])
-
-
-def chunk(data: bytes, declared: int, compression: str) -> bytes:
-    text = compression.encode()
-    body = struct.pack("<QQQII", 0, 0, declared, 0, len(text)) + text + struct.pack("<Q", len(data)) + data
-    return struct.pack("<BQ", 6, len(body)) + body
 
 
 def with_chunk(path: Path, robot: Robot, record: bytes) -> Path:
@@ -63,7 +50,6 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-GB = 2**30
 LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
 
 

@@ -63,7 +63,7 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot() -> None:
     assert strict["settings"]["safety"] == {"torque_rate": 499.0}
     again = changed(strict, {"safety": {"torque_rate": None}}, {"safety": own}, 500.0)
     assert again["settings"]["safety"] == own
-    with pytest.raises(ProtocolError, match="expected at most 1000, .* got the default of the robot"):
+    with pytest.raises(ProtocolError, match=r"expected at most 1000, .* got the default of the robot"):
         changed({"settings": {"safety": OWN}}, {"safety": {"torque_rate": None}}, {"safety": OWN}, 500.0)
 
 
@@ -89,7 +89,7 @@ def test_settings_that_are_no_settings_are_refused(settings: dict[Any, Any], mes
 
 
 def replaced(times: int, after: Callable[[], None] = lambda: None) -> int:
-    """Replace a served controller, in a loop without garbage collection. Return how many of the new ones are alive at its end."""
+    """Replace a served controller, in a loop without garbage collection. Return how many of the new ones are still alive."""
     alive: weakref.WeakSet[Controller] = weakref.WeakSet()
 
     def build(snapshot: dict[str, Any]) -> Controller:

@@ -11,7 +11,7 @@ QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
 
 
 def test_paths_in_a_file_are_relative_to_it(tmp_path, monkeypatch):
-    """Of configurations, keys, folders and sockets; names of shipped configurations, absolute paths and abstract sockets stay."""
+    """Of configurations, keys, folders and sockets."""
     folder = tmp_path / "robots"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -20,9 +20,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path, monkeypatch):
         '[curve]\nsecret = "keys/a.key_secret"\nclients = {}\n'
     )
     (folder / "controller.toml").write_text('robot = "robot.toml"\n')
-    (folder / "robot.toml").write_text(
-        f'urdf = "mine.urdf"\ncontact = [{{ frame = "LF_FOOT" }}]\nstanding = {{ LF_Y_3 = 1.0 }}'
-    )
+    (folder / "robot.toml").write_text('urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT" }]\nstanding = { LF_Y_3 = 1.0 }')
     (folder / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"))
     (folder / "sub").mkdir()
     server = load("server", "robots/server.toml", ServerSettings)
