@@ -60,7 +60,7 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
     source = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
     broken = tmp_path / "broken.urdf"
     broken.write_text(source.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
-    assert main(["check", str(broken)]) == 0
+    assert main(["check", str(broken)]) == 1
     printed = capsys.readouterr().out
     assert "warning: quadruped.LF_LEG_2: inertia: principal moments" in printed
     assert "triangle inequality" in printed
