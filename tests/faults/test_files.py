@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fast import full
 from faults import told
 from hostile import GB, chunk, zstd_of_zeros
 
@@ -81,6 +82,7 @@ def test_a_tree_that_is_none(tmp_path: Path, pattern: str, by: str, says: str) -
     assert says in refuses(tmp_path, urdf=changed(pattern, by))
 
 
+@full
 @told("a URDF of 50 000 links", "refuses to start: their number", "–")
 def test_too_many_links(tmp_path: Path) -> None:
     chain = "".join(
