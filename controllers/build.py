@@ -11,6 +11,7 @@ from controllers.controller import Controller
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 
@@ -38,7 +39,16 @@ def build_controller(settings: ControllerSettings) -> Controller:
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
-    """Rebuild a controller from the result of `Controller.snapshot`."""
+    """Rebuild a controller from the result of `Controller.snapshot`. Raises ConfigError for a malformed one."""
+    for key in ("settings", "stance"):
+        if key not in snapshot:
+            raise ConfigError(f"snapshot.{key}", "missing")
     settings = parse(snapshot["settings"], ControllerSettings, "settings")
-    description = msgspec.convert(snapshot, Description)
-    return Controller(settings, Robot(description), np.array(snapshot["stance"]))
+    try:
+        description, stance = msgspec.convert(snapshot, Description), msgspec.convert(snapshot["stance"], list[float])
+    except msgspec.ValidationError as error:
+        raise ConfigError("snapshot", str(error)) from error
+    robot = Robot(description)
+    if len(stance) != robot.nq or not np.isfinite(stance).all():
+        raise ConfigError("snapshot.stance", f"expected {robot.nq} finite numbers, got {len(stance)}")
+    return Controller(settings, robot, np.array(stance))

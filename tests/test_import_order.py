@@ -79,6 +79,7 @@ the log imports neither."""
 
 IMPORTERS = {
     "pinocchio": {
+        "idyn.model.build",
         "idyn.model.frames",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
@@ -96,7 +97,9 @@ IMPORTERS = {
         "transport.keys",
         "sim_harness.bench.round_trips",  # measures a bare echo
     },
-    "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
+    "mcap": {"transport.log.chunks", "transport.log.export", "transport.log.part", "transport.log.reader"},
+    "zstandard": {"transport.log.chunks"},
+    "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }

@@ -50,6 +50,9 @@ def serve(
         controller = load_controller(settings.controller, settings.changes)
     else:
         controller = build_controller(changed(controller_settings, settings.changes))
+    for finding in controller.robot.inspect():
+        if finding.severity == "warning":
+            log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     precompilation = Precompilation(controller)
     precompilation.run(settings)

@@ -58,9 +58,16 @@ def files(kind: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.rglob("*.toml"))}
 
 
+REFERENCES = ("controller", "robot", "server", "experiment")
+"""Settings with the name or path of another configuration."""
+
+PATHS = ("secret", "log_directory")
+"""Settings with a path."""
+
+
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:
-    """Read and validate one TOML file, or its section of this kind. Raises ConfigError with the path of the first invalid
-    setting.
+    """Read and validate one TOML file, or its section of this kind. Paths in it are relative to its folder and become absolute.
+    Raises ConfigError with the path of the first invalid setting.
 
     A file all of whose keys are tables named as in `SECTIONS` has sections, each with the contents of a file of that kind. Its
     sections name one another by default.
@@ -70,7 +77,7 @@ def load(kind: str, name_or_path: str, settings: type[T]) -> T:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"not valid TOML: {error}") from error
-    where = f"{kind}.{path.stem}"
+    data, where = _with_absolute_paths(data, path.parent.absolute()), f"{kind}.{path.stem}"
     if kind in SECTIONS and has_sections(data):
         where, data = f"{path.name}.{SECTIONS[kind]}", _section(data, kind, path)
     return parse(data, settings, where)
@@ -86,8 +93,29 @@ def _section(data: Any, kind: str, path: Path) -> Any:
     section = data.get(SECTIONS[kind])
     if section is None and kind in ("robots", "experiments"):
         raise ConfigError(f"{path.name}.{SECTIONS[kind]}", f"no such section; the file has {', '.join(data)}")
-    part = {PARTS[kind]: str(path)} if kind in PARTS else {}
+    part = {PARTS[kind]: str(path.absolute())} if kind in PARTS else {}
     return part | (section or {})
+
+
+def _with_absolute_paths(data: Any, folder: Path) -> Any:
+    """Return parsed TOML with the paths of `REFERENCES`, `PATHS` and ipc endpoints, in all its tables, below `folder`."""
+    if isinstance(data, list):
+        return [_with_absolute_paths(value, folder) for value in data]
+    if not isinstance(data, dict):
+        return data
+    result = {}
+    for key, value in data.items():
+        result[key] = _absolute(key, value, folder) if isinstance(value, str) else _with_absolute_paths(value, folder)
+    return result
+
+
+def _absolute(key: str, value: str, folder: Path) -> str:
+    """Return the value of a setting, below `folder` if it is a relative path."""
+    if key in PATHS or (key in REFERENCES and value.endswith(".toml")):
+        return str(folder / value)
+    if key == "endpoint" and value.startswith("ipc://") and not value.startswith("ipc://@"):
+        return f"ipc://{folder / value.removeprefix('ipc://')}"
+    return value
 
 
 @overload

@@ -44,6 +44,8 @@ def merged(base: Table, changes: Table, where: str | None = None) -> Table:
     """
     result = dict(base)
     for key, value in changes.items():
+        if not isinstance(key, str):
+            raise ConfigError(where or "settings", f"expected names of settings as keys, got {key!r:.40}")
         inside = None if where is None else f"{where}.{key}"
         if inside is not None and key not in base:
             raise ConfigError(inside, f"no such setting{nearest(key, base)}")
@@ -70,6 +72,7 @@ def expand(data: Any, wanted: Any, where: str, default_kind: str | None = None) 
     default_kind: kind of a table that names none
     Raises ConfigError for an unknown setting, kind or value, and lists the valid ones.
     """
+    _check_range(data, wanted, where)
     members = list(members_of(wanted))
     structs = [each for each in members if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     if isinstance(data, str):
@@ -116,6 +119,23 @@ def _expand_table(
             hint = f"; it belongs to {', '.join(others)}" if others else nearest(str(key), fields)
             raise ConfigError(f"{where}.{key}", f"no such setting{owner}{hint}")
     return result
+
+
+def within(low: float, high: float, unit: str) -> msgspec.Meta:
+    """Return the bounds of a setting, both allowed, for `Annotated[float, within(…)]`. Errors name bounds and unit."""
+    return msgspec.Meta(extra={"within": (low, high, unit)})
+
+
+def _check_range(data: Any, wanted: Any, where: str) -> None:
+    """Check a number against the bounds that `within` gives its type. Raises ConfigError with bounds and unit."""
+    if isinstance(data, bool) or not isinstance(data, int | float):
+        return
+    for part in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,):
+        for bounds in getattr(part, "__metadata__", ()):
+            extra = bounds.extra or {} if isinstance(bounds, msgspec.Meta) else {}
+            low, high, unit = extra.get("within", (data, data, ""))
+            if not low <= data <= high and unit:
+                raise ConfigError(where, f"expected {low:g} to {high:g} {unit}, got {data:g}")
 
 
 def _check_choice(word: str, members: Iterable[Any], where: str) -> None:

@@ -8,11 +8,13 @@ this is PID control.
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
 from controllers.command import Reference
-from controllers.config.loading import NonNegative, Settings
+from controllers.config.loading import Settings
+from controllers.config.tables import within
 from idyn.jit.compiled import REAL, VECTOR, compiled, several
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
@@ -32,10 +34,10 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: limit of the integral term [rad/s²]
     """
 
-    kp: NonNegative = 900.0
-    kd: NonNegative = 60.0
-    ki: NonNegative = 0.0
-    integral_limit: NonNegative = 20.0
+    kp: Annotated[float, within(0, 1e7, "1/s² (on torque: N·m/rad)")] = 900.0
+    kd: Annotated[float, within(0, 1e5, "1/s (on torque: N·m·s/rad)")] = 60.0
+    ki: Annotated[float, within(0, 1e8, "1/s³ (on torque: N·m/(rad s))")] = 0.0
+    integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0
 
 
 MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)

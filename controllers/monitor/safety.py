@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from controllers.command import LimitedBy
-from controllers.config.loading import NonNegative, Settings
+from controllers.config.loading import Settings
+from controllers.config.tables import within
 from controllers.robot.attitude import tilt
 from idyn.errors import InputError
 from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
@@ -19,10 +20,15 @@ from idyn.types import Array, Kinematics, State
 TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
 
+RATE_TIME = 7.3e-3
+"""Time in which a torque may rise from 0 to its limit by default [s]: 1000 N·m/s for the 7.3 N·m of the robot `quadruped`."""
+
+
 class SafetySettings(Settings, frozen=True):
     """Limits in addition to those of the robot model.
 
-    torque_rate: largest rate of change of a torque, relative to the torque that was applied last [N·m/s]
+    torque_rate: largest rate of change of a torque, relative to the torque that was applied last [N·m/s]; inf: no limit;
+        None: tau_max / `RATE_TIME` of each joint, no limit for joints without tau_max
     first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
     fallback: command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
     damping: damping torque per joint speed [N·m·s/rad]
@@ -31,13 +37,25 @@ class SafetySettings(Settings, frozen=True):
     max_joint_speed: largest speed of an actuated joint [rad/s]; beyond: fault
     """
 
-    torque_rate: NonNegative = 1000.0
-    first_command_guard: NonNegative = 0.25
+    torque_rate: Annotated[float, within(0.001, np.inf, "N·m/s")] | None = None
+    first_command_guard: Annotated[float, within(0, 60, "s")] = 0.25
     fallback: Literal["hold", "damping"] = "damping"
-    damping: NonNegative = 0.1
-    max_tilt: NonNegative = 1.0
-    max_base_speed: NonNegative = 6.0
-    max_joint_speed: NonNegative = 30.0
+    damping: Annotated[float, within(0, 1e4, "N·m·s/rad")] = 0.1
+    max_tilt: Annotated[float, within(0.01, np.inf, "rad")] = 1.0
+    max_base_speed: Annotated[float, within(0.01, np.inf, "rad/s")] = 6.0
+    max_joint_speed: Annotated[float, within(0.01, np.inf, "rad/s")] = 30.0
+
+
+def torque_rates(settings: SafetySettings, limits: Limits) -> Array:
+    """Return the largest rates of the torques [N·m/s] (na)."""
+    if settings.torque_rate is None:
+        return limits.tau_max / RATE_TIME
+    return np.full(len(limits.tau_max), settings.torque_rate)
+
+
+def slowest_rate(limits: Limits) -> float:
+    """Return the smallest default rate of a joint's torque [N·m/s]."""
+    return float(torque_rates(SafetySettings(), limits).min(initial=np.inf))
 
 
 class Safety:
@@ -46,7 +64,7 @@ class Safety:
     def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
         self._settings = settings
         self._robot = robot
-        self._limits = limits
+        self._limits, self._rates = limits, torque_rates(settings, limits)
         self._free = robot.floating
         self.reset()
 
@@ -63,7 +81,7 @@ class Safety:
 
     @cached_property
     def _limited(self) -> Callable[..., None]:
-        return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
+        return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
 
     @property
     def last(self) -> Array | None:
@@ -108,10 +126,10 @@ class Safety:
         if self._first is not None and self._age < guard:
             share = self._age / guard
             tau = (1 - share) * self._first + share * tau
-        known = before is not None and dt > 0.0
-        step = self._settings.torque_rate * dt if known else np.inf
+        period = dt if before is not None and dt > 0.0 else np.inf
         limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
-        self._limited((tau, self._limits.tau_max, tau if before is None else before), step, (limited,), (bits,))
+        given = tau, self._limits.tau_max, self._rates, tau if before is None else before
+        self._limited(given, period, (limited,), (bits,))
         self._last = limited
         return limited, bits
 
@@ -133,17 +151,18 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 
 
 @compiled
-def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array], why: tuple[Array]) -> None:
-    """Fill τ, clipped to ±tau_max and to `before` ± step, and the `LimitedBy` bits (na). ±tau_max takes precedence.
+def _limit(given: tuple[Array, Array, Array, Array], period: float, torques: tuple[Array], why: tuple[Array]) -> None:
+    """Fill τ, clipped to ±tau_max and to `before` ± rate · period, and the `LimitedBy` bits (na). ±tau_max takes precedence.
 
-    given: (τ, tau_max, before), each (na)
-    step: largest change of a torque in this tick [N·m]
+    given: (τ, tau_max, rate, before), each (na)
+    period: since the last command [s]; inf: no limit of the rate
     """
-    (tau, tau_max, before), (limited,), (bits,) = given, torques, why
+    (tau, tau_max, rate, before), (limited,), (bits,) = given, torques, why
     for k in range(len(tau)):
         t = min(max(tau[k], -tau_max[k]), tau_max[k])
         if t != tau[k]:
             bits[k] |= TORQUE
+        step = rate[k] * period
         rated = min(max(t, before[k] - step), before[k] + step)
         rated = min(max(rated, -tau_max[k]), tau_max[k])  # `before` may exceed the limit
         if rated != t:

@@ -1,10 +1,11 @@
 """Settings of gaits: stance and swing of each foot  [ZD §7.2.1]. Their kernels: `controllers.planners.steps`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from controllers.config.loading import NonNegative, Settings
+from controllers.config.loading import Settings
+from controllers.config.tables import within
 from idyn.errors import ConfigError
 from idyn.types import Array
 
@@ -26,11 +27,11 @@ class GaitSettings(Settings, frozen=True):
 
     pattern: Literal["trot", "walk", "stand", "table"] = "trot"
     touchdown: tuple[float, ...] = ()
-    period: float = 0.3
+    period: Annotated[float, within(0.05, 60, "s")] = 0.3
     duty: float = 0.75
-    step_height: float = 0.015
-    swing_speed: float = 3.0
-    patience: NonNegative = 0.1
+    step_height: Annotated[float, within(0.001, 10, "m")] = 0.015
+    swing_speed: Annotated[float, within(0.001, 100, "m/s")] = 3.0
+    patience: Annotated[float, within(0, 60, "s")] = 0.1
 
     def phases(self, n: int, where: str = "reference.gait") -> Array:
         """Return the touchdown phases of n feet (n). Raises ConfigError if the settings are not a gait of n feet."""

@@ -31,8 +31,8 @@ class RobotSettings(Settings, frozen=True):
     closure: closed chains: pairs of frames on two bodies whose origins coincide
     tau_max: effort limits that replace those of the URDF [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
-    standing: joint angles of the nominal stance [rad]; 0 for joints left out. Joints without a motor in a closed chain are
-        moved until it is closed
+    standing: joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a
+        motor in a closed chain are moved until it is closed
     """
 
     urdf: str
@@ -63,7 +63,18 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         tau_max=settings.tau_max,
         armature=settings.armature,
     )
-    return robot, standing(robot, settings.standing)
+    return robot, _within_limits(robot, standing(robot, settings.standing))
+
+
+def _within_limits(robot: Robot, stance: Array) -> Array:
+    """Return the stance. Raises ConfigError for a joint beyond its position limits."""
+    limits, angles = robot.limits, robot.joint_angles(stance)
+    within = (angles >= limits.q_min) & (angles <= limits.q_max)
+    if not within.all():
+        k = int(within.argmin())
+        expected = f"expected {limits.q_min[k]:g} to {limits.q_max[k]:g} rad (or m), as in the URDF, got {angles[k]:g}"
+        raise ConfigError(f"robot.standing.{robot.joint_names[k]}", expected)
+    return stance
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

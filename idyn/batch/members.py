@@ -11,7 +11,7 @@ from idyn.prediction.solve import NONE, realise
 from idyn.solvers.vectors import copy
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import read_given, recall
-from idyn.terms.inputs import finite
+from idyn.terms.inputs import acceptable, finite
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -94,7 +94,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
             recall(given, m.last[i])
         else:
             valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
-        if not (valid and finite(m.q_ddot[i])):
+        if not (valid and finite(m.q_ddot[i]) and acceptable(m.preferred[i])):
             continue
         # realise; `predict` must solve members that exceed a limit with unlimited friction
         aim(s.finish, (m.last[i], m.last_tau[i], m.preferred[i]))

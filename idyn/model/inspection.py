@@ -1,4 +1,8 @@
-"""Plausibility checks of a URDF: inertias, masses, limits, planar joints."""
+"""Checks of a URDF before a robot is built from it.
+
+An error is what cannot be simulated, or what Pinocchio's parser would change without a word: `Robot` refuses such a URDF. A
+warning is what no real robot has, but has an effect that can be computed; a note is what has no effect, or is often left out.
+"""
 
 from xml.etree import ElementTree
 
@@ -7,20 +11,46 @@ import numpy as np
 
 from idyn.model.tree import DUMMY_EFFORT, Limits
 
+ROUNDING = 1e-6
+"""A principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits."""
+
+ROUNDING_RADIUS = 1e-6
+"""A radius of gyration below this is rounding [m]: the link is a point mass."""
+
+MAX_MASS = 1e6
+"""Of a link [kg]."""
+
+MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of the inspection. where: link or joint; severity: 'error' (wrong physics) or 'note'"""
+    """One finding of the inspection. where: link or joint; severity: 'error', 'warning' or 'note'"""
 
     severity: str
     where: str
     message: str
 
 
-def inspect_urdf(urdf: str, limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
-    """Check inertias and masses link by link, before fixed joints merge links, and the limits of the actuated joints."""
-    robot = ElementTree.fromstring(urdf)
-    findings = [finding for link in robot.iter("link") for finding in _inspect_link(link)]
-    findings += [finding for joint in robot.findall("joint") for finding in _inspect_joint(joint)]
+class _Wrong(Exception):
+    """A value of the URDF that is an error; the message names it."""
+
+
+def inspect_urdf(robot: ElementTree.Element) -> list[Finding]:
+    """Check inertias and masses link by link, before fixed joints merge links, and axes and limits of the joints."""
+    findings: list[Finding] = []
+    for check, elements in ((_inspect_link, robot.findall("link")), (_inspect_joint, robot.findall("joint"))):
+        for element in elements:
+            where = element.get("name", "?")
+            try:
+                findings += [Finding(severity=severity, where=where, message=message) for severity, message in check(element)]
+            except _Wrong as wrong:
+                findings.append(Finding(severity="error", where=where, message=str(wrong)))
+    return findings
+
+
+def inspect_limits(limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
+    """Return notes about actuated joints without limits of torque or speed."""
+    findings = []
     for i, name in enumerate(joint_names):
         if not np.isfinite(limits.tau_max[i]):
             message = f"no valid effort limit (missing, 0, or a placeholder ≥ {DUMMY_EFFORT:g}): the torque is not limited"
@@ -30,32 +60,111 @@ def inspect_urdf(urdf: str, limits: Limits, joint_names: tuple[str, ...]) -> lis
     return findings
 
 
-def _inspect_joint(joint: ElementTree.Element) -> list[Finding]:
-    axis = joint.find("axis")
-    along = [1.0, 0.0, 0.0] if axis is None else [float(x) for x in axis.get("xyz", "1 0 0").split()]
-    if joint.get("type") != "planar" or along == [0.0, 0.0, 1.0]:
-        return []
-    message = "a planar joint moves in the xy plane of its frame for any axis: use the axis 0 0 1 and rotate the joint origin"
-    return [Finding(severity="error", where=joint.get("name", "?"), message=message)]
-
-
-def _inspect_link(link: ElementTree.Element) -> list[Finding]:
-    name = link.get("name", "?")
+def _inspect_link(link: ElementTree.Element) -> list[tuple[str, str]]:
     inertial = link.find("inertial")
     if inertial is None:
         return []
+    _check_origin(inertial)
     mass_element, inertia = inertial.find("mass"), inertial.find("inertia")
-    mass = float(mass_element.get("value", "0")) if mass_element is not None else 0.0
-    if mass <= 0 or inertia is None:
-        return [Finding(severity="note", where=name, message=f"mass {mass:g} kg or missing inertia: the link has no mass")]
-    xx, yy, zz, xy, xz, yz = (float(inertia.get(key, "0")) for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"))
+    if mass_element is None or inertia is None:
+        raise _Wrong("inertial: expected a mass and an inertia; the parser ignores both when one is missing")
+    mass = _number(mass_element, "value", "mass")
+    if not 0 <= mass <= MAX_MASS:
+        raise _Wrong(f"mass: expected 0 to {MAX_MASS:g} kg, got {mass:g}")
+    xx, yy, zz, xy, xz, yz = (_number(inertia, name, f"inertia {name}") for name in MOMENTS)
     moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    rounding = ROUNDING * np.abs(moments).max() + mass * ROUNDING_RADIUS**2
+    for name, moment in zip(MOMENTS[:3], (xx, yy, zz), strict=True):
+        if moment < -rounding:
+            raise _Wrong(f"inertia {name}: expected ≥ 0 kg·m², got {moment:g}")
+    if mass == 0:
+        return [("note", "mass 0 kg: the link has no mass")]
+    return _inspect_moments(np.where(np.abs(moments) < rounding, 0.0, moments), rounding)
+
+
+def _inspect_moments(moments: np.ndarray, rounding: float) -> list[tuple[str, str]]:
+    """Check ascending principal moments [kg·m²]: each ≥ 0, and none larger than the sum of the others."""
+    values = f"principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} kg·m²"
     if moments[0] < 0:
-        return [Finding(severity="error", where=name, message=f"negative principal moment of inertia {moments[0]:.3g} kg·m²")]
-    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
-        message = (
-            f"principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} kg·m² violate the triangle inequality: "
-            "no rigid body has this inertia"
-        )
-        return [Finding(severity="error", where=name, message=message)]
+        return [("warning", f"{values}: the smallest is negative: no rigid body has this inertia")]
+    if moments[2] > moments[0] + moments[1] + rounding:
+        rank = " of rank one" if moments[1] == 0 else ""
+        return [("warning", f"inertia{rank}: {values} violate the triangle inequality: no rigid body has this inertia")]
     return []
+
+
+def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
+    kind = joint.get("type")
+    _check_origin(joint)
+    found = [*_inspect_axis(joint, kind), *_inspect_range(joint, kind)]
+    if joint.find("mimic") is not None:
+        found.append(("warning", "mimic is ignored: the joint moves independently of the other one"))
+    return found
+
+
+def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:
+    if kind in ("fixed", "floating"):
+        return []
+    element = joint.find("axis")
+    axis = [1.0, 0.0, 0.0] if element is None else _vector(element, "xyz", "axis")
+    text, length = " ".join(f"{x:g}" for x in axis), float(np.linalg.norm(axis))
+    if length < ROUNDING:
+        raise _Wrong(f"axis: expected a unit vector, got {text}")
+    if kind == "planar" and axis != [0.0, 0.0, 1.0]:
+        raise _Wrong(
+            "axis: a planar joint moves in the xy plane of its frame for any axis: use 0 0 1 and rotate the joint origin"
+        )
+    if abs(length - 1) > 1e-3:
+        return [("warning", f"axis: {text} is normalised, its length is {length:.4g}")]
+    return []
+
+
+def _inspect_range(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:
+    """Check the limits of position, torque and speed; continuous joints have no limits of position."""
+    limit = joint.find("limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            raise _Wrong(f"limit: missing; a {kind} joint needs one")
+        return []
+    for name in ("effort", "velocity"):
+        if name in limit.attrib and (value := _number(limit, name, f"limit {name}")) < 0:
+            raise _Wrong(f"limit {name}: expected ≥ 0 (0: not limited), got {value:g}")
+    if kind not in ("revolute", "prismatic"):
+        return []
+    lower, upper = (_number(limit, name, f"limit {name}") if name in limit.attrib else 0.0 for name in ("lower", "upper"))
+    if lower == upper == 0:
+        return [("note", "limit: lower and upper are 0 or missing: the position is not limited")]
+    if lower >= upper:
+        raise _Wrong(f"limit: expected lower < upper, got {lower:g} and {upper:g}")
+    return []
+
+
+def _check_origin(element: ElementTree.Element) -> None:
+    origin = element.find("origin")
+    for name in () if origin is None else ("xyz", "rpy"):
+        if origin is not None and name in origin.attrib:
+            _vector(origin, name, f"origin {name}")
+
+
+def _vector(element: ElementTree.Element, name: str, what: str) -> list[float]:
+    words = element.get(name, "").split()
+    if len(words) != 3:
+        raise _Wrong(f"{what}: expected 3 numbers, got {len(words)}")
+    return [_finite(word, what) for word in words]
+
+
+def _number(element: ElementTree.Element, name: str, what: str) -> float:
+    text = element.get(name)
+    if text is None:
+        raise _Wrong(f"{what}: missing")
+    return _finite(text, what)
+
+
+def _finite(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value) or "_" in text:
+        raise _Wrong(f"{what}: expected a finite number, got '{text[:40]}'")
+    return value

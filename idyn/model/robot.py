@@ -4,20 +4,20 @@ import hashlib
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import FrameNotFound, InputError, ModelError
+from idyn.errors import FrameNotFound, ModelError
+from idyn.model.build import build_model, check_mass_matrix
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames
-from idyn.model.inspection import Finding, inspect_urdf
+from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
-from idyn.model.urdf import with_counted_turns
+from idyn.model.urdf import parse_urdf
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
@@ -46,7 +46,7 @@ class Robot:
 
         Raises ModelError for an invalid URDF, FrameNotFound for unknown frames, InputError for other invalid fields.
         """
-        self._model = model = _build(description, source)
+        self._model = model = build_model(description, source)
         self.name: str = model.name
         self.urdf_sha256 = hashlib.sha256(description.urdf.encode()).hexdigest()
         self.floating = description.base == "free_flyer"
@@ -73,6 +73,7 @@ class Robot:
         self.one_axis_each = bool((self.tree.q_index >= 0).all())
         self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
+        check_mass_matrix(model, self._data, self.tree.dof_names, source)
 
     def __repr__(self) -> str:
         sizes = f"nq={self.nq}, nv={self.nv}, na={self.na}, contacts={len(self.contact_names)}"
@@ -136,8 +137,9 @@ class Robot:
         return self._frame_joints[name]
 
     def inspect(self) -> list[Finding]:
-        """Return errors and notes about the URDF, see `idyn.model.inspection`."""
-        return inspect_urdf(self.description.urdf, self.limits, self.joint_names)
+        """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
+        robot = parse_urdf(self.description.urdf, self.name)
+        return inspect_urdf(robot) + inspect_limits(self.limits, self.joint_names)
 
     # -- functions of the state -----------------------------------------------------------------------------------
 
@@ -257,21 +259,6 @@ class Robot:
     def center_of_mass(self, q: Array) -> Array:
         """Return the centre of mass in the world [m] (3)."""
         return self.frames.center_of_mass(q)
-
-
-def _build(description: Description, source: str) -> pin.Model:
-    """Build Pinocchio's model. Raises InputError for `base`, ModelError for the URDF."""
-    base = description.base
-    if base not in ("free_flyer", "fixed"):
-        raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
-    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
-    try:
-        model = pin.buildModelFromXML(with_counted_turns(description.urdf), *root)
-    except (ElementTree.ParseError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
-    if model.nv == 0:
-        raise ModelError(f"{source}: expected at least one moving joint, got none")
-    return model
 
 
 def _parts(placements: Array) -> tuple[Array, Array]:

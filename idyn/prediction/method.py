@@ -22,6 +22,7 @@ from idyn.prediction.request import Request
 from idyn.prediction.solve import solve_again, tick
 from idyn.status import Conditions
 from idyn.terms.given import CONTACTS
+from idyn.terms.inputs import check_keys
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Consistency
 
@@ -130,12 +131,17 @@ class Workspace:
         self._methods: dict[Law, Method] = {}
         self._ground: Ground | None = None
         self._dt, self._remembers = 0.0, False
+        self._keys: tuple[str, ...] = ()
 
     def method(self, request: Request) -> Method:
         """Return the method for the law and options of the request, and set the ground model for its period.
 
-        Raises ValueError for a period that is not finite and positive.
+        Raises ValueError for a period that is not finite and positive, and InputError for repeated contact keys.
         """
+        keys = request.contacts.keys
+        if keys is not self._keys and keys != self._keys:
+            check_keys(keys)
+            self._keys = keys
         law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
         if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
             self._set_ground(options.ground, dt, remembers)

@@ -43,10 +43,10 @@ def predict(
     law: contact law, see `make_law`; or its name, for the law with default settings
     guess: `Prediction.guess` of the last tick, for the warm start
     applied: generalised force in addition to gravity, contacts and joint torques [N, N·m] (nv)
-    preferred: target forces of `Selection.FORCE`, in the world [N] (n, 3); without: 0
+    preferred: target forces of `Selection.FORCE`, in the world, components of at most 1e9 N (n, 3); without: 0
 
     Lists of numbers and arrays of narrower types (float32) are accepted; float64 arrays save their conversion. Raises
-    InputError, naming the field, for malformed data: wrong shape or type, NaN or infinite, not normalised.
+    InputError, naming the field, for malformed data: wrong shape or type, NaN or infinite, not normalised, repeated keys.
     """
     known = law_of(law) if isinstance(law, str) else law
     request = Request(robot, state, contacts, q_ddot, known, dt, options, guess, applied, preferred)

@@ -20,7 +20,7 @@ from idyn.solvers.vectors import copy_rows
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED, Conditions
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import Arrays, read_given
-from idyn.terms.inputs import finite
+from idyn.terms.inputs import acceptable, finite
 from idyn.terms.reduction import free_motion, reduce_problem
 from idyn.types import Array
 
@@ -65,7 +65,7 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     # validate, dynamics
     sound = basis.shape == s.basis.shape and len(asked) == na and finite(asked)
     sound = sound and (len(last) == n and len(last_torque) == na if given.remembers else len(last) == 0)
-    sound = sound and (len(preferred) == 0 or preferred.shape == (n, 3))
+    sound = sound and (len(preferred) == 0 or (preferred.shape == (n, 3) and acceptable(preferred)))
     if not (sound and read_given(given, (q, v, applied), contacts, last)):
         return MALFORMED, SOLVED, 0, 0, REFUSED, False
     build_dynamics(problem.dynamics)

@@ -16,6 +16,9 @@ R = TypeVar("R", bound=Record)
 UNIT = 1e-5
 """Tolerance of the length of quaternions, normals and tangents, and of the cosine between normals and tangents."""
 
+LARGEST_FORCE = 1e9
+"""Largest component of a preferred force [N]: rounding of larger ones would reach the torques."""
+
 OF_CONTACTS = {
     1: ("points", "expected finite coordinates"),
     2: ("normals", "expected a unit vector"),
@@ -34,6 +37,7 @@ _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | None) -> None:
     """Raise InputError for the first malformed field of a state, its contacts and the applied force."""
     q, n = state.q, len(contacts.keys)
+    check_keys(contacts.keys)
     _check_shapes(
         (
             ("q", q, (robot.nq,)),
@@ -55,6 +59,15 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     if flaw:
         name, message = OF_CONTACTS[flaw]
         raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")
+
+
+def check_keys(keys: tuple[str, ...]) -> None:
+    """Raise InputError unless the keys of contacts are different: forces and basis of the last tick are found by key."""
+    if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
+        raise InputError("contacts.keys", f"expected a tuple of strings, got {keys!r:.100}")
+    if len(set(keys)) < len(keys):
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise InputError("contacts.keys", f"expected different keys, got '{repeated}' twice")
 
 
 def check_size(robot: Robot, state: State) -> None:
@@ -84,6 +97,9 @@ def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess |
     _check_shapes(asked, _FLOAT64)
     if not finite(q_ddot):
         _check_finite("q_ddot", q_ddot)
+    if preferred is not None and not interpreted(acceptable)(preferred):
+        i, c = np.argwhere(~(np.abs(preferred) <= LARGEST_FORCE))[0]
+        raise InputError(f"preferred[{i}, {c}]", f"expected a force of at most {LARGEST_FORCE:g} N, got {preferred[i, c]:g}")
 
 
 def _check_shapes(arrays: Iterable[tuple[str, Array, tuple[int, ...]]], dtype: np.dtype) -> None:
@@ -126,6 +142,16 @@ def finite(values: Array) -> bool:
     sound = True
     for value in values:
         sound = sound and bool(np.isfinite(value))
+    return sound
+
+
+@compiled
+def acceptable(forces: Array) -> bool:
+    """Return whether all components of preferred forces (n, 3) are finite and at most LARGEST_FORCE."""
+    sound = True
+    for i in range(len(forces)):
+        for c in range(3):
+            sound = sound and abs(forces[i, c]) <= LARGEST_FORCE
     return sound
 
 

@@ -98,7 +98,16 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
     broken = tmp_path / "broken.urdf"
     broken.write_text(source.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
     assert main(["check", str(broken)]) == 1
-    assert "triangle inequality" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "warning: quadruped.LF_LEG_2: inertia: principal moments" in printed
+    assert "triangle inequality" in printed
+
+
+def test_check_refuses_a_urdf_with_the_link_and_the_value(capsys, tmp_path):
+    source = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
+    broken = tmp_path / "broken.urdf"
+    broken.write_text(source.read_text().replace('<mass value="3.6"/>', '<mass value="nan"/>'))
+    assert "BODY0: mass: expected a finite number, got 'nan'" in fails(capsys, "check", str(broken))
 
 
 @pytest.mark.parametrize(

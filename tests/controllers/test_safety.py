@@ -2,12 +2,13 @@
 
 import re
 
+import msgspec
 import numpy as np
 import pytest
 from rigs import at_rest, controller
 
 from controllers.command import Inputs, LimitedBy, Mode
-from controllers.monitor.safety import Safety, SafetySettings
+from controllers.monitor.safety import Safety, SafetySettings, torque_rates
 from controllers.robot.load import load_robot
 from idyn.errors import InputError
 from idyn.model.description import Description
@@ -74,6 +75,23 @@ def test_the_torque_limit_acts_after_the_rate_limit(applied):
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
     assert np.abs(tau).max() <= LIMIT
+
+
+def test_the_default_rate_scales_with_the_torque_limit_of_each_joint():
+    """The same share of tau_max per millisecond for 2.7 N·m and for 150 N·m; without tau_max no limit."""
+    strong = msgspec.structs.replace(ROBOT.limits, tau_max=np.r_[np.full(6, 2.7), np.full(5, 150.0), np.inf])
+    s = Safety(SafetySettings(first_command_guard=0.0), ROBOT, strong)
+    s.limit(np.zeros(12), 0.0, None)
+    tau, bits = s.limit(np.full(12, 2000.0), DT, np.zeros(12))
+    np.testing.assert_allclose(tau[:11], strong.tau_max[:11] / 7.3)
+    assert tau[11] == 2000.0
+    assert [bool(bit & LimitedBy.RATE) for bit in bits] == [True] * 11 + [False]
+
+
+def test_the_default_rate_of_the_quadruped_is_1000():
+    robot, _ = load_robot("quadruped")
+    np.testing.assert_allclose(torque_rates(SafetySettings(), robot.limits), 1000.0)
+    np.testing.assert_array_equal(torque_rates(SafetySettings(torque_rate=50.0), robot.limits), 50.0)
 
 
 def test_the_first_tick_has_no_rate_limit():

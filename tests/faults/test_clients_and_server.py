@@ -128,6 +128,9 @@ def test_invalid_settings(trial: Trial) -> None:
         refused = client.ask(bad)
         assert isinstance(refused, ErrorMessage)
         assert refused.code is Code.BAD_SCHEMA
+        refused = client.ask(ConfigSet(settings={"contact": {7: False}}))
+        assert isinstance(refused, ErrorMessage)
+        assert (refused.code, refused.field) == (Code.BAD_SCHEMA, "settings.contact")
         assert isinstance(client.ask(ConfigSet(settings={"safety": {"max_tilt": 0.9}})), Config)
         client.hello()
     trial.server.end()

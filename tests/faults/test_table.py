@@ -5,6 +5,7 @@ from pathlib import Path
 import test_clients_and_server  # noqa: F401
 import test_commands  # noqa: F401
 import test_connections  # noqa: F401
+import test_files  # noqa: F401
 import test_processes  # noqa: F401
 from faults import COMPANY, FAULTS, table
 

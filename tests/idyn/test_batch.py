@@ -228,6 +228,17 @@ def test_malformed_values_are_named_with_their_member(law, field, spoil):
         predict_batch(walker(ROBOT)[0], batch, law=make_law(law), dt=DT)
 
 
+def test_repeated_keys_and_malformed_preferred_forces_are_named():
+    scene = standing_scene(ROBOT)
+    batch, keys = batch_of([scene] * 5), scene.contacts.keys
+    repeated = msgspec.structs.replace(batch.contacts, keys=(*keys[:3], keys[0]))
+    forces = np.zeros((5, 4, 3))
+    forces[3, 2, 1] = np.nan
+    for field, changes in ((r"contacts\.keys", {"contacts": repeated}), (r"preferred\[2, 1\]", {"preferred": forces})):
+        with pytest.raises(InputError, match=field):
+            predict_batch(scene.robot, msgspec.structs.replace(batch, **changes), law=make_law("coulomb"), dt=DT)
+
+
 @pytest.mark.parametrize(
     ("field", "changes"),
     [

@@ -18,8 +18,8 @@ SCENE = standing_scene("quadruped")
 OPTIONS = Options.paper(ground=LITERAL)
 
 
-def ask(state=SCENE.state, contacts=SCENE.contacts, q_ddot=SCENE.q_ddot, dt=DT, **changes):
-    return predict(SCENE.robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=dt, options=OPTIONS, **changes)
+def ask(state=SCENE.state, contacts=SCENE.contacts, q_ddot=SCENE.q_ddot, dt=DT, options=OPTIONS, **changes):
+    return predict(SCENE.robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=dt, options=options, **changes)
 
 
 def with_entry(value, index, entry):
@@ -67,6 +67,12 @@ MALFORMED = [
     ("guess.tau", {"guess": msgspec.structs.replace(GUESS, tau=np.zeros(11))}),
     ("guess.force", {"guess": msgspec.structs.replace(GUESS, force=np.zeros((3, 3)))}),
     ("preferred", {"preferred": np.zeros((3, 3))}),
+    ("preferred[3, 1]", {"preferred": with_entry(np.zeros((4, 3)), (3, 1), np.nan)}),
+    ("preferred[0, 2]", {"preferred": with_entry(np.zeros((4, 3)), (0, 2), -np.inf)}),
+    ("preferred[0, 2]", {"preferred": with_entry(np.zeros((4, 3)), (0, 2), 1e200)}),
+    ("contacts.keys", contacts(keys=(*C.keys[:3], C.keys[0]))),
+    ("contacts.keys", contacts(keys=(*C.keys[:3], 7))),
+    ("contacts.keys", contacts(keys=list(C.keys))),
     ("contacts.points", contacts(points=C.points[:3])),
     ("contacts.points[2]", contacts(points=with_entry(C.points, (2, 1), np.nan))),
     ("contacts.normals[1]", contacts(normals=with_entry(C.normals, 1, [0.0, 0.0, 0.99]))),
@@ -89,6 +95,23 @@ def test_malformed_inputs_are_refused_by_name(field, changes):
     with pytest.raises(InputError, match="expected") as refused:
         ask(**changes)
     assert refused.value.field == field
+
+
+def test_repeated_keys_are_refused_in_every_tick():
+    """Also after a tick with good keys, and with a guess."""
+    repeated = contacts(keys=(*C.keys[:3], C.keys[0]))
+    for _ in range(2):
+        assert ask(guess=GUESS).rung == "warm"
+        with pytest.raises(InputError, match=f"expected different keys, got '{C.keys[0]}' twice"):
+            ask(**repeated, guess=GUESS)
+
+
+def test_the_largest_preferred_force_keeps_the_torques_exact():
+    """Near to a huge force, the certificate still holds: rounding of the target does not reach the torques."""
+    options = Options(ground=LITERAL)
+    answer = ask(preferred=np.full((4, 3), 1e9), options=options)
+    assert answer.status.certified
+    assert answer.residuals.worst < 1e-6
 
 
 LISTS = {"q": Q.tolist(), "v": V.tolist()}

@@ -72,9 +72,17 @@ Metadata = Mapping[str, Mapping[str, str]]
 
 
 def wall_offset_ns(metadata: Metadata) -> int:
-    """Return the offset from the service's clock to wall-clock time [ns]."""
+    """Return the offset from the service's clock to wall-clock time [ns]. Raises LogError for malformed clocks."""
     clocks = metadata.get(CLOCKS)
-    return 0 if clocks is None else int(clocks["wall_ns"]) - int(clocks["monotonic_ns"])
+    if clocks is None:
+        return 0
+    try:
+        wall_ns, monotonic_ns = (int(clocks[name]) for name in ("wall_ns", "monotonic_ns"))
+    except (KeyError, ValueError) as error:
+        raise LogError(f"{CLOCKS}: expected whole numbers wall_ns and monotonic_ns ({error})") from error
+    if not 0 <= wall_ns < 2**63 or not 0 <= monotonic_ns < 2**63:
+        raise LogError(f"{CLOCKS}: expected wall_ns and monotonic_ns from 0 to 2⁶³ − 1")
+    return wall_ns - monotonic_ns
 
 
 def part_path(first: Path, number: int) -> Path:

@@ -12,9 +12,10 @@ from mcap.data_stream import ReadDataStream
 from mcap.exceptions import EndOfFile, McapError
 from mcap.opcode import Opcode
 from mcap.records import Attachment, Chunk, Metadata
-from mcap.stream_reader import StreamReader, get_chunk_data_stream
+from mcap.stream_reader import StreamReader
 
 from transport.log.checksums import damaged
+from transport.log.chunks import chunk_data
 from transport.log.part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry, LogError, wall_offset_ns
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
@@ -63,7 +64,11 @@ class LogReader:
         self.complete = False
         self._part = _Part(path)
         self.attachments, self.metadata = self._part.attachments, self._part.metadata
-        self.wall_offset_ns = wall_offset_ns(self.metadata)
+        try:
+            self.wall_offset_ns = wall_offset_ns(self.metadata)
+        except LogError as error:
+            self._part.close()
+            raise LogError(f"{path}: {error}") from error
 
     def __enter__(self) -> "LogReader":
         return self
@@ -76,7 +81,9 @@ class LogReader:
         `complete`."""
         request: tuple[Message, Channel] | None = None
         for message in self._messages():
-            channel = self._part.channels[message.channel]
+            channel = self._part.channels.get(message.channel)
+            if channel is None:
+                raise LogError(f"{self._part.path}: a message has the channel {message.channel}, which the log does not define")
             if not channel.replies:
                 if request is not None:
                     yield self._entry(request, b"", answered=False)
@@ -91,6 +98,7 @@ class LogReader:
         return Entry(channel.identity, t_recv_ns, message.data, reply, channel.topic == STATE, answered)
 
     def _messages(self) -> Iterator[Message]:
+        seen = {self.path.name}
         while True:
             for messages in self._part.chunks():
                 for message in messages:
@@ -102,12 +110,20 @@ class LogReader:
             if following is None or not self._part.complete:
                 self.complete = self._part.complete
                 return
+            name = following.get(NEXT, "")
+            if name in seen or not _is_file_name(name):
+                raise LogError(f"{self._part.path}: {CONTINUES}: expected another file in the same folder, got {name[:200]!r}")
+            seen.add(name)
             try:
-                part = _Part(self.path.with_name(following[NEXT]))
+                part = _Part(self.path.with_name(name))
             except LogError:
                 return  # `complete` stays False
             self._part.close()
             self._part = part
+
+
+def _is_file_name(name: str) -> bool:
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 class _Part:
@@ -159,13 +175,19 @@ class _Part:
         """Yield the messages of each chunk; store attachments, metadata and channels."""
         for record in _Records(self._file, emit_chunks=True, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES).records:
             if isinstance(record, Chunk):
-                stream, size = get_chunk_data_stream(record, validate_crc=True)
-                if messages := self._in_chunk(stream.read(size)):
+                if messages := self._in_chunk(self._data_of(record)):
                     yield messages
             elif isinstance(record, mcap.records.Message):
                 yield [Message(record.channel_id, record.sequence, record.log_time, record.data)]
             else:
                 self._note(record)
+
+    def _data_of(self, chunk: Chunk) -> bytes:
+        try:
+            return chunk_data(chunk)
+        except LogError as error:
+            self.close()
+            raise LogError(f"{self.path}: {error}") from error
 
     def _note(self, record: object) -> None:
         if isinstance(record, Attachment):

@@ -11,6 +11,7 @@ from time import monotonic_ns
 import msgspec
 
 from controllers.command import Command, Mode
+from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
@@ -247,7 +248,8 @@ class Service:
             if self._builder is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
             self._check_idle(arrival.now_ns)
-            snapshot = changed(self.controller.snapshot(), message.settings, self._own)
+            rate = slowest_rate(self.controller.robot.limits)
+            snapshot = changed(self.controller.snapshot(), message.settings, self._own, rate)
             self._builder.begin(BuildRequest(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
             return encode(self._dispatcher.refuse(error, session, message))

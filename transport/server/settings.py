@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from controllers.config.loading import NonNegative, Positive, Settings
-from controllers.config.tables import Choice, Table
+from controllers.config.loading import Positive, Settings
+from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
 
 Role = Literal["control", "watch", "configure", "plan"]
+Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]
 PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 
@@ -42,8 +43,8 @@ class WatchdogSettings(Settings, frozen=True):
     hold_ms: from here on the watchdog level is `hold`; latch_ms: from here on states are refused until `reset`
     """
 
-    hold_ms: Positive = 20.0
-    latch_ms: float = 100.0
+    hold_ms: Milliseconds = 20.0
+    latch_ms: Milliseconds = 100.0
 
 
 class PlausibilitySettings(Settings, frozen=True):
@@ -68,7 +69,8 @@ class ServerSettings(Settings, frozen=True):
 
     controller: name of a file in `configs/controllers`, or a path to one
     law, selection: replace those of the controller
-    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder
+    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder.
+        This path and those of `controller`, `curve.secret` and `log_directory` are relative to the TOML file
     insecure: allow a tcp address that other machines can reach without `curve`; every client there can then command the robot
     curve: keys of server and clients; None: no access control
     deadline_us: time budget of an answer, from the arrival of the state [µs]
@@ -90,18 +92,18 @@ class ServerSettings(Settings, frozen=True):
     endpoint: str | None = None
     insecure: bool = False
     curve: CurveSettings | None = None
-    deadline_us: Positive = 600.0
+    deadline_us: Annotated[float, within(1, 1e6, "µs")] = 600.0
     watchdog: WatchdogSettings = WatchdogSettings()
-    anticipation_us: NonNegative = 250.0
-    core: int | None = None
-    max_state_age_ms: Positive = 10.0
+    anticipation_us: Annotated[float, within(0, 1e5, "µs")] = 250.0
+    core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    max_state_age_ms: Milliseconds = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
-    release_ms: float = 1000.0
+    release_ms: Milliseconds = 1000.0
     planners: tuple[str, ...] = ()
     shadow: bool = False
     log_directory: str | None = None
-    log_part_mb: Positive = 500.0
-    log_part_s: Positive = 3600.0
+    log_part_mb: Annotated[float, within(0.001, 1e6, "MB")] = 500.0
+    log_part_s: Annotated[float, within(0.001, 1e7, "s")] = 3600.0
 
     @property
     def changes(self) -> Table:
@@ -134,6 +136,7 @@ def endpoint(settings: ServerSettings) -> str:
         return f"ipc://{runtime_directory() / 'idyn.sock'}"
     address = urlsplit(settings.endpoint)
     if address.scheme == "tcp":
+        _check_port(settings.endpoint)
         if not settings.insecure and settings.curve is None and not _is_loopback(address.hostname or ""):
             raise ConfigError(
                 "server.endpoint",
@@ -142,6 +145,13 @@ def endpoint(settings: ServerSettings) -> str:
     elif address.scheme != "ipc":
         raise ConfigError("server.endpoint", f"expected ipc://… or tcp://…, got '{settings.endpoint}'")
     return settings.endpoint
+
+
+def _check_port(endpoint: str) -> None:
+    """Raise ConfigError unless a tcp endpoint ends with a port; 0 and * are any free one."""
+    port = endpoint.rpartition(":")[2]
+    if port != "*" and not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError("server.endpoint", f"expected a port from 0 to 65535, or *, got '{port}' in {endpoint}")
 
 
 def _is_loopback(host: str) -> bool:

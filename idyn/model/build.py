@@ -1,0 +1,72 @@
+"""Pinocchio's model of a URDF, built after the URDF has been checked, and checked again: nothing may be lost."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pinocchio as pin
+
+from idyn.errors import InputError, ModelError
+from idyn.model.description import Description
+from idyn.model.inspection import Finding, inspect_urdf
+from idyn.model.structure import inspect_structure
+from idyn.model.urdf import parse_urdf, with_counted_turns
+
+SHOWN = 8
+"""Number of errors in one message."""
+
+SINGULAR = 1e-13
+"""A pivot of the mass matrix below this share of its diagonal element is rounding."""
+
+
+def build_model(description: Description, source: str) -> pin.Model:
+    """Build Pinocchio's model. Raises InputError for `base`, ModelError for the URDF, with its errors by link and joint."""
+    base = description.base
+    if base not in ("free_flyer", "fixed"):
+        raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
+    robot = parse_urdf(description.urdf, source)
+    _refuse(source, inspect_structure(robot) or inspect_urdf(robot))
+    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
+    try:
+        model = pin.buildModelFromXML(with_counted_turns(description.urdf, source), *root)
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
+    _check_mass(robot, model, source)
+    if model.nv == 0:
+        raise ModelError(f"{source}: expected at least one moving joint, got none")
+    return model
+
+
+def check_mass_matrix(model: pin.Model, data: pin.Data, names: tuple[str, ...], source: str) -> None:
+    """Check that M is positive definite at the neutral position: M = U D Uᵀ has positive pivots D.
+
+    names: of the velocities (nv)
+    Raises ModelError with the outermost velocity whose pivot is not positive.
+    """
+    diagonal = np.diag(pin.crba(model, data, pin.neutral(model)))
+    pin.cholesky.decompose(model, data)
+    pivots = np.array(data.D)
+    singular = np.flatnonzero(~(pivots > SINGULAR * diagonal) | ~np.isfinite(pivots))
+    if len(singular):
+        k = int(singular[-1])
+        raise ModelError(
+            f"{source}: {names[k]}: expected links with mass and inertia beyond this joint, or armature, got an inertia of "
+            f"{pivots[k]:g} (kg·m² or kg): the mass matrix is not positive definite"
+        )
+
+
+def _check_mass(robot: ElementTree.Element, model: pin.Model, source: str) -> None:
+    """Compare the mass of all links with that of the model: the parser leaves out what it does not understand."""
+    masses = [
+        float(mass.get("value", "0")) for link in robot.findall("link") if (mass := link.find("inertial/mass")) is not None
+    ]
+    wanted, got = sum(masses), sum(inertia.mass for inertia in model.inertias)
+    if abs(got - wanted) > 1e-9 * wanted:
+        raise ModelError(f"{source}: the links have {wanted:g} kg, Pinocchio's parser read {got:g} kg")
+
+
+def _refuse(source: str, findings: list[Finding]) -> None:
+    """Raise ModelError for the errors among the findings."""
+    errors = [f"{finding.where}: {finding.message}" for finding in findings if finding.severity == "error"]
+    if errors:
+        more = f"; and {len(errors) - SHOWN} more errors" if len(errors) > SHOWN else ""
+        raise ModelError(f"{source}: {'; '.join(errors[:SHOWN])}{more}")

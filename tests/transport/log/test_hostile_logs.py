@@ -1,0 +1,150 @@
+"""Logs whose compression or references are hostile: a clear error, in little memory."""
+
+import hashlib
+import json
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import pytest
+from hostile import GB, chunk, zstd_of_zeros
+from mcap.writer import CompressionType, Writer
+from standin import SpringDamper
+from test_log import SETTINGS, head, run
+
+from idyn.model.robot import Robot
+from transport.log.chunks import CHUNK_MAX_BYTES
+from transport.log.export import export
+from transport.log.part import CLOCKS, CONTINUES, NEXT, PROFILE, LogError, LogPart
+from transport.log.reader import LogReader
+from transport.replay import replay
+
+assert SETTINGS.controller == "standin"
+MOST = 4 * CHUNK_MAX_BYTES
+"""Memory for reading a log [bytes]."""
+
+
+def with_chunk(path: Path, robot: Robot, record: bytes) -> Path:
+    """A log whose head is followed by a record."""
+    part = LogPart(path, *head(SpringDamper(robot)))
+    part.close()
+    path.write_bytes(path.read_bytes() + record)
+    return path
+
+
+def refused(path: Path) -> str:
+    """The message with which `export` and a replay refuse a log, without much memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(LogError) as caught:
+            export(path, path.with_suffix(".out"))
+        with pytest.raises(LogError, match=r".") as again:
+            replay(path, build=lambda _: pytest.fail("the chunk is read first"))
+        assert tracemalloc.get_traced_memory()[1] < MOST
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value) == str(again.value)
+    assert str(caught.value).startswith(str(path))
+    return str(caught.value)
+
+
+LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (lambda: chunk(zstd_of_zeros(GB // 2, GB // 2), 3 * GB, "zstd"), "got one that declares 3221225472"),
+        (lambda: chunk(zstd_of_zeros(GB // 2, GB // 2), 1000, "zstd"), "got a longer one"),
+        (lambda: chunk(zstd_of_zeros(GB // 2, -1), 1000, "zstd"), "got a longer one"),
+        (lambda: chunk(LZ4, 1000, "lz4"), "got a longer one"),
+        (lambda: chunk(b"", 1000, "brotli"), "compressed by zstd, lz4 or not at all, got 'brotli'"),
+    ],
+)
+def test_a_chunk_that_is_too_long_is_refused(tmp_path: Path, robot: Robot, record: Any, message: str) -> None:
+    assert message in refused(with_chunk(tmp_path / "bomb.mcap", robot, record()))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot, compression: str) -> None:
+    path = with_chunk(tmp_path / "damaged.mcap", robot, chunk(b"no frame" * 9, 1000, compression))
+    with LogReader(path) as log:
+        assert list(log.exchanges()) == []
+        assert not log.complete
+
+
+@pytest.mark.parametrize("compression", [CompressionType.ZSTD, CompressionType.LZ4])
+def test_a_log_that_another_tool_has_compressed_is_read(tmp_path: Path, robot: Robot, compression: CompressionType) -> None:
+    plain, packed = tmp_path / "plain.mcap", tmp_path / "packed.mcap"
+    pairs = run(plain, robot)
+    with LogReader(plain) as log, packed.open("wb") as file:
+        writer = Writer(file, compression=compression)
+        writer.start(profile=PROFILE)
+        for name, data in log.attachments.items():
+            writer.add_attachment(0, 0, name, "", data)
+        for name, fields in log.metadata.items():
+            writer.add_metadata(name, fields)
+        schema, channels, sequence = writer.register_schema("idyn.message", "text", b""), {}, 0
+        for entry in log.exchanges():
+            for direction, data in (("request", entry.request), ("reply", entry.reply)):
+                topic = "/state" if entry.about_state else "/session"
+                topic = "/torque" if entry.answered and direction == "reply" else topic
+                key = entry.identity.hex(), topic, direction
+                if key not in channels:
+                    fields = {"identity": key[0], "direction": direction}
+                    channels[key] = writer.register_channel(topic, "msgpack", schema, fields)
+                writer.add_message(channels[key], entry.t_recv_ns, data, entry.t_recv_ns, sequence)
+                sequence += 1
+        writer.finish()
+    assert packed.stat().st_size < plain.stat().st_size
+    with LogReader(packed) as log:
+        assert [(entry.request, entry.reply) for entry in log.exchanges()] == pairs
+        assert log.complete
+
+
+def with_metadata(path: Path, robot: Robot, name: str, fields: dict[str, str]) -> Path:
+    """A log without messages, whose metadata has a record replaced, with the right checksums."""
+    attached, records = head(SpringDamper(robot))
+    records = {**records, **({name: fields} if name != CONTINUES else {})}
+    digests = {each.name: hashlib.sha256(each.data).hexdigest() for each in attached}
+    digests["metadata"] = hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start(profile=PROFILE)
+        for each in attached:
+            writer.add_attachment(0, 0, each.name, each.media_type, each.data)
+        for key, record in {**records, "sha256": digests, **({name: fields} if name == CONTINUES else {})}.items():
+            writer.add_metadata(key, dict(record))
+        writer.finish()
+    return path
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/dev/zero", "../other.mcap", "a\0b.mcap", "log.mcap", "folder/log.mcap"])
+def test_a_continuation_outside_of_the_folder_is_refused(tmp_path: Path, robot: Robot, name: str) -> None:
+    """`log.mcap` is the log itself."""
+    path = with_metadata(tmp_path / "log.mcap", robot, CONTINUES, {NEXT: name})
+    with LogReader(path) as log, pytest.raises(LogError, match="continues: expected another file in the same folder, got"):
+        list(log.exchanges())
+
+
+def test_a_continuation_without_a_name_is_refused(tmp_path: Path, robot: Robot) -> None:
+    path = with_metadata(tmp_path / "log.mcap", robot, CONTINUES, {"nxt": "a.mcap"})
+    with LogReader(path) as log, pytest.raises(LogError, match="continues: expected another file"):
+        list(log.exchanges())
+
+
+@pytest.mark.parametrize("clocks", [{}, {"wall_ns": "soon", "monotonic_ns": "1"}, {"wall_ns": "1" * 30, "monotonic_ns": "1"}])
+def test_malformed_clocks_are_refused(tmp_path: Path, robot: Robot, clocks: dict[str, str]) -> None:
+    path = with_metadata(tmp_path / "log.mcap", robot, CLOCKS, clocks)
+    with pytest.raises(LogError, match="clocks: expected"):
+        LogReader(path)
+
+
+def test_a_message_of_an_undefined_channel_is_refused(tmp_path: Path, robot: Robot) -> None:
+    message = struct.pack("<HIQQ", 77, 0, 0, 0) + b"data"
+    record = struct.pack("<BQ", 5, len(message)) + message
+    path = with_chunk(tmp_path / "log.mcap", robot, record)
+    with LogReader(path) as log, pytest.raises(LogError, match="the channel 77, which the log does not define"):
+        list(log.exchanges())

@@ -1,0 +1,69 @@
+"""Settings of the server: bounds with units, ports, and paths relative to the file."""
+
+import pytest
+
+from controllers.build import load_controller
+from controllers.config.loading import find, load
+from idyn.errors import ConfigError
+from transport.server.settings import ServerSettings, endpoint
+
+QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path, monkeypatch):
+    """Of configurations, keys, folders and sockets."""
+    folder = tmp_path / "robots"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    (folder / "server.toml").write_text(
+        'controller = "sub/../controller.toml"\nendpoint = "ipc://run/socket"\nlog_directory = "logs"\n'
+        '[curve]\nsecret = "keys/a.key_secret"\nclients = {}\n'
+    )
+    (folder / "controller.toml").write_text('robot = "robot.toml"\n')
+    (folder / "robot.toml").write_text('urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT" }]\nstanding = { LF_Y_3 = 1.0 }')
+    (folder / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"))
+    (folder / "sub").mkdir()
+    server = load("server", "robots/server.toml", ServerSettings)
+    monkeypatch.chdir(folder / "sub")
+    assert server.endpoint == f"ipc://{folder}/run/socket"
+    assert (server.log_directory, server.curve.secret) == (f"{folder}/logs", f"{folder}/keys/a.key_secret")
+    assert load_controller(server.controller).robot.na == 12
+
+
+def test_other_names_in_a_file_stay(tmp_path):
+    path = tmp_path / "server.toml"
+    path.write_text('controller = "quadruped"\nendpoint = "ipc://@abstract"\nlog_directory = "/var/log/idyn"\n')
+    server = load("server", str(path), ServerSettings)
+    assert (server.controller, server.endpoint, server.log_directory) == ("quadruped", "ipc://@abstract", "/var/log/idyn")
+
+
+@pytest.mark.parametrize(
+    ("setting", "where", "says"),
+    [
+        ("deadline_us = inf", "deadline_us", r"1 to 1e\+06 µs, got inf"),
+        ("max_state_age_ms = inf", "max_state_age_ms", r"0.1 to 1e\+06 ms, got inf"),
+        ("anticipation_us = -1", "anticipation_us", "0 to 100000 µs, got -1"),
+        ("release_ms = nan", "release_ms", "ms, got nan"),
+        ("watchdog = { hold_ms = 0 }", "watchdog.hold_ms", "ms, got 0"),
+        ("log_part_mb = 0", "log_part_mb", "MB, got 0"),
+        ("core = -1", "core", ">= 0"),
+    ],
+)
+def test_server_settings_have_bounds_with_units(tmp_path, setting, where, says):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'controller = "quadruped"\n{setting}\n')
+    with pytest.raises(ConfigError, match=says) as caught:
+        load("server", str(path), ServerSettings)
+    assert caught.value.path == f"server.mine.{where}"
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "http", "", "1e3", "80 "])
+def test_a_port_that_is_none_is_refused(port):
+    with pytest.raises(ConfigError, match=r"server.endpoint: expected a port from 0 to 65535"):
+        endpoint(ServerSettings(controller="quadruped", endpoint=f"tcp://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("port", ["0", "65535", "*"])
+def test_a_port_is_accepted(port):
+    address = f"tcp://127.0.0.1:{port}"
+    assert endpoint(ServerSettings(controller="quadruped", endpoint=address)) == address
