@@ -19,7 +19,7 @@ from transport.server.fault_log import keep_fault
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router

@@ -27,7 +27,7 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import Conversation, hello_for
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings, ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router

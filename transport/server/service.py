@@ -25,8 +25,9 @@ from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.dispatcher import Dispatcher
+from transport.server.sessions.latches import Fault
 from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest
-from transport.server.sessions.session import Accepted, Fault, Session
+from transport.server.sessions.session import Accepted, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
 from transport.server.torque_reply import Decision, torque_message
@@ -152,7 +153,7 @@ class Service:
             return Answer(encode(outcome.message), outcome.about_state, fault=outcome.fault)
         if isinstance(outcome, Restart):
             self._slots[outcome.session.agreement.dry_run].reset()
-            return Answer(encode(outcome.message))
+            return Answer(encode(outcome.message), fault=outcome.fault)
         if isinstance(outcome, StatsRequest):
             return Answer(encode(self._timings.report(self._dispatcher, outcome.session)))
         if isinstance(outcome, SettingsRequest):

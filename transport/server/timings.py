@@ -28,5 +28,5 @@ class Timings:
             step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
             step_us_max=self.max_ns * 1e-3,
             comm=session.comm.report if session else None,
-            fault=session.fault.reason if session and session.fault else None,
+            fault=session.latches.reason or None if session else None,
         )

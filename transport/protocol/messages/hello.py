@@ -93,3 +93,4 @@ class Welcome(ServerMessage, tag="welcome"):
     joint_names: list[str]  # in the server's own order
     contact_frames: list[str]
     controller: dict[str, Any]  # controller settings in use
+    latched: str = ""  # what stops the robot until `reset`: it outlasts sessions; '' in mode `ok`

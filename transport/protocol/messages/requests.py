@@ -14,7 +14,10 @@ class Stop(ClientMessage, tag="stop"):
 
 
 class StopAck(ServerMessage, tag="stop_ack"):
+    """The answer to `stop`. With a `reason` it is the server's own goodbye: it ends, and no further state is answered."""
+
     session: Count
+    reason: str = ""
 
 
 class Reset(ClientMessage, tag="reset"):
@@ -27,6 +30,19 @@ class Reset(ClientMessage, tag="reset"):
 
 class ResetAck(ServerMessage, tag="reset_ack"):
     session: Count
+
+
+class Estop(ClientMessage, tag="estop"):
+    """Stops the robot: its torque damps until `reset`. Needs no session, only the role `estop`; counts from any connection."""
+
+    name: str = ""  # as in the server's setting `estops`; not needed with a key
+    stop: bool = True  # false: only a heartbeat, see the server's setting `estop_timeout_ms`
+
+
+class EstopAck(ServerMessage, tag="estop_ack"):
+    stopped: bool  # the emergency stop is engaged
+    reason: str  # '' if it is not
+    timeout_ms: float | None  # after this time without a message of such a client the robot is stopped [ms]
 
 
 class Heartbeat(ClientMessage, tag="heartbeat"):

@@ -22,6 +22,7 @@ MAY_SEND: dict[str, set[str]] = {
     "watch": _COMMON,
     "configure": _COMMON | {"config_set"},
     "plan": {"plan_hello", "command", "stop", "stats_get", "config_get"},
+    "estop": {"estop", "stats_get"},
 }
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 

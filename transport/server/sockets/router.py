@@ -20,7 +20,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.sizes import HIGH_WATER, MAX_BYTES
 from transport.server.rate_limit import RateLimit
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings
 from transport.server.sockets.access_control import AccessControl
 from transport.server.sockets.anticipation import Anticipation
