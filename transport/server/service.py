@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Service:
-    """Answers every message of every client."""
+    """Answers every message of every client. dispatcher: of their sessions; timings: durations so far"""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Service:
         self._builder = builder
         self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
-        self._timings = Timings()
+        self.timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
         self._lines = RateLimit()
         self._slots = {False: ControllerSlot(controller)} | ({True: ControllerSlot(shadow)} if shadow else {})
         host = build_host(controller, settings)
-        self._dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
+        self.dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
 
     @property
     def controller(self) -> ServedController:
@@ -138,12 +138,23 @@ class Service:
         """Note a state that arrived together with a newer one. It gets no answer; it ends the time without states, though."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
-        self._dispatcher.overtaken(arrival)
+        self.dispatcher.overtaken(arrival)
         self._record(arrival, Answer(b"", about_state=True))
+
+    def drop(self, now_ns: int) -> None:
+        """Note a message that is not answered, because too many of its client wait."""
+        self.timings.dropped += 1
+        if (silent := self._lines.admit("dropped", now_ns)) is not None:
+            log.warning("a message was dropped: its client sends too many; %d similar not logged", silent)
+
+    def farewell(self, reason: str) -> list[tuple[bytes, bytes]]:
+        """End all sessions because the server ends. Return identity and goodbye of each client."""
+        self.settle()
+        return [(identity, encode(goodbye)) for identity, goodbye in self.dispatcher.farewell(reason)]
 
     def _answer(self, arrival: Arrival) -> Answer:
         """Carry out the outcome of a message."""
-        outcome = self._dispatcher.receive(arrival)
+        outcome = self.dispatcher.receive(arrival)
         if isinstance(outcome, Accepted):
             return self._tick(outcome, arrival)
         if isinstance(outcome, Resend):
@@ -155,7 +166,7 @@ class Service:
             self._slots[outcome.session.agreement.dry_run].reset()
             return Answer(encode(outcome.message), fault=outcome.fault)
         if isinstance(outcome, StatsRequest):
-            return Answer(encode(self._timings.report(self._dispatcher, outcome.session)))
+            return Answer(encode(self.timings.report(self.dispatcher, outcome.session)))
         if isinstance(outcome, SettingsRequest):
             return Answer(self._build(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
@@ -220,7 +231,7 @@ class Service:
     def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
         session = decision.accepted.session
-        self._timings.note(decision.step_ns, decision.deadline_met)
+        self.timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
@@ -234,11 +245,11 @@ class Service:
     def _fail(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
         """Latch the session, if any, after an internal failure, and return the error reply. state: the message, if a state"""
         fault = None if session is None else session.latch(reason, now_ns)
-        error = self._dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
+        error = self.dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
         return Answer(encode(error), about_state=state is not None, fault=fault)
 
     def _session(self, arrival: Arrival) -> Session | None:
-        return self._dispatcher.sessions.get(arrival.identity)
+        return self.dispatcher.sessions.get(arrival.identity)
 
     # -- new settings -------------------------------------------------------------------------------------------------
 
@@ -251,7 +262,7 @@ class Service:
             snapshot = changed(self.controller.snapshot(), message.settings, self._own)
             self._builder.begin(BuildRequest(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
-            return encode(self._dispatcher.refuse(error, session, message))
+            return encode(self.dispatcher.refuse(error, session, message))
         result = self._builder.take()
         return b"" if result is None else encode(self._install(result, arrival.now_ns))
 
@@ -262,15 +273,15 @@ class Service:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)
             self._check_idle(now_ns)
         except ProtocolError as error:
-            session = self._dispatcher.sessions.get(result.request.identity)
-            return self._dispatcher.refuse(error, session, result.request.message)
+            session = self.dispatcher.sessions.get(result.request.identity)
+            return self.dispatcher.refuse(error, session, result.request.message)
         self._slots[False] = ControllerSlot(result.controller)
-        self._dispatcher.end_sessions()
-        self._dispatcher.host = build_host(result.controller, self._settings)
-        return Config(settings=self._dispatcher.host.controller)
+        self.dispatcher.end_sessions()
+        self.dispatcher.host = build_host(result.controller, self._settings)
+        return Config(settings=self.dispatcher.host.controller)
 
     def _check_idle(self, now_ns: int) -> None:
-        if self._dispatcher.controlling(now_ns):
+        if self.dispatcher.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
 
 

@@ -16,7 +16,13 @@ import msgspec
 SCHEMA = "1.2"
 """Schema version major.minor: another major is refused, another minor is read."""
 
-Vector = bytes | list[float]
+MOST = 1024
+"""Largest number of entries in a list of a client's message. It is checked before the entries are decoded."""
+
+Vector = bytes | Annotated[list[float], msgspec.Meta(max_length=MOST)]
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Names = Annotated[list[Name], msgspec.Meta(max_length=MOST)]
+Frames = Annotated[list[Name], msgspec.Meta(max_length=256)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 """Integer ≥ 0, at most 64 bits."""
 

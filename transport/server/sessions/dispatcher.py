@@ -29,7 +29,7 @@ from transport.protocol.messages.requests import (
 )
 from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.command_latch import CommandLatch
-from transport.server.sessions.emergency_stop import WORD, StopClients, StopRequest, requested_stop
+from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
 from transport.server.sessions.latches import Latched, Latches
 from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
@@ -43,9 +43,10 @@ Handler = Callable[..., Outcome]
 
 
 class Dispatcher:
-    """All sessions, by the identity of their client. shadows: number of shadow clients allowed"""
+    """All sessions, by the identity of their client. stops: the emergency-stop clients"""
 
     def __init__(self, host: Host, *, shadows: int) -> None:
+        """shadows: number of shadow clients allowed"""
         self.host = host
         self.sessions: dict[bytes, Session] = {}
         self.received = 0
@@ -53,7 +54,7 @@ class Dispatcher:
         self._shadows = shadows
         self._latches, self._command = Latches(), CommandLatch()  # of the robot, independent of sessions
         settings = host.settings
-        self._stops = StopClients(settings.estops, settings.estop_timeout_ms, by_key=settings.curve is not None)
+        self.stops = StopClients(settings, self.sessions, self._latches)
         self._control = b""  # identity of the last client that took control
         self._planners: dict[str, tuple[bytes, int]] = {}  # name → identity, session number
         self._release_ns = round(settings.release_ms * 1e6)
@@ -86,7 +87,7 @@ class Dispatcher:
             try:
                 message = decode(arrival.data)
             finally:  # before all other checks, and also for malformed messages
-                stops = self._stop_robot(session, requested_stop(message, arrival.data), arrival.identity)
+                stops = self.stops.engage(arrival.identity, message, arrival.data)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
                 kind = message.__struct_config__.tag
@@ -106,40 +107,12 @@ class Dispatcher:
             message = decode(arrival.data)
         except ProtocolError:
             message = None
-        self._stop_robot(session, requested_stop(message, arrival.data), arrival.identity)
+        self.stops.engage(arrival.identity, message, arrival.data)
         if session is None:
             return
         session.heard_ns = arrival.now_ns
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, arrival.now_ns)
-
-    def urgent(self, identity: bytes, data: bytes) -> bool:
-        """Return whether a message is to be handled before all others: an emergency stop, or the heartbeat of its client."""
-        if WORD not in data:
-            return False
-        try:
-            message = decode(data)
-        except ProtocolError:
-            message = None
-        request = requested_stop(message, data)
-        if request is None:
-            return isinstance(message, Estop) and self._stops.allows(message.name)
-        return self._stoppable(self.sessions.get(identity), request, identity) is not None
-
-    def _stop_robot(self, session: Session | None, request: StopRequest | None, identity: bytes) -> bool:
-        """Engage the emergency stop that a message requests. Return False without a request, and if the client may not stop."""
-        latches = None if request is None else self._stoppable(session, request, identity)
-        if latches is None or request is None:
-            return False
-        latches.engage(request.reason)
-        return True
-
-    def _stoppable(self, session: Session | None, request: StopRequest, identity: bytes) -> Latches | None:
-        """Return the latches that a client may engage. The session number finds those of one that reconnected without hello."""
-        if self._stops.allows(request.name) or self._stops.knows(identity):
-            return self._latches
-        own = session or next((other for other in self.sessions.values() if other.id == request.session), None)
-        return None if own is None else own.latches
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
         """Count a refusal and return the error reply."""
@@ -165,7 +138,8 @@ class Dispatcher:
 
     def end_sessions(self) -> None:
         """End all sessions except shadows: after a change of the controller a client needs a new hello."""
-        self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
+        for key in [key for key, session in self.sessions.items() if not session.agreement.dry_run]:
+            del self.sessions[key]
 
     # -- the handlers of the state table ----------------------------------------------------------------------------------
 
@@ -192,7 +166,7 @@ class Dispatcher:
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
         session.keep_alive(state.session, arrival.now_ns)
-        if not session.agreement.dry_run and (silence := self._stops.silence(arrival.now_ns)):
+        if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             session.latches.engage(silence)
         known = session.recorded_reply(state, arrival.data)
         return session.accept(state, arrival.now_ns) if known is None else Resend(known)
@@ -207,7 +181,7 @@ class Dispatcher:
 
     def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Restart:
         session.keep_alive(reset.session, arrival.now_ns)
-        if not session.agreement.dry_run and (silence := self._stops.silence(arrival.now_ns)):
+        if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             raise ProtocolError(Code.LATCHED_FAULT, None, silence)
         session.reset(reset)
         return Restart(session, ResetAck(session=session.id))
@@ -234,9 +208,9 @@ class Dispatcher:
 
     def _stop_from_anywhere(self, session: Session | None, estop: Estop, arrival: Arrival) -> Reply:
         """Acknowledge an emergency stop, which `receive` has engaged, or a heartbeat of its client."""
-        if not self._stops.allows(estop.name):
+        if not self.stops.allows(estop.name):
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{estop.name}' is not in the server's setting `estops`")
-        self._stops.hear(arrival.identity, arrival.now_ns)
+        self.stops.hear(arrival.identity, arrival.now_ns)
         reason = self._latches.estop
         return Reply(EstopAck(stopped=bool(reason), reason=reason, timeout_ms=self.host.settings.estop_timeout_ms))
 

@@ -4,17 +4,27 @@ A stop is requested by `flags.estop` in a state of the controlling client, and b
 over any connection. A malformed message that names a stop stops, rather than being lost: see `requested_stop`.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
+from transport.protocol.codec import decode
+from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
 from transport.protocol.messages.requests import Estop
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.sizes import PARTS
+from transport.server.sessions.latches import Latches
+from transport.server.sessions.session import Session
+from transport.server.settings import ServerSettings
 
 WORD = b"estop"
 
 NO_STOP = (b"\xc2", b"\xc0", b"\x00")
 """MessagePack of false, nil and 0: the values of `estop` that do not stop."""
+
+MOST_KNOWN = 1024
+"""Number of connections of emergency-stop clients that are remembered."""
 
 SHORT = 256
 """Longest value that is decoded of a malformed message [bytes]."""
@@ -92,43 +102,68 @@ def _short(value: msgspec.Raw) -> object:
 
 
 class StopClients:
-    """The clients that may send `estop`, and the time of their last message.
+    """The clients that may send `estop`, the time of their last message, and what their requests stop."""
 
-    heard_ns: server's clock [ns]; None: none was heard since the start
-    """
-
-    def __init__(self, names: tuple[str, ...], timeout_ms: float | None, *, by_key: bool) -> None:
-        """
-        names: allowed names; by_key: their keys were checked in front of this, names do not count
-        timeout_ms: largest time between two messages [ms]; None: not watched
-        """
-        self._names, self._by_key = names, by_key
+    def __init__(self, settings: ServerSettings, sessions: Mapping[bytes, Session], latches: Latches) -> None:
+        """sessions: of all clients, by identity; latches: of the robot"""
+        self._names, self._by_key = settings.estops, settings.curve is not None  # keys are checked in front of this
+        timeout_ms = settings.estop_timeout_ms
         self._timeout_ns = None if timeout_ms is None else round(timeout_ms * 1e6)
+        self._sessions, self._latches = sessions, latches
         self._identities: set[bytes] = set()
-        self.heard_ns: int | None = None
+        self._heard_ns: int | None = None
 
     def allows(self, name: str | None) -> bool:
         """Return whether a client of this name may stop the robot. None: the message is no `estop`"""
         return name is not None and (self._by_key or name in self._names)
 
-    def knows(self, identity: bytes) -> bool:
-        """Return whether this connection has sent an allowed `estop` message."""
-        return identity in self._identities
-
     def hear(self, identity: bytes, now_ns: int) -> None:
-        """Note an allowed message."""
+        """Note an allowed message. Further ones of this connection may be malformed. now_ns: server's clock [ns]"""
         if len(self._identities) >= MOST_KNOWN:
             self._identities.clear()
         self._identities.add(identity)
-        self.heard_ns = now_ns
+        self._heard_ns = now_ns
 
     def silence(self, now_ns: int) -> str:
         """Return a text if no client was heard for too long; '' otherwise."""
-        if self._timeout_ns is None or (self.heard_ns is not None and now_ns - self.heard_ns <= self._timeout_ns):
+        if self._timeout_ns is None or (self._heard_ns is not None and now_ns - self._heard_ns <= self._timeout_ns):
             return ""
-        since = "since the start" if self.heard_ns is None else f"for {(now_ns - self.heard_ns) * 1e-6:.0f} ms"
+        since = "since the start" if self._heard_ns is None else f"for {(now_ns - self._heard_ns) * 1e-6:.0f} ms"
         return f"no message of an emergency-stop client {since}"
 
+    def urgent(self, identity: bytes, data: bytes) -> bool:
+        """Return whether a message is to be handled before all others: it stops the robot, or it is a client's that may."""
+        if WORD not in data:
+            return False
+        message = _decoded(data)
+        request = requested_stop(message, data)
+        if request is None:
+            return isinstance(message, Estop) and self.allows(message.name)
+        return self._stoppable(identity, request) is not None
 
-MOST_KNOWN = 1024
-"""Number of connections that are remembered."""
+    def engage(self, identity: bytes, message: Message | None, data: bytes) -> bool:
+        """Engage the emergency stop that a message requests. Return False without a request, and if the client may not stop.
+
+        message: None if `data` is malformed
+        """
+        request = requested_stop(message, data)
+        latches = None if request is None else self._stoppable(identity, request)
+        if latches is None or request is None:
+            return False
+        latches.engage(request.reason)
+        return True
+
+    def _stoppable(self, identity: bytes, request: StopRequest) -> Latches | None:
+        """Return the latches that a client may engage. The session number finds those of one that reconnected without hello."""
+        if self.allows(request.name) or identity in self._identities:
+            return self._latches
+        own = self._sessions.get(identity)
+        own = own or next((other for other in self._sessions.values() if other.id == request.session), None)
+        return None if own is None else own.latches
+
+
+def _decoded(data: bytes) -> Message | None:
+    try:
+        return decode(data)
+    except ProtocolError:
+        return None
