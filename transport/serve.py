@@ -1,6 +1,7 @@
 """`idyn serve`: build a server from settings and run it."""
 
 import logging
+import math
 import signal
 import threading
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import Any
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.printable import printable
 from transport.realtime import on_core, steady
 from transport.server.fault_log import keep_fault
 from transport.server.reconfigure import ControllerBuilder
@@ -37,7 +40,9 @@ def serve(
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGINT or `stop`.
+    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
+
+    Running sessions are told that the server ends.
 
     controller_settings: replace those of the configuration that `settings.controller` names
     log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
@@ -45,11 +50,12 @@ def serve(
     ready: called with the endpoint when clients can connect
     """
     stop = stop or threading.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     if controller_settings is None:
         controller = load_controller(settings.controller, settings.changes)
     else:
         controller = build_controller(changed(controller_settings, settings.changes))
+    _check_start(settings, controller)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     precompilation = Precompilation(controller)
     precompilation.run(settings)
@@ -66,7 +72,7 @@ def serve(
     service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
 
     def on_fault(fault: Fault) -> None:
-        log.error("session %d: fault: %s", fault.session, fault.reason)
+        log.error("session %d: fault: %s", fault.session, printable(fault.reason))
         if settings.log_directory is not None:
             arguments = fault, Path(settings.log_directory), service.controller, settings
             threading.Thread(target=keep_fault, args=arguments, name="fault").start()
@@ -86,6 +92,13 @@ def serve(
             recorder.close()
 
 
+def _check_start(settings: ServerSettings, controller: Controller) -> None:
+    """Raise ConfigError if a robot may start lying, but a tilt is a fault of the controller."""
+    max_tilt = controller.settings.safety.max_tilt
+    if settings.start == "lying" and max_tilt < math.pi:
+        raise ConfigError("server.start", f"'lying' needs `safety.max_tilt` ≥ π in the controller's settings, got {max_tilt:g}")
+
+
 def _open_recorder(
     controller: ServedController, settings: ServerSettings, log_path: Path | None, seed: int | None
 ) -> Recorder | None:
@@ -102,8 +115,8 @@ def _open_recorder(
     )
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
-    """Set `stop` on SIGTERM and SIGINT. Only the main thread can install signal handlers."""
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set `stop` on SIGTERM, SIGHUP and SIGINT. Only the main thread can install signal handlers."""
     if threading.current_thread() is threading.main_thread():
-        for name in (signal.SIGTERM, signal.SIGINT):
+        for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(name, lambda *_: stop.set())

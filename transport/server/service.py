@@ -14,6 +14,7 @@ from controllers.command import Command, Mode
 from idyn.terms.inputs import finite
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
+from transport.printable import printable
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
@@ -180,7 +181,7 @@ class Service:
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """Log a refusal, at most one per second and code."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
-            log.warning("refused (%s): %s; %d similar not logged", error.code, error.message, silent)
+            log.warning("refused (%s): %s; %d similar not logged", error.code, printable(error.message), silent)
 
     def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """Log a pause of this process or of the robot's clock, except for simulated robots, which may pause at any time."""
@@ -213,6 +214,7 @@ class Service:
         """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
         slot = self._slots[accepted.session.agreement.dry_run]
         tau, limited_by = slot.gate(accepted, command)
+        tau_ff, ff_limited = slot.feed_forward(accepted, command)
         notes = command.message, accepted.measured.note, self._log_problem()
         t_send = self._clock()
         return Decision(
@@ -220,6 +222,8 @@ class Service:
             command=command,
             tau=tau,
             limited_by=limited_by,
+            tau_ff=tau_ff,
+            ff_limited=ff_limited,
             message="; ".join(filter(None, notes)) if any(notes) else "",
             warm=slot.last_tau is not None,
             t_recv=arrival.now_ns,

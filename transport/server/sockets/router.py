@@ -59,8 +59,8 @@ TOO_LONG = encode(
     ProtocolError(Code.BAD_SCHEMA, None, f"expected at most {MOST_BYTES} bytes while another client controls the robot").reply()
 )
 
-FAREWELL_MS = 100
-"""Time to send the goodbye at the end [ms]."""
+FAREWELL_S = 0.05
+"""Time that the socket has to send the goodbyes before it is closed [s]."""
 
 
 class Router:
@@ -120,9 +120,11 @@ class Router:
             while not stop.is_set():
                 self._turn(self._service.dispatcher.controlling(monotonic_ns()))
         finally:
-            self._socket.setsockopt(zmq.LINGER, FAREWELL_MS)
-            for identity, goodbye in self._service.farewell("the server ends"):
+            goodbyes = self._service.farewell("the server ends")
+            for identity, goodbye in goodbyes:
                 self._send(identity, goodbye)
+            if goodbyes:
+                sleep(FAREWELL_S)
 
     def _turn(self, control: bytes) -> None:
         """Read and answer waiting messages. control: identity of the controlling client; b'' without one: all are served"""
@@ -201,8 +203,7 @@ class Router:
         log.error("the file of %s %s", self.endpoint, lost)
         refuse_second_server(self.endpoint)
         try:
-            self._socket.unbind(self.endpoint)
-            self._socket.bind(self.endpoint)
+            self._socket.bind(self.endpoint)  # without unbinding, which would end the connections
             self._file.restrict()
         except (zmq.ZMQError, OSError) as error:
             raise ConfigError(
