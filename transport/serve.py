@@ -94,8 +94,7 @@ def serve(
 
 def _check_start(settings: ServerSettings, controller: Controller) -> None:
     """Raise ConfigError if a robot may start lying, but a tilt is a fault of the controller."""
-    max_tilt = controller.settings.safety.max_tilt
-    if settings.start == "lying" and max_tilt < math.pi:
+    if settings.start == "lying" and (max_tilt := controller.settings.safety.max_tilt) < math.pi:
         raise ConfigError("server.start", f"'lying' needs `safety.max_tilt` ≥ π in the controller's settings, got {max_tilt:g}")
 
 

@@ -86,9 +86,8 @@ class StateMessage(ClientMessage, tag="state"):
     imu: Imu | None = None  # recorded
     contacts: Annotated[list[Contact], Few] | None = None  # absent: from the robot's geometry; empty: no contacts
     ref: Reference | None = None  # absent: the controller's own reference
-    schedule: Annotated[list[Stance], Few] | None = (
-        None  # which feet are planned to stand; replaces that of the gait; feet not listed stand
-    )
+    # which feet are planned to stand; replaces that of the gait; feet not listed stand
+    schedule: Annotated[list[Stance], Few] | None = None
     f_ext: ExternalForce | None = None
     temp: Vector | None = None  # [°C] (na), recorded
     volt: float | None = None  # [V], recorded

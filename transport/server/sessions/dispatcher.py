@@ -125,6 +125,10 @@ class Dispatcher:
         session = self.sessions.get(self._control)
         return self._control if session is not None and self._controls(session, now_ns) else b""
 
+    def knows(self, identity: bytes) -> bool:
+        """Return whether this client has a session, as a robot, a shadow or a planner."""
+        return identity in self.sessions or any(identity == own for own, _ in self._planners.values())
+
     def shadows(self, identity: bytes) -> bool:
         """Return whether this is a shadow client."""
         session = self.sessions.get(identity)

@@ -10,7 +10,7 @@ from transport.protocol.codec import message_type
 from transport.server.service import Service
 
 SHARE = 0.05
-"""Part of the server's time: 50 µs of a tick of 1 ms."""
+"""Part of the server's time: 50 µs of a tick of 1 ms. Time in which the system runs other processes is not counted as spent."""
 
 MOST_CREDIT_NS = 100_000
 """Unused time that is kept [ns]."""

@@ -9,7 +9,7 @@ import logging
 import select
 import threading
 from collections.abc import Callable
-from time import monotonic_ns, sleep
+from time import monotonic_ns, sleep, thread_time_ns
 from urllib.parse import urlsplit
 
 import zmq
@@ -157,7 +157,7 @@ class Router:
         flags = NOBLOCK if self._others.clients and self._others.has_time(monotonic_ns()) else 0
         while len(messages) < DRAIN_MAX and foreign < most:
             message = self._receive(flags, control)
-            begin = begin or monotonic_ns()
+            begin = begin or thread_time_ns()
             if message is not None and (not control or message[0] == control):
                 messages.append(message)
                 foreign = 0
@@ -171,7 +171,7 @@ class Router:
                 break
             flags = NOBLOCK
         if foreign and control:
-            self._others.spend((monotonic_ns() - begin) * foreign // (foreign + len(messages)))
+            self._others.spend((thread_time_ns() - begin) * foreign // (foreign + len(messages)))
         return messages
 
     def _put_aside(self, message: Message) -> None:
@@ -188,13 +188,11 @@ class Router:
         """
         if after_answer and (shadow := self._others.take_shadow()) is not None:
             self._answer(*shadow)
-        now_ns = monotonic_ns()
-        while self._others.clients and self._others.has_time(now_ns) and not self._anticipation.soon(now_ns):
-            message = self._others.take()
+        while self._others.clients and self._others.has_time(now_ns := monotonic_ns()) and not self._anticipation.soon(now_ns):
+            begin, message = thread_time_ns(), self._others.take()
             assert message is not None  # by `clients`
             self._answer(*message)
-            begin, now_ns = now_ns, monotonic_ns()
-            self._others.spend(now_ns - begin)
+            self._others.spend(thread_time_ns() - begin)
             if not after_answer:
                 break  # the robot's state may have arrived
 
@@ -260,12 +258,9 @@ class Router:
         if frame.more:
             return self._join_parts(identity, frame.bytes)
         data = frame.bytes
-        if (
-            control
-            and len(data) > MOST_BYTES
-            and identity not in self._service.dispatcher.sessions
-            and not self._service.dispatcher.stops.urgent(identity, data)
-        ):
+        dispatcher = self._service.dispatcher
+        stranger = control and len(data) > MOST_BYTES and not dispatcher.knows(identity)
+        if stranger and not dispatcher.stops.urgent(identity, data):
             self._send(identity, TOO_LONG)
             return None
         if self._access is not None:
