@@ -38,8 +38,7 @@ class Loopback(BaseClient):
         answer = self._conversation.hear(reply, self._clock())
         if isinstance(answer, ErrorMessage):
             self.error = answer
-            return None
-        return answer
+        return answer if isinstance(answer, TorqueMessage) else None
 
     def _request(self, request: bytes) -> bytes:
         reply = self._service.handle(self._identity, request, self._clock()).reply

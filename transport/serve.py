@@ -1,6 +1,7 @@
 """`idyn serve`: build a server from settings and run it."""
 
 import logging
+import math
 import signal
 import threading
 from collections.abc import Callable
@@ -11,15 +12,17 @@ from typing import Any
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.printable import printable
 from transport.realtime import on_core, steady
 from transport.server.fault_log import keep_fault
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
@@ -37,7 +40,9 @@ def serve(
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGINT or `stop`.
+    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
+
+    Running sessions are told that the server ends.
 
     controller_settings: replace those of the configuration that `settings.controller` names
     log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
@@ -45,7 +50,7 @@ def serve(
     ready: called with the endpoint when clients can connect
     """
     stop = stop or threading.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     if controller_settings is None:
         controller = load_controller(settings.controller, settings.changes)
     else:
@@ -53,6 +58,7 @@ def serve(
     for finding in controller.robot.inspect():
         if finding.severity == "warning":
             log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
+    _check_start(settings, controller)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     precompilation = Precompilation(controller)
     precompilation.run(settings)
@@ -69,7 +75,7 @@ def serve(
     service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
 
     def on_fault(fault: Fault) -> None:
-        log.error("session %d: fault: %s", fault.session, fault.reason)
+        log.error("session %d: fault: %s", fault.session, printable(fault.reason))
         if settings.log_directory is not None:
             arguments = fault, Path(settings.log_directory), service.controller, settings
             threading.Thread(target=keep_fault, args=arguments, name="fault").start()
@@ -89,6 +95,12 @@ def serve(
             recorder.close()
 
 
+def _check_start(settings: ServerSettings, controller: Controller) -> None:
+    """Raise ConfigError if a robot may start lying, but a tilt is a fault of the controller."""
+    if settings.start == "lying" and (max_tilt := controller.settings.safety.max_tilt) < math.pi:
+        raise ConfigError("server.start", f"'lying' needs `safety.max_tilt` ≥ π in the controller's settings, got {max_tilt:g}")
+
+
 def _open_recorder(
     controller: ServedController, settings: ServerSettings, log_path: Path | None, seed: int | None
 ) -> Recorder | None:
@@ -105,8 +117,8 @@ def _open_recorder(
     )
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
-    """Set `stop` on SIGTERM and SIGINT. Only the main thread can install signal handlers."""
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set `stop` on SIGTERM, SIGHUP and SIGINT. Only the main thread can install signal handlers."""
     if threading.current_thread() is threading.main_thread():
-        for name in (signal.SIGTERM, signal.SIGINT):
+        for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(name, lambda *_: stop.set())

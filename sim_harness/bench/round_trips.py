@@ -43,7 +43,7 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
     core = spare_core()
     with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
         settings = load("server", "quadruped", ServerSettings)
-        settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core)
+        settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core, start="motion")
         robot, stance = load_robot("quadruped")
         samples = workload(robot, stance, len(robot.spheres.keys))
         states = [StateMessage(q=s.state.q.tobytes(), vel=s.state.v.tobytes(), t_robot=0) for s in samples]

@@ -7,6 +7,7 @@ import test_commands  # noqa: F401
 import test_connections  # noqa: F401
 import test_files  # noqa: F401
 import test_processes  # noqa: F401
+import test_robot_latches  # noqa: F401
 from faults import COMPANY, FAULTS, table
 
 

@@ -25,10 +25,11 @@ from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import Conversation, hello_for
+from transport.serve import stop_on_signals
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
-from transport.server.settings import CurveSettings, ServerSettings
+from transport.server.sessions.latches import Fault
+from transport.server.settings import CurveSettings, ServerSettings, WatchdogSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 from transport.warm_up import warm_up
@@ -48,7 +49,12 @@ class Server:
 
     def __init__(self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None) -> None:
         self.settings = ServerSettings(
-            controller="quadruped", max_state_age_ms=1000.0, curve=curve, planners=("mpc", "joystick")
+            controller="quadruped",
+            max_state_age_ms=1000.0,
+            watchdog=WatchdogSettings(silence_ms=1e4),  # a busy machine is no silent robot
+            curve=curve,
+            planners=("mpc", "joystick"),
+            estops=("button",),
         )
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
@@ -67,6 +73,13 @@ class Server:
     def serve(self, log: Path | None = None) -> None:
         """Until the process ends."""
         self._run(self._router(log))
+
+    def serve_with_signals(self) -> None:
+        """As `idyn serve`: until a signal ends the process."""
+        router = self._router(None)
+        self._stop.clear()
+        stop_on_signals(self._stop)
+        self._run(router)
 
     def end(self) -> None:
         self._stop.set()

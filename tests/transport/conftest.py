@@ -15,3 +15,9 @@ def robot() -> Robot:
 @pytest.fixture
 def rig(robot: Robot) -> Rig:
     return Rig(robot)
+
+
+@pytest.fixture
+def moving(robot: Robot) -> Rig:
+    """A rig whose robot may start in motion."""
+    return Rig(robot, start="motion")

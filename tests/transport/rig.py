@@ -11,7 +11,7 @@ from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -45,7 +45,10 @@ class Rig:
         return self.raw(encode(message), identity)
 
     def greet(self, **changes: object) -> Welcome:
-        welcome = self.send(hello(self.robot, **changes))  # type: ignore[arg-type]
+        return self.greet_as(b"a", **changes)
+
+    def greet_as(self, identity: bytes, **changes: object) -> Welcome:
+        welcome = self.send(hello(self.robot, **changes), identity)  # type: ignore[arg-type]
         assert isinstance(welcome, Welcome), welcome
         self.session = welcome.session
         return welcome

@@ -30,7 +30,7 @@ def ask():
     robot = Robot(Description(urdf=WHEEL, base="fixed"))
     settings = {"robot": "wheel", "feedback": {"kp": KP, "kd": 0.0}, "safety": {"torque_rate": np.inf}}
     controller = Controller(parse(settings, ControllerSettings, "test"), robot, robot.neutral())
-    client = Loopback(Service(controller, ServerSettings(controller="wheel")), hello_for(robot, DT, kind="sim"))
+    client = Loopback(Service(controller, ServerSettings(controller="wheel", start="motion")), hello_for(robot, DT, kind="sim"))
     client.hello()
 
     def exchange(k, angle, wanted):

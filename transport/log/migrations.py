@@ -23,10 +23,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     constants: removed settings, and the constants that they became
     renamed: old path → new path
+    added: new settings, with the values for which nothing changes; they are added to recorded tables that lack them
     """
 
     constants: Mapping[str, float]
     renamed: Mapping[str, str]
+    added: Mapping[str, Any] = {}
 
 
 MIGRATIONS = (
@@ -42,6 +44,7 @@ MIGRATIONS = (
         },
         renamed={"server.anticipation.lead_us": "server.anticipation_us"},
     ),
+    Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e12}),
 )
 """Entry k leads from version k to version k + 1."""
 
@@ -79,6 +82,8 @@ def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -
         for old, new in migration.renamed.items():
             if (value := _take(settings, old)) is not None:
                 _put(settings, new, value)
+        for path, value in migration.added.items():
+            _add(settings, path, value)
     return settings["controller"], settings["server"]
 
 
@@ -101,3 +106,14 @@ def _put(settings: dict[str, Any], path: str, value: Any) -> None:
     for table in tables:
         settings = settings.setdefault(table, {})
     settings[key] = value
+
+
+def _add(settings: dict[str, Any], path: str, value: Any) -> None:
+    """Add a value where it is absent, unless its outermost table is empty."""
+    root, *tables, key = path.split(".")
+    table = settings[root]
+    if not table:
+        return
+    for name in tables:
+        table = table.setdefault(name, {})
+    table.setdefault(key, value)

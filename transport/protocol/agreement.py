@@ -19,6 +19,7 @@ class Agreement(Record, frozen=True):
     mu: default friction coefficient of contacts without one; None: the robot's own
     contact_frames: frames that contacts may name; None: all frames of the model
     dry_run: the client is a shadow
+    judges_start: the first state must be that of a robot at rest: not for shadows and replays
     robot_clock: watchdog and age of states use the robot's clock only, because the client is simulated or replayed
     """
 
@@ -30,6 +31,7 @@ class Agreement(Record, frozen=True):
     mu: float | None
     contact_frames: frozenset[str] | None
     dry_run: bool
+    judges_start: bool
     robot_clock: bool
 
 

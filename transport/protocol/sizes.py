@@ -9,3 +9,6 @@ HIGH_WATER = 64
 Fewer would suffice, but libzmq reports read messages to the sender in batches of half this number, and checks for such reports
 once a millisecond: with a mark of 4 it occasionally refuses a message although the queue is empty.
 """
+
+PARTS = b"\xc1"
+"""Prefix of a message that arrived in several parts, which are joined: no MessagePack begins with it, so it is refused."""

@@ -9,7 +9,7 @@ from transport.keys import Keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello
-from transport.protocol.messages.requests import Stop
+from transport.protocol.messages.requests import Stop, StopAck
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.sizes import HIGH_WATER
@@ -83,7 +83,7 @@ class RobotClient(BaseClient):
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """Send a state and return the torque.
 
-        None if it did not arrive in time, or if the server refused the state (`error` has the refusal).
+        None if it did not arrive in time, if the server refused the state (see `error`), or if it has ended (see `goodbye`).
         """
         self.error = None
         sent_ns = monotonic_ns()
@@ -96,6 +96,9 @@ class RobotClient(BaseClient):
             answer = self._conversation.hear(reply, monotonic_ns())
             if isinstance(answer, TorqueMessage):
                 return answer
+            if isinstance(answer, StopAck):
+                self.goodbye = answer.reason
+                return None
             if answer is not None:
                 self.error = answer
                 return None
@@ -112,7 +115,9 @@ class RobotClient(BaseClient):
         while (reply := self._receive(limit_ns)) is not None:
             message = decode(reply)
             about_state = isinstance(message, TorqueMessage | ErrorMessage) and message.seq is not None
-            if not about_state:
+            if isinstance(message, StopAck) and message.reason:
+                self.goodbye = message.reason
+            elif not about_state:
                 return reply
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 

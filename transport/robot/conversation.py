@@ -11,6 +11,7 @@ from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Base, Client, ClientKind, Hello, Model, Welcome
+from transport.protocol.messages.requests import StopAck
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 
@@ -72,9 +73,14 @@ class Conversation:
         )
         return encode(envelope)
 
-    def hear(self, reply: bytes, now_ns: int) -> TorqueMessage | ErrorMessage | None:
-        """Decode the answer to the last state; None when `reply` answers an older message. Raises ProtocolError."""
+    def hear(self, reply: bytes, now_ns: int) -> TorqueMessage | ErrorMessage | StopAck | None:
+        """Decode the answer to the last state; None when `reply` answers an older message. Raises ProtocolError.
+
+        A `StopAck` is the server's goodbye: it ends, and no further state is answered.
+        """
         message = decode(reply)
+        if isinstance(message, StopAck) and message.reason:
+            return message
         if isinstance(message, TorqueMessage):
             if message.seq != self.seq or message.session != self.session:
                 return None
@@ -90,12 +96,14 @@ class BaseClient:
     """Base class of clients. A subclass sends and receives the bytes.
 
     error: refusal of the last state; None: it was answered with a torque or not at all
+    goodbye: why the server ended, as it said itself; '' while it runs and after `hello`
     """
 
     def __init__(self, hello: Hello) -> None:
         self._hello = hello
         self._conversation = Conversation()
         self.error: ErrorMessage | None = None
+        self.goodbye = ""
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +121,7 @@ class BaseClient:
 
     def hello(self) -> Welcome:
         """Start a session. Raises ConnectionFailed without an answer or for a refusal."""
+        self.goodbye = ""
         return self._conversation.begin(self._request(encode(self._hello)))
 
     def ask(self, message: FromClient) -> FromServer:

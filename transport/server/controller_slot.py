@@ -1,23 +1,38 @@
 """A controller in service: conversion between the records of sessions and those of the controller."""
 
-from controllers.command import Command
+import msgspec
+import numpy as np
+
+from controllers.command import Command, Mode
 from idyn.types import Array, ContactSet
 from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.torque_gate import Gate
 from transport.server.served_controller import ServedController
 from transport.server.sessions.session import Accepted
 
+RUNS = (Mode.OK, Mode.DEGRADED)
+"""Modes in which the torque follows the model."""
+
 
 class ControllerSlot:
-    """A controller and its last torque. last_tau: torque sent to the client [N·m] (na); None: not yet"""
+    """A controller and its last torques.
+
+    last_tau: torque sent to the client [N·m] (na); None: not yet
+    last_ff: its feed-forward part [N·m] (na); None: not yet, and after a torque that did not follow the model
+    """
 
     def __init__(self, controller: ServedController) -> None:
         self.controller = controller
+        safety = controller.snapshot()["settings"].get("safety", {})
+        self._torque_rate = float(safety.get("torque_rate", np.inf))  # [N·m/s]
+        self._ff_gate: tuple[Gate, Gate] | None = None  # the gate of the session, and the one for feed-forward torques
         self.last_tau: Array | None = None
+        self.last_ff: Array | None = None
 
     def reset(self) -> None:
-        """Reset the controller and forget the last torque."""
+        """Reset the controller and forget the last torques."""
         self.controller.reset()
-        self.last_tau = None
+        self.last_tau = self.last_ff = None
 
     def contacts(self, accepted: Accepted) -> ContactSet:
         """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch)."""
@@ -33,3 +48,20 @@ class ControllerSlot:
         return accepted.session.agreement.gate.apply(
             command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
         )
+
+    def feed_forward(self, accepted: Accepted, command: Command) -> tuple[Array, bool]:
+        """Return the feed-forward torque within the limits and rates of the torque [N·m] (na), and whether they changed it.
+
+        The rate counts from the last feed-forward torque. A torque that stops or damps has none, at once.
+        """
+        own = accepted.session.agreement.gate
+        if self._ff_gate is None or self._ff_gate[0] is not own:
+            limits = own.limits
+            rates = np.minimum(limits.dtau_max, self._torque_rate)
+            self._ff_gate = own, Gate(msgspec.structs.replace(limits, dtau_max=rates))
+        runs, measured = command.mode in RUNS, accepted.measured
+        tau_ff, bits = self._ff_gate[1].apply(
+            command.tau_ff, measured.angles, measured.speeds, self.last_ff if runs else None, accepted.inputs.dt
+        )
+        self.last_ff = tau_ff if runs else None
+        return tau_ff, any(bits.tolist())

@@ -7,7 +7,7 @@ from transport.log.part import Entry, LogError
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.server.served_controller import ServedController
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
+from transport.printable import printable
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
@@ -26,8 +27,9 @@ from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.dispatcher import Dispatcher
+from transport.server.sessions.latches import Fault
 from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest
-from transport.server.sessions.session import Accepted, Fault, Session
+from transport.server.sessions.session import Accepted, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
 from transport.server.torque_reply import Decision, torque_message
@@ -52,7 +54,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Service:
-    """Answers every message of every client."""
+    """Answers every message of every client. dispatcher: of their sessions; timings: durations so far"""
 
     def __init__(
         self,
@@ -75,12 +77,12 @@ class Service:
         self._builder = builder
         self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
-        self._timings = Timings()
+        self.timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
         self._lines = RateLimit()
         self._slots = {False: ControllerSlot(controller)} | ({True: ControllerSlot(shadow)} if shadow else {})
         host = build_host(controller, settings)
-        self._dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
+        self.dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
 
     @property
     def controller(self) -> ServedController:
@@ -138,12 +140,23 @@ class Service:
         """Note a state that arrived together with a newer one. It gets no answer; it ends the time without states, though."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
-        self._dispatcher.overtaken(arrival)
+        self.dispatcher.overtaken(arrival)
         self._record(arrival, Answer(b"", about_state=True))
+
+    def drop(self, now_ns: int) -> None:
+        """Note a message that is not answered, because too many of its client wait."""
+        self.timings.dropped += 1
+        if (silent := self._lines.admit("dropped", now_ns)) is not None:
+            log.warning("a message was dropped: its client sends too many; %d similar not logged", silent)
+
+    def farewell(self, reason: str) -> list[tuple[bytes, bytes]]:
+        """End all sessions because the server ends. Return identity and goodbye of each client."""
+        self.settle()
+        return [(identity, encode(goodbye)) for identity, goodbye in self.dispatcher.farewell(reason)]
 
     def _answer(self, arrival: Arrival) -> Answer:
         """Carry out the outcome of a message."""
-        outcome = self._dispatcher.receive(arrival)
+        outcome = self.dispatcher.receive(arrival)
         if isinstance(outcome, Accepted):
             return self._tick(outcome, arrival)
         if isinstance(outcome, Resend):
@@ -153,9 +166,9 @@ class Service:
             return Answer(encode(outcome.message), outcome.about_state, fault=outcome.fault)
         if isinstance(outcome, Restart):
             self._slots[outcome.session.agreement.dry_run].reset()
-            return Answer(encode(outcome.message))
+            return Answer(encode(outcome.message), fault=outcome.fault)
         if isinstance(outcome, StatsRequest):
-            return Answer(encode(self._timings.report(self._dispatcher, outcome.session)))
+            return Answer(encode(self.timings.report(self.dispatcher, outcome.session)))
         if isinstance(outcome, SettingsRequest):
             return Answer(self._build(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
@@ -169,7 +182,7 @@ class Service:
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """Log a refusal, at most one per second and code."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
-            log.warning("refused (%s): %s; %d similar not logged", error.code, error.message, silent)
+            log.warning("refused (%s): %s; %d similar not logged", error.code, printable(error.message), silent)
 
     def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """Log a pause of this process or of the robot's clock, except for simulated robots, which may pause at any time."""
@@ -202,6 +215,7 @@ class Service:
         """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
         slot = self._slots[accepted.session.agreement.dry_run]
         tau, limited_by = slot.gate(accepted, command)
+        tau_ff, ff_limited = slot.feed_forward(accepted, command)
         notes = command.message, accepted.measured.note, self._log_problem()
         t_send = self._clock()
         return Decision(
@@ -209,6 +223,8 @@ class Service:
             command=command,
             tau=tau,
             limited_by=limited_by,
+            tau_ff=tau_ff,
+            ff_limited=ff_limited,
             message="; ".join(filter(None, notes)) if any(notes) else "",
             warm=slot.last_tau is not None,
             t_recv=arrival.now_ns,
@@ -220,7 +236,7 @@ class Service:
     def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
         session = decision.accepted.session
-        self._timings.note(decision.step_ns, decision.deadline_met)
+        self.timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
@@ -234,11 +250,11 @@ class Service:
     def _fail(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
         """Latch the session, if any, after an internal failure, and return the error reply. state: the message, if a state"""
         fault = None if session is None else session.latch(reason, now_ns)
-        error = self._dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
+        error = self.dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
         return Answer(encode(error), about_state=state is not None, fault=fault)
 
     def _session(self, arrival: Arrival) -> Session | None:
-        return self._dispatcher.sessions.get(arrival.identity)
+        return self.dispatcher.sessions.get(arrival.identity)
 
     # -- new settings -------------------------------------------------------------------------------------------------
 
@@ -252,7 +268,7 @@ class Service:
             snapshot = changed(self.controller.snapshot(), message.settings, self._own, rate)
             self._builder.begin(BuildRequest(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
-            return encode(self._dispatcher.refuse(error, session, message))
+            return encode(self.dispatcher.refuse(error, session, message))
         result = self._builder.take()
         return b"" if result is None else encode(self._install(result, arrival.now_ns))
 
@@ -263,15 +279,15 @@ class Service:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)
             self._check_idle(now_ns)
         except ProtocolError as error:
-            session = self._dispatcher.sessions.get(result.request.identity)
-            return self._dispatcher.refuse(error, session, result.request.message)
+            session = self.dispatcher.sessions.get(result.request.identity)
+            return self.dispatcher.refuse(error, session, result.request.message)
         self._slots[False] = ControllerSlot(result.controller)
-        self._dispatcher.end_sessions()
-        self._dispatcher.host = build_host(result.controller, self._settings)
-        return Config(settings=self._dispatcher.host.controller)
+        self.dispatcher.end_sessions()
+        self.dispatcher.host = build_host(result.controller, self._settings)
+        return Config(settings=self.dispatcher.host.controller)
 
     def _check_idle(self, now_ns: int) -> None:
-        if self._dispatcher.controlling(now_ns):
+        if self.dispatcher.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
 
 

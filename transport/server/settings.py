@@ -13,8 +13,9 @@ from controllers.config.loading import Positive, Settings
 from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
 
-Role = Literal["control", "watch", "configure", "plan"]
+Role = Literal["control", "watch", "configure", "plan", "estop"]
 Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]
+Start = Literal["rest", "lying", "motion"]
 PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 
@@ -23,7 +24,7 @@ class ClientKey(Settings, frozen=True):
 
     key: the client's public key (Z85)
     role: 'control' the robot, 'watch' as a shadow, 'configure': watch, and change settings while no client controls; 'plan':
-        send commands
+        send commands; 'estop': stop the robot
     """
 
     key: PublicKey
@@ -41,10 +42,12 @@ class WatchdogSettings(Settings, frozen=True):
     """Times without a state [ms].
 
     hold_ms: from here on the watchdog level is `hold`; latch_ms: from here on states are refused until `reset`
+    silence_ms: as latch_ms, on the server's clock alone, however little the robot's clock has advanced; not for simulations
     """
 
     hold_ms: Milliseconds = 20.0
     latch_ms: Milliseconds = 100.0
+    silence_ms: Milliseconds = 250.0
 
 
 class PlausibilitySettings(Settings, frozen=True):
@@ -80,7 +83,11 @@ class ServerSettings(Settings, frozen=True):
     max_state_age_ms: states with a longer transmission delay are refused [ms]
     plausibility: bounds of the plausibility check
     release_ms: time without states after which another client may replace the controlling one [ms]
+    start: how the robot may be when a client takes control. 'rest': upright and nearly still, as for `reset`; 'lying': in any
+        attitude, but still; 'motion': not checked, for simulations that start in motion
     planners: names of clients that may send commands, without `curve`; with it a key of the role 'plan' may
+    estops: names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
+    estop_timeout_ms: largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
     shadow: serve one shadow client beside the controlling one, with a separate controller
     log_directory: folder of logs and fault logs; None: no logs
     log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
@@ -99,7 +106,10 @@ class ServerSettings(Settings, frozen=True):
     max_state_age_ms: Milliseconds = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: Milliseconds = 1000.0
+    start: Start = "rest"
     planners: tuple[str, ...] = ()
+    estops: tuple[str, ...] = ()
+    estop_timeout_ms: Milliseconds | None = None
     shadow: bool = False
     log_directory: str | None = None
     log_part_mb: Annotated[float, within(0.001, 1e6, "MB")] = 500.0
@@ -116,6 +126,11 @@ class ServerSettings(Settings, frozen=True):
                 "server.watchdog.latch_ms",
                 f"expected hold_ms {self.watchdog.hold_ms} < latch_ms ≤ release_ms {self.release_ms}, "
                 f"got {self.watchdog.latch_ms}",
+            )
+        if not self.watchdog.latch_ms <= self.watchdog.silence_ms:
+            raise ConfigError(
+                "server.watchdog.silence_ms",
+                f"expected ≥ latch_ms {self.watchdog.latch_ms}, got {self.watchdog.silence_ms}",
             )
 
 

@@ -6,9 +6,13 @@ from transport.server.sessions.session import Session
 
 
 class Timings:
-    """Step durations [ns] and missed deadlines of all ticks since the start of the service."""
+    """Step durations [ns] and missed deadlines of all ticks since the start of the service.
+
+    others_ns: time spent on clients other than the controlling one, while there was one [ns]; dropped: their dropped messages
+    """
 
     def __init__(self) -> None:
+        self.others_ns = self.dropped = 0
         self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
 
     def note(self, step_ns: int, deadline_met: bool) -> None:
@@ -28,5 +32,7 @@ class Timings:
             step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
             step_us_max=self.max_ns * 1e-3,
             comm=session.comm.report if session else None,
-            fault=session.fault.reason if session and session.fault else None,
+            others_us_mean=self.others_ns * 1e-3 / max(1, self.steps),
+            dropped=self.dropped,
+            fault=session.latches.reason or None if session else None,
         )

@@ -15,6 +15,7 @@ class Decision(Record, frozen=True):
 
     accepted, command: input and output of the controller
     tau: torque after the torque gate [N·m] (na); limited_by: its `LimitedBy` bits (na)
+    tau_ff: feed-forward part within the limits of tau [N·m] (na); ff_limited: a limit changed it
     message: notes for the client, '' without any
     warm: a previous answer was available as a warm start
     t_recv, t_send: arrival of the state and sending of the answer, server's clock [ns]
@@ -25,6 +26,8 @@ class Decision(Record, frozen=True):
     command: Command
     tau: Array
     limited_by: Array
+    tau_ff: Array
+    ff_limited: bool
     message: str
     warm: bool
     t_recv: int
@@ -63,8 +66,8 @@ def torque_message(decision: Decision) -> TorqueMessage:
         valid_until,
         dry_run,
         out(decision.tau),
-        out(command.tau_ff),
-        out(command.tau_fb),
+        out(decision.tau_ff),
+        out(decision.tau - decision.tau_ff),
         limited_by,
         command.mode.value,
         decision.message,
@@ -78,6 +81,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
         list(command.missing),
         reality,
         [_task(outcome) for outcome in command.outcomes],
+        decision.ff_limited,
     )
 
 

@@ -23,7 +23,7 @@ from transport.log.provenance import attachments, metadata, recorded_settings
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.replay import replay
-from transport.server.settings import PlausibilitySettings, ServerSettings
+from transport.server.settings import PlausibilitySettings, ServerSettings, WatchdogSettings
 
 OLD_GAIT = {"touchdown_speed": 0.15, "redirect": 0.75, "touching": 1e-4, "settle": 0.1}
 OLD_PATH = {"heading": 0.7, "turn_gain": 3.0, "turn_acceleration": 2.0}
@@ -37,14 +37,16 @@ def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
     controller["reference"]["gait"] |= OLD_GAIT
     controller["reference"]["path"] |= OLD_PATH
     server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
-    del server["anticipation_us"]
+    del server["anticipation_us"], server["start"], server["watchdog"]["silence_ms"]
     return controller, server | OLD_SERVER
 
 
 def test_settings_of_version_0_are_migrated() -> None:
     controller, server = migrated(*version_0(), version=0)
     assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
-    assert parse(server, ServerSettings, "server") == ServerSettings(controller="quadruped-trot", anticipation_us=400.0)
+    watchdog = WatchdogSettings(silence_ms=1e12)
+    expected = ServerSettings(controller="quadruped-trot", anticipation_us=400.0, start="motion", watchdog=watchdog)
+    assert parse(server, ServerSettings, "server") == expected
 
 
 def test_current_settings_are_unchanged() -> None:

@@ -7,6 +7,8 @@ from transport.protocol.messages.requests import (
     Config,
     ConfigGet,
     ConfigSet,
+    Estop,
+    EstopAck,
     Heartbeat,
     HeartbeatAck,
     Reset,
@@ -19,8 +21,20 @@ from transport.protocol.messages.requests import (
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 
-FromClient = Hello | StateMessage | Stop | Reset | Heartbeat | ConfigGet | ConfigSet | StatsGet | PlanHello | CommandMessage
+FromClient = (
+    Hello | StateMessage | Stop | Reset | Estop | Heartbeat | ConfigGet | ConfigSet | StatsGet | PlanHello | CommandMessage
+)
 FromServer = (
-    Welcome | TorqueMessage | ErrorMessage | StopAck | ResetAck | HeartbeatAck | Config | Stats | PlanWelcome | CommandAck
+    Welcome
+    | TorqueMessage
+    | ErrorMessage
+    | StopAck
+    | ResetAck
+    | EstopAck
+    | HeartbeatAck
+    | Config
+    | Stats
+    | PlanWelcome
+    | CommandAck
 )
 Message = FromClient | FromServer

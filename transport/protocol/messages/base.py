@@ -1,4 +1,4 @@
-"""Base classes and types of all messages: schema 1.1, MessagePack maps with string keys.
+"""Base classes and types of all messages: schema 1.2, MessagePack maps with string keys.
 
 A message is a map with `t` (its type) and `v` (the schema version). The classes of this package *are* the schema: field
 names are the keys on the wire, a field with a default may be omitted, and an unknown key in a client message is refused. A
@@ -13,10 +13,16 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA = "1.1"
+SCHEMA = "1.2"
 """Schema version major.minor: another major is refused, another minor is read."""
 
-Vector = bytes | list[float]
+MOST = 1024
+"""Largest number of entries in a list of a client's message. It is checked before the entries are decoded."""
+
+Vector = bytes | Annotated[list[float], msgspec.Meta(max_length=MOST)]
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Names = Annotated[list[Name], msgspec.Meta(max_length=MOST)]
+Frames = Annotated[list[Name], msgspec.Meta(max_length=256)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 """Integer ≥ 0, at most 64 bits."""
 

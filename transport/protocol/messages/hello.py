@@ -2,13 +2,13 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, ServerPart, Vector
+from transport.protocol.messages.base import ClientMessage, Count, Frames, Name, Names, Part, ServerMessage, ServerPart, Vector
 
 ClientKind = Literal["robot", "sim", "replay", "shadow"]
 
 
 class Client(Part):
-    name: str
+    name: Name
     kind: ClientKind  # replies to a shadow are marked `dry_run`; it never controls the robot
 
 
@@ -19,8 +19,8 @@ class Model(Part):
     nv: Count
     na: Count
     total_mass: float  # [kg]
-    urdf_sha256: str | None = None  # hex digest of the URDF text
-    name: str | None = None
+    urdf_sha256: Name | None = None  # hex digest of the URDF text
+    name: Name | None = None
 
 
 class Base(Part):
@@ -54,12 +54,12 @@ class Hello(ClientMessage, tag="hello"):
 
     client: Client
     model: Model
-    joint_names: list[str]  # all moving joints except the floating base, in the order of q and vel
-    actuated: list[str]  # joints with a motor, in the order of every torque vector
+    joint_names: Names  # all moving joints except the floating base, in the order of q and vel
+    actuated: Names  # joints with a motor, in the order of every torque vector
     base: Base
     dt_nominal: float  # nominal period [s]
     limits: ClientLimits | None = None
-    contact_frames: list[str] | None = None  # frames that `state.contacts` will name
+    contact_frames: Frames | None = None  # frames that `state.contacts` will name
     mu: float | None = None  # default friction coefficient of contacts
     clock: Literal["monotonic_ns"] = "monotonic_ns"  # clock of t_robot and t_send
 
@@ -93,3 +93,4 @@ class Welcome(ServerMessage, tag="welcome"):
     joint_names: list[str]  # in the server's own order
     contact_frames: list[str]
     controller: dict[str, Any]  # controller settings in use
+    latched: str = ""  # what stops the robot until `reset`: it outlasts sessions; '' in mode `ok`

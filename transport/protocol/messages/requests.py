@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, ServerMessage, Time, Vector
+from transport.protocol.messages.base import ClientMessage, Count, Name, ServerMessage, Time, Vector
 from transport.protocol.messages.torque import Comm
 
 
@@ -10,11 +10,14 @@ class Stop(ClientMessage, tag="stop"):
     """Ends the session. Works with any session number."""
 
     session: Count = 0
-    reason: str = ""
+    reason: Name = ""
 
 
 class StopAck(ServerMessage, tag="stop_ack"):
+    """The answer to `stop`. With a `reason` it is the server's own goodbye: it ends, and no further state is answered."""
+
     session: Count
+    reason: str = ""
 
 
 class Reset(ClientMessage, tag="reset"):
@@ -27,6 +30,19 @@ class Reset(ClientMessage, tag="reset"):
 
 class ResetAck(ServerMessage, tag="reset_ack"):
     session: Count
+
+
+class Estop(ClientMessage, tag="estop"):
+    """Stops the robot: its torque damps until `reset`. Needs no session, only the role `estop`; counts from any connection."""
+
+    name: Name = ""  # as in the server's setting `estops`; not needed with a key
+    stop: bool = True  # false: only a heartbeat, see the server's setting `estop_timeout_ms`
+
+
+class EstopAck(ServerMessage, tag="estop_ack"):
+    stopped: bool  # the emergency stop is engaged
+    reason: str  # '' if it is not
+    timeout_ms: float | None  # after this time without a message of such a client the robot is stopped [ms]
 
 
 class Heartbeat(ClientMessage, tag="heartbeat"):
@@ -73,4 +89,6 @@ class Stats(ServerMessage, tag="stats"):
     step_us_mean: float  # duration of a controller step [µs]
     step_us_max: float  # [µs]
     comm: Comm | None  # of the requesting client's session
-    fault: str | None  # fault that stops that session until `reset`
+    fault: str | None  # what stops the robot of that session until `reset`
+    others_us_mean: float = 0.0  # time spent on other clients than the controlling one, per torque [µs]
+    dropped: int = 0  # messages that were not answered: their client sent more than the server has time for

@@ -1,6 +1,13 @@
 """The state of the robot, sent once per tick."""
 
-from transport.protocol.messages.base import ClientMessage, Count, Part, Time, Vector
+from typing import Annotated
+
+import msgspec
+
+from transport.protocol.messages.base import ClientMessage, Count, Name, Part, Time, Vector
+
+Few = msgspec.Meta(max_length=256)
+"""Bound of contacts in a state."""
 
 
 class Imu(Part):
@@ -18,7 +25,7 @@ class Contact(Part):
     In a list of all feet `active` marks those that touch.
     """
 
-    frame: str  # a contact place of the robot; for a measured contact any frame of its model
+    frame: Name  # a contact place of the robot; for a measured contact any frame of its model
     p: Vector | None = None  # contact point [m] (3)
     n: Vector | None = None  # unit normal, from the environment into the robot (3)
     active: bool = True  # it touches; otherwise it is ignored
@@ -42,14 +49,14 @@ class Reference(Part):
 class ExternalForce(Part):
     """A known external force on the robot, which the prediction takes into account."""
 
-    frame: str  # link or joint of the model
+    frame: Name  # link or joint of the model
     wrench: Vector  # force [N] at the frame's origin, moment [N·m], world axes (6)
 
 
 class Stance(Part):
     """The plan of a gait planner for one contact frame."""
 
-    frame: str  # as in `contacts`
+    frame: Name  # as in `contacts`
     stance: bool  # in stance now
     time_to_switch: float  # time to the end of this stance or swing [s]
 
@@ -77,9 +84,10 @@ class StateMessage(ClientMessage, tag="state"):
     tau_meas: Vector | None = None  # [N·m] (na), recorded
     a_meas: Vector | None = None  # [m/s², rad/s²] (nv), recorded
     imu: Imu | None = None  # recorded
-    contacts: list[Contact] | None = None  # absent: from the robot's geometry; empty: no contacts
+    contacts: Annotated[list[Contact], Few] | None = None  # absent: from the robot's geometry; empty: no contacts
     ref: Reference | None = None  # absent: the controller's own reference
-    schedule: list[Stance] | None = None  # which feet are planned to stand; replaces that of the gait; feet not listed stand
+    # which feet are planned to stand; replaces that of the gait; feet not listed stand
+    schedule: Annotated[list[Stance], Few] | None = None
     f_ext: ExternalForce | None = None
     temp: Vector | None = None  # [°C] (na), recorded
     volt: float | None = None  # [V], recorded

@@ -95,8 +95,8 @@ class TorqueMessage(ServerMessage, tag="torque"):
     valid_until: int  # robot's clock: until then the torque may be applied and `ref` followed
     dry_run: bool
     tau: Vector  # [N·m] (na)
-    tau_ff: Vector  # inverse-dynamics part before limits [N·m] (na)
-    tau_fb: Vector  # direct feedback part before limits [N·m] (na)
+    tau_ff: Vector  # inverse-dynamics part within the limits and rates of `tau` [N·m] (na), for a drive with its own feedback
+    tau_fb: Vector  # tau − tau_ff [N·m] (na)
     limited_by: list[int]  # bits 1 torque, 2 rate, 4 speed–torque, 8 position, 16 velocity (na)
     status: Literal["ok", "degraded", "hold", "damping", "fault"]
     message: str  # reason for a status other than ok, and notes; else ''
@@ -110,3 +110,4 @@ class TorqueMessage(ServerMessage, tag="torque"):
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
     reality: Reality | None = None  # absent before the first comparison
     tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force
+    ff_limited: bool = False  # a limit changed tau_ff: the certificate and the predicted forces belong to another torque

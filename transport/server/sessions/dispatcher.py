@@ -17,6 +17,8 @@ from transport.protocol.messages.requests import (
     Config,
     ConfigGet,
     ConfigSet,
+    Estop,
+    EstopAck,
     Heartbeat,
     HeartbeatAck,
     Reset,
@@ -27,10 +29,11 @@ from transport.protocol.messages.requests import (
 )
 from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.command_latch import CommandLatch
-from transport.server.sessions.emergency_stop import EmergencyStop, requested_stop
+from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
+from transport.server.sessions.latches import Latched, Latches
 from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
-from transport.server.sessions.session import Accepted, Latched, Phase, Session
+from transport.server.sessions.session import Accepted, Phase, Session
 
 MOST_PLANNERS = 16
 """Largest number of planners with a session; a further one ends the oldest session."""
@@ -40,17 +43,22 @@ Handler = Callable[..., Outcome]
 
 
 class Dispatcher:
-    """All sessions, by the identity of their client. shadows: number of shadow clients allowed"""
+    """All sessions, by the identity of their client. stops: the emergency-stop clients"""
 
     def __init__(self, host: Host, *, shadows: int) -> None:
+        """shadows: number of shadow clients allowed"""
         self.host = host
         self.sessions: dict[bytes, Session] = {}
         self.received = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
-        self._stop, self._command = EmergencyStop(), CommandLatch()  # of the robot, independent of sessions
+        self._latches, self._command = Latches(), CommandLatch()  # of the robot, independent of sessions
+        settings = host.settings
+        self.stops = StopClients(settings, self.sessions, self._latches)
+        self._control = b""  # identity of the last client that took control
         self._planners: dict[str, tuple[bytes, int]] = {}  # name → identity, session number
-        self._release_ns = round(host.settings.release_ms * 1e6)
+        self._release_ns = round(settings.release_ms * 1e6)
+        self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
         self.table = self._state_table()
 
     def _state_table(self) -> dict[Phase, dict[type, Handler]]:
@@ -63,6 +71,7 @@ class Dispatcher:
             ConfigSet: self._change_settings,
             PlanHello: self._begin_plan,
             CommandMessage: self._accept_command,
+            Estop: self._stop_from_anywhere,
         }
         without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_without_session)
         within = always | {StateMessage: self._tick, Reset: self._reset, Heartbeat: self._echo}
@@ -78,8 +87,7 @@ class Dispatcher:
             try:
                 message = decode(arrival.data)
             finally:  # before all other checks, and also for malformed messages
-                number = requested_stop(message, arrival.data)
-                stops = number is not None and self._stop_robot(session, number)
+                stops = self.stops.engage(arrival.identity, message, arrival.data)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
                 kind = message.__struct_config__.tag
@@ -95,28 +103,16 @@ class Dispatcher:
     def overtaken(self, arrival: Arrival) -> None:
         """Note a state that arrived together with a newer one."""
         session = self.sessions.get(arrival.identity)
-        if session is None:
-            return
-        session.heard_ns = arrival.now_ns
         try:
             message = decode(arrival.data)
         except ProtocolError:
             message = None
-        number = requested_stop(message, arrival.data)
-        if number is not None:
-            self._stop_robot(session, number)
+        self.stops.engage(arrival.identity, message, arrival.data)
+        if session is None:
+            return
+        session.heard_ns = arrival.now_ns
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, arrival.now_ns)
-
-    def _stop_robot(self, session: Session | None, number: int) -> bool:
-        """Engage the emergency stop of a session. Return False without a session.
-
-        number: session number in the message; it finds the session of a client that has reconnected without a hello
-        """
-        own = session or next((other for other in self.sessions.values() if other.id == number), None)
-        if own is not None:
-            own.stop.engaged = True
-        return own is not None
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
         """Count a refusal and return the error reply."""
@@ -124,49 +120,73 @@ class Dispatcher:
         seq = message.seq if isinstance(message, StateMessage) else None
         return error.reply(session.id if session else None, seq)
 
-    def controlling(self, now_ns: int) -> bool:
-        """Return whether a client controls the robot."""
-        return any(self._controls(session, now_ns) for session in self.sessions.values())
+    def controlling(self, now_ns: int) -> bytes:
+        """Return the identity of the client that controls the robot; b'' without one."""
+        session = self.sessions.get(self._control)
+        return self._control if session is not None and self._controls(session, now_ns) else b""
+
+    def knows(self, identity: bytes) -> bool:
+        """Return whether this client has a session, as a robot, a shadow or a planner."""
+        return identity in self.sessions or any(identity == own for own, _ in self._planners.values())
+
+    def shadows(self, identity: bytes) -> bool:
+        """Return whether this is a shadow client."""
+        session = self.sessions.get(identity)
+        return session is not None and session.agreement.dry_run
+
+    def farewell(self, reason: str) -> list[tuple[bytes, StopAck]]:
+        """End all sessions because the server ends. Return identity and message for each client."""
+        running = [(identity, session) for identity, session in self.sessions.items() if not session.ended]
+        self.sessions.clear()
+        return [(identity, StopAck(session=session.id, reason=reason)) for identity, session in running]
 
     def end_sessions(self) -> None:
         """End all sessions except shadows: after a change of the controller a client needs a new hello."""
-        self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
+        for key in [key for key, session in self.sessions.items() if not session.agreement.dry_run]:
+            del self.sessions[key]
 
     # -- the handlers of the state table ----------------------------------------------------------------------------------
 
     def _begin(self, session: Session | None, hello: Hello, arrival: Arrival) -> Restart:
-        agreement = agree(hello, self.host, arrival.data, arrival.now_ns)
-        others = [(key, other) for key, other in self.sessions.items() if key != arrival.identity]
-        rivals = [key for key, other in others if other.agreement.dry_run == agreement.dry_run]
+        dry_run = hello.client.kind == "shadow"
+        same = [key for key, other in self.sessions.items() if other.agreement.dry_run == dry_run]
+        rivals = [key for key in same if key != arrival.identity]
         busy = [key for key in rivals if self._alive(self.sessions[key], arrival.now_ns)]
-        if agreement.dry_run and len(busy) >= self._shadows:
+        if dry_run and len(busy) >= self._shadows:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"expected at most {self._shadows} shadow clients")
-        if not agreement.dry_run and busy:
+        if not dry_run and busy:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", "another client controls the robot")
+        agreement = agree(hello, self.host, arrival.data, arrival.now_ns)
         for key in rivals:
             del self.sessions[key]
-        stop = EmergencyStop() if agreement.dry_run else self._stop
-        if not agreement.dry_run:
+        latches, fault = Latches() if dry_run else self._latches, None
+        if not dry_run:
             self._command.clear()
-        begun = Session(agreement, self.host.settings, arrival.now_ns, stop, self._command)
+            self._control = arrival.identity
+            fault = latches.begin(agreement.id, self._latch_ns, arrival.now_ns)
+        begun = Session(agreement, self.host.settings, arrival.now_ns, latches, self._command)
         self.sessions[arrival.identity] = begun
-        return Restart(begun, welcome(agreement, self.host))
+        return Restart(begun, welcome(agreement, self.host, latches.reason), fault)
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
         session.keep_alive(state.session, arrival.now_ns)
+        if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
+            session.latches.engage(silence)
         known = session.recorded_reply(state, arrival.data)
         return session.accept(state, arrival.now_ns) if known is None else Resend(known)
 
     def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
         session.keep_alive(state.session, arrival.now_ns)
-        assert session.fault is not None  # by `Session.latch`
-        raise ProtocolError(Code.LATCHED_FAULT, None, session.fault.refusal)
+        assert session.latches.fault is not None  # by `Session.phase`
+        raise ProtocolError(Code.LATCHED_FAULT, None, session.latches.fault.refusal)
 
     def _refuse_without_session(self, session: Session | None, message: object, arrival: Arrival) -> Outcome:
         raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
 
     def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Restart:
         session.keep_alive(reset.session, arrival.now_ns)
+        if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
+            raise ProtocolError(Code.LATCHED_FAULT, None, silence)
         session.reset(reset)
         return Restart(session, ResetAck(session=session.id))
 
@@ -178,15 +198,25 @@ class Dispatcher:
                 session=session.id,
                 t_send=heartbeat.t_send,
                 t_recv=arrival.now_ns,
-                mode="ok" if session.fault is None else "latched",
+                mode="latched" if session.latches.reason else "ok",
             )
         )
 
     def _end(self, session: Session | None, stop: Stop, arrival: Arrival) -> Reply:
         """End the session. The session number is not checked, so that `stop` always works."""
         if session is not None:
-            session.phase = Phase.ENDED
+            session.ended = True
+            if not session.agreement.dry_run:
+                self._latches.heard_ns = None
         return Reply(StopAck(session=stop.session))
+
+    def _stop_from_anywhere(self, session: Session | None, estop: Estop, arrival: Arrival) -> Reply:
+        """Acknowledge an emergency stop, which `receive` has engaged, or a heartbeat of its client."""
+        if not self.stops.allows(estop.name):
+            raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{estop.name}' is not in the server's setting `estops`")
+        self.stops.hear(arrival.identity, arrival.now_ns)
+        reason = self._latches.estop
+        return Reply(EstopAck(stopped=bool(reason), reason=reason, timeout_ms=self.host.settings.estop_timeout_ms))
 
     def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> StatsRequest:
         return StatsRequest(session)
@@ -230,9 +260,8 @@ class Dispatcher:
             session.check_number(command.session)
             if not self._controls(session, arrival.now_ns):
                 raise ProtocolError(Code.NOT_CONTROLLING, None, "only the controlling client and planners may send commands")
-        for own in self.sessions.values():
-            if own.fault is not None and not own.agreement.dry_run:
-                raise ProtocolError(Code.LATCHED_FAULT, None, own.fault.refusal)
+        if (fault := self._latches.fault) is not None:
+            raise ProtocolError(Code.LATCHED_FAULT, None, fault.refusal)
         if command.velocity is not None and not self.host.steers:
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
         if command.tasks and not self.host.realises_tasks:
@@ -247,7 +276,7 @@ class Dispatcher:
     # -- control ----------------------------------------------------------------------------------------------------------
 
     def _alive(self, session: Session, now_ns: int) -> bool:
-        return session.phase is not Phase.ENDED and now_ns - session.heard_ns < self._release_ns
+        return not session.ended and now_ns - session.heard_ns < self._release_ns
 
     def _controls(self, session: Session, now_ns: int) -> bool:
         return not session.agreement.dry_run and self._alive(session, now_ns)

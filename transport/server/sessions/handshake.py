@@ -59,12 +59,13 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         mu=hello.mu,
         contact_frames=_contact_frames(hello, host.robot),
         dry_run=hello.client.kind == "shadow",
+        judges_start=hello.client.kind in ("robot", "sim"),
         robot_clock=hello.client.kind in ("sim", "replay"),
     )
 
 
-def welcome(agreement: Agreement, host: Host) -> Welcome:
-    """Return the answer to an accepted hello."""
+def welcome(agreement: Agreement, host: Host, latched: str) -> Welcome:
+    """Return the answer to an accepted hello. latched: what stops the robot until `reset`, '' without a latch"""
     settings, robot = host.settings, host.robot
     return Welcome(
         session=agreement.id,
@@ -75,7 +76,8 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
         latch_ms=settings.watchdog.latch_ms,
         deadline_us=settings.deadline_us,
         max_state_age_ms=settings.max_state_age_ms,
-        mode="ok",
+        mode="latched" if latched else "ok",
+        latched=latched,
         model_name=robot.name,
         urdf_sha256=robot.urdf_sha256,
         joint_names=list(robot.joint_names),

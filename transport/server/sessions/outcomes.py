@@ -6,7 +6,8 @@ from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import ConfigSet, ResetAck
-from transport.server.sessions.session import Accepted, Fault, Session
+from transport.server.sessions.latches import Fault
+from transport.server.sessions.session import Accepted, Session
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -24,10 +25,14 @@ class Resend(msgspec.Struct, frozen=True):
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Reset the session's controller and send the message: a session has started or was reset."""
+    """Reset the session's controller and send the message: a session has started or was reset.
+
+    fault: the silence before the session, if that is latched
+    """
 
     session: Session
     message: Welcome | ResetAck
+    fault: Fault | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -7,10 +7,8 @@ and the emergency stop.
 from enum import StrEnum
 
 import msgspec
-import numpy as np
 
 from controllers.command import Inputs, Reference
-from controllers.robot.attitude import tilt
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import read_contacts
@@ -23,9 +21,10 @@ from transport.protocol.messages.torque import Watchdog, WatchdogLevel
 from transport.protocol.state_input import Measured, StateReader, check_recorded, read_plan, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
+from transport.server.sessions.clock_rate import ClockRate
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
 from transport.server.sessions.command_latch import CommandLatch
-from transport.server.sessions.emergency_stop import EmergencyStop
+from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
 from transport.server.settings import ServerSettings
@@ -38,15 +37,6 @@ RING = 50
 
 MAX_LOST = 1_000_000
 """Largest plausible number of lost states in a row. A larger `seq` is refused; accepting it would make all later ones old."""
-
-RESET_TILT = 1.0
-"""Largest tilt of the base for `reset` [rad]."""
-
-RESET_BASE_SPEED = 1.0
-"""Largest base velocity [m/s] and rate [rad/s] for `reset`: the robot must be at rest, apart from noise."""
-
-RESET_JOINT_SPEED = 1.0
-"""Largest joint speed for `reset` [rad/s]."""
 
 
 class Phase(StrEnum):
@@ -69,61 +59,33 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     watchdog: Watchdog
 
 
-class Exchange(msgspec.Struct, frozen=True):
-    """A state and its answer, as bytes."""
-
-    seq: int
-    state: bytes
-    torque: bytes
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Reason and time of a latched fault, and the last exchanges before it. t_ns: server's clock [ns]"""
-
-    session: int
-    reason: str
-    t_ns: int
-    exchanges: list[Exchange]
-
-    @property
-    def refusal(self) -> str:
-        """Text with which later states are refused, until a reset."""
-        return f"latched ({self.reason}); send reset when the robot is at rest"
-
-
-class Latched(ProtocolError):
-    """The refusal of a state that causes a fault. The fault is latched: later states are refused until `reset`."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(Code.LATCHED_FAULT, None, fault.refusal)
-        self.fault = fault
-
-
 class Session:
     """The session of one client, from its hello on.
 
-    comm: communication statistics; stop: emergency stop of the robot
-    fault: the latched fault, which stops the session until `reset`; None without one
+    comm: communication statistics
+    latches: fault and emergency stop of the robot, which outlast this session
     heard_ns: time of the last message that prolongs the client's control of the robot, server's clock [ns]
     """
 
     def __init__(
-        self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, command: CommandLatch
+        self, agreement: Agreement, settings: ServerSettings, now_ns: int, latches: Latches, command: CommandLatch
     ) -> None:
-        """stop: emergency stop of the robot, which outlasts this session; command: command of the robot"""
+        """latches, command: of the robot; they outlast this session"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
-        self.phase = Phase.RUNNING
-        self.fault: Fault | None = None
+        self.ended = False
         self.heard_ns = now_ns
         self.hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
+        self._silence_ns = round(settings.watchdog.silence_ms * 1e6)
         self._late_ns = min(late_ns(agreement.dt_ns), self.hold_ns, self._latch_ns)
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
         self._dt_min, self._dt_max = (factor * (agreement.dt_ns * 1e-9) for factor in DT_FACTORS)
         self._ring: list[Exchange | None] = [None] * RING
-        self.stop, self._command = stop, command
+        self.latches, self._command = latches, command
+        self._start = settings.start
+        self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
@@ -136,7 +98,15 @@ class Session:
         self._t_robot: int | None = None
         self._plausibility.reset()
         self._substituted = False
-        self._outage = OutageTimer(robot_clock=self.agreement.robot_clock)
+        self._outage = OutageTimer(self._silence_ns, robot_clock=self.agreement.robot_clock)
+        self._rate = ClockRate(self.agreement.dt_ns, robot_clock=self.agreement.robot_clock)
+
+    @property
+    def phase(self) -> Phase:
+        """Phase of the session."""
+        if self.ended:
+            return Phase.ENDED
+        return Phase.RUNNING if self.latches.fault is None else Phase.LATCHED
 
     def keep_alive(self, number: int, now_ns: int) -> None:
         """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
@@ -175,8 +145,12 @@ class Session:
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
+        if self._t_robot is None and self._judges_start:
+            self._check_start(measured, now_ns)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
+        if not self._rate.judged and (problem := self._rate.problem(message.seq, t_robot, now_ns)):
+            raise Latched(self.latch(problem, now_ns))
         # the state is valid: update the session
         dt = 0.0
         if self._t_robot is not None:
@@ -198,7 +172,7 @@ class Session:
             schedule=schedule,
             applied=applied,
             sensed_force=sensed,
-            estop=self.stop.engaged,
+            estop=bool(self.latches.estop),
             delay=self._delay.accepted(t_robot, message.t_applied),
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
@@ -228,6 +202,8 @@ class Session:
         """Store an exchange. now_ns: time of the answer, from which the server's clock counts the next outage"""
         self._ring[seq % RING] = Exchange(seq, state, torque)
         self._outage.answered(now_ns)
+        if not self.agreement.robot_clock:
+            self.latches.heard_ns = now_ns
 
     def overtaken(self, t_robot: int, now_ns: int) -> None:
         """Note a state that arrived together with a newer one and is not answered."""
@@ -266,29 +242,20 @@ class Session:
     def latch(self, reason: str, now_ns: int) -> Fault:
         """Latch a fault: states are refused until `reset`. Return the fault with the last exchanges."""
         exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
-        self.phase = Phase.LATCHED
-        self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
-        return self.fault
+        self.latches.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
+        return self.latches.fault
+
+    def _check_start(self, measured: Measured, now_ns: int) -> None:
+        """Raise Latched for a first state that a `reset` would refuse, too."""
+        try:
+            check_start(measured, self.agreement.robot, self._start)
+        except ProtocolError as error:
+            raise Latched(self.latch(f"first state: {error}", now_ns)) from None
 
     def reset(self, message: Reset) -> None:
-        """Clear a fault and the emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
-        measured = self._reader.read(message.q, message.vel)
-        if self.agreement.robot.floating:
-            tilted = tilt(measured.state.q[3:7])
-            if tilted > RESET_TILT:
-                raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilted:.2f}")
-            _check_speed(measured.state.v[:6], RESET_BASE_SPEED, "base")
-        _check_speed(measured.speeds, RESET_JOINT_SPEED, "joint")
-        self.phase = Phase.RUNNING
-        self.fault = None
-        self.stop.engaged = False
+        """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""
+        check_start(self._reader.read(message.q, message.vel), self.agreement.robot, self._start)
+        self.latches.release()
         if not self.agreement.dry_run:
             self._command.clear()
         self._restart_timing()
-
-
-def _check_speed(v: Array, allowed: float, what: str) -> None:
-    """Raise ProtocolError for a speed above the allowed one. what: 'base' or 'joint'"""
-    fastest = float(np.abs(v).max(initial=0.0))
-    if fastest > allowed:
-        raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed:g}, got {fastest:.2f}")

@@ -5,15 +5,14 @@ CurveZMQ encrypts every message and authenticates both sides; other keys are rej
 
 from pathlib import Path
 
+import msgspec
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
 from idyn.errors import ConfigError
 from transport.keys import read_secret
-from transport.protocol.codec import decode, message_type
-from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.hello import Hello
+from transport.protocol.codec import message_type
 from transport.server.settings import CurveSettings, Role
 
 _COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get"}
@@ -22,6 +21,7 @@ MAY_SEND: dict[str, set[str]] = {
     "watch": _COMMON,
     "configure": _COMMON | {"config_set"},
     "plan": {"plan_hello", "command", "stop", "stats_get", "config_get"},
+    "estop": {"estop", "stats_get"},
 }
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 
@@ -69,9 +69,22 @@ class AccessControl:
         self.context.destroy(linger=0)
 
 
+class _Client(msgspec.Struct):
+    kind: str = ""
+
+
+class _Hello(msgspec.Struct):
+    """The field of a hello that decides on its role. Whatever is a valid hello can be decoded as this, too."""
+
+    client: _Client
+
+
+_HELLO = msgspec.msgpack.Decoder(_Hello)
+
+
 def _wants_control(data: bytes) -> bool:
+    """Return whether a hello is that of a controlling client; False for a malformed one, which is refused elsewhere."""
     try:
-        hello = decode(data)
-    except ProtocolError:
+        return _HELLO.decode(data).client.kind != "shadow"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return isinstance(hello, Hello) and hello.client.kind != "shadow"

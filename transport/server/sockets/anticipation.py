@@ -8,6 +8,9 @@ in lock step, it does not poll. Early states are answered when they arrive.
 REGULAR = 0.2
 """Largest relative difference of two successive intervals of a regular client."""
 
+SOON_NS = 200_000
+"""Time around a due state in which no other client is served [ns]."""
+
 
 class Anticipation:
     """Estimates the arrival of the next state from the last two intervals."""
@@ -34,3 +37,11 @@ class Anticipation:
     def expects(self, now_ns: int) -> bool:
         """Return whether to keep polling: the next state is late by less than `lead_us`."""
         return now_ns < self._last_ns + self._interval_ns + self._lead_ns
+
+    def due_ns(self) -> int:
+        """Return when the next state is due, if the client is regular [ns]."""
+        return self._last_ns + self._interval_ns
+
+    def soon(self, now_ns: int) -> bool:
+        """Return whether the state of a regular client is due within `SOON_NS`, or is late by less than that."""
+        return self._regular and abs(self.due_ns() - now_ns) < SOON_NS

@@ -1,47 +1,42 @@
-"""The server's ROUTER socket and its loop. The loop is driven by messages, not by a clock."""
+"""The server's ROUTER socket and its loop. The loop is driven by messages, not by a clock.
 
-import ctypes
+Order: emergency stops, the controlling client's messages, then those of all others, within their share of the time
+(`transport.server.sockets.others`). The share is spent right after an answer, when the next state is not due. When it is used
+up, messages of others stay in their sockets: the loop reads no more of them than it must to find the robot's state.
+"""
+
 import logging
-import os
 import select
-import socket
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, sleep, thread_time_ns
 from urllib.parse import urlsplit
 
 import zmq
 
 from idyn.errors import ConfigError
-from transport.protocol.codec import encode, message_type
+from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
-from transport.protocol.sizes import HIGH_WATER, MAX_BYTES
+from transport.protocol.sizes import PARTS
 from transport.server.rate_limit import RateLimit
 from transport.server.service import Service
-from transport.server.sessions.session import Fault
+from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings
 from transport.server.sockets.access_control import AccessControl
+from transport.server.sockets.address import AddressFile, refuse_second_server
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.connections import Connections
+from transport.server.sockets.listening import SOCKET_MAX_BYTES, listening_socket
+from transport.server.sockets.others import MOST_BYTES, Message, Others, newest
 
 log = logging.getLogger(__name__)
-
-IDLE_MS = 10
-"""Interval at which the loop checks for `stop` without messages [ms]."""
 
 DRAIN_MAX = 128
 """Largest number of waiting messages that are read before states are answered."""
 
 EMPTY_NS = 20_000
 """If the socket was empty within this time before a message, the server does not check for a second message [ns]."""
-
-KEEPALIVE_S = 1
-"""Interval of TCP keep-alives; three without an answer close the connection. A stopped process still answers them [s]."""
-
-SOCKET_MAX_BYTES = 2 * MAX_BYTES
-"""Limit of a message's bytes: above MAX_BYTES it is refused with a reply, above this the connection is closed."""
 
 GENERATED = b"\0"
 """Prefix of identities that this socket generates; ZeroMQ reserves it. Only these may have sessions: any client could claim an
@@ -54,8 +49,18 @@ MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of o
 READABLE, NOBLOCK, NOBLOCK_MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 """Flags as plain integers: combining pyzmq's flags takes a microsecond each time."""
 
-Message = tuple[bytes, bytes, int]
-"""Identity, bytes, arrival on the server's clock [ns]."""
+FOREIGN_MAX = 4
+"""Messages of others, besides one of each waiting client, that are read in a row while the robot's state is looked for."""
+
+PAUSE_NS = 20_000
+"""Time without reading between two such looks, and before the state is due when others have no time left [ns]."""
+
+TOO_LONG = encode(
+    ProtocolError(Code.BAD_SCHEMA, None, f"expected at most {MOST_BYTES} bytes while another client controls the robot").reply()
+)
+
+FAREWELL_S = 0.05
+"""Time that the socket has to send the goodbyes before it is closed [s]."""
 
 
 class Router:
@@ -74,37 +79,22 @@ class Router:
         on_fault: called with each fault that stops a session until `reset` (latched)
         curve: keys of server and clients; None: no access control
         """
-        _refuse_second_server(address)
+        refuse_second_server(address)
         self._access = None if curve is None else AccessControl(curve)
         context = zmq.Context.instance() if self._access is None else self._access.context
         self._service = service
         self._on_fault = on_fault
         self._anticipation = anticipation
         self._lines = RateLimit()
-        _seed_identities()
-        self._socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
-        for option, value in (
-            (zmq.LINGER, 0),
-            (zmq.SNDHWM, HIGH_WATER),
-            (zmq.RCVHWM, HIGH_WATER),
-            (zmq.MAXMSGSIZE, SOCKET_MAX_BYTES),
-            (zmq.HANDSHAKE_IVL, 1000),
-            (zmq.ROUTER_MANDATORY, 1),
-            (zmq.TCP_KEEPALIVE, 1),
-            (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
-            (zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S),
-            (zmq.TCP_KEEPALIVE_CNT, 3),
-            (zmq.IPV6, int("[" in address)),
-            (zmq.RCVTIMEO, IDLE_MS),
-        ):
-            self._socket.setsockopt(option, value)
+        self._others = Others(service)
+        self._socket = listening_socket(context, ipv6="[" in address)
         if self._access is not None:
             self._access.protect(self._socket)
         over_tcp = urlsplit(address).scheme == "tcp"
         self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
         try:
             self._socket.bind(address)
-            _restrict_permissions(address)
+            self._file = AddressFile(address)
         except (zmq.ZMQError, OSError) as error:
             self.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
@@ -125,22 +115,99 @@ class Router:
             self._access.close()
 
     def run(self, stop: threading.Event) -> None:
-        """Serve until `stop` is set."""
-        while not stop.is_set():
-            empty_ns = self._rest()
-            first = self._receive(0)
-            if first is not None:
-                batch, overtaken = newest(self._drain(first, empty_ns))
-                for identity, data, t_recv_ns in overtaken:
-                    self._service.overtaken(identity, data, t_recv_ns)
-                for identity, data, t_recv_ns in batch:
-                    self._answer(identity, data, t_recv_ns)
-                self._anticipation.arrived(first[2])
-            now_ns = monotonic_ns()
-            for identity, reply in self._service.finished(now_ns):
-                self._send(identity, reply)
-            if self._connections is not None:
-                self._connections.check(now_ns, self._waiting)
+        """Serve until `stop` is set, then say goodbye. Raises ConfigError when the address is lost and cannot be bound anew."""
+        try:
+            while not stop.is_set():
+                self._turn(self._service.dispatcher.controlling(monotonic_ns()))
+        finally:
+            goodbyes = self._service.farewell("the server ends")
+            for identity, goodbye in goodbyes:
+                self._send(identity, goodbye)
+            if goodbyes:
+                sleep(FAREWELL_S)
+
+    def _turn(self, control: bytes) -> None:
+        """Read and answer waiting messages. control: identity of the controlling client; b'' without one: all are served"""
+        empty_ns = self._rest(control)
+        messages = self._read(empty_ns, control)
+        batch, overtaken = newest(messages)
+        for identity, data, t_recv_ns in overtaken:
+            self._service.overtaken(identity, data, t_recv_ns)
+        for identity, data, t_recv_ns in batch:
+            self._answer(identity, data, t_recv_ns)
+        if messages:
+            self._anticipation.arrived(messages[0][2])
+        self._serve_others(after_answer=bool(messages))
+        now_ns = monotonic_ns()
+        for identity, reply in self._service.finished(now_ns):
+            self._send(identity, reply)
+        if self._connections is not None:
+            self._connections.check(now_ns, self._waiting)
+        if lost := self._file.lost(now_ns):
+            self._bind_anew(lost)
+
+    def _read(self, empty_ns: int, control: bytes) -> list[Message]:
+        """Return waiting messages of the controlling client, or of all clients without one; put those of others aside.
+
+        empty_ns: last time at which the socket was empty [ns]
+        """
+        messages: list[Message] = []
+        foreign, begin = 0, 0
+        most = FOREIGN_MAX + self._others.clients if control else DRAIN_MAX
+        flags = NOBLOCK if self._others.clients and self._others.has_time(monotonic_ns()) else 0
+        while len(messages) < DRAIN_MAX and foreign < most:
+            message = self._receive(flags, control)
+            begin = begin or thread_time_ns()
+            if message is not None and (not control or message[0] == control):
+                messages.append(message)
+                foreign = 0
+                if message[2] - empty_ns < EMPTY_NS:
+                    break
+            else:
+                foreign += 1
+                if message is not None:
+                    self._put_aside(message)
+            if not self._waiting():
+                break
+            flags = NOBLOCK
+        if foreign and control:
+            self._others.spend((thread_time_ns() - begin) * foreign // (foreign + len(messages)))
+        return messages
+
+    def _put_aside(self, message: Message) -> None:
+        """Queue a message of another client. An emergency stop, and the heartbeat of its client, is handled at once."""
+        if self._service.dispatcher.stops.urgent(message[0], message[1]):
+            self._answer(*message)
+        else:
+            self._others.put(message)
+
+    def _serve_others(self, *, after_answer: bool) -> None:
+        """Answer messages of other clients, as long as there is time for them and the robot's state is not due.
+
+        after_answer: the controlling client has just been answered
+        """
+        if after_answer and (shadow := self._others.take_shadow()) is not None:
+            self._answer(*shadow)
+        while self._others.clients and self._others.has_time(now_ns := monotonic_ns()) and not self._anticipation.soon(now_ns):
+            begin, message = thread_time_ns(), self._others.take()
+            assert message is not None  # by `clients`
+            self._answer(*message)
+            self._others.spend(thread_time_ns() - begin)
+            if not after_answer:
+                break  # the robot's state may have arrived
+
+    def _bind_anew(self, lost: str) -> None:
+        """Bind the address again after its file was lost. Raises ConfigError if that fails, or if another server has it."""
+        log.error("the file of %s %s", self.endpoint, lost)
+        refuse_second_server(self.endpoint)
+        try:
+            self._socket.bind(self.endpoint)  # without unbinding, which would end the connections
+            self._file.restrict()
+        except (zmq.ZMQError, OSError) as error:
+            raise ConfigError(
+                "server.endpoint", f"the file of {self.endpoint} {lost}; cannot bind it again ({error})"
+            ) from error
+        log.warning("bound %s anew", self.endpoint)
 
     def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         if not identity.startswith(GENERATED):
@@ -153,14 +220,22 @@ class Router:
         if fault is not None:
             self._on_fault(fault)
 
-    def _rest(self) -> int:
+    def _rest(self, control: bytes) -> int:
         """Sleep until shortly before the next state, then poll until a message arrives or the state is late.
 
         Return the last time at which the socket was empty [ns], 0 if it was not polled.
         """
         empty_ns = 0
-        rest = self._anticipation.rest_s(monotonic_ns())
-        if rest == 0.0 or self._waiting():
+        now_ns = monotonic_ns()
+        rest = self._anticipation.rest_s(now_ns)
+        waiting = self._waiting()
+        if waiting and control and not self._others.has_time(now_ns):
+            sleep(rest)  # only the robot's state matters
+            look_ns = max(self._anticipation.due_ns() - PAUSE_NS if rest else 0, monotonic_ns() + PAUSE_NS)
+            while monotonic_ns() < look_ns:
+                pass
+            return empty_ns
+        if rest == 0.0 or waiting:
             return empty_ns
         select.select([self._descriptor], [], [], rest)
         while not self._waiting() and self._anticipation.expects(empty_ns := monotonic_ns()):
@@ -171,7 +246,7 @@ class Router:
         """Return whether a message can be read."""
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & READABLE)
 
-    def _receive(self, flags: int) -> Message | None:
+    def _receive(self, flags: int, control: bytes) -> Message | None:
         """Return the next message; None without one, and for one that is refused here."""
         try:
             identity = self._socket.recv(flags)
@@ -181,29 +256,32 @@ class Router:
         if self._connections is not None:
             self._connections.complete(frame.get(zmq.SRCFD))
         if frame.more:
-            self._refuse_parts(identity)
+            return self._join_parts(identity, frame.bytes)
+        data = frame.bytes
+        dispatcher = self._service.dispatcher
+        stranger = control and len(data) > MOST_BYTES and not dispatcher.knows(identity)
+        if stranger and not dispatcher.stops.urgent(identity, data):
+            self._send(identity, TOO_LONG)
             return None
         if self._access is not None:
-            objection = self._access.objection(str(frame.get("User-Id")), frame.bytes)
+            objection = self._access.objection(str(frame.get("User-Id")), data)
             if objection:
                 self._send(identity, encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
                 return None
-        return identity, frame.bytes, monotonic_ns()
+        return identity, data, monotonic_ns()
 
-    def _refuse_parts(self, identity: bytes) -> None:
-        """Refuse a message of several parts, after reading it to its end."""
+    def _join_parts(self, identity: bytes, first: bytes) -> Message | None:
+        """Read a message of several parts to its end, and refuse it. Return it, joined, if it stops the robot."""
+        joined = bytearray(PARTS + first)
         while self._socket.getsockopt(zmq.RCVMORE):
-            self._socket.recv()
+            part = self._socket.recv()
+            if len(joined) < SOCKET_MAX_BYTES:
+                joined += part
+        data = bytes(joined)
+        if self._service.dispatcher.stops.urgent(identity, data):
+            return identity, data, monotonic_ns()
         self._send(identity, MULTIPART)
-
-    def _drain(self, first: Message, empty_ns: int) -> list[Message]:
-        """Return the first message and those that wait after it. empty_ns: last time at which the socket was empty [ns]"""
-        batch = [first]
-        if first[2] - empty_ns < EMPTY_NS:
-            return batch
-        while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(NOBLOCK)) is not None:
-            batch.append(message)
-        return batch
+        return None
 
     def _send(self, identity: bytes, reply: bytes) -> None:
         try:
@@ -214,48 +292,3 @@ class Router:
                 raise
             if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
                 log.warning("a client is disconnected or does not read its replies; %d similar not logged", silent)
-
-
-def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Split a batch into messages to answer and overtaken states, both in their order.
-
-    A state is overtaken when the batch has a later one of the same client. All other messages are answered.
-    """
-    if len(batch) == 1:
-        return batch, []
-    kept: list[Message] = []
-    overtaken: list[Message] = []
-    newer: set[bytes] = set()
-    for message in reversed(batch):
-        identity, data, _ = message
-        is_state = message_type(data) == "state"
-        (overtaken if is_state and identity in newer else kept).append(message)
-        if is_state:
-            newer.add(identity)
-    return kept[::-1], overtaken[::-1]
-
-
-def _seed_identities() -> None:
-    """Seed `rand()`, from which libzmq derives the identities of a socket.
-
-    Without a seed the identities are the same in every process. A client that guesses them could claim the identity of a closed
-    connection, or the identity that libzmq will generate next; then an assertion of libzmq ends the process.
-    """
-    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
-
-
-def _restrict_permissions(address: str) -> None:
-    """Restrict access to the file of an ipc address to this user."""
-    path = address.removeprefix("ipc://")
-    if urlsplit(address).scheme == "ipc" and not path.startswith("@"):
-        os.chmod(path, 0o600)
-
-
-def _refuse_second_server(address: str) -> None:
-    """Raise ConfigError if a server runs at an ipc address: binding would silently take the address from it."""
-    path = address.removeprefix("ipc://")
-    if urlsplit(address).scheme != "ipc" or path.startswith("@") or not Path(path).exists():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        if probe.connect_ex(path) == 0:
-            raise ConfigError("server.endpoint", f"another server is serving at {address}")

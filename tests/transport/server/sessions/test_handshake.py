@@ -86,38 +86,38 @@ def test_the_base_must_be_given(rig: Rig, robot: Robot, part: str) -> None:
     assert (reply.code, reply.field) == (Code.BAD_SCHEMA, f"base.{part}")
 
 
-def test_a_client_with_its_own_joint_order_gets_the_same_torques(rig: Rig, robot: Robot) -> None:
+def test_a_client_with_its_own_joint_order_gets_the_same_torques(moving: Rig, robot: Robot) -> None:
     order = RNG.permutation(robot.na)
     q, v = standing(robot), RNG.normal(size=robot.nv)
     q[7:] = RNG.normal(size=robot.na)
-    rig.greet()
-    expected = rig.tick(1, q=q.tobytes(), vel=v.tobytes())
-    rig.send(hello(robot))
+    moving.greet()
+    expected = moving.tick(1, q=q.tobytes(), vel=v.tobytes())
+    moving.send(hello(robot))
     names = [robot.joint_names[i] for i in order]
-    rig.greet(joint_names=names, actuated=names)
+    moving.greet(joint_names=names, actuated=names)
     theirs_q, theirs_v = np.r_[q[:7], q[7:][order]], np.r_[v[:6], v[6:][order]]
     tau = np.arange(float(robot.na))
-    reply = rig.tick(1, q=theirs_q.tobytes(), vel=theirs_v.tobytes(), tau_applied=tau[order].tobytes())
+    reply = moving.tick(1, q=theirs_q.tobytes(), vel=theirs_v.tobytes(), tau_applied=tau[order].tobytes())
     assert isinstance(expected, TorqueMessage)
     assert isinstance(reply, TorqueMessage)
     assert isinstance(expected.tau, bytes)
     assert isinstance(reply.tau, bytes)
     np.testing.assert_array_equal(np.frombuffer(reply.tau), np.frombuffer(expected.tau)[order])
-    assert rig.controller.seen is not None
-    assert rig.controller.last is not None
-    np.testing.assert_array_equal(rig.controller.seen.q, q)
-    np.testing.assert_array_equal(rig.controller.last.tau_applied, tau)
+    assert moving.controller.seen is not None
+    assert moving.controller.last is not None
+    np.testing.assert_array_equal(moving.controller.seen.q, q)
+    np.testing.assert_array_equal(moving.controller.last.tau_applied, tau)
 
 
-def test_a_base_velocity_in_world_axes_is_turned_into_the_body(rig: Rig, robot: Robot) -> None:
+def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving: Rig, robot: Robot) -> None:
     q = standing(robot)
     q[3:7] = RNG.normal(size=4)
     q[3:7] /= np.linalg.norm(q[3:7])
     v = RNG.normal(size=robot.nv)
-    rig.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
-    assert isinstance(rig.tick(1, q=q.tobytes(), vel=v.tobytes()), TorqueMessage)
-    assert rig.controller.seen is not None
-    body = rig.controller.seen.v
+    moving.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
+    assert isinstance(moving.tick(1, q=q.tobytes(), vel=v.tobytes()), TorqueMessage)
+    assert moving.controller.seen is not None
+    body = moving.controller.seen.v
     step = 1e-7
     moved = robot.integrate(q, body * step)
     np.testing.assert_allclose((moved[:3] - q[:3]) / step, v[:3], atol=1e-5)
@@ -181,25 +181,25 @@ def test_the_rate_limit_counts_from_the_applied_torque(rig: Rig, robot: Robot) -
     assert reasons == [2] * 12
 
 
-def test_joints_at_their_limits_are_not_driven_further(rig: Rig, robot: Robot) -> None:
+def test_joints_at_their_limits_are_not_driven_further(moving: Rig, robot: Robot) -> None:
     q, v = standing(robot), np.zeros(robot.nv)
     q[7], q[8], v[6 + 2] = -0.45, -0.2, -3.0
-    rig.greet(limits=ClientLimits(q_max=[-0.4] + [9.0] * 11, q_min=[-9.0] * 12, v_max=[9.0, 9.0, 2.0] + [9.0] * 9))
-    tau, reasons = torque(rig, 1, q=q.tobytes(), vel=v.tobytes())
+    moving.greet(limits=ClientLimits(q_max=[-0.4] + [9.0] * 11, q_min=[-9.0] * 12, v_max=[9.0, 9.0, 2.0] + [9.0] * 9))
+    tau, reasons = torque(moving, 1, q=q.tobytes(), vel=v.tobytes())
     assert tau[0] > 0.1  # −0.45 is below q_max: free to move up
     q[7] = -0.38
-    tau, reasons = torque(rig, 2, q=q.tobytes(), vel=v.tobytes())
+    tau, reasons = torque(moving, 2, q=q.tobytes(), vel=v.tobytes())
     assert tau[0] == 0.0  # the spring pulls further up: not allowed beyond q_max
     assert reasons[0] == 8
     assert tau[1] > 0.1
     assert reasons[1] == 0
 
 
-def test_the_speed_torque_line_derates(rig: Rig, robot: Robot) -> None:
+def test_the_speed_torque_line_derates(moving: Rig, robot: Robot) -> None:
     q, v = standing(robot), np.zeros(robot.nv)
     q[7:], v[6] = 1.0, 5.0
-    rig.greet(limits=ClientLimits(speed_torque=SpeedTorque(tau0=[2.0] * 12, v0=[10.0] * 12)))
-    tau, reasons = torque(rig, 1, q=q.tobytes(), vel=v.tobytes())
+    moving.greet(limits=ClientLimits(speed_torque=SpeedTorque(tau0=[2.0] * 12, v0=[10.0] * 12)))
+    tau, reasons = torque(moving, 1, q=q.tobytes(), vel=v.tobytes())
     np.testing.assert_allclose(tau, [-1.0] + [-2.0] * 11)
     assert reasons == [4] * 12
 

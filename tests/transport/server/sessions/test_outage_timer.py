@@ -7,7 +7,7 @@ from transport.server.sessions.outage import OutageTimer
 
 
 def ticking(*, robot_clock: bool = False) -> OutageTimer:
-    timer = OutageTimer(robot_clock=robot_clock)
+    timer = OutageTimer(250 * MS, robot_clock=robot_clock)
     for tick in range(3):
         timer.accepted(tick * MS, tick * MS, 0)
         timer.answered(tick * MS)
@@ -17,7 +17,9 @@ def ticking(*, robot_clock: bool = False) -> OutageTimer:
 def test_an_outage_is_the_shorter_time_of_both_clocks() -> None:
     assert ticking().until(3 * MS, 3 * MS) == MS
     assert ticking().until(52 * MS, 42 * MS) == 40 * MS
-    assert ticking().until(3 * MS, 500 * MS) == MS
+    assert ticking().until(3 * MS, 250 * MS) == MS
+    assert ticking().until(3 * MS, 500 * MS) == 498 * MS
+    assert ticking().until(300 * MS, 500 * MS) == 298 * MS
     assert ticking(robot_clock=True).until(52 * MS, 3 * MS) == 50 * MS
 
 

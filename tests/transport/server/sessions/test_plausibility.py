@@ -66,14 +66,14 @@ def test_two_implausible_states_in_a_row_are_a_fault(rig: Rig, robot: Robot, wha
     assert "two implausible states in a row" in reply.message
 
 
-def test_a_moving_robot_is_accepted_after_a_dropout(rig: Rig, robot: Robot) -> None:
+def test_a_moving_robot_is_accepted_after_a_dropout(moving: Rig, robot: Robot) -> None:
     """What its speed explains is no jump: 20 ms at 5 rad/s are 0.1 rad."""
-    rig.greet()
+    moving.greet()
     q, v = standing(robot), np.zeros(robot.nv)
     v[7] = 5.0
-    rig.tick(1, q=q.tobytes(), vel=v.tobytes())
+    moving.tick(1, q=q.tobytes(), vel=v.tobytes())
     q[8] += 0.15
-    reply = rig.tick(21, q=q.tobytes(), vel=v.tobytes())
+    reply = moving.tick(21, q=q.tobytes(), vel=v.tobytes())
     assert isinstance(reply, TorqueMessage)
     assert reply.message == ""
 

@@ -9,7 +9,7 @@ from transport.protocol.messages import FromClient
 from transport.protocol.messages.command import CommandMessage, PlanHello
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
-from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, StopAck
+from transport.protocol.messages.requests import ConfigGet, ConfigSet, Estop, Heartbeat, Reset, StatsGet, Stop, StopAck
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.sessions.session import Phase
@@ -28,6 +28,7 @@ ALWAYS = {
     ConfigGet: "config",
     ConfigSet: FIXED,
     PlanHello: ABSENT,  # the rig allows no planners
+    Estop: ABSENT,  # nor emergency-stop clients
 }
 WITHOUT = ALWAYS | {StateMessage: ABSENT, Reset: ABSENT, Heartbeat: ABSENT, CommandMessage: ABSENT}
 WITHIN = ALWAYS | {
@@ -70,6 +71,7 @@ def answer(rig: Rig, kind: type) -> str:
         ConfigGet: ConfigGet,
         ConfigSet: lambda: ConfigSet(settings={}),
         PlanHello: lambda: PlanHello(name="joystick"),
+        Estop: lambda: Estop(name="button"),
         CommandMessage: lambda: CommandMessage(session=rig.session, valid_for=1.0, velocity=[0.1, 0.0, 0.0]),
     }
     reply = rig.send(messages[kind]())

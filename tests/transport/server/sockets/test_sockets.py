@@ -38,7 +38,9 @@ from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import SOCKET_MAX_BYTES, Router, newest
+from transport.server.sockets.listening import SOCKET_MAX_BYTES
+from transport.server.sockets.others import newest
+from transport.server.sockets.router import Router
 from transport.warm_up import warm_up
 
 PATIENCE_MS = 30_000

@@ -1,0 +1,206 @@
+"""Faults that outlast a session, emergency stops that could be lost, clocks in wrong units, and a server that ends."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import msgpack
+import msgspec
+import numpy as np
+import pytest
+import zmq
+from faults import told
+from test_processes import forked
+from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, serving
+
+from transport.protocol.codec import encode
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.requests import Estop, StatsGet
+from transport.protocol.messages.state import Flags, StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+
+TILT = 0.96
+"""Of the first state of a falling robot [rad], which turns at 5 rad/s."""
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Trial]:
+    with serving(tmp_path) as server:
+        trial = Trial(server)
+        yield trial
+        trial.close()
+
+
+@pytest.fixture
+def other() -> Iterator["zmq.Socket[bytes]"]:
+    """Another connection; connect it."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger, socket.rcvtimeo = 0, PATIENCE_MS
+        yield socket
+
+
+def damps(trial: Trial) -> None:
+    assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
+    trial.put_back_on_its_feet()
+    assert trial.side.reset()
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("a robot says `hello` again after a fault", "`latched` in the welcome, `latched_fault`", "damps until `reset`")
+def test_a_hello_after_a_fault(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    with monkeypatch.context() as patch:
+        patch.setattr(trial.server.controller, "answer", lambda *_: 1 / 0)
+        trial.run(1)
+    welcome = trial.client.hello()
+    assert (welcome.mode, welcome.latched) == ("latched", "the controller failed (division by zero)")
+    damps(trial)
+
+
+@told("the first state of a session is that of a falling robot", "`latched_fault`", "damps until `reset`")
+def test_a_falling_robot_says_hello(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        trial = Trial(server)
+        trial.world.q[3:7] = [np.sin(TILT / 2), 0.0, 0.0, np.cos(TILT / 2)]
+        trial.world.v[3] = 5.0
+        trial.run(1)
+        assert isinstance(trial.client.error, ErrorMessage)
+        assert "first state" in trial.client.error.message
+        damps(trial)
+        trial.close()
+
+
+@told("an emergency stop by another client, over a connection of its own", "`estop_ack`", "damps until `reset`")
+def test_a_stop_by_another_client(trial: Trial, other: "zmq.Socket[bytes]") -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    other.connect(trial.server.address)
+    other.send(encode(Estop(name="button")))
+    assert b"estop_ack" in other.recv()
+    damps(trial)
+
+
+@pytest.mark.parametrize("attempt", range(5))
+@told("an emergency stop over a new connection, whose next state is already queued", "`not_controlling`", "damps until `reset`")
+def test_a_stop_over_a_new_connection(trial: Trial, other: "zmq.Socket[bytes]", attempt: int) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
+    stop = StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
+    following = msgspec.structs.replace(stop, seq=10_001, t_robot=10**12 + 10**6, flags=None)
+    other.connect(trial.server.address)
+    for message in (stop, *[following] * 5):
+        other.send(encode(message))
+    while b"not_controlling" not in other.recv():
+        pass
+    damps(trial)
+
+
+def spoilt(kind: str, data: bytes) -> list[bytes]:
+    if kind == "several parts":
+        return [data, b"and more"]
+    fields = msgpack.unpackb(data)
+    return [msgpack.packb(fields | ({"flags": {"estop": 1}} if kind == "estop: 1" else {"padding": bytes(70_000)}))]
+
+
+@pytest.mark.parametrize("kind", ["estop: 1", "several parts", "70 kB"])
+@told("an emergency stop with `estop: 1`, in several frames, or of 70 kB", "`bad_schema`", "damps until `reset`")
+def test_a_malformed_stop(trial: Trial, kind: str) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
+    stop = StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
+    trial.client._socket.send_multipart(spoilt(kind, encode(stop)))
+    assert b"bad_schema" in trial.client._socket.recv()
+    damps(trial)
+
+
+@pytest.mark.parametrize("unit", [10**3, 10**6])
+@told("`t_robot` in µs or in ms", "`latched_fault`, with the unit, within 100 states", "damps until `reset`")
+def test_a_clock_in_other_units(tmp_path: Path, unit: int) -> None:
+    with serving(tmp_path) as server:
+        trial = Trial(server)
+        trial.client.change_state = lambda state: msgspec.structs.replace(state, t_robot=state.t_robot // unit)
+        trial.run(100)
+        assert "it appears to be in" in "".join(server.faults)
+        trial.client.heal()
+        damps(trial)
+        trial.close()
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
+@told("the server gets SIGTERM or SIGHUP", "`stop_ack` with a reason", "holds its posture until `reset`")
+def test_a_signal_ends_the_server_with_a_goodbye(name: signal.Signals, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    trial = Trial(server, greet=False)
+    with forked(server.serve_with_signals) as process:
+        trial.client.hello()
+        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.client.deadline = 1.0
+        os.kill(process.pid or 0, name)
+        while not trial.client.goodbye and process.is_alive():
+            trial.run(1)
+        assert trial.client.goodbye == "the server ends"
+        process.join()
+        assert process.exitcode == 0
+        trial.client.deadline = 0.0
+        trial.run(LONG)
+        assert set(trial.run(AFTER)) == {"failsafe:stopped"}
+    trial.client.close()
+
+
+@told("the file of the server's address is removed", "binds it anew, and logs it", "goes on")
+def test_a_removed_address(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.server.sockets.address.CHECK_NS", 0)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    path = Path(trial.server.address.removeprefix("ipc://"))
+    path.unlink()
+    for _ in range(100):
+        assert set(trial.run(10)) == {"ok"}
+        if path.exists():
+            break
+        sleep(0.01)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3), connect_ms=PATIENCE_MS) as second:
+        second.ask(StatsGet())
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told(
+    "the file of the server's address is replaced by another server's",
+    "ends, with a goodbye",
+    "holds its posture until `reset`",
+)
+def test_a_replaced_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.server.sockets.address.CHECK_NS", 0)
+    caught: list[BaseException] = []
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: caught.append(arguments.exc_value))
+    with serving(tmp_path) as server, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:
+        trial = Trial(server)
+        assert set(trial.run(BEFORE)) == {"ok"}
+        usurper.bind(server.address)
+        while server.alive:
+            sleep(0.01)
+        assert "another server" in str(caught[0])
+        trial.client.deadline = 0.0
+        trial.run(LONG)
+        assert set(trial.run(AFTER)) == {"failsafe:stopped"}
+        trial.client.close()
+
+
+@told("a client's text has line breaks and escape sequences", "`bad_schema`; the log shows them escaped", "goes on")
+def test_text_of_clients_is_escaped_in_the_log(
+    trial: Trial, other: "zmq.Socket[bytes]", caplog: pytest.LogCaptureFixture
+) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    other.connect(trial.server.address)
+    other.send(msgpack.packb({"t": "x\nERROR a forged line\x1b[31m"}))
+    thread = threading.Thread(target=other.recv)
+    thread.start()
+    while thread.is_alive():
+        assert set(trial.run(10)) == {"ok"}
+    (line,) = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert "x\\nERROR a forged line\\x1b[31m" in line
