@@ -20,7 +20,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import Measured, StateReader, check_recorded, read_plan, read_reference
+from transport.protocol.state_input import Measured, StateReader, check_recorded, measured_torque, read_plan, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
@@ -175,6 +175,7 @@ class Session:
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
+        torque = measured_torque(message, self.agreement)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
         # the state is valid: update the session
@@ -194,6 +195,8 @@ class Session:
             velocity=command.velocity,
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
+            tau_measured=torque,
+            doubt=self._plausibility.doubt,
             reference=reference,
             schedule=schedule,
             applied=applied,
@@ -211,6 +214,8 @@ class Session:
         last = self._plausibility.last
         if self._substituted or last is None:
             raise Latched(self.latch(f"two implausible states in a row: {jump}", now_ns))
+        if self._plausibility.exhausted:
+            raise Latched(self.latch(f"too many implausible states: {jump}", now_ns))
         note = "; ".join(filter(None, (f"implausible state ignored: {jump}", measured.note)))
         return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
 
