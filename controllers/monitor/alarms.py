@@ -9,8 +9,8 @@ A single state says little; over a window the following must hold, and an alarm 
     roughness               swings of a torque by more than `SWING` of its limit, mean over the joints
     reality                 `controllers.monitor.reality` has been degraded for a while
 
-`ALARMS` has their thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first time, and stops the
-robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without history
+`ALARMS` has their thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first time, and stops
+the robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without history
 suffices.
 """
 
@@ -39,11 +39,12 @@ MAX_GAP = 4.5
 
 
 class AlarmSettings(Settings, frozen=True):
-    """`[alarms]` of a controller: the threshold of each alarm, inf: off; and the times until an alarm stops the robot, inf: never.
+    """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
 
     joint_drift: difference between a joint's motion and the integral of its speed [rad]
     base_drift: the same of the base [m]; attitude_drift: of its attitude [rad]
     joint_frozen: motion of a joint's reference while its measured angle does not change at all [rad]
+    joint_rigid: change of a joint's torque, as a share of its limit, while its angle does not change at all and references move
     base_frozen: largest motion of a joint's reference while the base's pose does not change at all [rad]
     motor: share of the asked torque that a motor gives too little or too much [–]
     saturation: share of the time in which a joint's torque is at its limit [–]
@@ -59,6 +60,7 @@ class AlarmSettings(Settings, frozen=True):
     base_drift: NonNegative = 0.1
     attitude_drift: NonNegative = 0.1
     joint_frozen: NonNegative = 0.02
+    joint_rigid: NonNegative = 0.1
     base_frozen: NonNegative = 0.06
     motor: NonNegative = 0.4
     saturation: NonNegative = 0.9
@@ -107,13 +109,18 @@ ALARMS = (
         "joint_frozen", 0.0, "sensor_stop", "the angle of {joint} does not change while its reference moves by {value:.3f} rad",
     ),
     Alarm(
+        "rigid joint", "change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and"
+        " more, and a reference moves", "–", "joint_rigid", 0.0, "sensor_stop",
+        "the angle of {joint} does not change while its torque changes by {value:.0%} of the limit",
+    ),
+    Alarm(
         "frozen base", "largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms"
         " and more", "rad", "base_frozen", 0.0, "sensor_stop",
         "the pose of the base does not change while the reference moves by {value:.3f} rad",
     ),
     Alarm(
-        "motor", "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`) over 50 ms, where the asked"
-        " torque is above 5 % of the limit", "–", "motor", 0.03, "motor_stop",
+        "motor", "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`)"
+        " over 50 ms, where the asked torque is above 5 % of the limit", "–", "motor", 0.03, "motor_stop",
         "the torque of {joint} is off by {value:.0%} of what was asked",
     ),
     Alarm(
@@ -129,7 +136,7 @@ ALARMS = (
         "reality", "motion or force mismatch beyond `reality.degraded`", "–", "", 0.0, "reality_stop",
         "{mismatch}, for {held:.1f} s",
     ),
-)  # fmt: skip
+)
 """All alarms, in the order of the kernel's measures (`controllers.monitor.windows.watch`). The first that stops is reported."""
 
 

@@ -8,9 +8,25 @@ import math
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 
-ANGLE, SPEED, DRIFT, STILL, START, REFERENCE, MOVED, ASKED, GIVEN, EXTREME, DIRECTION, SWINGS, RATE, FULL, LAST_ASKED, BASE_START = range(
-    16
-)
+(
+    ANGLE,
+    SPEED,
+    DRIFT,
+    STILL,
+    START,
+    REFERENCE,
+    MOVED,
+    ASKED,
+    GIVEN,
+    EXTREME,
+    DIRECTION,
+    SWINGS,
+    RATE,
+    FULL,
+    LAST_ASKED,
+    BASE_START,
+    START_ASKED,
+) = range(17)
 """Rows of `memory`, one column per actuated joint:
 ANGLE, SPEED: measured last [rad], [rad/s]; DRIFT: ∫ (q̇ − v) dt [rad]
 STILL: time for which the angle has not changed [s]; START: reference when it stopped changing, REFERENCE: last reference [rad]
@@ -18,15 +34,18 @@ MOVED: motion of the reference in `WINDOW` [rad]; ASKED, GIVEN: Σ τ_asked², �
 EXTREME: last extreme of the torque [N·m], DIRECTION: sign of its last swing; SWINGS: their number in `WINDOW`
 RATE: mean |dτ/dt| in `WINDOW` [N·m/s], LAST_ASKED: torque of the tick before [N·m]; FULL: share of `WINDOW` at the torque limit
 BASE_START: reference when the pose of the base stopped changing [rad]
+START_ASKED: torque asked when the angle stopped changing [N·m]
 """
 
-ROWS = BASE_START + 1
+ROWS = START_ASKED + 1
 
 POSE, VELOCITY, MOTION, TURNED, UNMOVED, LAST = 0, 7, 13, 16, 19, 20
 """Places in `base`: pose (7) and velocity (6) measured last, ∫ (ṗ − R v) dt (3), ∫ (rate of the attitude − ω) dt (3), time for
 which the pose has not changed."""
 
-JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, BASE_FROZEN, MOTOR, SATURATION, ROUGHNESS, REALITY = range(9)
+JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN, MOTOR, SATURATION, ROUGHNESS, REALITY = range(
+    10
+)
 """Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
 
 WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.05
@@ -35,8 +54,12 @@ WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.05
 FROZEN = 0.015
 """A value that stays the same for this long is frozen, if it should have changed [s]."""
 
+RIGID = 0.05
+"""The same for angles whose torque changes while the references of other joints move [s]."""
+
 SWING, LOADED, FULL_SHARE = 0.03, 0.05, 0.999
-"""Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques that motors are judged by; limit."""
+"""Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques by which motors are judged; the
+limit."""
 
 STANDS = 1e-3
 """The reference stands while no joint's reference moves by more than this in `WINDOW` [rad]."""
@@ -50,51 +73,52 @@ def watch(now: Arrays, measured: Arrays, limits: Arrays, state: Arrays) -> int:
 
     now: array of dt [s], longest dt that is compared [s], number of the tick, age of the torque that acted [ticks], 1.0 if the
         mismatch monitor is degraded, 1.0 if the base is free
-    measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque asked
-        in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
-    limits: thresholds, times until degraded and until a stop [s], each in the order of the measures; threshold of the roughness
-        while the reference moves (1); tau_max [N·m] (na)
-    state: memory (ROWS, na), ring of asked torques (n, na), base (LAST), values, joints and times above the threshold [s] of the
-        measures
+    measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
+        asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
+    limits: thresholds, times until degraded and until a stop [s], each in the order of the measures; threshold of the
+        roughness while the reference moves (1); tau_max [N·m] (na)
+    state: memory (ROWS, na), ring of asked torques (n, na), base (LAST), values, joints and times above the threshold [s] of
+        the measures
     """
     (clock,), (q, v, angles, speeds, reference, asked, applied) = now, measured
-    thresholds, after, stop, moving, tau_max = limits
     memory, ring, base, values, joints, above = state
-    dt, tick = clock[0], int(clock[2])
-    comparable = 0.0 < dt <= clock[1] and tick > 0
+    dt, tick, tau_max, found = clock[0], int(clock[2]), limits[4], (values, joints)
     for k in range(len(values)):
         values[k] = 0.0
-    acted = ring[(tick - int(clock[3])) % len(ring)]
-    own = ring[tick % len(ring)]
+    values[REALITY] = clock[4]
+    # torque that acted
+    acted, own = ring[(tick - int(clock[3])) % len(ring)], ring[tick % len(ring)]
     for j in range(len(asked)):
         own[j] = asked[j]
-    free = clock[5] != 0.0
-    if comparable:
-        _joints(angles, speeds, reference, memory, (values, joints), dt)
-        _torques(asked, acted, applied, tau_max, memory, (values, joints), dt)
-        if free:
-            _base(q, v, base, memory, reference, (values, joints), dt)
+    # measures; after a gap they begin anew
+    if 0.0 < dt <= clock[1] and tick > 0:
+        _joints(angles, speeds, reference, memory, found, dt)
+        _rigid(asked, tau_max, memory, found)
+        _torques(asked, acted, applied, tau_max, memory, found, dt)
+        if clock[5] != 0.0:
+            _base(q, v, base, memory, reference, found, dt)
     else:
         for j in range(len(angles)):
-            memory[EXTREME, j] = memory[LAST_ASKED, j] = asked[j]
+            memory[EXTREME, j] = memory[LAST_ASKED, j] = memory[START_ASKED, j] = asked[j]
             memory[START, j] = memory[BASE_START, j] = reference[j]
-    # remember
+    # remember this state
     for j in range(len(angles)):
         memory[ANGLE, j], memory[SPEED, j], memory[REFERENCE, j] = angles[j], speeds[j], reference[j]
-    if free:
+    if clock[5] != 0.0:
         for i in range(7):
             base[POSE + i] = q[i]
         for i in range(6):
             base[VELOCITY + i] = v[i]
-    values[REALITY] = clock[4]
-    # how long each measure has exceeded its threshold
+    return _first(values, above, limits, _moves(memory), dt)
+
+
+@compiled
+def _first(values: Array, above: Array, limits: Arrays, moves: bool, dt: float) -> int:
+    """Update how long each measure has exceeded its threshold. Return the first alarm, as `watch` does."""
+    thresholds, after, stop, moving, _ = limits
     first = -1
     for k in range(len(values)):
-        most = thresholds[k]
-        if k == ROUGHNESS:
-            for j in range(len(angles)):
-                if memory[MOVED, j] > STANDS:
-                    most = moving[0]
+        most = moving[0] if moves and k == ROUGHNESS else thresholds[k]
         if not values[k] > most:
             above[k] = -1.0
             continue
@@ -104,6 +128,15 @@ def watch(now: Arrays, measured: Arrays, limits: Arrays, state: Arrays) -> int:
         if first < 0 and above[k] >= after[k]:
             first = 2 * k
     return first
+
+
+@compiled
+def _moves(memory: Array) -> bool:
+    """Return whether a reference moves."""
+    found = False
+    for j in range(memory.shape[1]):
+        found = found or memory[MOVED, j] > STANDS
+    return found
 
 
 @compiled
@@ -126,6 +159,18 @@ def _joints(angles: Array, speeds: Array, reference: Array, memory: Array, found
         if memory[STILL, j] >= FROZEN:
             _largest(abs(reference[j] - memory[START, j]), j, JOINT_FROZEN, values, joints)
         memory[MOVED, j] = memory[MOVED, j] * forget + abs(reference[j] - memory[REFERENCE, j])
+
+
+@compiled
+def _rigid(asked: Array, tau_max: Array, memory: Array, found: Arrays) -> None:
+    """Find angles that have not changed while their torque did and a reference moved. found: (values, joints)"""
+    values, joints = found
+    moves = _moves(memory)
+    for j in range(len(asked)):
+        if memory[STILL, j] == 0.0:
+            memory[START_ASKED, j] = asked[j]
+        elif moves and memory[STILL, j] >= RIGID:
+            _largest(abs(asked[j] - memory[START_ASKED, j]) / tau_max[j], j, JOINT_RIGID, values, joints)
 
 
 @compiled

@@ -28,6 +28,7 @@ from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
+from transport.server.sessions.switch_debounce import SwitchDebounce
 from transport.server.settings import ServerSettings
 
 DT_FACTORS = (0.5, 5.0)
@@ -125,7 +126,7 @@ class Session:
         self._ring: list[Exchange | None] = [None] * RING
         self.stop, self._command = stop, command
         self._reader = StateReader(agreement)
-        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
+        self._plausibility, self._debounce = Plausibility(settings.plausibility, agreement.robot), SwitchDebounce()
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._restart_timing()
@@ -135,6 +136,7 @@ class Session:
         """Treat the next state as the first one: dt = 0, no outage before it."""
         self._t_robot: int | None = None
         self._plausibility.reset()
+        self._debounce.reset()
         self._substituted = False
         self._outage = OutageTimer(robot_clock=self.agreement.robot_clock)
 
@@ -178,7 +180,6 @@ class Session:
         torque = measured_torque(message, self.agreement)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
-        # the state is valid: update the session
         dt = 0.0
         if self._t_robot is not None:
             dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
@@ -187,6 +188,7 @@ class Session:
         pause = self._outage.accepted(t_robot, now_ns, outage)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
+        contacts, flickers = self._debounce.debounced(contacts, dt)
         command = self._command.at(now_ns)
         if command.note:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
@@ -196,7 +198,7 @@ class Session:
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
             tau_measured=torque,
-            doubt=self._plausibility.doubt,
+            doubt=self._plausibility.doubt or flickers,
             reference=reference,
             schedule=schedule,
             applied=applied,
@@ -212,10 +214,9 @@ class Session:
         jump: why the state is implausible
         """
         last = self._plausibility.last
-        if self._substituted or last is None:
-            raise Latched(self.latch(f"two implausible states in a row: {jump}", now_ns))
-        if self._plausibility.exhausted:
-            raise Latched(self.latch(f"too many implausible states: {jump}", now_ns))
+        if self._substituted or last is None or self._plausibility.exhausted:
+            count = "two implausible states in a row" if self._substituted else "too many implausible states"
+            raise Latched(self.latch(f"{count}: {jump}", now_ns))
         note = "; ".join(filter(None, (f"implausible state ignored: {jump}", measured.note)))
         return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
 
