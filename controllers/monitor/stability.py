@@ -10,12 +10,13 @@ velocities is
 a state that was extrapolated over them with the predicted changes of velocity. It is stable if all eigenvalues of one period
 lie inside the unit circle.
 
-Without delay, passivity of the foot's port gives a sufficient condition with μ̄ = m_b/m,
+Without delay and for short periods, passivity of the foot's port suffices: with H = 1/(1 + T_p s), G = (m_f + m_b H)/m,
+C = K_d + K_p/s and P = d_τ + k_τ/s,
 
-    d + μ̄ m_f K_d + d_τ ≥ m_b (1/T_r + μ̄ K_p T_p − μ̄ K_d)
+    Z = (m_b (G C − H/T_r) + P) / (1 + G C/s + P/(m_b s)),     d ≥ −Re Z(jω) for all ω
 
 1/T_r acts as negative damping of the foot, for which K_d pays. A delay turns the virtual stiffness m_b (K_d − 1/T_r)/T_p into
-negative damping.
+negative damping. Pitch and roll are not in the model; they need more damping.
 """
 
 import numpy as np
@@ -28,6 +29,9 @@ from idyn.types import Array, ContactSet
 
 DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])
 """Dampings of the floor that are tried [N·s/m]."""
+
+FREQUENCIES = np.geomspace(1e-2, 1e6, 4001)
+"""Angular frequencies at which the foot's port is examined [rad/s]."""
 
 STABLE = 1.0 + 1e-9
 """Largest magnitude of an eigenvalue of a stable loop."""
@@ -52,36 +56,43 @@ class VerticalLeg(Settings, frozen=True):
     period: float = 0.001
 
     @property
-    def least_damping(self) -> float:
-        """Return the damping of the floor that suffices without delay, from the closed form [N·s/m]; may be negative."""
-        share = self.base / (self.base + self.foot)
-        paid = share * self.foot * self.kd + self.torque_kd
-        relaxation = max(self.relaxation, self.period)
-        return self.base * (1.0 / relaxation + share * self.kp * self.memory - share * self.kd) - paid
+    def passive_damping(self) -> float:
+        """Return the damping of the floor that suffices without delay for every stiffness [N·s/m]; ≤ 0: none is needed."""
+        s, share = 1j * FREQUENCIES, self.foot / (self.base + self.foot)
+        H = 1.0 / (1.0 + self.memory * s)
+        GC = (share + (1.0 - share) * H) * (self.kd + self.kp / s)
+        P = self.torque_kd + self.torque_kp / s
+        Z = (self.base * (GC - H / max(self.relaxation, self.period)) + P) / (1.0 + GC / s + P / (self.base * s))
+        return float(-Z.real.min())
 
 
 def vertical_leg(
-    robot: Robot, stance: Array, contacts: ContactSet, ground: Ground, gains: tuple[Array, Array, Array, Array], period: float
-) -> VerticalLeg:
+    robot: Robot,
+    stance: Array,
+    contacts: ContactSet,
+    ground: Ground,
+    gains: tuple[float, float, float, float],
+    period: float,
+) -> VerticalLeg | None:
     """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of a leg.
 
     The foot's mass is (J M⁻¹ Jᵀ)⁻¹ along the normal, with the base held. Gains on joint torques count as −J⁻ᵀ K J⁻¹.
 
-    stance: configuration (nq); contacts: of all feet; gains: kp [1/s²], kd [1/s], torque kp [N·m/rad], torque kd [N·m·s/rad], each
-    a number or (na); period: dt [s]
-    Raises ValueError without a free base or without feet that joints can move.
+    stance: configuration (nq); contacts: of all feet; gains: kp [1/s²], kd [1/s], torque kp [N·m/rad], torque kd [N·m·s/rad]
+    period: dt [s]
+    None: no free base, or feet that the joints cannot move.
     """
     n, a = len(contacts.keys), robot.tree.a
     if not robot.floating or not n:
-        raise ValueError("expected a robot with a free base that stands on feet")
+        return None
     at = robot.terms(stance, np.zeros(robot.nv))
     J = contact_jacobian(robot, at, contacts)[2::3][:, a]
     mobility = np.diag(J @ np.linalg.solve(at.M[np.ix_(a, a)], J.T))
     squared = (J**2).sum(axis=1)
     if not (mobility > 0.0).all():
-        raise ValueError("expected feet that joints can move")
+        return None
     foot, share = float((1.0 / mobility).mean()), robot.total_mass / n
-    kp, kd, torque_kp, torque_kd = (float(np.mean(each)) for each in gains)
+    kp, kd, torque_kp, torque_kd = gains
     leverage = float((1.0 / squared).mean())
     return VerticalLeg(
         base=max(share - foot, 0.1 * share),
