@@ -62,10 +62,10 @@ class AlarmSettings(Settings, frozen=True):
     joint_frozen: NonNegative = 0.02
     joint_rigid: NonNegative = 0.1
     base_frozen: NonNegative = 0.06
-    motor: NonNegative = 0.4
+    motor: NonNegative = 0.35
     saturation: NonNegative = 0.9
     roughness: NonNegative = 4.0
-    roughness_moving: NonNegative = 30.0
+    roughness_moving: NonNegative = 20.0
     sensor_stop: NonNegative = 0.03
     motor_stop: NonNegative = 0.1
     roughness_stop: NonNegative = 1.0
@@ -93,47 +93,96 @@ class Alarm(NamedTuple):
 
 ALARMS = (
     Alarm(
-        "joint drift", "angle minus integral of the speed, forgotten over 2 s", "rad", "joint_drift", 0.0, "sensor_stop",
+        "joint drift",
+        "angle minus integral of the speed, forgotten over 2 s",
+        "rad",
+        "joint_drift",
+        0.0,
+        "sensor_stop",
         "{joint} has moved {value:.3f} rad other than its speed says",
     ),
     Alarm(
-        "base drift", "position minus integral of the velocity, forgotten over 2 s", "m", "base_drift", 0.0, "sensor_stop",
+        "base drift",
+        "position minus integral of the velocity, forgotten over 2 s",
+        "m",
+        "base_drift",
+        0.0,
+        "sensor_stop",
         "the base has moved {value:.3f} m other than its velocity says",
     ),
     Alarm(
-        "attitude drift", "attitude minus integral of the rate, forgotten over 2 s", "rad", "attitude_drift", 0.0, "sensor_stop",
+        "attitude drift",
+        "attitude minus integral of the rate, forgotten over 2 s",
+        "rad",
+        "attitude_drift",
+        0.0,
+        "sensor_stop",
         "the base has turned {value:.3f} rad other than its rate says",
     ),
     Alarm(
-        "frozen joint", "motion of the reference while the angle stays the same to the last bit, for 15 ms and more", "rad",
-        "joint_frozen", 0.0, "sensor_stop", "the angle of {joint} does not change while its reference moves by {value:.3f} rad",
+        "frozen joint",
+        "motion of the reference while the angle stays the same to the last bit, for 15 ms and more",
+        "rad",
+        "joint_frozen",
+        0.0,
+        "sensor_stop",
+        "the angle of {joint} does not change while its reference moves by {value:.3f} rad",
     ),
     Alarm(
-        "rigid joint", "change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and"
-        " more, and a reference moves", "–", "joint_rigid", 0.0, "sensor_stop",
+        "rigid joint",
+        "change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and"
+        " more, and a reference moves",
+        "–",
+        "joint_rigid",
+        0.0,
+        "sensor_stop",
         "the angle of {joint} does not change while its torque changes by {value:.0%} of the limit",
     ),
     Alarm(
-        "frozen base", "largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms"
-        " and more", "rad", "base_frozen", 0.0, "sensor_stop",
+        "frozen base",
+        "largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and more",
+        "rad",
+        "base_frozen",
+        0.0,
+        "sensor_stop",
         "the pose of the base does not change while the reference moves by {value:.3f} rad",
     ),
     Alarm(
-        "motor", "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`)"
-        " over 50 ms, where the asked torque is above 5 % of the limit", "–", "motor", 0.03, "motor_stop",
+        "motor",
+        "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`)"
+        " over 30 ms, where the asked torque is above 5 % of the limit",
+        "–",
+        "motor",
+        0.02,
+        "motor_stop",
         "the torque of {joint} is off by {value:.0%} of what was asked",
     ),
     Alarm(
-        "saturation", "share of the time at the torque limit, over 0.2 s", "–", "saturation", 0.0, "roughness_stop",
+        "saturation",
+        "share of the time at the torque limit, over 0.2 s",
+        "–",
+        "saturation",
+        0.0,
+        "roughness_stop",
         "{joint} has been at its torque limit for {value:.0%} of the time",
     ),
     Alarm(
-        "roughness", "swings by more than 3 % of the torque limit in 0.2 s, mean over the joints", "–", "roughness", 0.2,
-        "roughness_stop", "the torques oscillate: {value:.1f} swings per joint in 0.2 s, mean |dτ/dt| {rate:.3g} N·m/s",
+        "roughness",
+        "swings by more than 7 % of the torque limit in 0.2 s, mean over the joints",
+        "–",
+        "roughness",
+        0.2,
+        "roughness_stop",
+        "the torques oscillate: {value:.1f} swings per joint in 0.2 s, mean |dτ/dt| {rate:.3g} N·m/s",
         "roughness_moving",
     ),
     Alarm(
-        "reality", "motion or force mismatch beyond `reality.degraded`", "–", "", 0.0, "reality_stop",
+        "reality",
+        "motion or force mismatch beyond `reality.degraded`",
+        "–",
+        "",
+        0.0,
+        "reality_stop",
         "{mismatch}, for {held:.1f} s",
     ),
 )

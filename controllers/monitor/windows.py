@@ -48,7 +48,7 @@ JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN,
 )
 """Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
 
-WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.05
+WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03
 """Time constants [s] of roughness and saturation, of drifts, and of the motors' share."""
 
 FROZEN = 0.015
@@ -57,7 +57,7 @@ FROZEN = 0.015
 RIGID = 0.05
 """The same for angles whose torque changes while the references of other joints move [s]."""
 
-SWING, LOADED, FULL_SHARE = 0.03, 0.05, 0.999
+SWING, LOADED, FULL_SHARE = 0.07, 0.05, 0.999
 """Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques by which motors are judged; the
 limit."""
 

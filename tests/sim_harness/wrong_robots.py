@@ -79,9 +79,29 @@ def build(plan, wrong=None, start=np.inf, controller=None):
     return client, side
 
 
-def provoke(plan, wrong, start=1.2, controller=None):
-    """Run a robot whose states are wrong from `start` on."""
+class WeakMotor:
+    """A world in which a motor gives a share of its torque from a time on. torque: the last torque [N·m] (na)"""
+
+    def __init__(self, world, joint, share, start):
+        self._world, self._joint, self._share, self._start = world, joint, share, start
+        self.torque = np.zeros(world.robot.na)
+
+    def __getattr__(self, name):
+        return getattr(self._world, name)
+
+    def step(self, tau, dt, pushes=()):
+        self.torque = tau.copy()
+        if self._world.t >= self._start:
+            self.torque[self._joint] *= self._share
+        return self._world.step(self.torque, dt, pushes)
+
+
+def provoke(plan, wrong=None, start=1.2, controller=None, motor=None):
+    """Run a robot whose states are wrong from `start` on. motor: (joint, share of its torque) from then on, which it reports"""
     client, side = build(plan, wrong, start, controller)
+    if motor is not None:
+        weak = side.world = WeakMotor(side.world, *motor, start)
+        client.wrong = changed(tau_applied=lambda tau, _: weak.torque)
     posture = Posture(side.world.robot, side.world.terrain, side.world.q)
     trace = side.run(start + AFTER)
     since = trace.t - start
