@@ -10,8 +10,8 @@ A single state says little; over a window the following must hold, and an alarm 
     reality                 `controllers.monitor.reality` has been degraded for a while
 
 `ALARMS` has their thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first time, and stops
-the robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without history
-suffices.
+the robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without
+history suffices.
 """
 
 from collections.abc import Callable

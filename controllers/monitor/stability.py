@@ -1,14 +1,14 @@
 """Stability of a standing leg on a floor: the control loop of the vertical base-over-foot model, linearised.
 
-A base m_b stands over a foot m_f on a floor with stiffness k and damping d, both per foot; m = m_b + m_f. The motor's force τ acts
-between them. With q = z_base − z_foot, foot velocity u and q̈ = −K_p q − K_d q̇, about the equilibrium, the law of relaxed
+A base m_b stands over a foot m_f on a floor with stiffness k and damping d, both per foot; m = m_b + m_f. The motor's force τ
+acts between them. With q = z_base − z_foot, foot velocity u and q̈ = −K_p q − K_d q̇, about the equilibrium, the law of relaxed
 velocities is
 
     F (1 + T_p/dt) = (T_p/dt) F⁻ + m_b q̈ − (m/T_r) u,     τ = (m_b/m) (m_f q̈ + F) − k_τ q − d_τ q̇
 
-(`idyn.contact.ground` for a single contact). The loop is sampled: the torque is constant over a period, and acts n ticks later on
-a state that was extrapolated over them with the predicted changes of velocity. It is stable if all eigenvalues of one period
-lie inside the unit circle.
+(`idyn.contact.ground` for a single contact). The loop is sampled: the torque is constant over a period and acts n ticks later;
+it is computed for a state that was extrapolated over them with the predicted changes of velocity. The loop is stable if all
+eigenvalues of one period lie inside the unit circle.
 
 Without delay and for short periods, passivity of the foot's port suffices: with H = 1/(1 + T_p s), G = (m_f + m_b H)/m,
 C = K_d + K_p/s and P = d_τ + k_τ/s,
@@ -74,7 +74,7 @@ def vertical_leg(
     gains: tuple[float, float, float, float],
     period: float,
 ) -> VerticalLeg | None:
-    """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of a leg.
+    """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of it.
 
     The foot's mass is (J M⁻¹ Jᵀ)⁻¹ along the normal, with the base held. Gains on joint torques count as −J⁻ᵀ K J⁻¹.
 
@@ -128,7 +128,10 @@ def spectral_radius(leg: VerticalLeg, stiffness: float, damping: float, delay: i
 
 
 def _period_matrix(leg: VerticalLeg, stiffness: float, damping: float, delay: int) -> Array:
-    """Return A of x⁺ = A x, x = (z_foot, z_base, u, w, F⁻, then for each of the last n ticks: predicted change of u and w, and τ)."""
+    """Return A of x⁺ = A x.
+
+    x = (z_foot, z_base, u, w, F⁻, then of each of the last n ticks: predicted changes of u and w, τ)
+    """
     n = 5 + 3 * delay
     x, dt, m = np.eye(n), leg.period, leg.base + leg.foot
     relaxation = max(leg.relaxation, dt)

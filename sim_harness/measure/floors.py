@@ -14,7 +14,7 @@ DELAYS = (0, 1, 2, 3, 4, 5)
 """Actuation delays [ticks]."""
 
 LIGHT = 10.0 / 1.2
-"""A lightly damped floor, for each kilogram of a foot's share of the robot [N·s/(m kg)]: 10 N·s/m for the built-in quadruped."""
+"""A lightly damped floor, for each kilogram of a foot's share of the robot [N·s/(m kg)]: 10 N·s/m for the quadruped."""
 
 Map = dict[int, tuple[float, ...]]
 

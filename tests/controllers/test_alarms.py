@@ -168,7 +168,7 @@ def test_noise_and_a_slow_sway_are_not_a_limit_cycle(robot):
 
 def test_saturation_and_a_lasting_mismatch_stop_the_robot(robot):
     motion = Motion(robot)
-    motion.torque = lambda: robot.limits.tau_max.copy()
+    motion.torque = robot.limits.tau_max.copy
     found = motion.run(3.0)
     assert found[0][1].startswith("saturation")
     assert found[-1][2]
