@@ -77,6 +77,7 @@ class Inputs(Record, frozen=True):
         no command, the gait follows its path
     tasks: tasks that replace the joint feedback; the reference stays as the posture of the last level; None: no tasks
     estop: emergency stop: command joint damping immediately
+    follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
 
@@ -92,6 +93,7 @@ class Inputs(Record, frozen=True):
     tasks: TaskStack | None = None
     estop: bool = False
     delay: float = 0.0
+    follows: bool = True
 
 
 class Mismatch(Record, frozen=True):

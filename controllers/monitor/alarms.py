@@ -248,7 +248,8 @@ class Alarms:
             return None
         applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
         angles = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q)
-        measured = at.q, at.v, angles, at.v[robot.tree.a], reference, asked, self._unknown if applied is None else applied
+        applied = self._unknown if applied is None or not inputs.follows else applied
+        measured = at.q, at.v, angles, at.v[robot.tree.a], reference, asked, applied
         now[0] = inputs.dt
         now[3] = min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
         now[4] = mismatch is not None and mismatch.problem != ""

@@ -112,8 +112,7 @@ class Session:
         self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, command: CommandLatch
     ) -> None:
         """stop: emergency stop of the robot, which outlasts this session; command: command of the robot"""
-        self.agreement = agreement
-        self.id = agreement.id
+        self.agreement, self.id = agreement, agreement.id
         self.comm = CommStats()
         self.phase = Phase.RUNNING
         self.fault: Fault | None = None
@@ -137,6 +136,7 @@ class Session:
         self._t_robot: int | None = None
         self._plausibility.reset()
         self._debounce.reset()
+        self._delay.stopped = False
         self._substituted = False
         self._outage = OutageTimer(robot_clock=self.agreement.robot_clock)
 
@@ -175,9 +175,8 @@ class Session:
         outage = self._outage.until(t_robot, now_ns)
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
-        measured, contacts, sensed, reference = self.read(message)
+        (measured, contacts, sensed, reference), torque = self.read(message), measured_torque(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
-        torque = measured_torque(message, self.agreement)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
         dt = 0.0
@@ -205,6 +204,7 @@ class Session:
             sensed_force=sensed,
             estop=self.stop.engaged,
             delay=self._delay.accepted(t_robot, message.t_applied),
+            follows=self._delay.follows,
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
