@@ -66,6 +66,8 @@ class Inputs(Record, frozen=True):
 
     dt: measured period [s]; 0 on the first tick, when there is no previous one
     tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
+    tau_measured: torque that was measured at the joints since the last tick [N·m] (na); None: not measured
+    doubt: why the state may be wrong; the mode becomes degraded; '' without doubt
     reference: replaces the controller's own trajectory; None: the trajectory is used
     schedule: which feet are planned to stand; replaces that of the reference; None: as the reference plans
     applied: known external forces, as a generalised force [N, N·m] (nv); None: none
@@ -75,11 +77,14 @@ class Inputs(Record, frozen=True):
         no command, the gait follows its path
     tasks: tasks that replace the joint feedback; the reference stays as the posture of the last level; None: no tasks
     estop: emergency stop: command joint damping immediately
+    follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
 
     dt: float
     tau_applied: Array | None = None
+    tau_measured: Array | None = None
+    doubt: str = ""
     reference: Reference | None = None
     schedule: Schedule | None = None
     applied: Array | None = None
@@ -88,6 +93,7 @@ class Inputs(Record, frozen=True):
     tasks: TaskStack | None = None
     estop: bool = False
     delay: float = 0.0
+    follows: bool = True
 
 
 class Mismatch(Record, frozen=True):

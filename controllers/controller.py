@@ -14,6 +14,7 @@ from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
 from controllers.feedback.stabilisation import Stabilisation, standing_height
 from controllers.feedforward import Forecast, Target, make_feedforward
+from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.planners.targets import LAST_LEVEL
@@ -47,6 +48,7 @@ class Controller:
         self._trajectory = settings.reference.build(robot, stance, period)
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
+        self._alarms = Alarms(settings.alarms, robot, period)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
@@ -62,12 +64,14 @@ class Controller:
         self._time = self._reference_time = 0.0  # of this tick and of the last reference, since the first tick [s]
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
         self._placed: tuple[State, bytes, bytes] | None = None
+        self._wanted: Array | None = None  # angles of the last reference
         for part in (
             self._source,
             self._feedforward,
             self._trajectory,
             self._delay_compensation,
             self._monitor,
+            self._alarms,
             self._feedback,
             self._torque_feedback,
             self._safety,
@@ -150,6 +154,9 @@ class Controller:
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
         mismatch = self._monitor.measure(at.v, inputs)
+        alarm = self._alarms.judge(at, inputs, self._wanted, self._safety.last, mismatch)
+        if alarm is not None and alarm.stops:
+            return self._stopped(at, Mode.FAULT, alarm.message)
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if inputs.delay:
@@ -165,6 +172,7 @@ class Controller:
             reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
         if self._grips:
             reference = self._grip.reference(reference, contacts, angles)
+        self._wanted = reference.q
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
@@ -184,7 +192,8 @@ class Controller:
             feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
         self._unsettled = at, forecast, tau if grip is None else tau - grip
-        problem = forecast.message or reference.problem or (mismatch.problem if mismatch else "")
+        doubts = inputs.doubt, alarm.message if alarm else "", mismatch.problem if mismatch else ""
+        problem = forecast.message or reference.problem or next(filter(None, doubts), "")
         return Command(
             tau=tau,
             tau_ff=forecast.tau,
@@ -222,7 +231,7 @@ class Controller:
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         tasks = self._feedforward.compile_tasks(still, contacts)
-        return tasks._replace(needed=[plan, *tasks.needed, *self._monitor.compile_tasks()])
+        return tasks._replace(needed=[plan, *tasks.needed, *self._monitor.compile_tasks(), *self._alarms.compile_tasks()])
 
     def _checked(self, given: Reference) -> Reference:
         """Copy a reference that was sent with the state. Raises InputError for a schedule of wrong size."""

@@ -8,6 +8,7 @@ from controllers.feedback.grip import AnyGrip
 from controllers.feedback.joints import FeedbackSettings
 from controllers.feedback.spread import SpreadSettings
 from controllers.feedback.stabilisation import StabilisationSettings
+from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
@@ -45,6 +46,7 @@ class ControllerSettings(Settings, frozen=True):
     drive: gains of the drives while replies are missing
     safety: limits and fallback of the torque
     reality: model-mismatch monitor
+    alarms: thresholds and times of the alarms
     """
 
     robot: str
@@ -65,3 +67,4 @@ class ControllerSettings(Settings, frozen=True):
     drive: DriveSettings = DriveSettings()
     safety: SafetySettings = SafetySettings()
     reality: RealitySettings = RealitySettings()
+    alarms: AlarmSettings = AlarmSettings()

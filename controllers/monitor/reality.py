@@ -150,7 +150,11 @@ class MismatchMonitor:
             # √(rᵀ M_uu⁻¹ r / m) / g
             motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
-        self._latest = self._judged(motion, force, inputs.dt)
+        limits, worst = self._settings, max(motion or 0.0, force or 0.0)
+        self._exceeded = self._exceeded + inputs.dt if worst > limits.degraded else 0.0
+        self._degraded = worst > limits.recovered if self._degraded else self._exceeded > limits.patience
+        problem = self._message(motion, force) if self._degraded else ""
+        self._latest = Mismatch(motion=motion, force=force, problem=problem)
         return self._latest
 
     def expect(self, prediction: Prediction, beyond: Array, dynamics: Dynamics) -> None:
@@ -175,13 +179,6 @@ class MismatchMonitor:
         """
         self._force += share * (sensed.sum(axis=0) - expected - self._force)
         return math.hypot(*self._force.tolist()) / self._weight
-
-    def _judged(self, motion: float | None, force: float | None, dt: float) -> Mismatch:
-        """Update the degraded state and return the mismatch with its message."""
-        s, worst = self._settings, max(motion or 0.0, force or 0.0)
-        self._exceeded = self._exceeded + dt if worst > s.degraded else 0.0
-        self._degraded = worst > s.recovered if self._degraded else self._exceeded > s.patience
-        return Mismatch(motion=motion, force=force, problem=self._message(motion, force) if self._degraded else "")
 
     def _message(self, motion: float | None, force: float | None) -> str:
         """Return the message: which figure exceeds its limit, and possible causes."""

@@ -59,7 +59,10 @@ def slowest_rate(limits: Limits) -> float:
 
 
 class Safety:
-    """Applies `SafetySettings`. Stores the last commanded torque and the time since the first command."""
+    """Applies `SafetySettings`. Stores the last commanded torque and the time since the first command.
+
+    last: last commanded torque, before the server's torque gate [N·m] (na); None before the first
+    """
 
     def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
         self._settings = settings
@@ -70,7 +73,7 @@ class Safety:
 
     def reset(self) -> None:
         """Forget earlier commands; the next torque counts as the first."""
-        self._last: Array | None = None
+        self.last: Array | None = None
         self._first: Array | None = None
         self._begun = False
         self._age = 0.0
@@ -82,11 +85,6 @@ class Safety:
     @cached_property
     def _limited(self) -> Callable[..., None]:
         return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
-
-    @property
-    def last(self) -> Array | None:
-        """Last commanded torque, before the server's torque gate [N·m] (na); None before the first."""
-        return self._last
 
     def fault(self, state: State | Kinematics) -> str:
         """Return why this state must not be controlled; '' if it is within the limits."""
@@ -107,7 +105,7 @@ class Safety:
 
     def record(self, tau: Array) -> None:
         """Record a commanded torque that `limit` did not compute; the next rate limit is relative to it."""
-        self._last = tau
+        self.last = tau
 
     def limit(self, tau: Array, dt: float, applied: Array | None) -> tuple[Array, Array]:
         """Return τ within torque and rate limits, blended in at the start [N·m] (na), and the `LimitedBy` bits (na).
@@ -117,7 +115,7 @@ class Safety:
         """
         if applied is not None and len(applied) != len(tau):
             raise InputError("tau_applied", f"expected the torques of {len(tau)} joints, got {len(applied)}")
-        before = self._last if applied is None else applied
+        before = self.last if applied is None else applied
         if not self._begun:
             self._begun, self._first = True, applied
         self._age += dt
@@ -130,7 +128,7 @@ class Safety:
         limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
         given = tau, self._limits.tau_max, self._rates, tau if before is None else before
         self._limited(given, period, (limited,), (bits,))
-        self._last = limited
+        self.last = limited
         return limited, bits
 
 

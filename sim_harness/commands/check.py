@@ -20,6 +20,7 @@ from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
+from sim_harness.measure.floors import floor_map, floor_text
 from sim_harness.run.plan import ExperimentSettings, load_plan
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
@@ -69,6 +70,8 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
         print(_describe(robot))
     for robot, finding in findings:
         print(f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}")
+    if not options.what.endswith((".urdf", ".xml")):
+        _print_floors(options.what)
     rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
     return rows, not any(finding.severity == "warning" for _, finding in findings)
 
@@ -112,6 +115,17 @@ def _load(kind: str, what: str) -> Robot:
         name = robots[0] if comparison.timing is None else comparison.timing.robot
         return load_robot(name)[0]
     return build_controller(load_plan(what).controller).robot
+
+
+def _print_floors(what: str) -> None:
+    """Print on which floors a controller stands without oscillating."""
+    if what in files("controllers") or (what.endswith(".toml") and _folder(what) == "controllers"):
+        found = floor_map(build_controller(load("controllers", what, ControllerSettings)))
+        if found is not None:
+            text, warning = floor_text(*found)
+            print(text)
+            if warning:
+                print(f"warning: {warning}")
 
 
 def _describe(robot: Robot) -> str:

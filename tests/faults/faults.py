@@ -111,6 +111,34 @@ def further(field: str, i: int, by: float) -> Change:
     return state(**{field: value})
 
 
+def in_turn(field: str, i: int, by: float) -> Change:
+    """Every second state is that of another robot."""
+
+    def value(trial: Trial, message: StateMessage) -> bytes:
+        vector = np.frombuffer(getattr(message, field)).copy()
+        vector[i] += by * (round(message.t_robot * 1e-6) % 2)
+        return vector.tobytes()
+
+    return state(**{field: value})
+
+
+def drifting(field: str, i: int, rate: float) -> Change:
+    """One number drifts away, from its true value on."""
+
+    def arrange(trial: Trial) -> None:
+        ticks = [0]
+
+        def change(message: StateMessage) -> StateMessage:
+            ticks[0] += 1
+            vector = np.frombuffer(getattr(message, field)).copy()
+            vector[i] += rate * 1e-3 * ticks[0]
+            return msgspec.structs.replace(message, **{field: vector.tobytes()})
+
+        trial.client.change_state = change
+
+    return arrange
+
+
 def bit_flips(seed: int) -> Change:
     rng = np.random.default_rng(seed)
 
@@ -230,6 +258,8 @@ FAULTS = (
     Fault("the base 1 m off, once", further("q", 0, 1.0), says="implausible state ignored"),
     Fault("the base 1 m off, for 150 ms", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
     Fault("the base upside down, once", state(q=upside_down), says="implausible state ignored"),
+    Fault("every second state: the base 3 m off", in_turn("q", 0, 3.0), LONG, DAMPING, LATCHED, reset=True),
+    Fault("a joint drifts by 1 rad/s, its speed does not", drifting("q", 9, 1.0), LONG, DAMPING, LATCHED, reset=True),
     Fault("impossible reference: 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
     Fault("impossible reference: 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
     Fault("reference with NaN", reference(NAN, "v"), 5, code=NON_FINITE),

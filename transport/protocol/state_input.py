@@ -171,8 +171,6 @@ def check_recorded(message: StateMessage, agreement: Agreement) -> None:
     nv, na = agreement.robot.nv, agreement.robot.na
     if message.rtt_us is not None and not math.isfinite(message.rtt_us):
         raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")
-    if message.tau_meas is not None:
-        vector(message.tau_meas, na, "tau_meas")
     if message.a_meas is not None:
         vector(message.a_meas, nv, "a_meas")
     if message.temp is not None:
@@ -182,6 +180,13 @@ def check_recorded(message: StateMessage, agreement: Agreement) -> None:
     if message.imu is not None:
         imu = message.imu
         vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+
+
+def measured_torque(message: StateMessage, agreement: Agreement) -> Array | None:
+    """Return `tau_meas` in the robot's order [N·m] (na), None if it was not sent. Raises ProtocolError."""
+    if message.tau_meas is None:
+        return None
+    return agreement.joints.torques_to_robot(vector(message.tau_meas, agreement.robot.na, "tau_meas"))
 
 
 def read_plan(message: StateMessage, agreement: Agreement, q: Array) -> tuple[Schedule | None, Array | None]:

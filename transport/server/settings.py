@@ -55,6 +55,8 @@ class PlausibilitySettings(Settings, frozen=True):
 
     joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s]
     The bounds of speeds are doubled in the tick after a rejected state.
+    most_rejected: more rejected states are a fault, also when accepted ones lie between them
+    recovery: number of accepted states that make up for one rejected state
     The defaults are at least twice the largest changes per tick in trots with pushes and hard landings: 8 rad/s of light legs,
     0.01 m/s and 0.2 rad/s of bases. A leg that stumbles may change by 20 rad/s: that state is rejected, the next one accepted.
     """
@@ -65,6 +67,8 @@ class PlausibilitySettings(Settings, frozen=True):
     base_attitude: Positive = 0.1
     base_velocity: Positive = 1.0
     base_rate: Positive = 4.0
+    most_rejected: Positive = 5.0
+    recovery: Positive = 50.0
 
 
 class ServerSettings(Settings, frozen=True):

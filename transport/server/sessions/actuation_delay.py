@@ -12,8 +12,19 @@ MEMORY = 31
 """Number of delays from which the median is computed."""
 
 
+STOPPED_NS = 50_000_000
+"""Time without answers after which the robot's torques are taken for its own [ns]: its side stops after 100 ms or less."""
+
+
 class ActuationDelay:
-    """Median actuation delay of one session."""
+    """Median actuation delay of one session.
+
+    follows: whether the torque that acted until now is known to be that of the answer one delay ago: no answer was lost just
+        now, and none for as long as the robot's own side waits before it stops
+    stopped: answers were missing for that long; the robot ignores further ones until a reset
+    """
+
+    follows = stopped = False
 
     def __init__(self, period_ns: int) -> None:
         self._period_ns = period_ns
@@ -32,7 +43,12 @@ class ActuationDelay:
         """
         if t_applied is not None:
             self._note(max(t_robot - t_applied - self._period_ns, 0))
-        return self._ordered[(len(self._ordered) - 1) // 2] * 1e-9 if self._ordered else 0.0
+        median = self._ordered[(len(self._ordered) - 1) // 2] if self._ordered else 0
+        if t_applied is not None:
+            missing = t_robot - t_applied - self._period_ns - median
+            self.stopped = self.stopped or t_robot - t_applied > STOPPED_NS
+            self.follows = not self.stopped and missing < self._period_ns // 2
+        return median * 1e-9
 
     def _note(self, delay: int) -> None:
         """Add a measurement and drop the oldest one."""

@@ -1,6 +1,7 @@
 """The plausibility check: rejects a state that cannot follow the last one, as after errors of sensors or estimators.
 
-The first rejected state is replaced by the last accepted one; a second one in a row is a fault.
+The first rejected state is replaced by the last accepted one; a second one in a row is a fault. So are too many of them with
+accepted ones in between, as from two robots that send in turn: a leaky bucket counts them.
 """
 
 import math
@@ -37,10 +38,14 @@ IS_SPEED = np.array([False, True, False, False, True, True])
 
 
 class Plausibility:
-    """Checks the states of one client. last: the last accepted state, None before the first"""
+    """Checks the states of one client.
+
+    last: the last accepted state, None before the first
+    level: number of rejected states, minus accepted states over `recovery`, ≥ 0
+    """
 
     def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
-        self._robot = robot
+        self._robot, self._leak, self._most = robot, 1.0 / settings.recovery, settings.most_rejected
         once = np.array([getattr(settings, name) for name, _ in NAMES if robot.floating or name.startswith("joint")])
         self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
@@ -53,6 +58,17 @@ class Plausibility:
         self.last: Measured | None = None
         self._t_ns = 0
         self._rejected = False
+        self.level = 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether too many states have been rejected."""
+        return self.level > self._most
+
+    @property
+    def doubt(self) -> str:
+        """Return that states are rejected repeatedly, '' if they are not."""
+        return "states are implausible repeatedly" if self.level > 1.0 else ""
 
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Return why a state cannot follow the last accepted one. '' if it can: then it becomes the last accepted one.
@@ -72,8 +88,10 @@ class Plausibility:
                 joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
+                self.level += 1.0
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
         self.last, self._t_ns, self._rejected = measured, t_ns, False
+        self.level = max(self.level - self._leak, 0.0)
         return ""
 
 

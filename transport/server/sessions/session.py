@@ -18,7 +18,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import Measured, StateReader, check_recorded, read_plan, read_reference
+from transport.protocol.state_input import Measured, StateReader, check_recorded, measured_torque, read_plan, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.clock_rate import ClockRate
@@ -27,6 +27,7 @@ from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
+from transport.server.sessions.switch_debounce import SwitchDebounce
 from transport.server.settings import ServerSettings
 
 DT_FACTORS = (0.5, 5.0)
@@ -71,8 +72,7 @@ class Session:
         self, agreement: Agreement, settings: ServerSettings, now_ns: int, latches: Latches, command: CommandLatch
     ) -> None:
         """latches, command: of the robot; they outlast this session"""
-        self.agreement = agreement
-        self.id = agreement.id
+        self.agreement, self.id = agreement, agreement.id
         self.comm = CommStats()
         self.ended = False
         self.heard_ns = now_ns
@@ -87,7 +87,7 @@ class Session:
         self._start = settings.start
         self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)
-        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
+        self._plausibility, self._debounce = Plausibility(settings.plausibility, agreement.robot), SwitchDebounce()
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._restart_timing()
@@ -97,6 +97,8 @@ class Session:
         """Treat the next state as the first one: dt = 0, no outage before it."""
         self._t_robot: int | None = None
         self._plausibility.reset()
+        self._debounce.reset()
+        self._delay.stopped = False
         self._substituted = False
         self._outage = OutageTimer(self._silence_ns, robot_clock=self.agreement.robot_clock)
         self._rate = ClockRate(self.agreement.dt_ns, robot_clock=self.agreement.robot_clock)
@@ -143,7 +145,7 @@ class Session:
         outage = self._outage.until(t_robot, now_ns)
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
-        measured, contacts, sensed, reference = self.read(message)
+        (measured, contacts, sensed, reference), torque = self.read(message), measured_torque(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
         if self._t_robot is None and self._judges_start:
             self._check_start(measured, now_ns)
@@ -151,7 +153,6 @@ class Session:
             measured = self._substitute(measured, jump, now_ns)
         if not self._rate.judged and (problem := self._rate.problem(message.seq, t_robot, now_ns)):
             raise Latched(self.latch(problem, now_ns))
-        # the state is valid: update the session
         dt = 0.0
         if self._t_robot is not None:
             dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
@@ -160,6 +161,7 @@ class Session:
         pause = self._outage.accepted(t_robot, now_ns, outage)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
+        contacts, flickers = self._debounce.debounced(contacts, dt)
         command = self._command.at(now_ns)
         if command.note:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
@@ -168,12 +170,15 @@ class Session:
             velocity=command.velocity,
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
+            tau_measured=torque,
+            doubt=self._plausibility.doubt or flickers,
             reference=reference,
             schedule=schedule,
             applied=applied,
             sensed_force=sensed,
             estop=bool(self.latches.estop),
             delay=self._delay.accepted(t_robot, message.t_applied),
+            follows=self._delay.follows,
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
@@ -183,8 +188,9 @@ class Session:
         jump: why the state is implausible
         """
         last = self._plausibility.last
-        if self._substituted or last is None:
-            raise Latched(self.latch(f"two implausible states in a row: {jump}", now_ns))
+        if self._substituted or last is None or self._plausibility.exhausted:
+            count = "two implausible states in a row" if self._substituted else "too many implausible states"
+            raise Latched(self.latch(f"{count}: {jump}", now_ns))
         note = "; ".join(filter(None, (f"implausible state ignored: {jump}", measured.note)))
         return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
 

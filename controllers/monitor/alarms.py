@@ -1,0 +1,269 @@
+"""Alarms: states that contradict themselves over time, motors that do not follow, torques that oscillate.
+
+A single state says little; over a window the following must hold, and an alarm watches each:
+
+    position and speed      |e| with ė = q̇_measured − v − e/τ: how far the positions moved other than the speeds say
+    frozen measurements     a value that stays the same to the last bit while the reference moves
+    motors                  Σ τ_asked τ_applied / Σ τ_asked², the share of the torque that the motor gives
+    saturation              share of the time in which a joint's torque is at its limit
+    roughness               swings of a torque by more than `SWING` of its limit, mean over the joints
+    reality                 `controllers.monitor.reality` has been degraded for a while
+
+`ALARMS` has their thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first time, and stops
+the robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without
+history suffices.
+"""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from controllers.command import Inputs, Mismatch
+from controllers.config.loading import NonNegative, Settings
+from controllers.feedback.delay_compensation import MAX_TICKS
+from controllers.monitor.windows import LAST, RATE, REALITY, ROWS, watch
+from idyn.jit.compiled import MATRIX, VECTOR
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.model.robot import Robot
+from idyn.prediction.precompile import CompileTask
+from idyn.types import Array, Kinematics
+
+NOW, MEASURED = Borrowed(VECTOR), Borrowed(*[VECTOR] * 7)
+LIMITS, STATE = Borrowed(*[VECTOR] * 5), Output(MATRIX, MATRIX, *[VECTOR] * 4)
+"""Types of the arguments of `watch`."""
+
+MAX_GAP = 4.5
+"""States that are further apart are not compared [periods]: between them speeds and torques are unknown."""
+
+
+class AlarmSettings(Settings, frozen=True):
+    """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
+
+    joint_drift: difference between a joint's motion and the integral of its speed [rad]
+    base_drift: the same of the base [m]; attitude_drift: of its attitude [rad]
+    joint_frozen: motion of a joint's reference while its measured angle does not change at all [rad]
+    joint_rigid: change of a joint's torque, as a share of its limit, while its angle does not change at all and references move
+    base_frozen: largest motion of a joint's reference while the base's pose does not change at all [rad]
+    motor: share of the asked torque that a motor gives too little or too much [–]
+    saturation: share of the time in which a joint's torque is at its limit [–]
+    roughness: swings of the torques in 0.2 s, mean over the joints, while the reference stands [–]
+    roughness_moving: the same while the reference moves
+    sensor_stop: time from an alarm of a sensor until the robot stops [s]
+    motor_stop: from an alarm of a motor [s]
+    roughness_stop: from an alarm about roughness or saturation [s]
+    reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
+    """
+
+    joint_drift: NonNegative = 0.04
+    base_drift: NonNegative = 0.1
+    attitude_drift: NonNegative = 0.1
+    joint_frozen: NonNegative = 0.02
+    joint_rigid: NonNegative = 0.1
+    base_frozen: NonNegative = 0.06
+    motor: NonNegative = 0.35
+    saturation: NonNegative = 0.9
+    roughness: NonNegative = 4.0
+    roughness_moving: NonNegative = 20.0
+    sensor_stop: NonNegative = 0.03
+    motor_stop: NonNegative = 0.1
+    roughness_stop: NonNegative = 1.0
+    reality_stop: NonNegative = 2.0
+
+
+class Alarm(NamedTuple):
+    """A row of the table of alarms.
+
+    name: in messages; measure: what is compared with the threshold; unit: its unit
+    threshold: name of the setting; also: a second threshold's
+    after: time above the threshold until the mode becomes degraded [s]; stop: name of the setting
+    text: message; {joint}: name of the joint, {value}: the measure
+    """
+
+    name: str
+    measure: str
+    unit: str
+    threshold: str
+    after: float
+    stop: str
+    text: str
+    also: str = ""
+
+
+ALARMS = (
+    Alarm(
+        "joint drift",
+        "angle minus integral of the speed, forgotten over 2 s",
+        "rad",
+        "joint_drift",
+        0.0,
+        "sensor_stop",
+        "{joint} has moved {value:.3f} rad other than its speed says",
+    ),
+    Alarm(
+        "base drift",
+        "position minus integral of the velocity, forgotten over 2 s",
+        "m",
+        "base_drift",
+        0.0,
+        "sensor_stop",
+        "the base has moved {value:.3f} m other than its velocity says",
+    ),
+    Alarm(
+        "attitude drift",
+        "attitude minus integral of the rate, forgotten over 2 s",
+        "rad",
+        "attitude_drift",
+        0.0,
+        "sensor_stop",
+        "the base has turned {value:.3f} rad other than its rate says",
+    ),
+    Alarm(
+        "frozen joint",
+        "motion of the reference while the angle stays the same to the last bit, for 15 ms and more",
+        "rad",
+        "joint_frozen",
+        0.0,
+        "sensor_stop",
+        "the angle of {joint} does not change while its reference moves by {value:.3f} rad",
+    ),
+    Alarm(
+        "rigid joint",
+        "change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and"
+        " more, and a reference moves",
+        "–",
+        "joint_rigid",
+        0.0,
+        "sensor_stop",
+        "the angle of {joint} does not change while its torque changes by {value:.0%} of the limit",
+    ),
+    Alarm(
+        "frozen base",
+        "largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and more",
+        "rad",
+        "base_frozen",
+        0.0,
+        "sensor_stop",
+        "the pose of the base does not change while the reference moves by {value:.3f} rad",
+    ),
+    Alarm(
+        "motor",
+        "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`)"
+        " over 30 ms, where the asked torque is above 5 % of the limit",
+        "–",
+        "motor",
+        0.02,
+        "motor_stop",
+        "the torque of {joint} is off by {value:.0%} of what was asked",
+    ),
+    Alarm(
+        "saturation",
+        "share of the time at the torque limit, over 0.2 s",
+        "–",
+        "saturation",
+        0.0,
+        "roughness_stop",
+        "{joint} has been at its torque limit for {value:.0%} of the time",
+    ),
+    Alarm(
+        "roughness",
+        "swings by more than 7 % of the torque limit in 0.2 s, mean over the joints",
+        "–",
+        "roughness",
+        0.2,
+        "roughness_stop",
+        "the torques oscillate: {value:.1f} swings per joint in 0.2 s, mean |dτ/dt| {rate:.3g} N·m/s",
+        "roughness_moving",
+    ),
+    Alarm(
+        "reality",
+        "motion or force mismatch beyond `reality.degraded`",
+        "–",
+        "",
+        0.0,
+        "reality_stop",
+        "{mismatch}, for {held:.1f} s",
+    ),
+)
+"""All alarms, in the order of the kernel's measures (`controllers.monitor.windows.watch`). The first that stops is reported."""
+
+
+class Verdict(NamedTuple):
+    """An alarm above its threshold. message: for the operator; stops: whether the robot must stop"""
+
+    message: str
+    stops: bool
+
+
+class Alarms:
+    """Watches the states and torques of one robot."""
+
+    def __init__(self, settings: AlarmSettings, robot: Robot, period: float) -> None:
+        """period: control period [s]"""
+        self._robot, self._period = robot, period
+        stops = [getattr(settings, each.stop) for each in ALARMS]
+        after = np.array([each.after for each in ALARMS])
+        self._limits = (
+            np.array([getattr(settings, each.threshold) if each.threshold else 0.5 for each in ALARMS]),
+            after,
+            after + np.array(stops),
+            np.array([settings.roughness_moving]),
+            robot.limits.tau_max,
+        )
+        self._state = (
+            np.zeros((ROWS, robot.na)),
+            np.zeros((MAX_TICKS + 1, robot.na)),
+            np.zeros(LAST),
+            *np.zeros((3, len(ALARMS))),
+        )
+        self._now = np.array([0.0, MAX_GAP * period, 0.0, 0.0, 0.0, robot.floating])
+        self._unknown, self._zero = np.empty(0), np.zeros(robot.na)
+        self.reset()
+
+    @cached_property
+    def _watch(self) -> Callable[..., int]:
+        return entry_point(watch, NOW, MEASURED, LIMITS, STATE)
+
+    def compile_tasks(self) -> list[CompileTask]:
+        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
+        return [partial(getattr, self, "_watch")]
+
+    def reset(self) -> None:
+        """Forget all states and torques."""
+        for each in self._state:
+            each.fill(0.0)
+        self._now[2] = 0.0
+
+    def judge(
+        self, at: Kinematics, inputs: Inputs, reference: Array | None, asked: Array | None, mismatch: Mismatch | None
+    ) -> Verdict | None:
+        """Compare a state with those before it. Return the most urgent alarm, None without one.
+
+        at: as measured; reference: angles of the last tick [rad] (na), asked: torque of the last tick [N·m] (na), None: unknown
+        """
+        robot, now = self._robot, self._now
+        if reference is None or asked is None:
+            now[2] = 0.0
+            return None
+        applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
+        angles = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q)
+        applied = self._unknown if applied is None or not inputs.follows else applied
+        measured = at.q, at.v, angles, at.v[robot.tree.a], reference, asked, applied
+        now[0] = inputs.dt
+        now[3] = min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
+        now[4] = mismatch is not None and mismatch.problem != ""
+        found = self._watch((now,), measured, self._limits, self._state)
+        now[2] += 1.0
+        return None if found < 0 else self._verdict(*divmod(found, 2), "" if mismatch is None else mismatch.problem)
+
+    def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:
+        """Return alarm k with its message. mismatch: that of the mismatch monitor"""
+        memory, _, _, values, joints, above = self._state
+        alarm, names = ALARMS[k], self._robot.joint_names
+        joint = names[int(joints[k])] if names else ""
+        rate = float(memory[RATE].mean()) if names else 0.0
+        text = alarm.text.format(joint=joint, value=float(values[k]), rate=rate, held=float(above[k]), mismatch=mismatch)
+        if k == REALITY and not stops:  # it has its own message
+            return Verdict(mismatch, False)
+        return Verdict(f"{alarm.name}: {text}", bool(stops))

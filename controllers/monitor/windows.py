@@ -1,0 +1,265 @@
+"""Kernel of the alarms: measures of states and torques that forget with a time constant, and how long each exceeds its limit.
+
+All sums decay as s ← s (1 − dt/τ): a leaky integral needs one number where a window of ticks needs a buffer.
+"""
+
+import math
+
+from idyn.jit.compiled import compiled
+from idyn.types import Array
+
+(
+    ANGLE,
+    SPEED,
+    DRIFT,
+    STILL,
+    START,
+    REFERENCE,
+    MOVED,
+    ASKED,
+    GIVEN,
+    EXTREME,
+    DIRECTION,
+    SWINGS,
+    RATE,
+    FULL,
+    LAST_ASKED,
+    BASE_START,
+    START_ASKED,
+) = range(17)
+"""Rows of `memory`, one column per actuated joint:
+ANGLE, SPEED: measured last [rad], [rad/s]; DRIFT: ∫ (q̇ − v) dt [rad]
+STILL: time for which the angle has not changed [s]; START: reference when it stopped changing, REFERENCE: last reference [rad]
+MOVED: motion of the reference in `WINDOW` [rad]; ASKED, GIVEN: Σ τ_asked², Σ τ_asked τ_applied in `MOTOR_WINDOW` [(N·m)²]
+EXTREME: last extreme of the torque [N·m], DIRECTION: sign of its last swing; SWINGS: their number in `WINDOW`
+RATE: mean |dτ/dt| in `WINDOW` [N·m/s], LAST_ASKED: torque of the tick before [N·m]; FULL: share of `WINDOW` at the torque limit
+BASE_START: reference when the pose of the base stopped changing [rad]
+START_ASKED: torque asked when the angle stopped changing [N·m]
+"""
+
+ROWS = START_ASKED + 1
+
+POSE, VELOCITY, MOTION, TURNED, UNMOVED, LAST = 0, 7, 13, 16, 19, 20
+"""Places in `base`: pose (7) and velocity (6) measured last, ∫ (ṗ − R v) dt (3), ∫ (rate of the attitude − ω) dt (3), time for
+which the pose has not changed."""
+
+JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN, MOTOR, SATURATION, ROUGHNESS, REALITY = range(
+    10
+)
+"""Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
+
+WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03
+"""Time constants [s] of roughness and saturation, of drifts, and of the motors' share."""
+
+FROZEN = 0.015
+"""A value that stays the same for this long is frozen, if it should have changed [s]."""
+
+RIGID = 0.05
+"""The same for angles whose torque changes while the references of other joints move [s]."""
+
+SWING, LOADED, FULL_SHARE = 0.07, 0.05, 0.999
+"""Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques by which motors are judged; the
+limit."""
+
+STANDS = 1e-3
+"""The reference stands while no joint's reference moves by more than this in `WINDOW` [rad]."""
+
+Arrays = tuple[Array, ...]
+
+
+@compiled
+def watch(now: Arrays, measured: Arrays, limits: Arrays, state: Arrays) -> int:
+    """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
+
+    now: array of dt [s], longest dt that is compared [s], number of the tick, age of the torque that acted [ticks], 1.0 if the
+        mismatch monitor is degraded, 1.0 if the base is free
+    measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
+        asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
+    limits: thresholds, times until degraded and until a stop [s], each in the order of the measures; threshold of the
+        roughness while the reference moves (1); tau_max [N·m] (na)
+    state: memory (ROWS, na), ring of asked torques (n, na), base (LAST), values, joints and times above the threshold [s] of
+        the measures
+    """
+    (clock,), (q, v, angles, speeds, reference, asked, applied) = now, measured
+    memory, ring, base, values, joints, above = state
+    dt, tick, tau_max, found = clock[0], int(clock[2]), limits[4], (values, joints)
+    for k in range(len(values)):
+        values[k] = 0.0
+    values[REALITY] = clock[4]
+    # torque that acted
+    acted, own = ring[(tick - int(clock[3])) % len(ring)], ring[tick % len(ring)]
+    for j in range(len(asked)):
+        own[j] = asked[j]
+    # measures; after a gap they begin anew
+    if 0.0 < dt <= clock[1] and tick > 0:
+        _joints(angles, speeds, reference, memory, found, dt)
+        _rigid(asked, tau_max, memory, found)
+        _torques(asked, acted, applied, tau_max, memory, found, dt)
+        if clock[5] != 0.0:
+            _base(q, v, base, memory, reference, found, dt)
+    else:
+        for j in range(len(angles)):
+            memory[EXTREME, j] = memory[LAST_ASKED, j] = memory[START_ASKED, j] = asked[j]
+            memory[START, j] = memory[BASE_START, j] = reference[j]
+    # remember this state
+    for j in range(len(angles)):
+        memory[ANGLE, j], memory[SPEED, j], memory[REFERENCE, j] = angles[j], speeds[j], reference[j]
+    if clock[5] != 0.0:
+        for i in range(7):
+            base[POSE + i] = q[i]
+        for i in range(6):
+            base[VELOCITY + i] = v[i]
+    return _first(values, above, limits, _moves(memory), dt)
+
+
+@compiled
+def _first(values: Array, above: Array, limits: Arrays, moves: bool, dt: float) -> int:
+    """Update how long each measure has exceeded its threshold. Return the first alarm, as `watch` does."""
+    thresholds, after, stop, moving, _ = limits
+    first = -1
+    for k in range(len(values)):
+        most = moving[0] if moves and k == ROUGHNESS else thresholds[k]
+        if not values[k] > most:
+            above[k] = -1.0
+            continue
+        above[k] = 0.0 if above[k] < 0.0 else above[k] + dt
+        if above[k] >= stop[k]:
+            return 2 * k + 1
+        if first < 0 and above[k] >= after[k]:
+            first = 2 * k
+    return first
+
+
+@compiled
+def _moves(memory: Array) -> bool:
+    """Return whether a reference moves."""
+    found = False
+    for j in range(memory.shape[1]):
+        found = found or memory[MOVED, j] > STANDS
+    return found
+
+
+@compiled
+def _joints(angles: Array, speeds: Array, reference: Array, memory: Array, found: Arrays, dt: float) -> None:
+    """Update drift and frozen angles of the joints. found: (values, joints)"""
+    values, joints = found
+    keep, forget = 1.0 - dt / DRIFT_WINDOW, 1.0 - dt / WINDOW
+    for j in range(len(angles)):
+        # e ← e (1 − dt/τ) + (q − q⁻) − ½ (v + v⁻) dt, with turns of 2π removed
+        step = angles[j] - memory[ANGLE, j]
+        step -= 2.0 * math.pi * math.floor(step / (2.0 * math.pi) + 0.5)
+        drift = memory[DRIFT, j] * keep + step - 0.5 * (speeds[j] + memory[SPEED, j]) * dt
+        memory[DRIFT, j] = drift
+        _largest(abs(drift), j, JOINT_DRIFT, values, joints)
+        # motion of the reference since the angle last changed
+        if step != 0.0:
+            memory[STILL, j], memory[START, j] = 0.0, reference[j]
+        else:
+            memory[STILL, j] += dt
+        if memory[STILL, j] >= FROZEN:
+            _largest(abs(reference[j] - memory[START, j]), j, JOINT_FROZEN, values, joints)
+        memory[MOVED, j] = memory[MOVED, j] * forget + abs(reference[j] - memory[REFERENCE, j])
+
+
+@compiled
+def _rigid(asked: Array, tau_max: Array, memory: Array, found: Arrays) -> None:
+    """Find angles that have not changed while their torque did and a reference moved. found: (values, joints)"""
+    values, joints = found
+    moves = _moves(memory)
+    for j in range(len(asked)):
+        if memory[STILL, j] == 0.0:
+            memory[START_ASKED, j] = asked[j]
+        elif moves and memory[STILL, j] >= RIGID:
+            _largest(abs(asked[j] - memory[START_ASKED, j]) / tau_max[j], j, JOINT_RIGID, values, joints)
+
+
+@compiled
+def _torques(asked: Array, acted: Array, applied: Array, tau_max: Array, memory: Array, found: Arrays, dt: float) -> None:
+    """Update the motors' share, saturation and roughness. found: (values, joints)
+
+    asked: in the last tick, acted: the torque that acted since the last state, both before the drives [N·m] (na)
+    """
+    values, joints = found
+    keep, forget = max(1.0 - dt / MOTOR_WINDOW, 0.0), 1.0 - dt / WINDOW
+    swings = 0.0
+    for j in range(len(asked)):
+        if len(applied):
+            memory[ASKED, j] = memory[ASKED, j] * keep + acted[j] * acted[j] * dt
+            memory[GIVEN, j] = memory[GIVEN, j] * keep + acted[j] * applied[j] * dt
+            least = LOADED * min(tau_max[j], 1e4)
+            if memory[ASKED, j] > least * least * MOTOR_WINDOW:
+                _largest(abs(1.0 - memory[GIVEN, j] / memory[ASKED, j]), j, MOTOR, values, joints)
+        full = 1.0 if abs(asked[j]) >= FULL_SHARE * tau_max[j] else 0.0
+        memory[FULL, j] += (full - memory[FULL, j]) * dt / WINDOW
+        _largest(memory[FULL, j], j, SATURATION, values, joints)
+        # a swing: the torque has turned by SWING since its last extreme
+        back = asked[j] - memory[EXTREME, j]
+        memory[SWINGS, j] *= forget
+        if memory[DIRECTION, j] * back >= 0.0:
+            memory[EXTREME, j] = asked[j]
+            if memory[DIRECTION, j] == 0.0:
+                memory[DIRECTION, j] = 1.0
+        elif abs(back) > SWING * tau_max[j]:
+            memory[EXTREME, j] = asked[j]
+            memory[DIRECTION, j] = -memory[DIRECTION, j]
+            memory[SWINGS, j] += 1.0
+        swings += memory[SWINGS, j]
+        rate = abs(asked[j] - memory[LAST_ASKED, j]) / dt
+        memory[LAST_ASKED, j] = asked[j]
+        memory[RATE, j] += (rate - memory[RATE, j]) * dt / WINDOW
+    values[ROUGHNESS] = swings / max(len(asked), 1)
+
+
+@compiled
+def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, found: Arrays, dt: float) -> None:
+    """Update drift and frozen pose of a floating base. found: (values, joints)
+
+    base: see `POSE`; linear velocity in body axes, R v̄ is taken at the present attitude
+    """
+    values, joints = found
+    keep = 1.0 - dt / DRIFT_WINDOW
+    x, y, z, w = q[3], q[4], q[5], q[6]
+    mean = (
+        0.5 * (v[0] + base[VELOCITY]) * dt,
+        0.5 * (v[1] + base[VELOCITY + 1]) * dt,
+        0.5 * (v[2] + base[VELOCITY + 2]) * dt,
+    )
+    # R u = u + 2 (w (a × u) + a × (a × u)), a = (x, y, z)
+    cross = y * mean[2] - z * mean[1], z * mean[0] - x * mean[2], x * mean[1] - y * mean[0]
+    moved = (
+        mean[0] + 2.0 * (w * cross[0] + y * cross[2] - z * cross[1]),
+        mean[1] + 2.0 * (w * cross[1] + z * cross[0] - x * cross[2]),
+        mean[2] + 2.0 * (w * cross[2] + x * cross[1] - y * cross[0]),
+    )
+    # small rotation Q⁻* Q ≈ (½ φ, 1)
+    a, b, c, d = base[POSE + 3], base[POSE + 4], base[POSE + 5], base[POSE + 6]
+    sign = 2.0 if a * x + b * y + c * z + d * w >= 0.0 else -2.0
+    turned = (
+        sign * (d * x - a * w - b * z + c * y),
+        sign * (d * y - b * w - c * x + a * z),
+        sign * (d * z - c * w - a * y + b * x),
+    )
+    motion = rotation = 0.0
+    same = True
+    for i in range(3):
+        base[MOTION + i] = base[MOTION + i] * keep + q[i] - base[POSE + i] - moved[i]
+        base[TURNED + i] = base[TURNED + i] * keep + turned[i] - 0.5 * (v[3 + i] + base[VELOCITY + 3 + i]) * dt
+        motion += base[MOTION + i] ** 2
+        rotation += base[TURNED + i] ** 2
+    for i in range(7):
+        same = same and q[i] == base[POSE + i]
+    values[BASE_DRIFT], values[ATTITUDE_DRIFT] = math.sqrt(motion), math.sqrt(rotation)
+    # motion of the references since the pose last changed
+    base[UNMOVED] = base[UNMOVED] + dt if same else 0.0
+    for j in range(len(reference)):
+        if not same:
+            memory[BASE_START, j] = reference[j]
+        elif base[UNMOVED] >= FROZEN:
+            _largest(abs(reference[j] - memory[BASE_START, j]), j, BASE_FROZEN, values, joints)
+
+
+@compiled
+def _largest(value: float, j: int, measure: int, values: Array, joints: Array) -> None:
+    """Keep the largest value of a measure and its joint."""
+    if value > values[measure]:
+        values[measure], joints[measure] = value, j

@@ -1,0 +1,218 @@
+"""Alarms of a controller: what each names, when it stops the robot, and that healthy states raise none."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.build import controller_from_snapshot, load_controller
+from controllers.command import Inputs, Mismatch
+from controllers.monitor.alarms import Alarms, AlarmSettings
+from idyn.types import Kinematics, State
+
+DT = 1e-3
+NA = 12
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return load_controller("quadruped").robot
+
+
+class Motion:
+    """A robot whose joints swing by 0.3 rad at 1 Hz while its base moves at 0.5 m/s and turns at 0.2 rad/s, told to alarms."""
+
+    def __init__(self, robot, **settings):
+        self.alarms, self.robot, self.t, self.tick = Alarms(AlarmSettings(**settings), robot, DT), robot, 0.0, 0
+        self.stance = load_controller("quadruped").stance
+        self.change = lambda q, v: None
+        self.torque = lambda: np.sin(2 * np.pi * self.t) * np.ones(NA)
+        self.applied = lambda asked: asked
+        self.moves, self.mismatch, self.asked = True, None, np.zeros(NA)
+
+    def run(self, seconds):
+        """Return (time, message, stops) of each alarm."""
+        found = []
+        for _ in range(round(seconds / DT)):
+            q, v = self.stance.copy(), np.zeros(self.robot.nv)
+            phase = 2 * np.pi * self.t
+            reference = q[7:] + (0.3 * np.sin(phase) if self.moves else 0.0)
+            if self.moves:
+                q[7:], v[6:] = reference, 0.6 * np.pi * np.cos(phase)
+                yaw = 0.2 * self.t
+                q[0], v[0], v[1], v[5] = 0.5 * self.t, 0.5 * np.cos(yaw), -0.5 * np.sin(yaw), 0.2
+                q[3:7] = 0.0, 0.0, np.sin(yaw / 2), np.cos(yaw / 2)
+            self.change(q, v)
+            at = msgspec.structs.replace(self.robot.terms(self.stance, v), q=q, v=v)
+            assert isinstance(at, Kinematics)
+            inputs = Inputs(dt=DT, tau_applied=self.applied(self.asked))
+            verdict = self.alarms.judge(at, inputs, reference, self.asked, self.mismatch)
+            if verdict is not None:
+                found.append((self.t, verdict.message, verdict.stops))
+            self.asked = self.torque()
+            self.t += DT
+        return found
+
+
+def test_a_healthy_motion_raises_no_alarm(robot):
+    assert Motion(robot).run(5.0) == []
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
+def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot, rate):
+    motion = Motion(robot)
+    assert motion.run(0.5) == []
+
+    def drift(q, v):
+        q[9] += rate * (motion.t - 0.5)
+
+    motion.change = drift
+    found = motion.run(2.5)
+    t, message, stops = found[0]
+    assert (t - 0.5) * rate <= 0.1 or t - 0.5 <= 0.05
+    assert message.startswith(f"joint drift: {robot.joint_names[2]}")
+    assert not stops
+    first_stop = next(time for time, _, stops in found if stops)
+    assert first_stop == pytest.approx(t + AlarmSettings().sensor_stop, abs=1.5 * DT)
+
+
+def wrong_speed_sign(q, v):
+    v[8] *= -1.0
+
+
+def wrong_base_speed(q, v):
+    v[:3] = 0.0
+
+
+def world_axes(q, v):
+    v[0], v[1] = 0.5, 0.0
+
+
+def no_rate(q, v):
+    v[5] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (wrong_speed_sign, "joint drift"),
+        (wrong_base_speed, "base drift"),
+        (world_axes, "base drift"),
+        (no_rate, "attitude drift"),
+    ],
+)
+def test_speeds_that_contradict_positions_are_named(robot, change, name):
+    motion = Motion(robot)
+    motion.change = change
+    assert motion.run(3.0)[0][1].startswith(name)
+
+
+def test_a_frozen_angle_is_named_with_or_without_its_speed(robot):
+    for both in (False, True):
+        motion, kept = Motion(robot), {}
+        motion.run(0.3)
+
+        def freeze(q, v, kept=kept, both=both):
+            q[9] = kept.setdefault("q", q[9])
+            v[8] = kept.setdefault("v", v[8]) if not both else 0.0
+
+        motion.change = freeze
+        t, message, _ = motion.run(0.5)[0]
+        assert t - 0.3 < 0.05 + 0.02
+        assert robot.joint_names[2] in message
+
+
+def test_a_robot_that_stands_still_may_repeat_its_state(robot):
+    motion = Motion(robot)
+    motion.moves = False
+    assert motion.run(2.0) == []
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.0, True), (0.5, True), (0.8, False), (1.6, True)])
+def test_motors_that_do_not_follow_are_named(robot, share, named):
+    motion = Motion(robot)
+    motion.torque = lambda: np.full(NA, 0.73)
+    motion.run(0.3)
+
+    def applied(asked):
+        return np.where(np.arange(NA) == 4, share, 1.0) * asked
+
+    motion.applied = applied
+    found = motion.run(0.4)
+    assert bool(found) == named
+    if named:
+        assert found[0][0] - 0.3 < 0.07
+        assert found[0][1].startswith(f"motor: the torque of {robot.joint_names[4]} is off")
+        assert found[-1][2]
+
+
+def test_a_limit_cycle_of_a_standing_robot_is_named_and_stops_it(robot):
+    motion = Motion(robot)
+    motion.moves = False
+    motion.torque = lambda: 0.8 * np.sign(np.sin(2 * np.pi * 30 * motion.t)) * np.ones(NA)
+    found = motion.run(3.0)
+    t, message, stops = found[0]
+    assert 0.2 < t < 0.8
+    assert "oscillate" in message
+    assert "N·m/s" in message
+    assert not stops
+    assert any(stops for _, _, stops in found)
+
+
+def test_noise_and_a_slow_sway_are_not_a_limit_cycle(robot):
+    rng = np.random.default_rng(0)
+    motion = Motion(robot)
+    motion.moves = False
+    motion.torque = lambda: np.sin(2 * np.pi * motion.t) + rng.normal(0.0, 0.02, NA)
+    assert motion.run(3.0) == []
+
+
+def test_saturation_and_a_lasting_mismatch_stop_the_robot(robot):
+    motion = Motion(robot)
+    motion.torque = robot.limits.tau_max.copy
+    found = motion.run(3.0)
+    assert found[0][1].startswith("saturation")
+    assert found[-1][2]
+    motion = Motion(robot)
+    motion.mismatch = Mismatch(motion=0.5, force=None, problem="a push")
+    found = motion.run(3.0)
+    assert found[0][1:] == ("a push", False)
+    stop = next(each for each in found if each[2])
+    assert stop[0] == pytest.approx(AlarmSettings().reality_stop, abs=0.01)
+    assert stop[1].startswith("reality: a push")
+
+
+@pytest.mark.parametrize("setting", ["joint_drift", "sensor_stop"])
+def test_an_alarm_can_be_switched_off(robot, setting):
+    motion = Motion(robot, **{setting: np.inf})
+    motion.change = wrong_speed_sign
+    found = motion.run(2.0)
+    assert (found == []) if setting == "joint_drift" else (found and not any(stops for _, _, stops in found))
+
+
+def test_states_that_are_far_apart_are_not_compared(robot):
+    """After an outage positions have moved, whatever the last speeds were."""
+    motion = Motion(robot)
+    motion.run(0.3)
+    motion.t += 0.2
+    judge = motion.alarms.judge
+    motion.alarms.judge = lambda at, inputs, *rest: judge(at, msgspec.structs.replace(inputs, dt=5 * DT), *rest)
+    assert motion.run(DT) == []
+    motion.alarms.judge = judge
+    assert motion.run(0.5) == []
+
+
+def test_the_controller_degrades_and_then_faults():
+    controller = load_controller("quadruped")
+    snapshot = controller.snapshot()
+    snapshot["settings"]["alarms"]["joint_drift"] = 0.02
+    controller, commands = controller_from_snapshot(snapshot), []
+    for tick in range(60):
+        q = controller.stance.copy()
+        q[9] += 1e-3 * tick
+        state = State(q=q, v=np.zeros(controller.robot.nv))
+        commands.append(controller.step(state, controller.contacts(state), Inputs(dt=DT)))
+    named = [tick for tick, command in enumerate(commands) if command.message.startswith("joint drift")]
+    faults = [tick for tick, command in enumerate(commands) if command.mode == "fault"]
+    assert named[0] in range(20, 24)
+    assert commands[named[0]].mode == "degraded"
+    assert faults[0] - named[0] in range(29, 32)

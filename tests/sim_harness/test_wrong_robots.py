@@ -1,0 +1,198 @@
+"""Trotting robots whose messages are plausibly wrong: the first alarm, the stop, and no alarm for healthy ones.
+
+    pytest -m "" -s tests/sim_harness/test_wrong_robots.py
+
+prints the table of all faults.
+"""
+
+import numpy as np
+import pytest
+from fast import full
+from wrong_robots import build, build_controller, changed, contacts, plan_of, provoke
+
+from controllers.config.loading import parse
+from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.world.worlds import AnyEngine
+
+ROBOTS = ("quadruped", "go2")
+JOINTS = {"hip": 0, "thigh": 1, "knee": 2}
+NAMED, ERROR = 0.055, 0.1
+"""A fault is named within this time [s], or before this error [rad]."""
+
+
+def stuck(joint, *, speed):
+    """The encoder of a joint sticks. speed: it also says that the joint stands still"""
+    kept = {}
+
+    def angle(q, _):
+        q[7 + joint] = kept.setdefault("q", q[7 + joint])
+        return q
+
+    def rate(v, _):
+        v[6 + joint] = 0.0 if speed else v[6 + joint]
+        return v
+
+    return changed(q=angle, vel=rate)
+
+
+def frozen():
+    kept = {}
+    return changed(q=lambda q, _: kept.setdefault("q", q), vel=lambda v, _: kept.setdefault("v", v))
+
+
+def moved(field, i, by):
+    """One number of a vector replaced. by: (number, count of wrong states) → number"""
+
+    def change(x, n):
+        x[i] = by(x[i], n)
+        return x
+
+    return changed(**{field: change})
+
+
+def swapped(a, b):
+    def change(start):
+        def swap(x, _):
+            x[[start + a, start + b]] = x[[start + b, start + a]]
+            return x
+
+        return swap
+
+    return changed(q=change(7), vel=change(6))
+
+
+def scaled(field, start):
+    return changed(**{field: lambda x, _: np.concatenate([x[:start], np.degrees(x[start:])])})
+
+
+def faults():
+    """Name → what to change: a function without arguments, as changes count their states."""
+    found = {"frozen state": frozen}
+    for name, joint in JOINTS.items():
+        found[f"stuck {name}"] = lambda joint=joint: stuck(joint, speed=False)
+        found[f"stuck {name} and its speed"] = lambda joint=joint: stuck(joint, speed=True)
+        found[f"mirrored speed of the {name}"] = lambda joint=joint: moved("vel", 6 + joint, lambda x, _: -x)
+    for rate in (0.05, 0.2, 1.0, 5.0):
+        found[f"drift {rate:g} rad/s"] = lambda rate=rate: moved("q", 9, lambda x, n: x + rate * 1e-3 * n)
+    found["hips swapped"] = lambda: swapped(0, 3)
+    found["thigh and knee swapped"] = lambda: swapped(1, 2)
+    found["speeds in deg/s"] = lambda: scaled("vel", 6)
+    found["angles in deg"] = lambda: scaled("q", 7)
+    found["base drifts 1 m/s"] = lambda: moved("q", 2, lambda x, n: x + 1e-3 * n)
+    found["two robots in turn"] = lambda: moved("q", 0, lambda x, n: x + 3.0 * (n % 2))
+    return found
+
+
+FAULTS = faults()
+SLOW_TO_NAME = {("quadruped", "stuck hip"), ("quadruped", "stuck hip and its speed")}
+"""This hip moves by less than its error would matter: it is named when its torque has changed."""
+
+
+@pytest.fixture(scope="module")
+def controllers():
+    return {name: build_controller(plan_of(name).controller) for name in ROBOTS}
+
+
+def shown(robot, fault, found):
+    print(
+        f"{robot:10s} {fault:28s} named {1e3 * found.named:6.0f} ms, stopped {1e3 * found.stopped:6.0f} ms, "
+        f"fell {1e3 * found.fell:6.0f} ms, tilt {found.worst:.2f} rad: {found.says[:70]}"
+    )
+
+
+@full
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("fault", [name for name in FAULTS if name != "drift 0.05 rad/s"])
+def test_a_wrong_sensor_is_named_and_stops_the_robot_before_it_falls(controllers, robot, fault):
+    controller = controllers[robot]
+    controller.reset()
+    found = provoke(plan_of(robot), FAULTS[fault](), controller=controller)
+    shown(robot, fault, found)
+    assert found.early == ""
+    assert found.stands, found
+    rate = next((float(word) for word in fault.split() if word.replace(".", "").isdigit()), None)
+    patience = max(NAMED, ERROR / rate) if rate is not None else 0.12 if "mirrored" in fault else 0.07
+    assert found.named < (0.4 if (robot, fault) in SLOW_TO_NAME else patience), found
+
+
+def test_a_stuck_knee_of_the_quadruped_stops_it(controllers):
+    found = provoke(plan_of("quadruped"), FAULTS["stuck knee"](), start=0.8, controller=controllers["quadruped"])
+    assert found.stands
+    assert found.named < NAMED
+
+
+@full
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("strength", [0.0, 0.5])
+def test_a_weak_motor_is_named(controllers, robot, strength):
+    controller = controllers[robot]
+    controller.reset()
+    found = provoke(plan_of(robot), controller=controller, motor=(1, strength))
+    shown(robot, f"thigh at {strength:.0%}", found)
+    assert found.early == ""
+    assert found.stands, found
+    assert found.named < 0.1
+
+
+@full
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_a_switch_that_flickers_is_named_and_the_robot_walks_on(controllers, robot):
+    controller = controllers[robot]
+    controller.reset()
+    names = controller.robot.contact_names
+    wrong = contacts(lambda touching, n: touching ^ {names[0]} if n % 2 else touching, names)
+    found = provoke(plan_of(robot), wrong, controller=controller)
+    shown(robot, "one switch at 500 Hz", found)
+    assert found.named < NAMED
+    assert names[0] in found.says
+    assert found.fell == np.inf
+
+
+DISTURBED = {
+    "plain": {},
+    "5 ticks of delay": {"link": {"state_delay": 3, "torque_delay": 2}},
+    "noise": {
+        "sensing": {
+            "noise": {
+                "joint_position": 1e-4,
+                "joint_speed": 0.05,
+                "base_position": 0.001,
+                "base_velocity": 0.02,
+                "base_rate": 0.01,
+            }
+        }
+    },
+    "hills": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.01, "side": 9.0, "hills": 9000}}},
+    "lost answers": {"link": {"lost_torques": {"every": 0.5, "length": 0.02}}},
+}
+
+
+@full
+@pytest.mark.parametrize("case", DISTURBED)
+@pytest.mark.parametrize("standing", [False, True])
+@pytest.mark.parametrize("robot", ["quadruped", "go2", "a1", "solo12"])
+def test_healthy_robots_raise_no_alarm(robot, standing, case):
+    plan = plan_of(robot, standing=standing, robot=parse(DISTURBED[case], ImperfectionSettings, "robot"))
+    client, side = build(plan)
+    side.run(2.0)
+    assert [text for _, status, text in client.replies if status != "ok" and "torque limits" not in text] == []
+
+
+@full
+@pytest.mark.parametrize(("robot", "floor", "delay"), [("quadruped", (-1e5, -5.0), (2, 1)), ("go2", (-2e4, 0.0), (3, 2))])
+def test_a_limit_cycle_on_a_lightly_damped_floor_is_named_and_stopped(robot, floor, delay):
+    """By its swings, or by motions that are too fast for the samples of position and speed to agree."""
+    link = {"link": {"state_delay": delay[0], "torque_delay": delay[1]}}
+    plan = plan_of(
+        robot,
+        standing=True,
+        robot=parse(link, ImperfectionSettings, "robot"),
+        engine=parse({"kind": "mujoco", "solref": floor, "timestep": 2e-4}, AnyEngine, "engine"),
+        perturbation=parse({"shift": 0.002, "speed": 0.02}, PerturbationSettings, "perturbation"),
+    )
+    client, side = build(plan)
+    side.run(3.0)
+    said = [(status, text) for _, status, text in client.replies if "oscillate" in text or "drift" in text]
+    assert said[0][0] == "degraded"
+    assert any(status == "fault" for status, _ in said)

@@ -1,0 +1,47 @@
+"""The table of all alarms, generated from the code: what is measured, threshold, time, action, and how to switch it off."""
+
+from collections.abc import Iterator
+
+from controllers.monitor.alarms import ALARMS, AlarmSettings
+from controllers.monitor.reality import RealitySettings
+from transport.server.sessions.switch_debounce import FLICKERS, WINDOW_S
+from transport.server.settings import PlausibilitySettings
+
+HEADER = ("alarm", "measure", "threshold", "`degraded` after", "stops after", "switch off")
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table, with default settings."""
+    settings, reality, jumps = AlarmSettings(), RealitySettings(), PlausibilitySettings()
+    for each in ALARMS:
+        if each.threshold:
+            names = (each.threshold, each.also) if each.also else (each.threshold,)
+            threshold = ", ".join(f"`{name}` {getattr(settings, name):g} {each.unit}".rstrip(" –") for name in names)
+            off, after = ", ".join(f"`{name} = inf`" for name in names), f"{1e3 * each.after:g} ms"
+        else:
+            threshold, off = f"`reality.degraded` {reality.degraded:g}", f"`{each.stop} = inf`, `reality.degraded = inf`"
+            after = f"{1e3 * reality.patience:g} ms (`reality.patience`)"
+        stop = f"{1e3 * getattr(settings, each.stop):g} ms more (`{each.stop}`)"
+        yield each.name, each.measure, threshold, after, stop, off
+    yield (
+        "implausible state",
+        "change since the last state, minus what the speeds explain",
+        "`[plausibility]` of the server",
+        "the second of `recovery` states",
+        f"two in a row, or more than {jumps.most_rejected:g} (`most_rejected`), of which {jumps.recovery:g} accepted states "
+        "(`recovery`) make up for one",
+        "bounds `= inf`",
+    )
+    yield (
+        "flickering foot switch",
+        f"changes of a switch in {1e3 * WINDOW_S:g} ms; it counts as closed",
+        f"{FLICKERS:g}",
+        "0 ms",
+        "–",
+        "report no contacts",
+    )
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (HEADER, ("---",) * len(HEADER), *rows()))
