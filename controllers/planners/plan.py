@@ -6,6 +6,7 @@ from controllers.planners.cubics import Cubics
 from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path
+from controllers.planners.pose import BasePose
 from idyn.jit.records import ArrayRecord, Flags, Matrix, Vector
 from idyn.types import Array
 
@@ -19,7 +20,8 @@ class Plan(ArrayRecord):
     Robot
         legs: inverse kinematics
         path: path follower of the base
-        hips: nominal positions of the feet under the hips, base frame [m] (n, 3)
+        base: commanded height and attitude of the base; all feet below are in its level frame
+        hips: nominal positions of the feet under the hips, level frame [m] (n, 3)
     Settings; for period, duty and step_height see `GaitSettings`
         start: start of the gait [s]
         tick: control period [s]
@@ -41,13 +43,14 @@ class Plan(ArrayRecord):
         seeking: planned to stand, lowered in search of the ground (n)
         end: end of the swing [s] (n)
         lifted: position at lift-off in the plane [m] (n, 2)
-        cubics: paths of x, y in the plane and of z in the base frame
+        cubics: paths of x, y in the plane and of z in the level frame
     Joints
         angles: last reference [rad] (na)
     """
 
     legs: Legs
     path: Path
+    base: BasePose
     cubics: Cubics
     hips: Matrix
     lifted: Matrix
@@ -76,13 +79,30 @@ class Plan(ArrayRecord):
     patience: float
 
     def __init__(
-        self, legs: Legs, path: Path, hips: Array, gait: GaitSettings, times: tuple[float, float], angles: Array
+        self,
+        legs: Legs,
+        path: Path,
+        base: BasePose,
+        *,
+        hips: Array,
+        gait: GaitSettings,
+        times: tuple[float, float],
+        angles: Array,
     ) -> None:
         """times: start of the gait, control period [s]
         angles: joint angles of the stance [rad] (na)
         Raises ConfigError if the settings are not a gait of these feet."""
         n, swing_time = len(hips), (1.0 - gait.duty) * gait.period
-        self.put(legs=legs, path=path, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1], touchdown=gait.phases(n))
+        self.put(
+            legs=legs,
+            path=path,
+            base=base,
+            cubics=Cubics(hips),
+            hips=hips,
+            start=times[0],
+            tick=times[1],
+            touchdown=gait.phases(n),
+        )
         self.put(walks=gait.pattern != "stand", period=gait.period, duty=gait.duty, step_height=gait.step_height)
         self.put(swing_time=swing_time, stance_time=gait.duty * gait.period, max_patience=gait.patience)
         self.put(longest=gait.swing_speed * swing_time / CUBIC_PEAK, angles=angles.copy(), lifted=np.zeros((n, 2)))

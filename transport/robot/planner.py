@@ -79,13 +79,16 @@ class PlannerClient:
         velocity: Sequence[float] | Array | None = None,
         *,
         valid_for: float,
+        height: float | None = None,
+        attitude: Sequence[float] | Array | None = None,
         tasks: Sequence[MotionTask | ContactTask] = (),
         modes: Mapping[str, Mode | str] = NO_MODES,
     ) -> CommandAck:
         """Command the robot for `valid_for` [s] from the arrival of the message. It replaces the last command as a whole.
 
         velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3)
-        tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives
+        height, attitude: of the base, relative to its stance [m], and roll, pitch [rad] (2); absent: as in the stance
+        tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives, or joined smoothly
         modes: contact modes for `tasks`, by key
 
         Raises CommandRefused when the server refuses it, ConnectionFailed without an answer, InputError for tasks that cannot
@@ -95,6 +98,8 @@ class PlannerClient:
             session=self.welcome.session,
             valid_for=valid_for,
             velocity=None if velocity is None else np.asarray(velocity, np.float64).tolist(),
+            height=height,
+            attitude=None if attitude is None else np.asarray(attitude, np.float64).tolist(),
             tasks=write_tasks(tasks) if tasks else None,
             modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
         )

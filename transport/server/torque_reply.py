@@ -78,6 +78,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
         list(command.missing),
         reality,
         [_task(outcome) for outcome in command.outcomes],
+        None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Base classes and types of all messages: schema 1.1, MessagePack maps with string keys.
+"""Base classes and types of all messages: schema 1.2, MessagePack maps with string keys.
 
 A message is a map with `t` (its type) and `v` (the schema version). The classes of this package *are* the schema: field
 names are the keys on the wire, a field with a default may be omitted, and an unknown key in a client message is refused. A
@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA = "1.1"
+SCHEMA = "1.2"
 """Schema version major.minor: another major is refused, another minor is read."""
 
 Vector = bytes | list[float]

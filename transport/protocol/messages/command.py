@@ -23,9 +23,9 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
 
 
 class CommandMessage(ClientMessage, tag="command"):
-    """Applies from the next state on, until it expires or the next command replaces it, with all its fields. After it has
-    expired the robot slows down and stands: the velocity is 0, motion tasks keep their last targets, contact tasks and modes
-    end.
+    """Applies from the next state on, until it expires or the next command replaces it, with all its fields: fields that are
+    absent have their defaults. After it has expired the robot slows down and stands: the velocity is 0, height and attitude
+    return to those of the stance, motion tasks keep their last targets, contact tasks and modes end.
 
     Commands come from one client at a time: another one is refused until the last command has expired.
     """
@@ -33,6 +33,8 @@ class CommandMessage(ClientMessage, tag="command"):
     session: Count  # from `welcome` or `plan_welcome`
     valid_for: float  # time from its arrival until it expires [s]
     velocity: Vector | None = None  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
+    height: float | None = None  # of the base, relative to its stance [m]; it moves there smoothly
+    attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2); it moves there smoothly
     tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
 

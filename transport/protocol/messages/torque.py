@@ -110,3 +110,4 @@ class TorqueMessage(ServerMessage, tag="torque"):
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
     reality: Reality | None = None  # absent before the first comparison
     tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force
+    pose: list[float] | None = None  # reference of the base: height over the stance [m], roll, pitch [rad]; absent: stance

@@ -233,15 +233,13 @@ class Dispatcher:
         for own in self.sessions.values():
             if own.fault is not None and not own.agreement.dry_run:
                 raise ProtocolError(Code.LATCHED_FAULT, None, own.fault.refusal)
-        if command.velocity is not None and not self.host.steers:
-            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
         if command.tasks and not self.host.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
         if command.tasks and not is_loaded(TASKS):
             raise ProtocolError(
                 Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
             )
-        until = self._command.accept(command, self.host.robot, arrival.identity, arrival.now_ns)
+        until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
         return Reply(CommandAck(session=command.session, valid_until=until))
 
     # -- control ----------------------------------------------------------------------------------------------------------

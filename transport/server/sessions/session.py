@@ -191,7 +191,7 @@ class Session:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
         inputs = Inputs(
             dt=dt,
-            velocity=command.velocity,
+            steering=command.steering,
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
             reference=reference,

@@ -35,7 +35,8 @@ def applied(rig: Rig, seq: int) -> tuple[list[float] | None, str]:
     reply = rig.tick(seq)
     assert isinstance(reply, TorqueMessage), reply
     assert rig.controller.last is not None
-    velocity = rig.controller.last.velocity
+    steering = rig.controller.last.steering
+    velocity = None if steering is None else steering.velocity
     return (None if velocity is None else velocity.tolist()), reply.message
 
 
@@ -79,6 +80,22 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
     assert applied(planned, 6) == ([0.0, 0.0, 1.0], "")
 
 
+def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> None:
+    def pose(seq: int) -> list[float]:
+        applied(planned, seq)
+        return planned.controller.last.steering.pose.tolist()  # type: ignore[union-attr]
+
+    session = greet_planner(planned).session
+    planned.send(CommandMessage(session=session, valid_for=0.003, height=-0.04, attitude=[0.1, -0.05]), b"p")
+    assert pose(1) == [-0.04, 0.1, -0.05]
+    planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD, height=0.01), b"p")
+    assert pose(2) == [0.01, 0.0, 0.0]  # it replaces the last command as a whole
+    planned.send(CommandMessage(session=session, valid_for=0.003, attitude=[0.1, 0.0]), b"p")
+    assert applied(planned, 3)[0] == [0.0] * 3  # without a velocity the robot stands
+    assert pose(4) == [0.0, 0.1, 0.0]
+    assert pose(7) == [0.0] * 3
+
+
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
@@ -91,6 +108,14 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
         ("velocity", {"velocity": [0.0, 0.0]}),
         ("velocity", {"velocity": [11.0, 0.0, 0.0]}),
         ("velocity", {"velocity": [0.0, 0.0, -60.0]}),
+        ("velocity", {"velocity": None}),
+        ("height", {"height": NAN}),
+        ("height", {"height": -0.06}),
+        ("height", {"height": 0.03}),
+        ("attitude", {"attitude": [0.1]}),
+        ("attitude", {"attitude": [INF, 0.0]}),
+        ("attitude[0]", {"attitude": [0.3, 0.0]}),
+        ("attitude[1]", {"attitude": [0.0, -0.2]}),
     ],
 )
 def test_a_malformed_command_is_refused_and_the_previous_one_stands(planned: Rig, field: str, changes: dict) -> None:
