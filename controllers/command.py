@@ -1,6 +1,7 @@
 """Inputs and outputs of a controller step, besides state and contacts."""
 
 from enum import IntFlag, StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -47,17 +48,28 @@ class Schedule(Record, frozen=True):
     time_to_switch: Array
 
 
+class GaitChange(Record, frozen=True):
+    """Commanded gait; None: as configured. Fields as in `controllers.planners.gait.GaitSettings`."""
+
+    pattern: Literal["trot", "walk", "stand"] | None = None
+    period: float | None = None
+    duty: float | None = None
+    step_height: float | None = None
+
+
 class Steering(Record, frozen=True):
     """What the base is commanded to do.
 
     velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3); None: the gait follows its path, or
         the last velocity
     height: of the base, relative to its stance [m]; attitude: roll, pitch [rad] (2); None: as in the stance
+    gait: pattern and timing of the steps; None: as configured
     """
 
     velocity: Array | None = None
     height: float | None = None
     attitude: Array | None = None
+    gait: GaitChange | None = None
 
     @property
     def posed(self) -> bool:

@@ -8,7 +8,8 @@ without either follows the previous one of the same task smoothly. With the inte
 and rests at the goal. The slope s₁ is the smaller one of the last two changes of the goal per interval, 0 where their signs
 differ, and s₀ the slope at which the last transition was. The target velocity goes from s₀ to s₁ evenly. So a stream of
 positions along a path moves on evenly with its velocity; after a single step the target velocity is 0, and the torque steps
-less than it would without a transition. The cubic is longer than the interval, so that a command that is somewhat late is not noticed.
+less than it would without a transition. The cubic is longer than the interval, so that a command that is somewhat late is not
+noticed.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ STRETCH = 1.25
 """Duration of a transition per interval between the commands."""
 
 LONGEST = 0.1
-"""Longest interval between commands that are a stream [s]; after a longer one the transition takes as long as after this one."""
+"""Longest interval between commands that are a stream [s]; after a longer one a transition takes as long."""
 
 
 class Transition:

@@ -13,6 +13,9 @@ In the horizontal plane, feet move without feedback; only the path uses the meas
 descending foot aims at the level of the standing feet in the frame of the measured base. After touchdown the foot moves to its
 nominal height below a level base, which levels the base. A standing foot that loses the ground is lowered until it touches, and
 lift-offs wait while a foot that is planned to stand does not touch yet.
+
+A commanded gait begins when all feet stand: until then no foot lifts, or, before standing, the base halts and the feet step to
+their nominal positions.
 """
 
 from collections.abc import Callable
@@ -21,10 +24,10 @@ from functools import cached_property
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
-from controllers.planners.gait import GaitSettings
+from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
-from controllers.planners.plan import Plan
+from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.steps import follow, restart
 from idyn.errors import InputError
@@ -59,7 +62,7 @@ class Locomotion:
         period: control period [s]
         pose: limits of the commanded height and attitude
         """
-        self._gait = gait
+        self._gait = self._present = self._wanted = gait
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = robot.joint_angles(stance)
@@ -78,10 +81,13 @@ class Locomotion:
 
     def check(self, steering: Steering) -> None:
         """Raise InputError if the gait cannot follow, with the field of a command."""
-        if steering.velocity is not None and self._gait.pattern == "stand":
-            raise InputError("velocity", "the controller's reference stands; expected a gait that could follow it")
+        gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
+        if velocity is not None and velocity.any() and gait.pattern == "stand":
+            raise InputError("velocity", "expected zero or none for the gait 'stand'")
         if steering.posed:
             check_pose(steering.pose, self.limits)
+        if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), lifted=gait.step_height):
+            raise InputError("gait.step_height", f"the legs do not reach {gait.step_height:g} m at this height and attitude")
 
     def steer(self, steering: Steering) -> None:
         """Follow a velocity of the base instead of the path, and move to its height and attitude, until `reset`."""
@@ -91,6 +97,10 @@ class Locomotion:
         if steering.velocity is not None:
             self._path.steer(steering.velocity)
         self._base.target[:] = steering.pose
+        self._wanted = commanded(self._gait, steering.gait, len(self._feet))
+        changes = self._wanted != self._present
+        self.plan.change[HALTS] = changes and self._wanted.pattern == "stand"
+        self.plan.change[HOLDS] = changes and self._wanted.pattern != "stand"
 
     def prepare(self) -> None:
         """Compile the kernels that steering needs."""
@@ -99,6 +109,8 @@ class Locomotion:
     def reset(self) -> None:
         """Return to the stance."""
         self._steering = Steering()
+        self._present = self._wanted = self._gait
+        self.plan.adopt(self._gait)
         self._path.reset()
         self._base.reset()
         self.plan.cubics.rest(self._feet)
@@ -119,6 +131,10 @@ class Locomotion:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
         reached = self._follow(self.plan.fields, t, measured, near, motion)
+        if self._wanted is not self._present and self.plan.change[READY]:
+            self.plan.adopt(self._wanted)
+            self.plan.restart_cycle(t)
+            self._present = self._wanted
         return Reference(
             q=motion[0],
             v=motion[1],

@@ -36,6 +36,8 @@ class Stand:
         """Raise InputError for a steering that cannot be followed, with the field of a command."""
         if steering.velocity is not None:
             raise InputError("velocity", "the controller's reference has no gait that could follow it")
+        if steering.gait is not None:
+            raise InputError("gait", "the controller's reference is no gait")
         if steering.posed:
             check_pose(steering.pose, self.limits)
 

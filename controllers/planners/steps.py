@@ -9,7 +9,7 @@ from controllers.planners.cubics import aim, at, stop
 from controllers.planners.feet import foot_at, ground_below, ground_under, integrate_pose
 from controllers.planners.legs import Triad, solve
 from controllers.planners.path import DONE, command, corrected
-from controllers.planners.plan import Plan
+from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import advance, in_base, level_motion
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
@@ -43,7 +43,8 @@ SETTLE = 0.1
 @compiled
 def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
-    plan.t, plan.lag, plan.patience = np.nan, 0.0, plan.max_patience
+    plan.t, plan.patience = np.nan, plan.max_patience
+    plan.lag[0] = 0.0
     for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end):
         fill(zero, 0.0)
     for i in range(len(plan.hips)):
@@ -69,11 +70,12 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
         # u̇ = (u_cmd − u) / dt within the acceleration limits, then lift-offs, swings and touchdowns
         if plan.walks:
             wanted = command(plan.path, t - plan.start, (q[0], q[1], attitude.yaw(q[3:7])))
-            wanted = corrected(plan.path, wanted, plan.u, v, plan.tick)
+            wanted = (0.0, 0.0, 0.0) if plan.change[HALTS] else corrected(plan.path, wanted, plan.u, v, plan.tick)
             for k in range(3):
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
-        _step(plan, t, plan.path.progress[DONE] == 0, (up, v, measured[2]), _touching(plan, contacts))
+        onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
+        _step(plan, t, onwards, (up, v, measured[2]), _touching(plan, contacts))
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
@@ -142,6 +144,9 @@ def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> N
         for i in range(len(phase)):
             left = 1.0 - phase[i] if plan.swinging[i] else (plan.duty - phase[i]) % 1.0
             plan.wait[i] = left * plan.period
+    if plan.change[HOLDS] or plan.change[HALTS]:
+        stands = not (plan.swinging.any() or plan.seeking.any())
+        plan.change[READY] = stands and (plan.change[HOLDS] or not _needs_step(plan, t, False))
 
 
 @compiled
@@ -150,8 +155,10 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
     n = len(plan.phase)
     lifts, phase = np.zeros(n, dtype=np.bool_), np.empty(n)
     for i in range(n):
-        phase[i] = ((t - plan.start - plan.lag) / plan.period - plan.touchdown[i]) % 1.0
+        phase[i] = ((t - plan.start - plan.lag[0]) / plan.period - plan.touchdown[i]) % 1.0
         lifts[i] = phase[i] >= plan.duty and not plan.swinging[i] and plan.phase[i] < plan.duty
+    if plan.change[HOLDS]:  # feet that miss their lift-off stand until the gait has changed
+        fill(lifts, False)
     # lift-offs wait until all other feet that are planned to stand touch, for at most `patience`; the gait is delayed as long
     if lifts.any():
         carried = True
@@ -159,7 +166,7 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
             carried = carried and (plan.swinging[i] or lifts[i] or touches[i])
         if not carried and plan.patience > 0.0:
             plan.patience -= plan.tick
-            plan.lag += plan.tick
+            plan.lag[0] += plan.tick
             fill(lifts, False)
             return lifts
         plan.patience = plan.max_patience

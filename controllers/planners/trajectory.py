@@ -34,6 +34,8 @@ class Trajectory(Protocol):
         """Raise InputError for a steering that cannot be followed, with the field of a command."""
         if steering.velocity is not None:
             raise InputError("velocity", "the controller's reference has no gait that could follow it")
+        if steering.gait is not None:
+            raise InputError("gait", "the controller's reference is no gait")
         if steering.posed:
             field = "height" if steering.height is not None else "attitude"
             raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of three hinges")

@@ -5,7 +5,7 @@ import pytest
 from fast import first_is_fast, full
 from test_steering import PERIOD, VALID, Drive
 
-from transport.protocol.messages.command import CommandMessage
+from transport.protocol.messages.command import CommandMessage, GaitPart
 from transport.replay import replay
 
 LOWER, ROLL, PITCH = -0.04, 0.1, -0.06
@@ -80,3 +80,27 @@ def test_a_run_with_poses_is_replayed_bit_for_bit(tmp_path):
     report = replay(tmp_path / "log.mcap")
     assert report.exact
     assert report.ticks == 600
+
+
+@full
+@pytest.mark.parametrize("name", ["go2-trot", "a1-trot", "solo12-trot", "quadruped-trot"])
+def test_gaits_change_while_the_robot_walks(name):
+    robot, forward = Posed(name), [0.15, 0.0, 0.0]
+    walk = GaitPart(pattern="walk", period=0.8, duty=0.8)
+    for gait in (None, walk, GaitPart(period=0.5, step_height=0.04), walk, GaitPart(pattern="stand"), None):
+        robot.run(2.5, velocity=None if gait == GaitPart(pattern="stand") else forward, gait=gait)
+        height, roll, pitch = pose(robot.state()[0])
+        print(name, gait, robot.mean_velocity(0.8), height, roll, pitch)
+        assert abs(height - robot.poses[0][0]) < 0.03
+        assert max(abs(roll), abs(pitch)) < 0.05
+    assert robot.mean_velocity(0.8)[0] == pytest.approx(0.15, abs=0.02)
+
+
+def test_a_run_with_gaits_is_replayed_bit_for_bit(tmp_path):
+    robot = Posed("quadruped-trot", tmp_path / "log.mcap")
+    robot.run(0.6, velocity=[0.2, 0.0, 0.0], gait=GaitPart(period=0.4))
+    robot.run(0.6, velocity=[0.2, 0.0, 0.0])
+    robot.recorder.close()
+    report = replay(tmp_path / "log.mcap")
+    assert report.exact
+    assert report.ticks == 1200

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
+import msgspec
 import numpy as np
 import zmq
 
+from controllers.command import GaitChange
 from idyn.errors import IdynError
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
@@ -15,7 +17,7 @@ from idyn.types import Array
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
@@ -81,6 +83,7 @@ class PlannerClient:
         valid_for: float,
         height: float | None = None,
         attitude: Sequence[float] | Array | None = None,
+        gait: GaitChange | None = None,
         tasks: Sequence[MotionTask | ContactTask] = (),
         modes: Mapping[str, Mode | str] = NO_MODES,
     ) -> CommandAck:
@@ -88,6 +91,7 @@ class PlannerClient:
 
         velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3)
         height, attitude: of the base, relative to its stance [m], and roll, pitch [rad] (2); absent: as in the stance
+        gait: pattern and timing of the steps, see `controllers.planners.gait`; absent: as configured
         tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives, or joined smoothly
         modes: contact modes for `tasks`, by key
 
@@ -100,6 +104,7 @@ class PlannerClient:
             velocity=None if velocity is None else np.asarray(velocity, np.float64).tolist(),
             height=height,
             attitude=None if attitude is None else np.asarray(attitude, np.float64).tolist(),
+            gait=None if gait is None else GaitPart(**msgspec.structs.asdict(gait)),
             tasks=write_tasks(tasks) if tasks else None,
             modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
         )

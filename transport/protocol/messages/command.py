@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, ServerMessage, Vector
+from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, Vector
 from transport.protocol.messages.tasks import AnyTask
 
 
@@ -22,6 +22,16 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
     controller: dict[str, Any]  # controller settings in use
 
 
+class GaitPart(Part):
+    """Steps of the feet; absent fields as configured, see `controllers.planners.gait.GaitSettings`. The gait changes when all
+    feet stand."""
+
+    pattern: Literal["trot", "walk", "stand"] | None = None
+    period: float | None = None  # [s]
+    duty: float | None = None  # share of the period in which a foot stands
+    step_height: float | None = None  # [m]
+
+
 class CommandMessage(ClientMessage, tag="command"):
     """Applies from the next state on, until it expires or the next command replaces it, with all its fields: fields that are
     absent have their defaults. After it has expired the robot slows down and stands: the velocity is 0, height and attitude
@@ -35,6 +45,7 @@ class CommandMessage(ClientMessage, tag="command"):
     velocity: Vector | None = None  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
     height: float | None = None  # of the base, relative to its stance [m]; it moves there smoothly
     attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2); it moves there smoothly
+    gait: GaitPart | None = None  # of a controller whose reference is a gait
     tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
 

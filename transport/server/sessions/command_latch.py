@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from controllers.command import Steering
+from controllers.command import GaitChange, Steering
 from controllers.planners.blending import TargetMotion
 from idyn.errors import InputError
 from idyn.tasks import TaskStack
@@ -72,8 +72,9 @@ class CommandLatch:
         if message.modes and not message.tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "modes", "expected `tasks` beside contact modes")
         tasks = read_tasks(host.robot, message.tasks, message.modes or {}) if message.tasks else None
-        if steering.velocity is None and not steering.posed and tasks is None:
-            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "expected at least one of velocity, height, attitude and tasks")
+        if steering.velocity is None and not steering.posed and steering.gait is None and tasks is None:
+            expected = "expected at least one of velocity, height, attitude, gait and tasks"
+            raise ProtocolError(Code.BAD_SCHEMA, "velocity", expected)
         if source != self._source and (left := self.in_force_s(self._source, now_ns)) > 0.0:
             raise ProtocolError(Code.NOT_CONTROLLING, None, f"the command of another client is in force for {left:.3f} s more")
         elapsed, before = max(now_ns - self._since_ns, 0) * 1e-9, self._targets
@@ -113,4 +114,5 @@ def read_steering(message: CommandMessage) -> Steering:
     if height is not None and not np.isfinite(height):
         raise ProtocolError(Code.NON_FINITE, "height", f"expected a finite number, got {height}")
     attitude = None if message.attitude is None else vector(message.attitude, 2, "attitude")
-    return Steering(velocity=velocity, height=height, attitude=attitude)
+    gait = None if message.gait is None else GaitChange(**msgspec.structs.asdict(message.gait))
+    return Steering(velocity=velocity, height=height, attitude=attitude, gait=gait)

@@ -1,12 +1,13 @@
 """Commands of the controlling client and of planners, through bytes: who may send them, what they do, when they expire."""
 
+import msgpack
 import numpy as np
 import pytest
 from rig import Rig
 from standin import MS, SpringDamper, standing
 
 from idyn.model.robot import Robot
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, Stop
 from transport.protocol.messages.torque import TorqueMessage
@@ -157,3 +158,19 @@ def test_a_reset_a_new_session_and_stop_of_the_planner(planned: Rig) -> None:
     planned.send(command, b"p")
     planned.greet()
     assert applied(planned, 3) == (None, "")
+
+
+def test_a_gait_applies_until_the_command_expires(planned: Rig) -> None:
+    def gait(seq: int) -> tuple[object, ...] | None:
+        applied(planned, seq)
+        gait = planned.controller.last.steering.gait  # type: ignore[union-attr]
+        return None if gait is None else (gait.pattern, gait.period, gait.duty, gait.step_height)
+
+    session = greet_planner(planned).session
+    part = GaitPart(pattern="walk", duty=0.8)
+    assert isinstance(planned.send(CommandMessage(session=session, valid_for=0.002, gait=part), b"p"), CommandAck)
+    assert gait(1) == ("walk", None, 0.8, None)
+    assert gait(2) is None
+    unknown = {"t": "command", "v": "1.2", "session": session, "valid_for": 1.0, "gait": {"pattern": "gallop"}}
+    refused = planned.raw(msgpack.packb(unknown), b"p")
+    assert refusal(refused).field == "gait.pattern"
