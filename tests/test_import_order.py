@@ -97,6 +97,7 @@ IMPORTERS = {
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
     "mujoco": {"sim_harness.mujoco.door"},
+    "pygame": {"sim_harness.commands.gamepad"},
     "trimesh": {"sim_harness.view.meshes"},
 }
 """Third parties and the only modules that may import them."""
