@@ -79,7 +79,9 @@ the log imports neither."""
 IMPORTERS = {
     "pinocchio": {
         "idyn.model.frames",
+        "idyn.model.mjcf",
         "idyn.model.robot",
+        "idyn.model.source",
         "idyn.solvers.proximal",  # contact solvers
         "sim_harness.view.shapes",  # geometry
     },

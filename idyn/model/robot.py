@@ -4,20 +4,20 @@ import hashlib
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import FrameNotFound, InputError, ModelError
+from idyn.errors import FrameNotFound
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames
 from idyn.model.inspection import Finding, inspect_urdf
+from idyn.model.mjcf import read_mjcf
 from idyn.model.places import place_boxes, place_spheres
+from idyn.model.source import build_model, read_text
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
-from idyn.model.urdf import with_counted_turns
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
@@ -46,7 +46,7 @@ class Robot:
 
         Raises ModelError for an invalid URDF, FrameNotFound for unknown frames, InputError for other invalid fields.
         """
-        self._model = model = _build(description, source)
+        self._model = model = build_model(description, source)
         self.name: str = model.name
         self.urdf_sha256 = hashlib.sha256(description.urdf.encode()).hexdigest()
         self.floating = description.base == "free_flyer"
@@ -84,11 +84,18 @@ class Robot:
 
         Raises ModelError for a file that cannot be read, and the exceptions of `Robot`.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{path}: cannot be read ({error})") from error
-        return cls(Description(urdf=text, **settings), str(path))
+        return cls(Description(urdf=read_text(path), **settings), str(path))
+
+    @classmethod
+    def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":
+        """Return the robot of an MJCF file: masses, joints, limits, armature and, unless `contact` is given, spheres that may
+        touch. A base with a free joint floats. settings: fields of `Description`, except `urdf` and `base`
+
+        Raises ModelError for a file that cannot be read or is not supported, and the exceptions of `Robot`.
+        """
+        fields = read_mjcf(read_text(path), str(path))
+        fields["tau_max"] |= settings.pop("tau_max", {})
+        return cls(Description(**fields | settings), str(path))
 
     def variant(self, **changes: Any) -> "Robot":
         """Return a robot with some fields of the description replaced."""
@@ -255,21 +262,6 @@ class Robot:
     def center_of_mass(self, q: Array) -> Array:
         """Return the centre of mass in the world [m] (3)."""
         return self.frames.center_of_mass(q)
-
-
-def _build(description: Description, source: str) -> pin.Model:
-    """Build Pinocchio's model. Raises InputError for `base`, ModelError for the URDF."""
-    base = description.base
-    if base not in ("free_flyer", "fixed"):
-        raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
-    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
-    try:
-        model = pin.buildModelFromXML(with_counted_turns(description.urdf), *root)
-    except (ElementTree.ParseError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
-    if model.nv == 0:
-        raise ModelError(f"{source}: expected at least one moving joint, got none")
-    return model
 
 
 def _parts(placements: Array) -> tuple[Array, Array]:

@@ -94,7 +94,8 @@ def _command(planner: PlannerClient, wish: Wish) -> bool:
 def _told(wish: Wish) -> str:
     """Return what is commanded, in one line."""
     forward, left, turn = wish.velocity
-    line = f"forward {forward:+.2f} m/s   left {left:+.2f} m/s   turn {turn:+.2f} rad/s   height {wish.height:+.2f} m"
+    line = f"forward {forward:+.2f} m/s   left {left:+.2f} m/s   turn {turn:+.2f} rad/s"
+    line += f"   height {wish.height:+.2f} m" if wish.height else ""
     roll, pitch = wish.attitude
     return line + (f"   roll {roll:+.2f}   pitch {pitch:+.2f} rad" if wish.attitude.any() else "")
 

@@ -13,7 +13,7 @@ from idyn.errors import IdynError
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.tasks.stack import Mode
-from idyn.types import Array
+from idyn.types import Array, State
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
@@ -42,6 +42,7 @@ class PlannerClient:
         planner.command((0.4, 0.0, 0.0), valid_for=0.2)
 
     welcome: the server's description of the robot
+    state: the robot's last state when the server answered last; None before the first one
     """
 
     def __init__(self, endpoint: str, name: str, *, timeout_ms: int = 5000, keys: Keys | None = None) -> None:
@@ -61,7 +62,7 @@ class PlannerClient:
         except IdynError:
             self._socket.close()
             raise
-        self.welcome = reply
+        self.welcome, self.state = reply, _state_of(reply)
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +111,7 @@ class PlannerClient:
         )
         reply = self._ask(message)
         assert isinstance(reply, CommandAck), reply
+        self.state = _state_of(reply)
         return reply
 
     def _ask(self, message: FromClient) -> FromServer:
@@ -122,3 +124,12 @@ class PlannerClient:
         if isinstance(reply, ErrorMessage):
             raise CommandRefused(reply)
         return reply  # type: ignore[return-value]
+
+
+def _state_of(reply: PlanWelcome | CommandAck) -> State | None:
+    """Return the robot's state in a reply."""
+    seen = reply.state
+    if seen is None:
+        return None
+    q, v = (np.frombuffer(each) if isinstance(each, bytes) else np.array(each) for each in (seen.q, seen.vel))
+    return State(q=q, v=v)

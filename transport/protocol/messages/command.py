@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, Vector
+from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, ServerPart, Vector
 from transport.protocol.messages.tasks import AnyTask
 
 
@@ -10,6 +10,14 @@ class PlanHello(ClientMessage, tag="plan_hello"):
     """Starts a session of a planner, which sends commands and no states. It needs no model of the robot."""
 
     name: str  # of the planner, as in the server's setting `planners`
+
+
+class SeenState(ServerPart):
+    """The last state of the controlling client that was accepted, in the server's order of the joints."""
+
+    t_robot: int
+    q: Vector  # (nq)
+    vel: Vector  # linear and angular velocity of the base along its axes, then the joints (nv)
 
 
 class PlanWelcome(ServerMessage, tag="plan_welcome"):
@@ -20,6 +28,7 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
     joint_names: list[str]  # motors, in the server's order
     contact_frames: list[str]
     controller: dict[str, Any]  # controller settings in use
+    state: SeenState | None = None  # absent before the first one
 
 
 class GaitPart(Part):
@@ -53,3 +62,4 @@ class CommandMessage(ClientMessage, tag="command"):
 class CommandAck(ServerMessage, tag="command_ack"):
     session: Count
     valid_until: int  # server clock [ns]
+    state: SeenState | None = None  # absent before the first one

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from idyn.prediction.loaded import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
@@ -219,6 +219,7 @@ class Dispatcher:
                 joint_names=list(robot.joint_names),
                 contact_frames=list(robot.contact_names),
                 controller=host.controller,
+                state=self._seen(arrival.now_ns),
             )
         )
 
@@ -240,7 +241,11 @@ class Dispatcher:
                 Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
             )
         until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
-        return Reply(CommandAck(session=command.session, valid_until=until))
+        return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))
+
+    def _seen(self, now_ns: int) -> SeenState | None:
+        """Return the last state of the controlling client, for planners."""
+        return next((session.seen() for session in self.sessions.values() if self._controls(session, now_ns)), None)
 
     # -- control ----------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array
+from transport.protocol.messages.command import SeenState
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
@@ -53,6 +54,13 @@ class Plausibility:
         self.last: Measured | None = None
         self._t_ns = 0
         self._rejected = False
+
+    def seen(self) -> SeenState | None:
+        """Return the last accepted state, for planners; None before the first one."""
+        last = self.last
+        if last is None:
+            return None
+        return SeenState(t_robot=self._t_ns, q=last.state.q.tobytes(), vel=last.state.v.tobytes())
 
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Return why a state cannot follow the last accepted one. '' if it can: then it becomes the last accepted one.

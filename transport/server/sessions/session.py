@@ -16,6 +16,7 @@ from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
@@ -142,6 +143,10 @@ class Session:
         """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
         self.check_number(number)
         self.heard_ns = now_ns
+
+    def seen(self) -> SeenState | None:
+        """Return the last accepted state; None before the first one."""
+        return self._plausibility.seen()
 
     def check_number(self, number: int) -> None:
         """Raise ProtocolError for the number of another session."""

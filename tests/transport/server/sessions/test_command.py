@@ -52,11 +52,26 @@ def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned: R
     session = greet_planner(planned).session
     assert applied(planned, 1) == (None, "")
     ack = planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD), b"p")
-    assert ack == CommandAck(session=session, valid_until=4 * MS)
+    assert isinstance(ack, CommandAck)
+    assert (ack.session, ack.valid_until) == (session, 4 * MS)
     assert applied(planned, 2) == (FORWARD, "")
     assert applied(planned, 3) == (FORWARD, "")
     assert applied(planned, 4) == ([0.0] * 3, STANDS)
     assert applied(planned, 5) == ([0.0] * 3, STANDS)
+
+
+def test_a_planner_gets_the_last_state_of_the_robot(planned: Rig) -> None:
+    assert greet_planner(planned).state is None
+    applied(planned, 1)
+    welcome = greet_planner(planned)
+    applied(planned, 2)
+    ack = planned.send(CommandMessage(session=welcome.session, valid_for=1.0, velocity=FORWARD), b"p")
+    assert isinstance(ack, CommandAck)
+    for seen, t in ((welcome.state, 1), (ack.state, 2)):
+        assert seen is not None
+        assert seen.t_robot == t * MS
+        np.testing.assert_array_equal(np.frombuffer(seen.q), standing(planned.robot))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(np.frombuffer(seen.vel), 0.0)  # type: ignore[arg-type]
 
 
 def test_the_controlling_client_commands_within_its_session(planned: Rig) -> None:
