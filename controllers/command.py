@@ -1,6 +1,9 @@
 """Inputs and outputs of a controller step, besides state and contacts."""
 
 from enum import IntFlag, StrEnum
+from typing import Literal
+
+import numpy as np
 
 from controllers.drive import DriveGains
 from idyn.tasks import TaskOutcome, TaskStack
@@ -45,11 +48,47 @@ class Schedule(Record, frozen=True):
     time_to_switch: Array
 
 
+class GaitChange(Record, frozen=True):
+    """Commanded gait; None: as configured. Fields as in `controllers.planners.gait.GaitSettings`."""
+
+    pattern: Literal["trot", "walk", "stand"] | None = None
+    period: float | None = None
+    duty: float | None = None
+    step_height: float | None = None
+
+
+class Steering(Record, frozen=True):
+    """What the base is commanded to do.
+
+    velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3); None: the gait follows its path, or
+        the last velocity
+    height: of the base, relative to its stance [m]; attitude: roll, pitch [rad] (2); None: as in the stance
+    gait: pattern and timing of the steps; None: as configured
+    """
+
+    velocity: Array | None = None
+    height: float | None = None
+    attitude: Array | None = None
+    gait: GaitChange | None = None
+
+    @property
+    def posed(self) -> bool:
+        """Whether height or attitude are commanded."""
+        return self.height is not None or self.attitude is not None
+
+    @property
+    def pose(self) -> Array:
+        """Height [m], roll, pitch [rad] (3)."""
+        roll, pitch = (0.0, 0.0) if self.attitude is None else self.attitude
+        return np.array([self.height or 0.0, roll, pitch])
+
+
 class Reference(Record, frozen=True):
     """Reference motion of the actuated joints: q [rad], v [rad/s], a [rad/s²], each (na).
 
     schedule: which feet are planned to stand; None: all of them, all the time
     base: reference velocity of the base, forward, left [m/s], turn [rad/s] (3); None: not specified
+    pose: reference height of the base relative to its stance [m], roll, pitch [rad] (3); None: as in the stance
     problem: what is wrong with the reference; '' if it is valid
     """
 
@@ -58,6 +97,7 @@ class Reference(Record, frozen=True):
     a: Array
     schedule: Schedule | None = None
     base: Array | None = None
+    pose: Array | None = None
     problem: str = ""
 
 
@@ -73,8 +113,7 @@ class Inputs(Record, frozen=True):
     applied: known external forces, as a generalised force [N, N·m] (nv); None: none
     sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
         (n, 3); None: not measured
-    velocity: commanded velocity of the base: forward, left [m/s], turn [rad/s] (3), which the gait follows from now on; None:
-        no command, the gait follows its path
+    steering: commanded motion of the base, which the trajectory follows from now on; None: no command
     tasks: tasks that replace the joint feedback; the reference stays as the posture of the last level; None: no tasks
     estop: emergency stop: command joint damping immediately
     follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
@@ -89,7 +128,7 @@ class Inputs(Record, frozen=True):
     schedule: Schedule | None = None
     applied: Array | None = None
     sensed_force: Array | None = None
-    velocity: Array | None = None
+    steering: Steering | None = None
     tasks: TaskStack | None = None
     estop: bool = False
     delay: float = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode, Reference, Schedule
+from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
 from controllers.drive import drive_gains
 from controllers.feedback.delay_compensation import DelayCompensation
 from controllers.feedback.grip import Grip
@@ -88,10 +88,9 @@ class Controller:
         """Whether `Inputs.tasks` has an effect: a law that predicts contact forces, and no joints that press."""
         return self._feedforward.realises_tasks
 
-    @property
-    def steers(self) -> bool:
-        """Whether the reference follows `Inputs.velocity`."""
-        return self._trajectory.steers
+    def check_steering(self, steering: Steering) -> None:
+        """Raise InputError if the reference cannot follow this steering, with the field of a command."""
+        self._trajectory.check(steering)
 
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts from geometry at a configuration (nq) or a state.
@@ -164,8 +163,8 @@ class Controller:
         angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
         self._time += inputs.dt  # the reference is that of the time when this torque acts; it never decreases
         self._reference_time = max(self._reference_time, self._time + inputs.delay)
-        if inputs.velocity is not None:
-            self._trajectory.steer(inputs.velocity)
+        if inputs.steering is not None:
+            self._trajectory.steer(inputs.steering)
         given = inputs.reference
         reference = self._trajectory.at(self._reference_time, at, contacts) if given is None else self._checked(given)
         if inputs.schedule is not None:
@@ -187,7 +186,7 @@ class Controller:
         if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
         if self._stabilisation.active and tasks is None:
-            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base)
+            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
         if grip is not None:  # it replaces the feedback of the joints that press
             feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
@@ -231,7 +230,8 @@ class Controller:
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         tasks = self._feedforward.compile_tasks(still, contacts)
-        return tasks._replace(needed=[plan, *tasks.needed, *self._monitor.compile_tasks(), *self._alarms.compile_tasks()])
+        own = (*self._monitor.compile_tasks(), *self._alarms.compile_tasks())
+        return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
     def _checked(self, given: Reference) -> Reference:
         """Copy a reference that was sent with the state. Raises InputError for a schedule of wrong size."""

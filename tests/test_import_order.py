@@ -92,6 +92,7 @@ IMPORTERS = {
     "pinocchio": {
         "idyn.model.build",
         "idyn.model.frames",
+        "idyn.model.mjcf",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
         "sim_harness.view.shapes",  # geometry
@@ -113,6 +114,7 @@ IMPORTERS = {
     "zstandard": {"transport.log.chunks"},
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
+    "pygame": {"sim_harness.commands.gamepad"},
     "trimesh": {"sim_harness.view.meshes"},
 }
 """Third parties and the only modules that may import them."""

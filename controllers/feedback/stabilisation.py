@@ -25,6 +25,7 @@ from idyn.types import Array, ContactSet, Kinematics
 
 Gains = tuple[float, float, float, float, float, float]
 ZERO: Gains = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+LEVEL = np.zeros(3)
 
 
 class StabilisationSettings(Settings, frozen=True):
@@ -56,10 +57,11 @@ class Stabilisation:
         self._robot, self._height, self._literal = robot, height, settings.literal
         self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
 
-    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array | None) -> Array:
+    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array | None, pose: Array | None = None) -> Array:
         """Return the joint torques for the standing contacts [N·m] (na).
 
         velocity: desired velocity of the base, forward, left [m/s], turn [rad/s] (3); None: zero
+        pose: desired height relative to the nominal one [m], roll, pitch [rad] (3); None: zero
         """
         robot = self._robot
         tau = np.zeros(robot.na)
@@ -67,7 +69,7 @@ class Stabilisation:
             return tau
         # w = Kp (x_des ⊖ x) + Kv (v_des − v)
         desired = np.zeros(6) if velocity is None else _planar(velocity)
-        wrench = self._kp * self._error(at, contacts) + self._kv * (desired - at.v[:6])
+        wrench = self._kp * self._error(at, contacts, LEVEL if pose is None else pose) + self._kv * (desired - at.v[:6])
         # τ = −N_qᵀ max(0, N_b w); `literal`: rows N, S, T of each contact
         J = contact_jacobian(robot, at, contacts)
         for i in range(len(contacts)):
@@ -75,13 +77,15 @@ class Stabilisation:
                 tau -= row[robot.tree.a] * max(0.0, float(row[:6] @ wrench))
         return tau
 
-    def _error(self, at: Kinematics, contacts: ContactSet) -> Array:
-        """Return the errors x_des ⊖ x of height and tilt in the base frame (6)."""
-        up = attitude.up(at.q[3:7])
-        too_low = self._height - (at.q[2] - contacts.points[:, 2].mean())
-        angle = math.atan2(math.hypot(up[0], up[1]), up[2])
-        size = angle / max(math.hypot(up[0], up[1]), 1e-12)
-        return np.concatenate([too_low * up, [-up[1] * size, up[0] * size, 0.0]])
+    def _error(self, at: Kinematics, contacts: ContactSet, pose: Array) -> Array:
+        """Return the errors x_des ⊖ x of height and tilt in the base frame (6). pose: see `torque`"""
+        (height, roll, pitch), up = pose.tolist(), attitude.up(at.q[3:7])
+        too_low = self._height + height - (at.q[2] - contacts.points[:, 2].mean())
+        desired = np.array([-math.sin(pitch), math.cos(pitch) * math.sin(roll), math.cos(pitch) * math.cos(roll)])
+        axis = np.cross(desired, up)  # the base turns about it by the angle between the two
+        sine = float(np.linalg.norm(axis))
+        angle = math.atan2(sine, float(desired @ up))
+        return np.concatenate([too_low * up, axis * (angle / max(sine, 1e-12))])
 
 
 def standing_height(robot: Robot, stance: Array) -> float:

@@ -2,15 +2,27 @@
 
 from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 
+from controllers.command import GaitChange
 from controllers.config.loading import Settings
 from controllers.config.tables import within
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.types import Array
 
 TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
 """Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper, and a four-beat walk."""
+
+
+LIMITS = {"period": (0.15, 2.0, "s"), "duty": (0.5, 0.95, ""), "step_height": (0.005, 0.3, "m")}
+"""Range of each number of a commanded gait. The legs may reach less than the largest step height."""
+
+SHORTEST_SWING = 0.05
+"""Shortest swing of a commanded gait [s]."""
+
+WALK_DUTY = 0.75
+"""Smallest duty factor of a commanded walk: three feet stand."""
 
 
 class GaitSettings(Settings, frozen=True):
@@ -40,6 +52,30 @@ class GaitSettings(Settings, frozen=True):
         if len(phases) != n:
             raise ConfigError(f"{where}.touchdown", f"expected {n} phases, one per foot, got {len(phases)}")
         return np.array(phases)
+
+
+def commanded(configured: GaitSettings, change: GaitChange | None, n: int) -> GaitSettings:
+    """Return the gait of n feet after a commanded change. Raises InputError, with the field of a command, for a gait that the
+    planner cannot realise."""
+    if change is None:
+        return configured
+    given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not None}
+    for name, (low, high, unit) in LIMITS.items():
+        if name in given and not low <= given[name] <= high:
+            raise InputError(f"gait.{name}", f"expected {low:g} to {high:g} {unit}".rstrip() + f", got {given[name]:g}")
+    pattern = given.get("pattern", configured.pattern)
+    gait = msgspec.structs.replace(configured, touchdown=configured.touchdown if pattern == "table" else (), **given)
+    try:
+        gait.phases(n, "gait")
+    except ConfigError as error:
+        raise InputError("gait.pattern", f"'{pattern}': {error.message}") from error
+    swing = (1.0 - gait.duty) * gait.period
+    if swing < SHORTEST_SWING:
+        field = "gait.duty" if change.period is None else "gait.period"
+        raise InputError(field, f"expected a swing of at least {SHORTEST_SWING:g} s, got (1 − duty) period = {swing:.3g} s")
+    if pattern == "walk" and gait.duty < WALK_DUTY:
+        raise InputError("gait.duty", f"expected ≥ {WALK_DUTY:g} for a walk, so that three feet stand, got {gait.duty:g}")
+    return gait
 
 
 def _check(s: GaitSettings, where: str) -> None:

@@ -72,6 +72,15 @@ class Legs(ArrayRecord):
         return places
 
 
+def has_legs(robot: Robot) -> bool:
+    """Return whether the robot stands on legs as `Legs` describes."""
+    try:
+        Legs(robot)
+    except ConfigError:
+        return False
+    return True
+
+
 @compiled
 def foot_places(legs: Legs, angles: Array) -> Array:
     """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""

@@ -6,12 +6,16 @@ frame,
 
     x = Rᵀ (f − c),     ẋ = Rᵀ ḟ − u − ω × x,     ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
 with c, R position and heading of the planned base, u its velocity in its own frame, f a foot. So in the base frame, standing
-feet move backwards at the speed at which the base moves forwards, and feet touch down without sliding.
+feet move backwards at the speed at which the base moves forwards, and feet touch down without sliding. This is the level frame
+of the base; a commanded height and attitude displace the base in it, see `controllers.planners.pose`.
 
 In the horizontal plane, feet move without feedback; only the path uses the measured base. In height there is feedback. A
 descending foot aims at the level of the standing feet in the frame of the measured base. After touchdown the foot moves to its
 nominal height below a level base, which levels the base. A standing foot that loses the ground is lowered until it touches, and
 lift-offs wait while a foot that is planned to stand does not touch yet.
+
+A commanded gait begins when all feet stand: until then no foot lifts, or, before standing, the base halts and the feet step to
+their nominal positions.
 """
 
 from collections.abc import Callable
@@ -19,16 +23,20 @@ from functools import cached_property
 
 import numpy as np
 
-from controllers.command import Reference, Schedule
-from controllers.planners.gait import GaitSettings
+from controllers.command import Reference, Schedule, Steering
+from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
-from controllers.planners.plan import Plan
+from controllers.planners.plan import HALTS, HOLDS, READY, Plan
+from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.steps import follow, restart
+from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
+
+DEFAULT_POSE = PoseSettings()
 
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
@@ -40,28 +48,71 @@ class Locomotion:
     """Gait planner: feet step by the gait while the base follows the path. Stores the plan."""
 
     def __init__(
-        self, robot: Robot, stance: Array, start: float, gait: GaitSettings, path: PathSettings, period: float
+        self,
+        robot: Robot,
+        stance: Array,
+        start: float,
+        gait: GaitSettings,
+        path: PathSettings,
+        period: float,
+        pose: PoseSettings = DEFAULT_POSE,
     ) -> None:
         """stance: level configuration in which the robot starts (nq)
         start: start of the gait [s]
         period: control period [s]
+        pose: limits of the commanded height and attitude
         """
-        self.steers = gait.pattern != "stand"
+        self._gait = self._present = self._wanted = gait
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = robot.joint_angles(stance)
         self._feet = self.legs.feet(self._angles)
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
-        self.plan = Plan(self.legs, self._path, hips, gait, (start, period), self._angles)
+        self._base, self._steering = BasePose(pose), Steering()
+        self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
+        times = start, period
+        self.plan = Plan(self.legs, self._path, self._base, hips=hips, gait=gait, times=times, angles=self._angles)
         self.reset()
 
-    def steer(self, velocity: Array) -> None:
-        """Follow this velocity of the base instead of the path, until `reset`: forward, left [m/s], turn [rad/s] (3)."""
-        self._path.steer(velocity)
+    @cached_property
+    def limits(self) -> Array:
+        """Limits of height [m], roll and pitch [rad] (3, 2)."""
+        return self.reach.limits(self._base.bounds)
+
+    def check(self, steering: Steering) -> None:
+        """Raise InputError if the gait cannot follow, with the field of a command."""
+        gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
+        if velocity is not None and velocity.any() and gait.pattern == "stand":
+            raise InputError("velocity", "expected zero or none for the gait 'stand'")
+        if steering.posed:
+            check_pose(steering.pose, self.limits)
+        if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), lifted=gait.step_height):
+            raise InputError("gait.step_height", f"the legs do not reach {gait.step_height:g} m at this height and attitude")
+
+    def steer(self, steering: Steering) -> None:
+        """Follow a velocity of the base instead of the path, and move to its height and attitude, until `reset`."""
+        if steering is self._steering:
+            return
+        self._steering = steering
+        if steering.velocity is not None:
+            self._path.steer(steering.velocity)
+        self._base.target[:] = steering.pose
+        self._wanted = commanded(self._gait, steering.gait, len(self._feet))
+        changes = self._wanted != self._present
+        self.plan.change[HALTS] = changes and self._wanted.pattern == "stand"
+        self.plan.change[HOLDS] = changes and self._wanted.pattern != "stand"
+
+    def prepare(self) -> None:
+        """Compile the kernels that steering needs."""
+        _ = self.limits
 
     def reset(self) -> None:
         """Return to the stance."""
+        self._steering = Steering()
+        self._present = self._wanted = self._gait
+        self.plan.adopt(self._gait)
         self._path.reset()
+        self._base.reset()
         self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
         restart(self.plan.fields)
@@ -80,12 +131,17 @@ class Locomotion:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
         reached = self._follow(self.plan.fields, t, measured, near, motion)
+        if self._wanted is not self._present and self.plan.change[READY]:
+            self.plan.adopt(self._wanted)
+            self.plan.restart_cycle(t)
+            self._present = self._wanted
         return Reference(
             q=motion[0],
             v=motion[1],
             a=motion[2],
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
+            pose=self._base.x.copy() if self._base.x.any() else None,
             problem="" if reached else UNREACHED,
         )
 

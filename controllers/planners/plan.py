@@ -6,8 +6,12 @@ from controllers.planners.cubics import Cubics
 from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path
+from controllers.planners.pose import BasePose
 from idyn.jit.records import ArrayRecord, Flags, Matrix, Vector
 from idyn.types import Array
+
+HOLDS, HALTS, READY = 0, 1, 2
+"""Indices into `Plan.change`."""
 
 CUBIC_PEAK = 1.5
 """Ratio of largest to mean speed of a cubic from rest to rest."""
@@ -19,7 +23,8 @@ class Plan(ArrayRecord):
     Robot
         legs: inverse kinematics
         path: path follower of the base
-        hips: nominal positions of the feet under the hips, base frame [m] (n, 3)
+        base: commanded height and attitude of the base; all feet below are in its level frame
+        hips: nominal positions of the feet under the hips, level frame [m] (n, 3)
     Settings; for period, duty and step_height see `GaitSettings`
         start: start of the gait [s]
         tick: control period [s]
@@ -34,20 +39,23 @@ class Plan(ArrayRecord):
         u, du: velocity in the base's frame, forward, left [m/s], turn [rad/s], and its rate (3)
     Feet
         phase: share of the period since touchdown (n)
-        lag: total delay of the gait due to lift-offs that waited [s]
+        lag: total delay of the gait due to lift-offs that waited and to changes of the gait [s] (1)
+        change: while another gait is awaited, whether lift-offs are held back, and whether the base halts; whether all feet
+            stand, so that the gait may change (3)
         patience: remaining time for which lift-offs may wait [s]
         wait: time until a foot lifts or lands [s] (n)
         swinging: planned to be in the air (n)
         seeking: planned to stand, lowered in search of the ground (n)
         end: end of the swing [s] (n)
         lifted: position at lift-off in the plane [m] (n, 2)
-        cubics: paths of x, y in the plane and of z in the base frame
+        cubics: paths of x, y in the plane and of z in the level frame
     Joints
         angles: last reference [rad] (na)
     """
 
     legs: Legs
     path: Path
+    base: BasePose
     cubics: Cubics
     hips: Matrix
     lifted: Matrix
@@ -59,6 +67,8 @@ class Plan(ArrayRecord):
     wait: Vector
     end: Vector
     angles: Vector
+    change: Flags
+    lag: Vector
     swinging: Flags
     seeking: Flags
     walks: bool
@@ -72,21 +82,60 @@ class Plan(ArrayRecord):
     step_height: float
     max_patience: float
     t: float
-    lag: float
     patience: float
 
     def __init__(
-        self, legs: Legs, path: Path, hips: Array, gait: GaitSettings, times: tuple[float, float], angles: Array
+        self,
+        legs: Legs,
+        path: Path,
+        base: BasePose,
+        *,
+        hips: Array,
+        gait: GaitSettings,
+        times: tuple[float, float],
+        angles: Array,
     ) -> None:
         """times: start of the gait, control period [s]
         angles: joint angles of the stance [rad] (na)
         Raises ConfigError if the settings are not a gait of these feet."""
-        n, swing_time = len(hips), (1.0 - gait.duty) * gait.period
-        self.put(legs=legs, path=path, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1], touchdown=gait.phases(n))
+        n = len(hips)
+        self.put(legs=legs, path=path, base=base, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
+        self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), lag=np.zeros(1))
+        self.put(**{name: np.zeros(3) for name in ("pose", "u", "du")})
+        self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touchdown")})
+        self.put(**{name: np.zeros(k, dtype=np.bool_) for name, k in (("swinging", n), ("seeking", n), ("change", 3))})
+        self.adopt(gait)
+
+    def adopt(self, gait: GaitSettings) -> None:
+        """Set the timing and shape of the steps. Raises ConfigError if the settings are not a gait of these feet."""
+        swing_time = (1.0 - gait.duty) * gait.period
+        self.touchdown[:] = gait.phases(len(self.hips))
         self.put(walks=gait.pattern != "stand", period=gait.period, duty=gait.duty, step_height=gait.step_height)
         self.put(swing_time=swing_time, stance_time=gait.duty * gait.period, max_patience=gait.patience)
-        self.put(longest=gait.swing_speed * swing_time / CUBIC_PEAK, angles=angles.copy(), lifted=np.zeros((n, 2)))
-        self.put(
-            **{name: np.zeros(3) for name in ("pose", "u", "du")}, **{name: np.zeros(n) for name in ("phase", "wait", "end")}
-        )
-        self.put(swinging=np.zeros(n, dtype=np.bool_), seeking=np.zeros(n, dtype=np.bool_))
+        self.put(longest=gait.swing_speed * swing_time / CUBIC_PEAK)
+        self.change[:] = False
+
+    def restart_cycle(self, t: float) -> None:
+        """Begin the cycle at time t [s], while all feet stand: just before a lift-off at which as many feet as possible are in
+        their planned stance, so that feet lift as near as possible to their nominal positions. Feet that are in their planned
+        swing stand until their next lift-off."""
+        if not self.walks:
+            self.u[:], self.du[:], self.wait[:] = 0.0, 0.0, np.inf
+            return
+        begins = self.touchdown + self.duty - 0.5 * self.tick / self.period
+        phases = (begins[:, None] - self.touchdown) % 1.0  # of each foot, if the cycle begins with the lift-off of the first
+        left = (self.duty - phases) % 1.0 * self.period
+        away = np.abs(self._displacements(t) - left[..., None] * self.u[:2]).max(axis=(1, 2))
+        standing = (phases < self.duty).sum(axis=1)
+        best = int(np.argmin(np.where(standing == standing.max(), away, np.inf)))
+        self.phase[:] = phases[best]
+        self.lag[0] = t - self.start - begins[best] * self.period
+
+    def _displacements(self, t: float) -> Array:
+        """Return the places of the feet relative to their nominal ones at time t [s], level frame, in the plane [m] (n, 2)."""
+        c, s = self.cubics.c[:, :2], (np.minimum(t, self.cubics.until) - self.cubics.since)[:, :2]
+        x, y, yaw = self.pose
+        place = c[..., 0] + s * (c[..., 1] + s * (c[..., 2] + s * c[..., 3])) - (x, y)
+        R = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
+        moved: Array = place @ R - self.hips[:, :2]
+        return moved

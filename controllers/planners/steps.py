@@ -6,9 +6,11 @@ See `controllers.planners.locomotion` for the method and `controllers.planners.p
 import numpy as np
 
 from controllers.planners.cubics import aim, at, stop
-from controllers.planners.legs import Triad, foot_places, solve
-from controllers.planners.path import DONE, Triple, command, corrected
-from controllers.planners.plan import Plan
+from controllers.planners.feet import foot_at, ground_below, ground_under, integrate_pose
+from controllers.planners.legs import Triad, solve
+from controllers.planners.path import DONE, command, corrected
+from controllers.planners.plan import HALTS, HOLDS, READY, Plan
+from controllers.planners.pose import advance, in_base, level_motion
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy, fill
@@ -41,7 +43,8 @@ SETTLE = 0.1
 @compiled
 def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
-    plan.t, plan.lag, plan.patience = np.nan, 0.0, plan.max_patience
+    plan.t, plan.patience = np.nan, plan.max_patience
+    plan.lag[0] = 0.0
     for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end):
         fill(zero, 0.0)
     for i in range(len(plan.hips)):
@@ -59,20 +62,27 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (na)
     """
     _advance(plan, t)
+    q, v = measured[0], measured[1]
+    up = attitude.up(q[3:7])
+    if plan.base.away:
+        up, v = level_motion(plan.base, up, v)
     if t >= plan.start:
         # u̇ = (u_cmd − u) / dt within the acceleration limits, then lift-offs, swings and touchdowns
-        q = measured[0]
         if plan.walks:
             wanted = command(plan.path, t - plan.start, (q[0], q[1], attitude.yaw(q[3:7])))
-            wanted = corrected(plan.path, wanted, plan.u, measured[1], plan.tick)
+            wanted = (0.0, 0.0, 0.0) if plan.change[HALTS] else corrected(plan.path, wanted, plan.u, v, plan.tick)
             for k in range(3):
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
-        _step(plan, t, plan.path.progress[DONE] == 0, measured, _touching(plan, contacts))
+        onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
+        _step(plan, t, onwards, (up, v, measured[2]), _touching(plan, contacts))
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
-        feet[0, i], feet[1, i], feet[2, i] = _foot_in_base(plan, i, t)
+        x, dx, ddx = foot_at(plan, i, t)
+        if plan.base.away:
+            x, dx, ddx = in_base(plan.base, x, dx, ddx)
+        feet[0, i], feet[1, i], feet[2, i] = x, dx, ddx
     copy(plan.angles, motion[0])
     reached = solve(plan.legs, (feet[0], feet[1], feet[2]), motion)
     if finite(motion[0]):
@@ -96,16 +106,18 @@ def _advance(plan: Plan, t: float) -> None:
     """Integrate the base from the last tick to time t, with the acceleration computed then."""
     dt = 0.0 if np.isnan(plan.t) else t - plan.t
     plan.t = t
-    plan.pose[0], plan.pose[1], plan.pose[2] = _integrate_pose(plan, dt, 0.5 * dt)
+    plan.pose[0], plan.pose[1], plan.pose[2] = integrate_pose(plan, dt, 0.5 * dt)
     for k in range(3):
         plan.u[k] += dt * plan.du[k]
+    advance(plan.base, dt)
 
 
 @compiled
-def _step(plan: Plan, t: float, onwards: bool, measured: Triad, touches: Array) -> None:
+def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> None:
     """Update lift-offs, swings and touchdowns.
 
     onwards: whether the path is unfinished
+    seen: world's z axis in the level frame (3), velocity of the level frame (6 or more), measured joint angles (na)
     """
     # lift-offs by the phase, if a step is needed; a standing foot that lost the ground seeks it
     lifts, phase = _lift_offs(plan, t, touches), plan.phase
@@ -127,11 +139,14 @@ def _step(plan: Plan, t: float, onwards: bool, measured: Triad, touches: Array) 
             plan.swinging[i], plan.seeking[i] = False, True
             _stop_in_plane(plan, i, t)
     # cubics of the feet in the air, and the time until each foot lifts or lands
-    _reach(plan, t, measured, touches)
+    _reach(plan, t, seen, touches)
     if plan.walks:
         for i in range(len(phase)):
             left = 1.0 - phase[i] if plan.swinging[i] else (plan.duty - phase[i]) % 1.0
             plan.wait[i] = left * plan.period
+    if plan.change[HOLDS] or plan.change[HALTS]:
+        stands = not (plan.swinging.any() or plan.seeking.any())
+        plan.change[READY] = stands and (plan.change[HOLDS] or not _needs_step(plan, t, False))
 
 
 @compiled
@@ -140,8 +155,10 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
     n = len(plan.phase)
     lifts, phase = np.zeros(n, dtype=np.bool_), np.empty(n)
     for i in range(n):
-        phase[i] = ((t - plan.start - plan.lag) / plan.period - plan.touchdown[i]) % 1.0
+        phase[i] = ((t - plan.start - plan.lag[0]) / plan.period - plan.touchdown[i]) % 1.0
         lifts[i] = phase[i] >= plan.duty and not plan.swinging[i] and plan.phase[i] < plan.duty
+    if plan.change[HOLDS]:  # feet that miss their lift-off stand until the gait has changed
+        fill(lifts, False)
     # lift-offs wait until all other feet that are planned to stand touch, for at most `patience`; the gait is delayed as long
     if lifts.any():
         carried = True
@@ -149,7 +166,7 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
             carried = carried and (plan.swinging[i] or lifts[i] or touches[i])
         if not carried and plan.patience > 0.0:
             plan.patience -= plan.tick
-            plan.lag += plan.tick
+            plan.lag[0] += plan.tick
             fill(lifts, False)
             return lifts
         plan.patience = plan.max_patience
@@ -164,7 +181,7 @@ def _needs_step(plan: Plan, t: float, onwards: bool) -> bool:
         return False
     away = onwards or np.abs(plan.u).max() > STILL
     for i in range(len(plan.hips)):
-        x, _, _ = _foot_in_base(plan, i, t)
+        x, _, _ = foot_at(plan, i, t)
         for k in range(3):
             away = away or abs(x[k] - plan.hips[i, k]) > AT_HOME
     return away
@@ -196,9 +213,9 @@ def _land(plan: Plan, i: int, t: float) -> None:
 
 
 @compiled
-def _reach(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
+def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
     """Aim swinging feet at their footholds, and descending and seeking feet at the ground."""
-    below, up = np.nan, attitude.up(measured[0][3:7])
+    below, up = np.nan, seen[0]
     for i in range(len(plan.hips)):
         if not (plan.swinging[i] or plan.seeking[i]):
             continue
@@ -214,8 +231,8 @@ def _reach(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
         if not (plan.seeking[i] or falls):
             continue
         if np.isnan(below):
-            below = _ground_below(plan, measured[2], up, touches)
-        goal, speed = _ground_under(plan, i, t, below, up, measured[1])
+            below = ground_below(plan, seen[2], up, touches)
+        goal, speed = ground_under(plan, i, t, below, up, seen[1])
         speed, until = speed - TOUCHDOWN_SPEED, plan.end[i]
         if plan.seeking[i]:
             until = t + LANDING * plan.swing_time
@@ -226,73 +243,10 @@ def _reach(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
 @compiled
 def _foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
     """Return x, y of the foothold of foot i: under its hip in the middle of the stance that starts in `left` [s]."""
-    x, y, yaw = _integrate_pose(plan, left + 0.5 * plan.stance_time, 0.0)
+    x, y, yaw = integrate_pose(plan, left + 0.5 * plan.stance_time, 0.0)
     c, s, hx, hy = np.cos(yaw), np.sin(yaw), plan.hips[i, 0], plan.hips[i, 1]
     fx, fy = plan.lifted[i]
     # step from the lift-off, shortened to `longest`
     wx, wy = x + c * hx - s * hy - fx, y + s * hx + c * hy - fy
     share = min(1.0, plan.longest / max(np.hypot(wx, wy), 1e-12))
     return fx + wx * share, fy + wy * share
-
-
-@compiled
-def _ground_below(plan: Plan, angles: Array, up: Array, touches: Array) -> float:
-    """Return the height of the ground relative to the base's origin along the world's z [m].
-
-    It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet.
-    angles: measured joint angles [rad] (na)
-    up: world's z axis in the base frame (3)
-    """
-    feet, total, count = foot_places(plan.legs, angles), 0.0, 0
-    flies = plan.swinging.all() and not touches.any()
-    for i in range(len(feet)):
-        if touches[i] or flies or (not touches.any() and not plan.swinging[i]):
-            total += feet[i, 0] * up[0] + feet[i, 1] * up[1] + feet[i, 2] * up[2]
-            count += 1
-    return total / count
-
-
-@compiled
-def _ground_under(plan: Plan, i: int, t: float, below: float, up: Array, v: Array) -> tuple[float, float]:
-    """Return height in the base frame of the ground below foot i [m], and its rate [m/s].
-
-    below: height of the ground along the world's z, from `_ground_below` [m]; v: measured velocity of the robot (nv)
-    """
-    x, dx, _ = _foot_in_base(plan, i, t)
-    # upᵀ x = below, solved for z; its rate with the velocity of the base, upᵀ (v + ω × x)
-    z = (below - x[0] * up[0] - x[1] * up[1]) / up[2]
-    rising = (
-        (v[0] + v[4] * z - v[5] * x[1]) * up[0]
-        + (v[1] + v[5] * x[0] - v[3] * z) * up[1]
-        + (v[2] + v[3] * x[1] - v[4] * x[0]) * up[2]
-    )
-    return z, -(rising + dx[0] * up[0] + dx[1] * up[1]) / up[2]
-
-
-@compiled
-def _foot_in_base(plan: Plan, i: int, t: float) -> tuple[Triple, Triple, Triple]:
-    """Return position, velocity and acceleration of foot i in the base frame (3)."""
-    # x = Rᵀ (f − c), Rᵀ ḟ, Rᵀ f̈ in the plane
-    (x, y, yaw), u, du = plan.pose, plan.u, plan.du
-    (px, vx, ax), (py, vy, ay), (z, vz, az) = at(plan.cubics, i, 0, t), at(plan.cubics, i, 1, t), at(plan.cubics, i, 2, t)
-    c, s, turn = np.cos(yaw), np.sin(yaw), u[2]
-    fx, fy = c * (px - x) + s * (py - y), c * (py - y) - s * (px - x)
-    vx, vy = c * vx + s * vy, c * vy - s * vx
-    ax, ay = c * ax + s * ay, c * ay - s * ax
-    # ẋ = Rᵀ ḟ − u − ω × x,  ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
-    dx, dy = vx - u[0] + turn * fy, vy - u[1] - turn * fx
-    ddx = ax + turn * vy - du[0] + du[2] * fy + turn * dy
-    ddy = ay - turn * vx - du[1] - du[2] * fx - turn * dx
-    return (fx, fy, z), (dx, dy, vz), (ddx, ddy, az)
-
-
-@compiled
-def _integrate_pose(plan: Plan, time: float, changing: float) -> Triple:
-    """Return the base's x, y, yaw after `time` [s] at the constant velocity u + `changing` du."""
-    x, y, yaw = plan.pose
-    dx, dy, turn = (plan.u + changing * plan.du) * time
-    # arc of constant curvature: the chord is sin(θ/2)/(θ/2) times its length, in the direction yaw + θ/2
-    half = 0.5 * turn
-    chord = np.sin(half) / half if abs(half) > 1e-8 else 1.0
-    c, s = chord * np.cos(yaw + half), chord * np.sin(yaw + half)
-    return x + c * dx - s * dy, y + s * dx + c * dy, yaw + turn

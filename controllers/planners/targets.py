@@ -1,4 +1,4 @@
-"""Targets of commanded tasks over time: extrapolated by their derivatives, then held."""
+"""Targets of commanded tasks: extrapolated by their derivatives, or at rest."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from controllers.planners.rotations import exponential
 from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
-from idyn.tasks.motion import MotionTask
 from idyn.tasks.stack import MOST_LEVELS
 from idyn.types import Array, ContactSet
 
@@ -16,37 +16,36 @@ LAST_LEVEL = MOST_LEVELS - 1
 """Level of the posture below all commanded tasks."""
 
 
-def extrapolated(stack: TaskStack, seconds: float, *, still: bool) -> TaskStack:
-    """Return the tasks with their targets `seconds` later: p + v t + ½ a t², v + a t. still: the motion ends there, with zero
-    velocity and acceleration; contact tasks and contact modes end: the robot slows down and stands on all feet that touch."""
-    tasks = [_later(task, seconds, still) for task in stack.tasks if not (still and isinstance(task, ContactTask))]
-    return msgspec.structs.replace(stack, tasks=tasks, modes={} if still else stack.modes)
+def resting(stack: TaskStack) -> TaskStack:
+    """Return the tasks with their targets at rest where they are. Contact tasks and contact modes end: the robot slows down and
+    stands on all feet that touch."""
+    tasks = [_at_rest(task) for task in stack.tasks if not isinstance(task, ContactTask)]
+    return msgspec.structs.replace(stack, tasks=tasks, modes={})
 
 
-def _later(task: Any, t: float, still: bool) -> MotionTask | ContactTask:
+def _at_rest(task: Any) -> Any:
+    names = ("momentum", "momentum_rate") if isinstance(task, AngularMomentumTask) else ("velocity", "acceleration")
+    return msgspec.structs.replace(task, **dict.fromkeys(names))
+
+
+def later(task: Any, t: float) -> Any:
+    """Return a task with its targets t [s] later: p + v t + ½ a t², v + a t."""
     if isinstance(task, ContactTask):
         return task
     if isinstance(task, AngularMomentumTask):
-        later = _sum(task.momentum, task.momentum_rate, t)
-        changes: dict[str, Any] = {"momentum": None, "momentum_rate": None} if still else {"momentum": later}
-        changed: MotionTask = msgspec.structs.replace(task, **changes)
-        return changed
+        return msgspec.structs.replace(task, momentum=_sum(task.momentum, task.momentum_rate, t))
     name = "angles" if isinstance(task, PostureTask) else "position"
     position, velocity, acceleration = getattr(task, name), task.velocity, task.acceleration
-    if still:
-        changes = {"velocity": None, "acceleration": None}
-    else:
-        changes = {"velocity": _sum(velocity, acceleration, t), "acceleration": acceleration}
+    changes: dict[str, Any] = {"velocity": _sum(velocity, acceleration, t)}
     if isinstance(task, FrameTask):
         v, a = (np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (velocity, acceleration))
         if position is not None:
             changes["position"] = np.asarray(position) + t * v[:3] + 0.5 * t * t * a[:3]
         if task.rotation is not None:
-            changes["rotation"] = _turn(t * v[3:] + 0.5 * t * t * a[3:]) @ task.rotation
+            changes["rotation"] = exponential(t * v[3:] + 0.5 * t * t * a[3:]) @ task.rotation
     elif position is not None:
         changes[name] = _sum(_sum(position, velocity, t), acceleration, 0.5 * t * t)
-    later_task: MotionTask = msgspec.structs.replace(task, **changes)
-    return later_task
+    return msgspec.structs.replace(task, **changes)
 
 
 def _sum(value: Any, rate: Any, t: float) -> Any:
@@ -61,17 +60,6 @@ def _in_world(task: FrameTask, twist: Array) -> Array:
     if task.axes == "world" or task.rotation is None:
         return twist
     return np.concatenate([task.rotation @ twist[:3], task.rotation @ twist[3:]])
-
-
-def _turn(vector: Array) -> Array:
-    """Return the rotation matrix of a rotation vector [rad]  (Rodrigues' formula)."""
-    angle = float(np.linalg.norm(vector))
-    if angle < 1e-12:
-        return np.eye(3)
-    x, y, z = vector / angle
-    K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    R: Array = np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K)
-    return R
 
 
 def complete(stack: TaskStack, contacts: ContactSet, posture: PostureTask) -> tuple[TaskStack, str]:

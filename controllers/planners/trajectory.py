@@ -5,14 +5,17 @@ from typing import ClassVar, Protocol
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from controllers.command import Reference
+from controllers.command import Reference, Steering
 from controllers.config.loading import Kind, Positive
 from controllers.config.tables import kind_of
 from controllers.planners.gait import GaitSettings
+from controllers.planners.legs import has_legs
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
+from controllers.planners.pose import PoseSettings
+from controllers.planners.stand import Stand
 from controllers.robot.kinematics import angles_for_base_shift
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -21,16 +24,28 @@ KNOTS = 41
 
 
 class Trajectory(Protocol):
-    """Reference of the joints over time. Base class of stateless trajectories. steers: whether `steer` has an effect"""
-
-    steers: bool = False
+    """Reference of the joints over time. Base class of stateless trajectories, which do not follow commands."""
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
         ...
 
-    def steer(self, velocity: Array) -> None:
-        """Follow this velocity of the base from now on until `reset`: forward, left [m/s], turn [rad/s] (3)."""
+    def check(self, steering: Steering) -> None:
+        """Raise InputError for a steering that cannot be followed, with the field of a command."""
+        if steering.velocity is not None:
+            raise InputError("velocity", "the controller's reference has no gait that could follow it")
+        if steering.gait is not None:
+            raise InputError("gait", "the controller's reference is no gait")
+        if steering.posed:
+            field = "height" if steering.height is not None else "attitude"
+            raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of three hinges")
+
+    def steer(self, steering: Steering) -> None:
+        """Follow this steering from now on until `reset`."""
+        return
+
+    def prepare(self) -> None:
+        """Compile the kernels that steering needs."""
         return
 
     def reset(self) -> None:
@@ -131,10 +146,15 @@ class TrajectorySettings(Kind, frozen=True):
 
 
 class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
-    """Hold the stance."""
+    """Hold the stance.
+
+    pose: limits of the commanded height and attitude, for robots on legs of three hinges
+    """
+
+    pose: PoseSettings = PoseSettings()
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
-        return Hold(robot.joint_angles(stance))
+        return Stand(robot, stance, self.pose) if has_legs(robot) else Hold(robot.joint_angles(stance))
 
 
 class MotionSettings(TrajectorySettings, frozen=True):
@@ -204,10 +224,12 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
     gait: timing and shape of the steps
     path: motion of the base
+    pose: limits of the commanded height and attitude
     """
 
     gait: GaitSettings = GaitSettings()
     path: PathSettings = PathSettings()
+    pose: PoseSettings = PoseSettings()
     walks: ClassVar[bool] = True
 
     @property
@@ -217,7 +239,7 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=True)
-        return Locomotion(robot, stance, self.start, self.gait, self.path, period)
+        return Locomotion(robot, stance, self.start, self.gait, self.path, period, self.pose)
 
 
 AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings

@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,8 @@ ROBOT_DATA = "example-robot-data:"
 class RobotSettings(Settings, frozen=True):
     """Settings of a robot: `configs/robots/*.toml`.
 
-    urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
+    urdf: path of a URDF, or of an MJCF (`.xml`), relative to the TOML file, or
+        `example-robot-data:<path below its robots folder>`
     base: 'free_flyer' or 'fixed'
     actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
         `idyn.model.description.Description`
@@ -52,17 +54,19 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     """Return the robot of a configuration and its nominal stance (nq). Raises ConfigError or ModelError."""
     settings = load("robots", name_or_path, RobotSettings)
     path = urdf_path(settings.urdf, find("robots", name_or_path).parent)
-    robot = Robot.from_urdf(
-        path,
-        base=settings.base,
-        contact=settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
-        box=settings.box,
-        closure=settings.closure,
-        actuated=settings.actuated,
-        unactuated=settings.unactuated,
-        tau_max=settings.tau_max,
-        armature=settings.armature,
-    )
+    fields: dict[str, Any] = {
+        "contact": settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
+        "box": settings.box,
+        "closure": settings.closure,
+        "actuated": settings.actuated,
+        "unactuated": settings.unactuated,
+        "tau_max": settings.tau_max,
+        "armature": settings.armature,
+    }
+    if path.suffix == ".xml":
+        robot = _from_mjcf(path, settings.base, fields)
+    else:
+        robot = Robot.from_urdf(path, base=settings.base, **fields)
     return robot, _within_limits(robot, standing(robot, settings.standing))
 
 
@@ -75,6 +79,14 @@ def _within_limits(robot: Robot, stance: Array) -> Array:
         expected = f"expected {limits.q_min[k]:g} to {limits.q_max[k]:g} rad (or m), as in the URDF, got {angles[k]:g}"
         raise ConfigError(f"robot.standing.{robot.joint_names[k]}", expected)
     return stance
+
+
+def _from_mjcf(path: Path, base: str, fields: dict[str, Any]) -> Robot:
+    """Return the robot of an MJCF. Contacts and armature are those of the file unless the configuration has its own."""
+    robot = Robot.from_mjcf(path, **{name: value for name, value in fields.items() if value})
+    if robot.description.base != base:
+        raise ConfigError("robot.base", f"expected '{robot.description.base}', as the MJCF has it, got '{base}'")
+    return robot
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

@@ -1,5 +1,6 @@
-"""Pinocchio's model of a URDF, built after the URDF has been checked, and checked again: nothing may be lost."""
+"""Pinocchio's model of a URDF or MJCF. A URDF is checked before and after: nothing may be lost."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -8,6 +9,7 @@ import pinocchio as pin
 from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
 from idyn.model.inspection import Finding, inspect_urdf
+from idyn.model.mjcf import build_mjcf, is_mjcf
 from idyn.model.structure import inspect_structure
 from idyn.model.urdf import parse_urdf, with_counted_turns
 
@@ -18,21 +20,36 @@ SINGULAR = 1e-13
 """A pivot of the mass matrix below this share of its diagonal element is rounding."""
 
 
+def read_text(path: str | Path) -> str:
+    """Return the text of a file. Raises ModelError."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from error
+
+
 def build_model(description: Description, source: str) -> pin.Model:
     """Build Pinocchio's model. Raises InputError for `base`, ModelError for the URDF, with its errors by link and joint."""
     base = description.base
     if base not in ("free_flyer", "fixed"):
         raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
-    robot = parse_urdf(description.urdf, source)
-    _refuse(source, inspect_structure(robot) or inspect_urdf(robot))
-    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
+    kind = "MJCF" if is_mjcf(description.urdf) else "URDF"
     try:
-        model = pin.buildModelFromXML(with_counted_turns(description.urdf, source), *root)
-    except (ValueError, RuntimeError) as error:
-        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
-    _check_mass(robot, model, source)
+        model = build_mjcf(description.urdf) if kind == "MJCF" else _build_urdf(description.urdf, base, source)
+    except (ElementTree.ParseError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{source}: not a {kind} that Pinocchio can parse ({error})") from error
     if model.nv == 0:
         raise ModelError(f"{source}: expected at least one moving joint, got none")
+    return model
+
+
+def _build_urdf(text: str, base: str, source: str) -> pin.Model:
+    """Build the model of a URDF after its checks. Raises ModelError with its errors."""
+    robot = parse_urdf(text, source)
+    _refuse(source, inspect_structure(robot) or inspect_urdf(robot))
+    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
+    model = pin.buildModelFromXML(with_counted_turns(text, source), *root)
+    _check_mass(robot, model, source)
     return model
 
 

@@ -9,12 +9,13 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import FrameNotFound, ModelError
-from idyn.model.build import build_model, check_mass_matrix
+from idyn.errors import FrameNotFound
+from idyn.model.build import build_model, check_mass_matrix, read_text
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
+from idyn.model.mjcf import is_mjcf, read_mjcf
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.model.urdf import parse_urdf
@@ -85,11 +86,18 @@ class Robot:
 
         Raises ModelError for a file that cannot be read, and the exceptions of `Robot`.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{path}: cannot be read ({error})") from error
-        return cls(Description(urdf=text, **settings), str(path))
+        return cls(Description(urdf=read_text(path), **settings), str(path))
+
+    @classmethod
+    def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":
+        """Return the robot of an MJCF file: masses, joints, limits, armature and, unless `contact` is given, spheres that may
+        touch. A base with a free joint floats. settings: fields of `Description`, except `urdf` and `base`
+
+        Raises ModelError for a file that cannot be read or is not supported, and the exceptions of `Robot`.
+        """
+        fields = read_mjcf(read_text(path), str(path))
+        fields["tau_max"] |= settings.pop("tau_max", {})
+        return cls(Description(**fields | settings), str(path))
 
     def variant(self, **changes: Any) -> "Robot":
         """Return a robot with some fields of the description replaced."""
@@ -138,8 +146,10 @@ class Robot:
 
     def inspect(self) -> list[Finding]:
         """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
-        robot = parse_urdf(self.description.urdf, self.name)
-        return inspect_urdf(robot) + inspect_limits(self.limits, self.joint_names)
+        limits = inspect_limits(self.limits, self.joint_names)
+        if is_mjcf(self.description.urdf):
+            return limits
+        return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + limits
 
     # -- functions of the state -----------------------------------------------------------------------------------
 

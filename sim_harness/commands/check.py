@@ -119,7 +119,7 @@ def _load(kind: str, what: str) -> Robot:
 
 def _print_floors(what: str) -> None:
     """Print on which floors a controller stands without oscillating."""
-    if what in files("controllers") or (what.endswith(".toml") and _folder(what) == "controllers"):
+    if what in files("controllers") or (what.endswith(".toml") and "controllers" in _folders(what)):
         found = floor_map(build_controller(load("controllers", what, ControllerSettings)))
         if found is not None:
             text, warning = floor_text(*found)

@@ -17,7 +17,7 @@ from sim_harness.commands.figures import run_command
 COMMANDS = {
     "demo": "let a simulated robot walk with every contact law",
     "serve": "run the torque server until it is stopped",
-    "drive": "steer the robot of a running server from the keyboard",
+    "drive": "steer the robot of a running server from the keyboard or a gamepad",
     "simulate": "simulate the robot of an experiment, or the bodies of a scene",
     "replay": "compute the torques of a log again, with the same or another law",
     "export": "convert a log for other tools: MCAP with JSON messages and a schema",

@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
             run.save(folder / label)
     summaries = [run.summary for run in runs]
     print(text_table(table(summaries)))
+    for line in (line for run in runs for line in run.said):
+        print(line)
     if folder:
         print(f"to view it: idyn view {folder}")
     return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)

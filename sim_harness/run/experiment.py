@@ -17,6 +17,7 @@ from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Aims, Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.robot_side import Exchanger
+from sim_harness.run.listener import Listener
 from sim_harness.run.plan import Plan
 from sim_harness.run.scene import pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
 from sim_harness.run.server_process import ServerProcess
@@ -43,12 +44,18 @@ TRACE, CONTROLLER = "trace.npz", "controller.json"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of one law. controller: its settings, with the terrain of this run; log: path of its log, if there is one"""
+    """A run of one law.
+
+    controller: its settings, with the terrain of this run
+    log: path of its log, if there is one
+    said: messages of the server and tasks of planners, of a run with `run_connected`
+    """
 
     summary: Summary
     trace: Trace
     controller: ControllerSettings
     log: Path | None
+    said: tuple[str, ...] = ()
 
     def save(self, folder: Path) -> None:
         """Write the data that `idyn view` needs to a folder, which is created if it is missing."""
@@ -85,8 +92,10 @@ def run_connected(
     robot, _ = load_robot(plan.controller.robot)
     with _client(plan, address, robot, keys) as client:
         client.hello()
-        trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
-    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
+        listener = Listener(client)
+        trace = _drive(plan, listener, label, progress, paced=plan.settings.paced, watch=watch)
+    said = listener.report()
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None, said=said)
 
 
 def run_in_process(

@@ -11,6 +11,7 @@ from fast import full
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
+from idyn import Flat, contacts_from_geometry
 from idyn.tasks import PostureTask
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.robot_model import build_model
@@ -88,15 +89,16 @@ def test_the_policy_of_the_page(tmp_path):
     world, angles, problems = World(), [], []
     stance = world.robot.joint_angles(world.stance)
 
-    def policy(observation):
-        return stance + 0.05 * np.sin(2 * np.pi * 0.5 * observation) * np.tile([0.0, 1.0, -2.0], 4)
+    def policy(state):
+        assert np.abs(state.q[:3] - world.stance[:3]).max() < 0.1
+        return stance + 0.05 * np.sin(2 * np.pi * 0.5 * world.data.time) * np.tile([0.0, 1.0, -2.0], 4)
 
     def run():
         try:
             ready(server.endpoint)
             time.sleep(0.02)  # its command expires
             time.sleep(0.02)  # until that command has expired
-            code("policy")["follow"](server.endpoint, policy, lambda: world.data.time, 6.0)
+            code("policy")["follow"](server.endpoint, policy, 6.0)
         except BaseException as error:
             problems.append(error)
 
@@ -125,3 +127,26 @@ def test_the_policy_of_the_page(tmp_path):
         assert np.abs(world.state[1]).max() < 0.01
         assert max(angles) - min(angles) > 0.06
         assert 0.8 < world.state[0][2] / world.stance[2] < 1.2
+
+
+@full
+def test_the_client_loop_of_the_page(tmp_path):
+    """go2 stands in MuJoCo."""
+    world, settings = World(), ServerSettings(controller="go2", endpoint=f"ipc://{tmp_path}/s")
+
+    class Body:
+        def state(self):
+            return world.state
+
+        def touching(self):
+            gaps = contacts_from_geometry(world.robot, world.state[0], Flat(), margin=0.01)
+            return [key for key, gap in zip(gaps.keys, gaps.gaps, strict=True) if gap <= 0.0]
+
+        def apply(self, tau):
+            world.step(tau)
+
+    with ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server:
+        mode = code("client loop")["run"](server.endpoint, Body(), 1.0)
+    assert mode == "ok"
+    assert abs(world.state[0][2] / world.stance[2] - 1.0) < 0.02
+    assert np.abs(world.state[1]).max() < 0.05

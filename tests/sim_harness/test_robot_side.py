@@ -12,6 +12,7 @@ from controllers.drive import DriveGains
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
+from idyn.errors import InputError
 from sim_harness.measure.fall import Posture
 from sim_harness.robot import pacing
 from sim_harness.robot.robot_side import RobotSide
@@ -27,7 +28,6 @@ DT = 1e-3
 class Holding:
     """A controller that holds a stance with a given torque and a joint PD, and predicts nothing."""
 
-    steers = False
     realises_tasks = False
 
     def __init__(self, tau):
@@ -53,6 +53,9 @@ class Holding:
             reference=Reference(q=self.angles, v=zeros, a=zeros),
             drive=DriveGains(kp=np.full(12, 20.0), kd=np.full(12, 0.1)),
         )
+
+    def check_steering(self, steering):
+        raise InputError("velocity", "this controller has no gait")
 
     def settle(self):
         pass

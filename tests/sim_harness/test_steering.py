@@ -27,8 +27,8 @@ class Drive(Walk):
     """A robot that walks in MuJoCo, its controller behind a service, and a planner."""
 
     def __init__(self, name, log=None):
-        self.now, controller = 0, load_controller(f"{name}-trot", {})
-        settings = ServerSettings(controller=f"{name}-trot", planners=("joystick",))
+        self.now, controller = 0, load_controller(name, {})
+        settings = ServerSettings(controller=name, planners=("joystick",))
         super().__init__(controller.robot, controller.stance)
         if log is not None:
             log = Recorder(log, attachments(controller.snapshot(), settings), metadata(self.robot, None))
@@ -50,7 +50,7 @@ class Drive(Walk):
             if velocity is not None and tick % PERIOD == 0:
                 self.ask(CommandMessage(session=self.session, valid_for=VALID, velocity=velocity))
             q, v = self.state()
-            reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=self.now))
+            self.reply = reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=self.now))
             assert reply is not None, self.client.error
             self.messages.add(reply.message)
             self.step(np.frombuffer(reply.tau))
@@ -63,7 +63,7 @@ COMMANDS = [(0.3, 0.1, 0.5), (0.4, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.0)]
 @pytest.mark.parametrize("velocity", COMMANDS)
 @pytest.mark.parametrize("name", ["go2", "a1", "solo12", "quadruped"])
 def test_the_base_moves_as_commanded(name, velocity):
-    drive = Drive(name)
+    drive = Drive(f"{name}-trot")
     drive.run(9.0, velocity)
     drive.run(4.5, velocity)
     assert np.abs(drive.mean_velocity(4.5) - velocity).max() < 0.03 * np.abs(velocity).max()
@@ -71,7 +71,7 @@ def test_the_base_moves_as_commanded(name, velocity):
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2", "solo12"]))
 def test_the_robot_stands_within_a_second_after_the_commands_end(name):
-    drive = Drive(name)
+    drive = Drive(f"{name}-trot")
     drive.run(2.5, (0.3, 0.0, 0.0))
     assert drive.mean_velocity(0.6)[0] > 0.2
     assert drive.messages <= {""} or name != "quadruped"
@@ -82,7 +82,7 @@ def test_the_robot_stands_within_a_second_after_the_commands_end(name):
 
 
 def test_a_steered_run_is_replayed_bit_for_bit(tmp_path):
-    drive = Drive("quadruped", tmp_path / "log.mcap")
+    drive = Drive("quadruped-trot", tmp_path / "log.mcap")
     drive.run(1.0, (0.3, 0.0, 0.5))
     drive.run(0.5, None)
     drive.recorder.close()

@@ -8,10 +8,12 @@ import msgpack
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode
+from controllers.command import Command, Inputs, Mode, Steering
+from controllers.planners.pose import check_pose
 from controllers.robot.load import urdf_path
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.contact.terrain import Flat
+from idyn.errors import InputError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import NO_TASKS, CompileTasks
@@ -22,6 +24,7 @@ from transport.protocol.messages.state import StateMessage
 
 MS = 1_000_000
 FEET = ("FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT")
+POSES = np.array([[-0.05, 0.02], [-0.2, 0.2], [-0.1, 0.1]])
 URDF = "example-robot-data:solo_description/robots/solo12.urdf"
 
 
@@ -59,6 +62,12 @@ class SpringDamper:
         return contacts_of_places(self.robot, q, Flat(), touching)
 
     def settle(self) -> None: ...
+
+    def check_steering(self, steering: Steering) -> None:
+        if steering.velocity is not None and not self.steers:
+            raise InputError("velocity", "this controller has no gait")
+        if steering.posed:
+            check_pose(steering.pose, POSES)
 
     def compile_tasks(self) -> CompileTasks:
         return NO_TASKS

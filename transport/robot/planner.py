@@ -4,18 +4,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
+import msgspec
 import numpy as np
 import zmq
 
+from controllers.command import GaitChange
 from idyn.errors import IdynError
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.tasks.stack import Mode
-from idyn.types import Array
+from idyn.types import Array, State
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
@@ -40,6 +42,7 @@ class PlannerClient:
         planner.command((0.4, 0.0, 0.0), valid_for=0.2)
 
     welcome: the server's description of the robot
+    state: the robot's last state when the server answered last; None before the first one
     """
 
     def __init__(self, endpoint: str, name: str, *, timeout_ms: int = 5000, keys: Keys | None = None) -> None:
@@ -59,7 +62,7 @@ class PlannerClient:
         except IdynError:
             self._socket.close()
             raise
-        self.welcome = reply
+        self.welcome, self.state = reply, _state_of(reply)
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +82,18 @@ class PlannerClient:
         velocity: Sequence[float] | Array | None = None,
         *,
         valid_for: float,
+        height: float | None = None,
+        attitude: Sequence[float] | Array | None = None,
+        gait: GaitChange | None = None,
         tasks: Sequence[MotionTask | ContactTask] = (),
         modes: Mapping[str, Mode | str] = NO_MODES,
     ) -> CommandAck:
         """Command the robot for `valid_for` [s] from the arrival of the message. It replaces the last command as a whole.
 
         velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3)
-        tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives
+        height, attitude: of the base, relative to its stance [m], and roll, pitch [rad] (2); absent: as in the stance
+        gait: pattern and timing of the steps, see `controllers.planners.gait`; absent: as configured
+        tasks: see `idyn.tasks`; their targets are extrapolated by their derivatives, or joined smoothly
         modes: contact modes for `tasks`, by key
 
         Raises CommandRefused when the server refuses it, ConnectionFailed without an answer, InputError for tasks that cannot
@@ -95,11 +103,15 @@ class PlannerClient:
             session=self.welcome.session,
             valid_for=valid_for,
             velocity=None if velocity is None else np.asarray(velocity, np.float64).tolist(),
+            height=height,
+            attitude=None if attitude is None else np.asarray(attitude, np.float64).tolist(),
+            gait=None if gait is None else GaitPart(**msgspec.structs.asdict(gait)),
             tasks=write_tasks(tasks) if tasks else None,
             modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
         )
         reply = self._ask(message)
         assert isinstance(reply, CommandAck), reply
+        self.state = _state_of(reply)
         return reply
 
     def _ask(self, message: FromClient) -> FromServer:
@@ -112,3 +124,12 @@ class PlannerClient:
         if isinstance(reply, ErrorMessage):
             raise CommandRefused(reply)
         return reply  # type: ignore[return-value]
+
+
+def _state_of(reply: PlanWelcome | CommandAck) -> State | None:
+    """Return the robot's state in a reply."""
+    seen = reply.state
+    if seen is None:
+        return None
+    q, v = (np.frombuffer(each) if isinstance(each, bytes) else np.array(each) for each in (seen.q, seen.vel))
+    return State(q=q, v=v)

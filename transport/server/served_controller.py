@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from controllers.command import Command, Inputs
+from controllers.command import Command, Inputs, Steering
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTasks
 from idyn.types import Array, ContactSet, State
@@ -23,10 +23,8 @@ class ServedController(Protocol):
     def stance(self) -> Array:
         """Configuration at the start of trajectories (nq)."""
 
-    @property
-    def steers(self) -> bool:
-        """Whether the controller follows `Inputs.velocity`."""
-        ...
+    def check_steering(self, steering: Steering) -> None:
+        """Raise InputError for a steering that the controller cannot follow, with the field of a command."""
 
     @property
     def realises_tasks(self) -> bool:
@@ -63,6 +61,6 @@ def build_host(controller: ServedController, settings: ServerSettings) -> Host:
         robot=controller.robot,
         settings=settings,
         controller=snapshot,
-        steers=controller.steers,
+        check_steering=controller.check_steering,
         realises_tasks=controller.realises_tasks,
     )

@@ -82,6 +82,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
         reality,
         [_task(outcome) for outcome in command.outcomes],
         decision.ff_limited,
+        None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
     )
 
 

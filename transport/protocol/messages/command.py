@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, ServerMessage, Vector
+from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, ServerPart, Vector
 from transport.protocol.messages.tasks import AnyTask
 
 
@@ -10,6 +10,14 @@ class PlanHello(ClientMessage, tag="plan_hello"):
     """Starts a session of a planner, which sends commands and no states. It needs no model of the robot."""
 
     name: str  # of the planner, as in the server's setting `planners`
+
+
+class SeenState(ServerPart):
+    """The last state of the controlling client that was accepted, in the server's order of the joints."""
+
+    t_robot: int
+    q: Vector  # (nq)
+    vel: Vector  # linear and angular velocity of the base along its axes, then the joints (nv)
 
 
 class PlanWelcome(ServerMessage, tag="plan_welcome"):
@@ -20,12 +28,23 @@ class PlanWelcome(ServerMessage, tag="plan_welcome"):
     joint_names: list[str]  # motors, in the server's order
     contact_frames: list[str]
     controller: dict[str, Any]  # controller settings in use
+    state: SeenState | None = None  # absent before the first one
+
+
+class GaitPart(Part):
+    """Steps of the feet; absent fields as configured, see `controllers.planners.gait.GaitSettings`. The gait changes when all
+    feet stand."""
+
+    pattern: Literal["trot", "walk", "stand"] | None = None
+    period: float | None = None  # [s]
+    duty: float | None = None  # share of the period in which a foot stands
+    step_height: float | None = None  # [m]
 
 
 class CommandMessage(ClientMessage, tag="command"):
-    """Applies from the next state on, until it expires or the next command replaces it, with all its fields. After it has
-    expired the robot slows down and stands: the velocity is 0, motion tasks keep their last targets, contact tasks and modes
-    end.
+    """Applies from the next state on, until it expires or the next command replaces it, with all its fields: fields that are
+    absent have their defaults. After it has expired the robot slows down and stands: the velocity is 0, height and attitude
+    return to those of the stance, motion tasks keep their last targets, contact tasks and modes end.
 
     Commands come from one client at a time: another one is refused until the last command has expired.
     """
@@ -33,6 +52,9 @@ class CommandMessage(ClientMessage, tag="command"):
     session: Count  # from `welcome` or `plan_welcome`
     valid_for: float  # time from its arrival until it expires [s]
     velocity: Vector | None = None  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
+    height: float | None = None  # of the base, relative to its stance [m]; it moves there smoothly
+    attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2); it moves there smoothly
+    gait: GaitPart | None = None  # of a controller whose reference is a gait
     tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
 
@@ -40,3 +62,4 @@ class CommandMessage(ClientMessage, tag="command"):
 class CommandAck(ServerMessage, tag="command_ack"):
     session: Count
     valid_until: int  # server clock [ns]
+    state: SeenState | None = None  # absent before the first one

@@ -111,3 +111,4 @@ class TorqueMessage(ServerMessage, tag="torque"):
     reality: Reality | None = None  # absent before the first comparison
     tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force
     ff_limited: bool = False  # a limit changed tau_ff: the certificate and the predicted forces belong to another torque
+    pose: list[float] | None = None  # reference of the base: height over the stance [m], roll, pitch [rad]; absent: stance

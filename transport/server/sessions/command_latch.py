@@ -1,16 +1,19 @@
 """The command in force: the last one that was accepted, until it expires. No clock: times are arguments."""
 
+import msgspec
 import numpy as np
 
-from controllers.planners.targets import extrapolated
-from idyn.model.robot import Robot
+from controllers.command import GaitChange, Steering
+from controllers.planners.blending import TargetMotion
+from idyn.errors import InputError
 from idyn.tasks import TaskStack
-from idyn.types import Array, Record
+from idyn.types import Record
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
 from transport.protocol.task_input import read_tasks
+from transport.server.sessions.handshake import Host
 
 LONGEST_S = 60.0
 """Largest `valid_for` [s]: a longer one would outlast the operator's attention."""
@@ -27,12 +30,12 @@ STILL.flags.writeable = False
 class InForce(Record, frozen=True):
     """The command at one time.
 
-    velocity: of the base (3), zero after the command has expired; None: not commanded
+    steering: of the base, at rest after the command has expired; None: never commanded
     tasks: with their targets at this time; None: none
     note: that it has expired; '' before that
     """
 
-    velocity: Array | None = None
+    steering: Steering | None = None
     tasks: TaskStack | None = None
     note: str = ""
 
@@ -49,11 +52,11 @@ class CommandLatch:
     def clear(self) -> None:
         """Forget the command: the controller follows its own settings."""
         self._source, self._since_ns, self._until_ns = b"", 0, 0
-        self._velocity: Array | None = None
-        self._tasks: TaskStack | None = None
+        self._steering: Steering | None = None
+        self._targets: TargetMotion | None = None
         self._after = NOTHING
 
-    def accept(self, message: CommandMessage, robot: Robot, source: bytes, now_ns: int) -> int:
+    def accept(self, message: CommandMessage, host: Host, source: bytes, now_ns: int) -> int:
         """Check a command and put it in force. Return the time when it expires, server's clock [ns].
 
         source: client that sent it. Raises ProtocolError for an invalid command, and while that of another client is in force;
@@ -61,21 +64,30 @@ class CommandLatch:
         """
         if not 0.0 < message.valid_for <= LONGEST_S:
             raise ProtocolError(Code.BAD_SCHEMA, "valid_for", f"expected > 0 and ≤ {LONGEST_S:g} s, got {message.valid_for}")
-        velocity = None if message.velocity is None else vector(message.velocity, 3, "velocity")
-        if velocity is not None and (np.abs(velocity) > FASTEST).any():
-            expected = f"at most {FASTEST[0]:g} m/s and {FASTEST[2]:g} rad/s"
-            raise ProtocolError(Code.BAD_SCHEMA, "velocity", f"expected {expected}, got {velocity.tolist()}")
+        steering = read_steering(message)
+        try:
+            host.check_steering(steering)
+        except InputError as error:
+            raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from error
         if message.modes and not message.tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "modes", "expected `tasks` beside contact modes")
-        tasks = read_tasks(robot, message.tasks, message.modes or {}) if message.tasks else None
-        if velocity is None and tasks is None:
-            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "expected a velocity, tasks, or both")
+        tasks = read_tasks(host.robot, message.tasks, message.modes or {}) if message.tasks else None
+        if steering.velocity is None and not steering.posed and steering.gait is None and tasks is None:
+            expected = "expected at least one of velocity, height, attitude, gait and tasks"
+            raise ProtocolError(Code.BAD_SCHEMA, "velocity", expected)
         if source != self._source and (left := self.in_force_s(self._source, now_ns)) > 0.0:
             raise ProtocolError(Code.NOT_CONTROLLING, None, f"the command of another client is in force for {left:.3f} s more")
+        elapsed, before = max(now_ns - self._since_ns, 0) * 1e-9, self._targets
+        if self._after.tasks is not None and now_ns >= self._until_ns:
+            before = TargetMotion(self._after.tasks)
         self._source, self._since_ns, self._until_ns = source, now_ns, now_ns + round(message.valid_for * 1e9)
-        self._velocity, self._tasks = velocity, tasks
-        last = None if tasks is None else extrapolated(tasks, message.valid_for, still=True)
-        self._after = InForce(velocity=None if velocity is None else STILL, tasks=last, note=STANDS)
+        steers = self._steering is not None and self._steering.velocity is not None
+        if steering.velocity is None and steers:  # an earlier command steered: without one the robot stands
+            steering = msgspec.structs.replace(steering, velocity=STILL)
+        at_rest = Steering(velocity=None if steering.velocity is None else STILL)
+        self._steering, self._targets = steering, None if tasks is None else TargetMotion(tasks, before, elapsed)
+        last = None if self._targets is None else self._targets.at_rest(message.valid_for)
+        self._after = InForce(steering=at_rest, tasks=last, note=STANDS)
         return self._until_ns
 
     def in_force_s(self, source: bytes, now_ns: int) -> float:
@@ -84,11 +96,23 @@ class CommandLatch:
 
     def at(self, now_ns: int) -> InForce:
         """Return the command at a time."""
-        if self._velocity is None and self._tasks is None:
+        if self._steering is None:
             return NOTHING
         if now_ns >= self._until_ns:
             return self._after
-        tasks = self._tasks
-        if tasks is not None:
-            tasks = extrapolated(tasks, max(now_ns - self._since_ns, 0) * 1e-9, still=False)
-        return InForce(velocity=self._velocity, tasks=tasks)
+        tasks = None if self._targets is None else self._targets.at(max(now_ns - self._since_ns, 0) * 1e-9)
+        return InForce(steering=self._steering, tasks=tasks)
+
+
+def read_steering(message: CommandMessage) -> Steering:
+    """Return what a command asks of the base. Raises ProtocolError for values that are malformed, whatever the robot."""
+    velocity = None if message.velocity is None else vector(message.velocity, 3, "velocity")
+    if velocity is not None and (np.abs(velocity) > FASTEST).any():
+        expected = f"at most {FASTEST[0]:g} m/s and {FASTEST[2]:g} rad/s"
+        raise ProtocolError(Code.BAD_SCHEMA, "velocity", f"expected {expected}, got {velocity.tolist()}")
+    height = message.height
+    if height is not None and not np.isfinite(height):
+        raise ProtocolError(Code.NON_FINITE, "height", f"expected a finite number, got {height}")
+    attitude = None if message.attitude is None else vector(message.attitude, 2, "attitude")
+    gait = None if message.gait is None else GaitChange(**msgspec.structs.asdict(message.gait))
+    return Steering(velocity=velocity, height=height, attitude=attitude, gait=gait)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from idyn.prediction.loaded import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
@@ -249,6 +249,7 @@ class Dispatcher:
                 joint_names=list(robot.joint_names),
                 contact_frames=list(robot.contact_names),
                 controller=host.controller,
+                state=self._seen(arrival.now_ns),
             )
         )
 
@@ -262,16 +263,18 @@ class Dispatcher:
                 raise ProtocolError(Code.NOT_CONTROLLING, None, "only the controlling client and planners may send commands")
         if (fault := self._latches.fault) is not None:
             raise ProtocolError(Code.LATCHED_FAULT, None, fault.refusal)
-        if command.velocity is not None and not self.host.steers:
-            raise ProtocolError(Code.BAD_SCHEMA, "velocity", "the controller's reference has no gait that could follow it")
         if command.tasks and not self.host.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
         if command.tasks and not is_loaded(TASKS):
             raise ProtocolError(
                 Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
             )
-        until = self._command.accept(command, self.host.robot, arrival.identity, arrival.now_ns)
-        return Reply(CommandAck(session=command.session, valid_until=until))
+        until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
+        return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))
+
+    def _seen(self, now_ns: int) -> SeenState | None:
+        """Return the last state of the controlling client, for planners."""
+        return next((session.seen() for session in self.sessions.values() if self._controls(session, now_ns)), None)
 
     # -- control ----------------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 """The handshake: checks of a hello, and the welcome."""
 
 import hashlib
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+from controllers.command import Steering
 from idyn.model.robot import Robot
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -24,17 +26,22 @@ DT_RANGE = (1e-5, 0.1)
 """Range of nominal periods [s]; others are errors of units."""
 
 
+def _any_steering(steering: Steering) -> None:
+    """Accept it."""
+
+
 class Host(Record, frozen=True):
     """The server's side of a handshake.
 
     controller: settings of the controller, as in `welcome`
-    steers, realises_tasks: whether it follows commanded velocities and tasks
+    check_steering: raises InputError for a steering that the controller cannot follow
+    realises_tasks: whether it follows commanded tasks
     """
 
     robot: Robot
     settings: ServerSettings
     controller: dict[str, Any]
-    steers: bool = False
+    check_steering: Callable[[Steering], None] = _any_steering
     realises_tasks: bool = False
 
 

@@ -12,6 +12,7 @@ from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array
+from transport.protocol.messages.command import SeenState
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
@@ -69,6 +70,13 @@ class Plausibility:
     def doubt(self) -> str:
         """Return that states are rejected repeatedly, '' if they are not."""
         return "states are implausible repeatedly" if self.level > 1.0 else ""
+
+    def seen(self) -> SeenState | None:
+        """Return the last accepted state, for planners; None before the first one."""
+        last = self.last
+        if last is None:
+            return None
+        return SeenState(t_robot=self._t_ns, q=last.state.q.tobytes(), vel=last.state.v.tobytes())
 
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Return why a state cannot follow the last accepted one. '' if it can: then it becomes the last accepted one.

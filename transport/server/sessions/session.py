@@ -14,6 +14,7 @@ from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
@@ -115,6 +116,10 @@ class Session:
         self.check_number(number)
         self.heard_ns = now_ns
 
+    def seen(self) -> SeenState | None:
+        """Return the last accepted state; None before the first one."""
+        return self._plausibility.seen()
+
     def check_number(self, number: int) -> None:
         """Raise ProtocolError for the number of another session."""
         if number != self.id:
@@ -167,7 +172,7 @@ class Session:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
         inputs = Inputs(
             dt=dt,
-            velocity=command.velocity,
+            steering=command.steering,
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
             tau_measured=torque,

@@ -1,12 +1,13 @@
 """Commands of the controlling client and of planners, through bytes: who may send them, what they do, when they expire."""
 
+import msgpack
 import numpy as np
 import pytest
 from rig import Rig
 from standin import MS, SpringDamper, standing
 
 from idyn.model.robot import Robot
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, Stop
 from transport.protocol.messages.torque import TorqueMessage
@@ -35,7 +36,8 @@ def applied(rig: Rig, seq: int) -> tuple[list[float] | None, str]:
     reply = rig.tick(seq)
     assert isinstance(reply, TorqueMessage), reply
     assert rig.controller.last is not None
-    velocity = rig.controller.last.velocity
+    steering = rig.controller.last.steering
+    velocity = None if steering is None else steering.velocity
     return (None if velocity is None else velocity.tolist()), reply.message
 
 
@@ -50,11 +52,26 @@ def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned: R
     session = greet_planner(planned).session
     assert applied(planned, 1) == (None, "")
     ack = planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD), b"p")
-    assert ack == CommandAck(session=session, valid_until=4 * MS)
+    assert isinstance(ack, CommandAck)
+    assert (ack.session, ack.valid_until) == (session, 4 * MS)
     assert applied(planned, 2) == (FORWARD, "")
     assert applied(planned, 3) == (FORWARD, "")
     assert applied(planned, 4) == ([0.0] * 3, STANDS)
     assert applied(planned, 5) == ([0.0] * 3, STANDS)
+
+
+def test_a_planner_gets_the_last_state_of_the_robot(planned: Rig) -> None:
+    assert greet_planner(planned).state is None
+    applied(planned, 1)
+    welcome = greet_planner(planned)
+    applied(planned, 2)
+    ack = planned.send(CommandMessage(session=welcome.session, valid_for=1.0, velocity=FORWARD), b"p")
+    assert isinstance(ack, CommandAck)
+    for seen, t in ((welcome.state, 1), (ack.state, 2)):
+        assert seen is not None
+        assert seen.t_robot == t * MS
+        np.testing.assert_array_equal(np.frombuffer(seen.q), standing(planned.robot))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(np.frombuffer(seen.vel), 0.0)  # type: ignore[arg-type]
 
 
 def test_the_controlling_client_commands_within_its_session(planned: Rig) -> None:
@@ -79,6 +96,22 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
     assert applied(planned, 6) == ([0.0, 0.0, 1.0], "")
 
 
+def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> None:
+    def pose(seq: int) -> list[float]:
+        applied(planned, seq)
+        return planned.controller.last.steering.pose.tolist()  # type: ignore[union-attr]
+
+    session = greet_planner(planned).session
+    planned.send(CommandMessage(session=session, valid_for=0.003, height=-0.04, attitude=[0.1, -0.05]), b"p")
+    assert pose(1) == [-0.04, 0.1, -0.05]
+    planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD, height=0.01), b"p")
+    assert pose(2) == [0.01, 0.0, 0.0]  # it replaces the last command as a whole
+    planned.send(CommandMessage(session=session, valid_for=0.003, attitude=[0.1, 0.0]), b"p")
+    assert applied(planned, 3)[0] == [0.0] * 3  # without a velocity the robot stands
+    assert pose(4) == [0.0, 0.1, 0.0]
+    assert pose(7) == [0.0] * 3
+
+
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
@@ -91,6 +124,14 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
         ("velocity", {"velocity": [0.0, 0.0]}),
         ("velocity", {"velocity": [11.0, 0.0, 0.0]}),
         ("velocity", {"velocity": [0.0, 0.0, -60.0]}),
+        ("velocity", {"velocity": None}),
+        ("height", {"height": NAN}),
+        ("height", {"height": -0.06}),
+        ("height", {"height": 0.03}),
+        ("attitude", {"attitude": [0.1]}),
+        ("attitude", {"attitude": [INF, 0.0]}),
+        ("attitude[0]", {"attitude": [0.3, 0.0]}),
+        ("attitude[1]", {"attitude": [0.0, -0.2]}),
     ],
 )
 def test_a_malformed_command_is_refused_and_the_previous_one_stands(planned: Rig, field: str, changes: dict) -> None:
@@ -132,3 +173,19 @@ def test_a_reset_a_new_session_and_stop_of_the_planner(planned: Rig) -> None:
     planned.send(command, b"p")
     planned.greet()
     assert applied(planned, 3) == (None, "")
+
+
+def test_a_gait_applies_until_the_command_expires(planned: Rig) -> None:
+    def gait(seq: int) -> tuple[object, ...] | None:
+        applied(planned, seq)
+        gait = planned.controller.last.steering.gait  # type: ignore[union-attr]
+        return None if gait is None else (gait.pattern, gait.period, gait.duty, gait.step_height)
+
+    session = greet_planner(planned).session
+    part = GaitPart(pattern="walk", duty=0.8)
+    assert isinstance(planned.send(CommandMessage(session=session, valid_for=0.002, gait=part), b"p"), CommandAck)
+    assert gait(1) == ("walk", None, 0.8, None)
+    assert gait(2) is None
+    unknown = {"t": "command", "v": "1.2", "session": session, "valid_for": 1.0, "gait": {"pattern": "gallop"}}
+    refused = planned.raw(msgpack.packb(unknown), b"p")
+    assert refusal(refused).field == "gait.pattern"

@@ -1,0 +1,77 @@
+"""Kernels of the gait plan: the feet and the ground in the level frame of the base. See `controllers.planners.steps`."""
+
+import numpy as np
+
+from controllers.planners.cubics import at
+from controllers.planners.legs import foot_places
+from controllers.planners.path import Triple
+from controllers.planners.plan import Plan
+from controllers.planners.pose import level_point
+from idyn.jit.compiled import compiled
+from idyn.types import Array
+
+
+@compiled
+def ground_below(plan: Plan, angles: Array, up: Array, touches: Array) -> float:
+    """Return the height of the ground relative to the origin of the level frame along the world's z [m].
+
+    It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet.
+    angles: measured joint angles [rad] (na)
+    up: world's z axis in the level frame (3)
+    """
+    feet, total, count = foot_places(plan.legs, angles), 0.0, 0
+    flies = plan.swinging.all() and not touches.any()
+    for i in range(len(feet)):
+        if touches[i] or flies or (not touches.any() and not plan.swinging[i]):
+            x = feet[i, 0], feet[i, 1], feet[i, 2]
+            if plan.base.away:
+                x = level_point(plan.base, x)
+            total += x[0] * up[0] + x[1] * up[1] + x[2] * up[2]
+            count += 1
+    return total / count
+
+
+@compiled
+def ground_under(plan: Plan, i: int, t: float, below: float, up: Array, v: Array) -> tuple[float, float]:
+    """Return height in the level frame of the ground below foot i [m], and its rate [m/s].
+
+    below: height of the ground along the world's z, from `ground_below` [m]; v: velocity of the level frame (6 or more)
+    """
+    x, dx, _ = foot_at(plan, i, t)
+    # upᵀ x = below, solved for z; its rate with the velocity of the base, upᵀ (v + ω × x)
+    z = (below - x[0] * up[0] - x[1] * up[1]) / up[2]
+    rising = (
+        (v[0] + v[4] * z - v[5] * x[1]) * up[0]
+        + (v[1] + v[5] * x[0] - v[3] * z) * up[1]
+        + (v[2] + v[3] * x[1] - v[4] * x[0]) * up[2]
+    )
+    return z, -(rising + dx[0] * up[0] + dx[1] * up[1]) / up[2]
+
+
+@compiled
+def foot_at(plan: Plan, i: int, t: float) -> tuple[Triple, Triple, Triple]:
+    """Return position, velocity and acceleration of foot i in the level frame of the base (3)."""
+    # x = Rᵀ (f − c), Rᵀ ḟ, Rᵀ f̈ in the plane
+    (x, y, yaw), u, du = plan.pose, plan.u, plan.du
+    (px, vx, ax), (py, vy, ay), (z, vz, az) = at(plan.cubics, i, 0, t), at(plan.cubics, i, 1, t), at(plan.cubics, i, 2, t)
+    c, s, turn = np.cos(yaw), np.sin(yaw), u[2]
+    fx, fy = c * (px - x) + s * (py - y), c * (py - y) - s * (px - x)
+    vx, vy = c * vx + s * vy, c * vy - s * vx
+    ax, ay = c * ax + s * ay, c * ay - s * ax
+    # ẋ = Rᵀ ḟ − u − ω × x,  ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
+    dx, dy = vx - u[0] + turn * fy, vy - u[1] - turn * fx
+    ddx = ax + turn * vy - du[0] + du[2] * fy + turn * dy
+    ddy = ay - turn * vx - du[1] - du[2] * fx - turn * dx
+    return (fx, fy, z), (dx, dy, vz), (ddx, ddy, az)
+
+
+@compiled
+def integrate_pose(plan: Plan, time: float, changing: float) -> Triple:
+    """Return the base's x, y, yaw after `time` [s] at the constant velocity u + `changing` du."""
+    x, y, yaw = plan.pose
+    dx, dy, turn = (plan.u + changing * plan.du) * time
+    # arc of constant curvature: the chord is sin(θ/2)/(θ/2) times its length, in the direction yaw + θ/2
+    half = 0.5 * turn
+    chord = np.sin(half) / half if abs(half) > 1e-8 else 1.0
+    c, s = chord * np.cos(yaw + half), chord * np.sin(yaw + half)
+    return x + c * dx - s * dy, y + s * dx + c * dy, yaw + turn

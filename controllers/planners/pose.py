@@ -1,0 +1,237 @@
+"""Commanded height and attitude of the base: limits, smooth motion, and what they change for the feet.
+
+The commanded pose (h, φ, θ) is the base's place in the level frame of the plan: raised by h, then pitched by θ and rolled by φ,
+
+    R = R_y(θ) R_x(φ),     x = Rᵀ (y − h e_z)
+for a foot at y in the level frame and at x in the base frame. h, φ, θ follow their targets as a double integrator with bounded
+rate and acceleration, so that neither position nor velocity steps.
+"""
+
+import itertools
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from controllers.config.loading import Settings
+from controllers.planners.legs import Legs, Triad, solve
+from controllers.planners.path import Triple
+from idyn.errors import ConfigError, InputError
+from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.types import Array
+
+GAIN = 6.0
+"""Rate per distance to the target [1/s]; the rate follows with four times this gain, which is critical damping."""
+
+HASTE = 10.0
+"""Largest acceleration per largest rate [1/s]; above `GAIN`, so that the motion stops without overshoot."""
+
+ARRIVED = 1e-6
+"""Distance and rate below which the motion has arrived [m, rad; m/s, rad/s]."""
+
+SHARES = 21
+"""Number of shares of the configured limits that are tried for the reach of the legs."""
+
+FEET, MOTION = Borrowed(MATRIX), Output(VECTOR, VECTOR, VECTOR)
+"""Types of the arguments `feet` and `motion` of `stand`."""
+
+
+class PoseSettings(Settings, frozen=True):
+    """Limits of the commanded height and attitude of the base. They shrink to the share that the legs of the stance reach.
+
+    lower, higher: largest change of the height, downwards and upwards [m]
+    tilt: largest roll and pitch [rad]
+    speed: largest rate of the height [m/s]
+    tilt_speed: largest rate of roll and pitch [rad/s]
+    """
+
+    lower: float = 0.06
+    higher: float = 0.02
+    tilt: float = 0.15
+    speed: float = 0.1
+    tilt_speed: float = 0.4
+
+
+class BasePose(ArrayRecord):
+    """Commanded pose of the base: height [m], roll, pitch [rad].
+
+    target: commanded pose (3); x, dx, ddx: present pose, its rate and acceleration (3)
+    fastest: largest rates (3)
+    R: rotation from the base frame to the level frame (3, 3); w, dw: its rate and acceleration, in the base frame (3)
+    away: whether the pose differs from the level stance or moves
+    """
+
+    target: Vector
+    x: Vector
+    dx: Vector
+    ddx: Vector
+    fastest: Vector
+    R: Matrix
+    w: Vector
+    dw: Vector
+    away: bool
+
+    def __init__(self, settings: PoseSettings, where: str = "reference.pose") -> None:
+        """Raises ConfigError for invalid settings."""
+        for field in ("lower", "higher", "tilt", "speed", "tilt_speed"):
+            value, least = getattr(settings, field), 0.0 if field in ("lower", "higher", "tilt") else 1e-6
+            if not least <= value < np.inf:
+                raise ConfigError(f"{where}.{field}", f"expected a finite number ≥ {least:g}, got {value}")
+        s = settings
+        self.bounds = np.array([[-s.lower, s.higher], [-s.tilt, s.tilt], [-s.tilt, s.tilt]])
+        self.put(**{name: np.zeros(3) for name in ("target", "x", "dx", "ddx", "w", "dw")}, R=np.eye(3), away=False)
+        self.put(fastest=np.array([s.speed, s.tilt_speed, s.tilt_speed]))
+
+    def reset(self) -> None:
+        """Return to the level stance at once."""
+        for part in (self.target, self.x, self.dx, self.ddx):
+            part[:] = 0.0
+        self.R[:], self.w[:], self.dw[:] = np.eye(3), 0.0, 0.0
+        self.put(away=False)
+
+
+class Reach:
+    """What the legs reach around a stance, within the limits of their joints.
+
+    angles: joint angles of the stance [rad] (na); feet: nominal foot centres in the level frame [m] (n, 3)
+    """
+
+    def __init__(self, legs: Legs, angles: Array, feet: Array, ranges: tuple[Array, Array]) -> None:
+        """ranges: lower and upper limits of the joints [rad] (na)"""
+        self._legs, self._angles, self._feet, self._ranges = legs, angles, feet, ranges
+
+    @cached_property
+    def stand(self) -> Callable[..., bool]:
+        """Native entry point of `stand`, compiled on first access."""
+        return entry_point(stand, BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
+
+    def reaches(self, pose: tuple[float, ...], lifted: float = 0.0) -> bool:
+        """Return whether the legs reach their feet, raised by `lifted` [m], at a pose of the base: height, roll, pitch (3)."""
+        base, n = BasePose(PoseSettings()), len(self._angles)
+        base.x[:] = base.target[:] = pose
+        motion = self._angles.copy(), np.zeros(n), np.zeros(n)
+        found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array([0.0, 0.0, lifted]),), motion)
+        low, high = self._ranges
+        return bool(found and (motion[0] >= low).all() and (motion[0] <= high).all())
+
+    def limits(self, bounds: Array) -> Array:
+        """Return the largest share of bounds (3, 2) whose corners the legs reach (3, 2)."""
+        for share in np.linspace(1.0, 0.0, SHARES):
+            if all(self.reaches(corner) for corner in itertools.product(*(share * bounds).tolist())):
+                break
+        return share * bounds
+
+
+def check_pose(pose: Array, limits: Array) -> None:
+    """Raise InputError for a pose (3) outside its limits (3, 2), with the field of a command."""
+    fields = ("height", "m"), ("attitude[0]", "rad"), ("attitude[1]", "rad")
+    for (field, unit), value, (low, high) in zip(fields, pose.tolist(), limits.tolist(), strict=True):
+        if not low <= value <= high:
+            raise InputError(field, f"expected {low:.4g} to {high:.4g} {unit}, got {value:.4g}")
+
+
+@compiled
+def advance(pose: BasePose, dt: float) -> None:
+    """Move the pose towards its target for a time [s]."""
+    x, dx, ddx = pose.x, pose.dx, pose.ddx
+    away = False
+    for k in range(3):
+        # with the acceleration of the last tick, then the next one
+        x[k] += dt * (dx[k] + 0.5 * dt * ddx[k])
+        dx[k] += dt * ddx[k]
+        left, fastest = pose.target[k] - x[k], pose.fastest[k]
+        if abs(left) < ARRIVED and abs(dx[k]) < ARRIVED:
+            x[k], dx[k], ddx[k] = pose.target[k], 0.0, 0.0
+        else:
+            rate = min(max(GAIN * left, -fastest), fastest)
+            ddx[k] = min(max(4.0 * GAIN * (rate - dx[k]), -HASTE * fastest), HASTE * fastest)
+        away = away or x[k] != 0.0 or dx[k] != 0.0 or ddx[k] != 0.0
+    if away or pose.away:
+        turn(pose)
+    pose.away = away
+
+
+@compiled
+def stand(pose: BasePose, legs: Legs, dt: float, feet: tuple[Array], motion: Triad) -> bool:
+    """Move the pose for a time [s] and fill the joint motion of feet that stand; return whether all of them are reached.
+
+    feet: (foot centres in the level frame [m] (n, 3),); motion: see `controllers.planners.legs.solve`
+    """
+    advance(pose, dt)
+    places, rest = feet[0], (0.0, 0.0, 0.0)
+    x = np.empty((3, len(places), 3))
+    for i in range(len(places)):
+        x[0, i], x[1, i], x[2, i] = in_base(pose, (places[i, 0], places[i, 1], places[i, 2]), rest, rest)
+    return solve(legs, (x[0], x[1], x[2]), motion)
+
+
+@compiled
+def turn(pose: BasePose) -> None:
+    """Compute R, ω and ω̇ from the angles and their rates."""
+    (_, roll, pitch), (_, p, t), (_, pp, tt), R = pose.x, pose.dx, pose.ddx, pose.R
+    cr, sr, cp, sp = np.cos(roll), np.sin(roll), np.cos(pitch), np.sin(pitch)
+    R[0, 0], R[0, 1], R[0, 2] = cp, sp * sr, sp * cr
+    R[1, 0], R[1, 1], R[1, 2] = 0.0, cr, -sr
+    R[2, 0], R[2, 1], R[2, 2] = -sp, cp * sr, cp * cr
+    # ω = φ̇ e_x + R_xᵀ θ̇ e_y
+    w, dw = pose.w, pose.dw
+    w[0], w[1], w[2] = p, t * cr, -t * sr
+    dw[0], dw[1], dw[2] = pp, tt * cr - t * p * sr, -tt * sr - t * p * cr
+
+
+@compiled
+def in_base(pose: BasePose, y: Triple, dy: Triple, ddy: Triple) -> tuple[Triple, Triple, Triple]:
+    """Return position, velocity and acceleration in the base frame of a point that is given in the level frame."""
+    h, w, dw = (pose.x[0], pose.dx[0], pose.ddx[0]), pose.w, pose.dw
+    # x = Rᵀ (y − h e_z),  ẋ = Rᵀ (ẏ − ḣ e_z) − ω × x,  ẍ = Rᵀ (ÿ − ḧ e_z) − ω × Rᵀ (ẏ − ḣ e_z) − ω̇ × x − ω × ẋ
+    x = _back(pose.R, (y[0], y[1], y[2] - h[0]))
+    v, a = _back(pose.R, (dy[0], dy[1], dy[2] - h[1])), _back(pose.R, (ddy[0], ddy[1], ddy[2] - h[2]))
+    c = _cross(w, x)
+    dx = v[0] - c[0], v[1] - c[1], v[2] - c[2]
+    c, d, e = _cross(w, v), _cross(dw, x), _cross(w, dx)
+    return x, dx, (a[0] - c[0] - d[0] - e[0], a[1] - c[1] - d[1] - e[1], a[2] - c[2] - d[2] - e[2])
+
+
+@compiled
+def level_point(pose: BasePose, x: Triple) -> Triple:
+    """Return the place in the level frame of a point of the base frame (3): y = R x + h e_z."""
+    R = pose.R
+    return (
+        R[0, 0] * x[0] + R[0, 1] * x[1] + R[0, 2] * x[2],
+        R[1, 0] * x[0] + R[1, 1] * x[1] + R[1, 2] * x[2],
+        R[2, 0] * x[0] + R[2, 1] * x[1] + R[2, 2] * x[2] + pose.x[0],
+    )
+
+
+@compiled
+def level_motion(pose: BasePose, up: Array, v: Array) -> tuple[Array, Array]:
+    """Return the world's z axis (3) and linear and angular velocity (6) of the level frame, in its axes, from those of the
+    base."""
+    raised, moves, w, R, h = np.empty(3), np.empty(6), pose.w, pose.R, pose.x[0]
+    # ω_L = R (ω − ω_pose),  v_L = R v − ḣ e_z − ω_L × h e_z
+    for i in range(3):
+        raised[i] = R[i, 0] * up[0] + R[i, 1] * up[1] + R[i, 2] * up[2]
+        moves[i] = R[i, 0] * v[0] + R[i, 1] * v[1] + R[i, 2] * v[2]
+        moves[3 + i] = R[i, 0] * (v[3] - w[0]) + R[i, 1] * (v[4] - w[1]) + R[i, 2] * (v[5] - w[2])
+    moves[0] -= moves[4] * h
+    moves[1] += moves[3] * h
+    moves[2] -= pose.dx[0]
+    return raised, moves
+
+
+@compiled
+def _back(R: Array, y: Triple) -> Triple:
+    """Return Rᵀ y."""
+    return (
+        R[0, 0] * y[0] + R[1, 0] * y[1] + R[2, 0] * y[2],
+        R[0, 1] * y[0] + R[1, 1] * y[1] + R[2, 1] * y[2],
+        R[0, 2] * y[0] + R[1, 2] * y[1] + R[2, 2] * y[2],
+    )
+
+
+@compiled
+def _cross(a: Array, b: Triple) -> Triple:
+    """Return a × b."""
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]

@@ -1,0 +1,118 @@
+"""Commanded gaits: when they begin, what they change, and what is refused."""
+
+import numpy as np
+import pytest
+from walking import DT, Walker
+
+from controllers.command import GaitChange, Steering
+from controllers.planners.gait import GaitSettings
+from idyn import InputError
+
+TROT = GaitSettings(period=0.4, duty=0.7, swing_speed=10.0)
+FORWARD = np.array([0.2, 0.0, 0.0])
+
+
+def walking(seconds=1.0, **gait):
+    walker = Walker(gait=TROT, start=0.0)
+    walker.plan.steer(Steering(velocity=FORWARD, gait=GaitChange(**gait) if gait else None))
+    return walker, walker.run(seconds)
+
+
+def stances(references):
+    return np.array([reference.schedule.stance for reference in references])
+
+
+def lift_offs(stance):
+    """Ticks at which each foot lifts."""
+    return [np.flatnonzero(one[:-1] & ~one[1:]) + 1 for one in stance.T]
+
+
+def command(walker, seconds, **fields):
+    walker.plan.steer(Steering(**fields))
+    return walker.run(seconds)
+
+
+@pytest.mark.parametrize("when", [0.0, 0.05, 0.1, 0.15, 0.2, 0.33])
+def test_the_gait_changes_when_all_feet_stand_and_soon(when):
+    walker, _ = walking(1.0 + when)
+    before = walker.angles.copy()
+    references = command(walker, 2.5, velocity=FORWARD, gait=GaitChange(pattern="walk", period=0.8, duty=0.8))
+    stance = stances(references)
+    assert (stance.sum(axis=1) >= 2).all()
+    together = np.flatnonzero(stance.all(axis=1))[0]
+    assert together * DT <= 0.3 * 0.4 + 0.05  # at the latest after the present swing
+    assert (stance[together + 1 :].sum(axis=1) >= 3).all()  # a walk lifts one foot at a time
+    for lifts in lift_offs(stance[together + 1 :]):
+        np.testing.assert_allclose(np.diff(lifts) * DT, 0.8, atol=2 * DT)
+    q = np.array([before, *(reference.q for reference in references)])
+    assert np.abs(np.diff(q, axis=0)).max() < 0.03  # no joint jumps: 30 rad/s
+    assert not any(reference.problem for reference in references)
+
+
+def test_period_duty_and_step_height_are_as_commanded():
+    walker, _ = walking()
+    references = command(walker, 3.0, velocity=FORWARD, gait=GaitChange(period=0.6, duty=0.6, step_height=0.03))
+    stance = stances(references)[1200:]
+    np.testing.assert_allclose(stance.mean(axis=0), 0.6, atol=0.03)
+    for lifts in lift_offs(stance):
+        np.testing.assert_allclose(np.diff(lifts) * DT, 0.6, atol=2 * DT)
+    heights = np.array([walker.plan.legs.feet(reference.q)[:, 2] for reference in references[1200:]])
+    assert np.ptp(heights, axis=0) == pytest.approx(0.03, abs=0.002)
+
+
+def test_without_a_commanded_gait_the_configured_one_returns():
+    walker, _ = walking(2.0, period=0.8, duty=0.8)
+    stance = stances(command(walker, 2.0, velocity=FORWARD))[800:]
+    for lifts in lift_offs(stance):
+        np.testing.assert_allclose(np.diff(lifts) * DT, TROT.period, atol=2 * DT)
+
+
+def test_to_stand_the_base_halts_first_and_the_feet_step_home():
+    walker, _ = walking(1.5)
+    references = command(walker, 2.5, gait=GaitChange(pattern="stand"))
+    stance = stances(references)
+    assert stance[-500:].all()
+    assert not stance[:500].all()  # it steps while it slows down
+    assert np.isinf(references[-1].schedule.time_to_switch).all()
+    np.testing.assert_array_equal(walker.plan.plan.u, 0.0)
+    assert np.abs(walker.feet - walker.plan.plan.hips).max() < 2e-3
+    assert not stances(command(walker, 1.0, velocity=FORWARD)).all()  # and it trots again
+
+
+def test_a_reset_returns_to_the_configured_gait():
+    walker, first = walking(1.0)
+    command(walker, 1.0, velocity=FORWARD, gait=GaitChange(pattern="walk", duty=0.8))
+    walker.plan.reset()
+    again = Walker(gait=TROT, start=0.0)
+    again.plan = walker.plan
+    walker.plan.steer(Steering(velocity=FORWARD))
+    for one, other in zip(again.run(1.0), first, strict=True):
+        np.testing.assert_array_equal(one.q, other.q)
+
+
+@pytest.mark.parametrize(
+    ("field", "steering"),
+    [
+        ("gait.period", {"gait": {"period": 0.1}}),
+        ("gait.period", {"gait": {"period": float("nan")}}),
+        ("gait.period", {"gait": {"period": 0.16, "duty": 0.75}}),
+        ("gait.duty", {"gait": {"duty": 0.4}}),
+        ("gait.duty", {"gait": {"duty": 0.9}}),  # a swing of 0.04 s
+        ("gait.duty", {"gait": {"pattern": "walk"}}),  # 0.7 as configured
+        ("gait.step_height", {"gait": {"step_height": 0.0}}),
+        ("gait.step_height", {"gait": {"step_height": 0.2}}),
+        ("velocity", {"gait": {"pattern": "stand"}, "velocity": FORWARD}),
+    ],
+)
+def test_a_gait_that_the_planner_cannot_realise_is_refused_with_its_field(field, steering):
+    walker = Walker(gait=TROT)
+    asked = Steering(gait=GaitChange(**steering["gait"]), velocity=steering.get("velocity"))
+    with pytest.raises(InputError) as refused:
+        walker.plan.check(asked)
+    assert refused.value.field == field
+
+
+def test_gaits_within_the_limits_are_accepted():
+    walker = Walker(gait=TROT)
+    for gait in ({"pattern": "walk", "duty": 0.8}, {"period": 1.0}, {"step_height": 0.04}, {"pattern": "stand"}):
+        walker.plan.check(Steering(velocity=np.zeros(3), gait=GaitChange(**gait)))
