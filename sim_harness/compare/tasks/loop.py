@@ -59,7 +59,12 @@ def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, 
     """Run a controller. The same noise is drawn for every controller."""
     keys = robot.spheres.keys
     mu = None if run.mu is None else np.full(len(keys), run.mu)
-    world, rng, records, fell = build_world(MujocoSettings(), robot, Flat(), stance, mu=mu), np.random.default_rng(0), [], np.inf
+    world, rng, records, fell = (
+        build_world(MujocoSettings(), robot, Flat(), stance, mu=mu),
+        np.random.default_rng(0),
+        [],
+        np.inf,
+    )
     for k in range(len(targets.trunk)):
         q, v = world.q, world.v
         if q[2] < FALLEN * stance[2]:

@@ -3,8 +3,8 @@
 import numpy as np
 import placo
 
-TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-4, 1e-6, 1e-2
-"""Weights: trunk, free foot, posture, small contact forces, the force that is asked for."""
+TRUNK, FOOT, POSTURE, FORCE = 1.0, 1.0, 1e-6, 1e-6
+"""Weights: trunk, free foot, posture, small contact forces."""
 
 
 class Controller:

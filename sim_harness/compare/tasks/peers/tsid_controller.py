@@ -2,9 +2,9 @@
 
 import numpy as np
 import pinocchio as pin
-import tsid
+import tsid.tsid_pywrap as tsid  # the package of some releases does not import its module
 
-TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-4, 1e-6, 1e-2
+TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
 """Weights: trunk, free foot, posture, small contact forces, the force that is asked for."""
 
 MOST = 1e3
@@ -16,13 +16,12 @@ class Controller:
 
     def __init__(self, setup):
         self._setup = setup
-        self._robot = robot = tsid.RobotWrapper(setup.urdf, pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
-        model = robot.model()
+        model = pin.buildModelFromUrdf(setup.urdf, pin.JointModelFreeFlyer())
         order = [model.joints[model.getJointId(name)].idx_v - 6 for name in setup.joints]
         if order != sorted(order):
             raise SystemExit(f"expected joints in the order {setup.joints}, got {list(model.names)}")
-        robot.set_rotor_inertias(np.array(setup.armature))
-        robot.set_gear_ratios(np.ones(len(setup.joints)))
+        model.armature[6:] = setup.armature
+        self._robot = robot = tsid.RobotWrapper(model, tsid.FLOATING_BASE_SYSTEM, False)
         self._formulation = tsid.InverseDynamicsFormulationAccForce("tasks", robot, False)
         q, v = np.array(setup.q), np.zeros(robot.nv)
         self._formulation.computeProblemData(0.0, q, v)
