@@ -29,6 +29,8 @@ HEAD = (
     "forces, rms [N]",
     "asked force [N]",
     "mean |dτ/dt| [N·m/s]",
+    "upright",
+    "run time [µs]",
 )
 
 
@@ -55,13 +57,19 @@ def task_table(found: Figures) -> Table:
     body = []
     for (run, name), f in found["tasks"].items():
         if f is None:
-            body.append([run, name, "has no task for contact forces", *["–"] * (len(HEAD) - 1)])
+            body.append([run, name, "no task for contact forces", *["–"] * (len(HEAD) - 3)])
             continue
+        figures = [_short(x) for x in (f.tracking, f.tilt, f.force, f.pressing, f.rate)]
         upright = "yes" if f.fell == np.inf else f"fell at {f.fell:.1f} s"
-        asked = "–" if np.isnan(f.pressing) else f"{f.pressing:.2g}"
-        figures = (f.tracking, f.tilt, f.force)
-        body.append([run, name, *(f"{x:.2g}" for x in figures), asked, f"{f.rate:.2g}", upright, f"{1e6 * f.seconds:.0f}"])
-    return [[*HEAD, "upright", "run time [µs]"], *body]
+        body.append([run, name, *figures, upright, f"{1e6 * f.seconds:.0f}"])
+    return [[*HEAD], *body]
+
+
+def _short(value: float) -> str:
+    """Return a number with two digits, or with all digits before the point; a dash for NaN."""
+    if np.isnan(value):
+        return "–"
+    return f"{value:.2g}" if value < 100.0 else f"{value:.0f}"
 
 
 def error_picture(found: Figures) -> bytes:
@@ -84,8 +92,9 @@ def study(peers: Mapping[str, Path] | None = None) -> Study:
     controllers = {OWN: (None, OWN), **{name: (peers[name], name) for name in PEERS if name in peers}}
     missing = [name for name in PEERS if name not in peers]
     notes = [
-        "Forces: normal forces of the feet in the world minus those that the controller computes. Run time: median, from the state "
-        "and the targets to the torques, with the Python calls that this needs."
+        "Forces: normal forces of the feet in the world minus those that the controller computes. Asked force: largest error "
+        "of the force that is asked of a foot. Run time: median, from state and targets to torques, with calls from "
+        "Python. Figures of a robot that falls are those of the second half of its time, or from 3 s on."
     ]
     if missing:
         notes.append(f"Left out: {', '.join(missing)} ({' and '.join(f'--{name} PYTHON' for name in missing)} not given).")

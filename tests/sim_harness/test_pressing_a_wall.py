@@ -31,9 +31,12 @@ class Corner:
 
 
 def press(ground, seconds=6.0):
-    """Lean away from the foot, lift it by 15 cm, put it on a wall 6 cm in front of it, and press from t = 3 s on, with a force that
-    grows for one second. Return, all of the last second: the normal force of the foot [N] (n), the largest tilt [rad], the largest
-    component of the trunk's position error [mm], mean |dτ/dt| [N·m/s]; and whether all ticks were solved."""
+    """Lean away from the foot, lift it by 15 cm, put it on a wall 6 cm in front of it, and press from t = 3 s on, with a force
+    that grows for one second.
+
+    Return, all of the last second: the normal force of the foot [N] (n), the largest tilt [rad], the largest component of the
+    trunk's position error [mm], mean |dτ/dt| [N·m/s]; and whether all ticks were solved.
+    """
     robot, stance = load_robot("go2")
     trunk, foot = stance[:3].copy(), robot.frames.placement(FOOT, stance).translation.copy()
     terrain = Corner(foot[0] + 0.06 + 0.022)  # the foot's sphere touches after 6 cm
@@ -47,7 +50,7 @@ def press(ground, seconds=6.0):
         contacts = contacts_from_geometry(robot, q, terrain, margin=0.002)
         if 1.0 <= t < 3.0:
             up, ahead = ramp(np.array(t - 1.0)).x, ramp(np.array(t - 2.0)).x
-            tasks.append(FrameTask(frame=FOOT, position=foot + [0.06 * ahead, 0.0, 0.15 * up]))
+            tasks.append(FrameTask(frame=FOOT, position=foot + np.array([0.06 * ahead, 0.0, 0.15 * up])))
             contacts = contacts.take(np.array([key != FOOT for key in contacts.keys]))
         elif t >= 3.0 and FOOT in contacts.keys:
             tasks.append(ForceTask(contacts=FOOT, normal=max(1.0, PRESS * float(ramp(np.array(t - 3.0)).x))))

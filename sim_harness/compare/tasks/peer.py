@@ -23,8 +23,8 @@ PEERS = ("tsid", "placo")
 
 
 class PeerController:
-    """The controller of another project. It gets the same states and targets as `OwnController`, over pipes; `seconds` is its own
-    run time without the exchange."""
+    """The controller of another project. It gets the states and targets of `OwnController` over pipes; `seconds` is its own run
+    time without the exchange."""
 
     def __init__(self, name: str, python: Path, robot: Robot, stance: Array, run: TaskRun, targets: Targets) -> None:
         """Start the process. python: interpreter with the project installed. Raises ConfigError if the process fails."""
@@ -80,8 +80,8 @@ class PeerController:
 
 
 def with_contact_links(robot: Robot, stance: Array, contacts: ContactSet) -> tuple[str, str]:
-    """Return the name of the root link and the URDF of a robot, without meshes, with a massless link `contact KEY` at each contact
-    point, fixed to the link of the contact place: at stance, the point of the sphere nearest to the ground."""
+    """Return the name of the root link, and the URDF of a robot without meshes, with a massless link `contact KEY` for each
+    contact place, fixed to its link at the contact point in the stance."""
     model = ElementTree.fromstring(robot.description.urdf)
     for link in model.findall("link"):
         for tag in ("visual", "collision"):

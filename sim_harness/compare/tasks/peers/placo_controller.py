@@ -1,7 +1,13 @@
 """placo on the tasks of the comparison: contacts and dynamics as constraints, all else by weights."""
 
+from typing import Any
+
 import numpy as np
 import placo
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Answer = tuple[Array, Array, bool]
 
 TRUNK, FOOT, POSTURE, FORCE = 1.0, 1.0, 1e-6, 1e-6
 """Weights: trunk, free foot, posture, small contact forces."""
@@ -10,7 +16,7 @@ TRUNK, FOOT, POSTURE, FORCE = 1.0, 1.0, 1e-6, 1e-6
 class Controller:
     """See `serve.Setup` and `serve.Tick`."""
 
-    def __init__(self, setup):
+    def __init__(self, setup: Any) -> None:
         self._setup = setup
         self._robot = robot = placo.RobotWrapper(setup.urdf, placo.Flags.ignore_collisions)
         names = [name for name in robot.joint_names() if name in setup.joints]
@@ -18,7 +24,7 @@ class Controller:
             raise SystemExit(f"expected joints in the order {setup.joints}, got {names}")
         self._solver = solver = placo.DynamicsSolver(robot)
         solver.dt = setup.dt
-        for name, armature, effort in zip(setup.joints, setup.armature, setup.effort):
+        for name, armature, effort in zip(setup.joints, setup.armature, setup.effort, strict=True):
             robot.set_rotor_inertia(name, armature)
             robot.set_gear_ratio(name, 1.0)
             solver.set_torque_limit(name, effort)
@@ -30,29 +36,30 @@ class Controller:
         self._trunk = self._position("trunk", setup.base, "soft", TRUNK)
         self._attitude = solver.add_orientation_task(setup.base, np.eye(3))
         self._attitude.configure("attitude", "soft", TRUNK)
-        self._foot = None
+        self._foot: Any = None
         posture = solver.add_joints_task()
-        posture.set_joints(dict(zip(setup.joints, setup.angles)))
+        posture.set_joints(dict(zip(setup.joints, setup.angles, strict=True)))
         posture.configure("posture", "soft", POSTURE)
         self._tau = np.zeros(len(setup.joints))
 
-    def _set_state(self, q, v):
+    def _set_state(self, q: Array, v: Array) -> None:
         self._robot.state.q, self._robot.state.qd = q, v
         self._robot.update_kinematics()
 
-    def _position(self, name, link, priority, weight):
+    def _position(self, name: str, link: str, priority: str, weight: float) -> Any:
         task = self._solver.add_position_task(link, self._robot.get_T_world_frame(link)[:3, 3])
         task.configure(name, priority, weight)
         return task
 
-    def _contact(self, link):
+    def _contact(self, link: str) -> Any:
         task = self._position(link, link, "hard", 1.0)
         task.kp = 0.0
         contact = self._solver.add_unilateral_point_contact(task)
         contact.mu, contact.weight_forces = (1.0 - self._setup.margin) * self._setup.mu, FORCE
         return contact
 
-    def tick(self, tick):
+    def tick(self, tick: Any) -> Answer:
+        """Return torques, normal forces, and whether there is a solution."""
         setup = self._setup
         self._set_state(tick.q, tick.v)
         for i, contact in enumerate(self._contacts):
@@ -72,5 +79,6 @@ class Controller:
         return self._tau, np.array(normal), True
 
 
-def _follow(task, target):
+def _follow(task: Any, target: Array) -> None:
+    """Let a position task follow a row of a curve (9)."""
     task.target_world, task.dtarget_world, task.ddtarget_world = target[:3], target[3:6], target[6:]

@@ -19,10 +19,11 @@ import numpy as np
 class Setup(SimpleNamespace):
     """What a controller is built from.
 
-    urdf: path; base, contacts: names of links; swinging: link of the free foot; pressing: number of the contact whose force is
-    asked for; joints, armature, effort, angles: name, rotor inertia, torque limit and posture of each actuated joint; mu, margin:
-    friction coefficient and the share of it that is not used; least: least normal force [N]; stiffness, damping: of all tasks;
-    dt: period [s]; q: stance
+    urdf: path; base, contacts: names of links
+    swinging: link of the free foot; pressing: number of the contact whose force is asked for
+    joints, armature, effort, angles: name, rotor inertia, torque limit and posture of each actuated joint
+    mu, margin: friction coefficient and the share of it that is not used; least: least normal force [N]
+    stiffness, damping: of all tasks; dt: period [s]; q: stance
     """
 
 

@@ -1,8 +1,14 @@
 """TSID on the tasks of the comparison: contacts, dynamics and torque limits as constraints, all else by weights."""
 
+from typing import Any
+
 import numpy as np
 import pinocchio as pin
 import tsid.tsid_pywrap as tsid  # the package of some releases does not import its module
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Answer = tuple[Array, Array, bool]
 
 TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
 """Weights: trunk, free foot, posture, small contact forces, the force that is asked for."""
@@ -14,7 +20,7 @@ MOST = 1e3
 class Controller:
     """See `serve.Setup` and `serve.Tick`."""
 
-    def __init__(self, setup):
+    def __init__(self, setup: Any) -> None:
         self._setup = setup
         model = pin.buildModelFromUrdf(setup.urdf, pin.JointModelFreeFlyer())
         order = [model.joints[model.getJointId(name)].idx_v - 6 for name in setup.joints]
@@ -28,16 +34,17 @@ class Controller:
         self._contacts = [self._contact(name) for name in setup.contacts]
         self._present = [True] * len(self._contacts)
         self._trunk = self._frame("trunk", setup.base, np.ones(6), TRUNK)
-        self._foot = None
+        self._foot: Any = None
         self._add_posture(np.array(setup.angles))
         limits = tsid.TaskActuationBounds("torque limits", robot)
         limits.setBounds(-np.array(setup.effort), np.array(setup.effort))
         self._formulation.addActuationTask(limits, 1.0, 0, 0.0)
         self._limits = limits  # the formulation does not keep its tasks alive
-        self._solver, self._sizes, self._tau = tsid.SolverHQuadProgFast("solver"), None, np.zeros(len(setup.joints))
+        self._solver, self._tau = tsid.SolverHQuadProgFast("solver"), np.zeros(len(setup.joints))
+        self._sizes: tuple[int, ...] = ()
         self._t, self._pressing = 0.0, False
 
-    def _contact(self, link):
+    def _contact(self, link: str) -> Any:
         setup, robot = self._setup, self._robot
         mu = (1.0 - setup.margin) * setup.mu
         contact = tsid.ContactPoint(link, robot, link, np.array([0.0, 0.0, 1.0]), mu, setup.least, MOST)
@@ -48,7 +55,7 @@ class Controller:
         self._formulation.addRigidContact(contact, FORCE)
         return contact
 
-    def _frame(self, name, link, mask, weight):
+    def _frame(self, name: str, link: str, mask: Array, weight: float) -> Any:
         task = tsid.TaskSE3Equality(name, self._robot, link)
         task.setKp(np.full(6, self._setup.stiffness))
         task.setKd(np.full(6, self._setup.damping))
@@ -57,14 +64,15 @@ class Controller:
         self._formulation.addMotionTask(task, weight, 1, 0.0)
         return task
 
-    def _add_posture(self, angles):
+    def _add_posture(self, angles: Array) -> None:
         self._posture = tsid.TaskJointPosture("posture", self._robot)
         self._posture.setKp(np.full(len(angles), self._setup.stiffness))
         self._posture.setKd(np.full(len(angles), self._setup.damping))
         self._formulation.addMotionTask(self._posture, POSTURE, 1, 0.0)
         self._posture.setReference(tsid.TrajectoryEuclidianConstant("angles", angles).computeNext())
 
-    def tick(self, tick):
+    def tick(self, tick: Any) -> Answer:
+        """Return torques, normal forces, and whether there is a solution."""
         self._change_contacts(tick.stands)
         self._trunk.setReference(_sample(tick.trunk))
         if self._foot is not None:
@@ -87,14 +95,14 @@ class Controller:
                 normal[i] = self._formulation.getContactForce(contact.name, found)[2]
         return self._tau, normal, True
 
-    def _change_contacts(self, stands):
+    def _change_contacts(self, stands: Array) -> None:
         for i, contact in enumerate(self._contacts):
             if self._present[i] and not stands[i]:
                 self._formulation.removeRigidContact(contact.name, 0.0)
                 self._present[i] = False
                 self._foot = self._frame("foot", self._setup.swinging, np.repeat([1.0, 0.0], 3), FOOT)
 
-    def _press(self, force):
+    def _press(self, force: float) -> None:
         contact = self._contacts[self._setup.pressing]
         contact.setForceReference(np.array([0.0, 0.0, force]))
         if not self._pressing:
@@ -102,7 +110,7 @@ class Controller:
             self._pressing = True
 
 
-def _sample(target):
+def _sample(target: Array) -> Any:
     """Return the reference of a frame that follows a row of a curve (9) with constant attitude."""
     sample = tsid.TrajectorySample(12, 6)
     sample.pos(np.concatenate([target[:3], np.eye(3).ravel()]))
