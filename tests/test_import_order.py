@@ -96,7 +96,10 @@ IMPORTERS = {
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
         "sim_harness.view.shapes",  # geometry
+        "sim_harness.compare.tasks.peers.tsid_controller",  # in an environment of its own
     },
+    "tsid": {"sim_harness.compare.tasks.peers.tsid_controller"},
+    "placo": {"sim_harness.compare.tasks.peers.placo_controller"},
     "coal": {"sim_harness.scenes.bodies.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
@@ -218,6 +221,12 @@ def test_groups_import_downwards(package):
             continue
         above = {i for i in found if within(i, [package]) and (level(i, groups) or 0) > own}
         assert above == set(), name
+
+
+def test_scripts_for_other_environments_import_nothing_of_ours():
+    scripts = [name for name in MODULES if within(name, ["sim_harness.compare.tasks.peers"])]
+    assert len(scripts) > 2
+    assert {name for name in scripts if ours()[name]} == set()
 
 
 def test_no_import_cycles():

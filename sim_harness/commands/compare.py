@@ -20,18 +20,20 @@ from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.study import measure, report_of
+from sim_harness.compare.tasks.peer import PEERS
 from sim_harness.measure.metrics import table, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
-from sim_harness.studies import cone_study, first_order_study, newton_study, sap_study
+from sim_harness.studies import cone_study, first_order_study, newton_study, sap_study, tasks_study
 
 STUDIES = {
     "sap-study": sap_study.study,
     "newton-study": newton_study.study,
     "first-order-study": first_order_study.study,
     "cone-study": cone_study.study,
+    "tasks": tasks_study.study,
 }
-"""Name → study of one engine or law."""
+"""Name → study of one engine or law, or of task controllers."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +56,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="library that distributes the runs (default: %(default)s)",
     )
     parser.add_argument("--no-logs", action="store_true", help="do not write an MCAP log per run (2 MB per second)")
+    for name in PEERS:
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="PYTHON", help=f"for 'tasks': interpreter of an environment with {name}"
+        )
     add_json(parser, "the claims or the figures of the logs")
     parser.set_defaults(run=run)
 
@@ -64,8 +70,11 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         raise ConfigError(
             "compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files, got no name"
         )
+    peers = {name: path for name in PEERS if (path := getattr(options, name)) is not None}
+    if peers and what != ["tasks"]:
+        raise ConfigError(f"--{next(iter(peers))}", f"expected the comparison tasks, got {', '.join(what)}")
     if len(what) == 1 and what[0] in STUDIES:
-        return _study(what[0], options.out)
+        return _study(what[0], options.out, {"peers": peers} if peers else {})
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
@@ -84,10 +93,10 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     return summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
 
 
-def _study(name: str, out: Path) -> tuple[Any, bool]:
-    """Run a study, write its report and return its tables."""
+def _study(name: str, out: Path, settings: dict[str, Any]) -> tuple[Any, bool]:
+    """Run a study, write its report and return its tables. settings: of the study"""
     with run_bar() as progress:
-        study = STUDIES[name]()
+        study = STUDIES[name](**settings)
         report = report_of(study, measure(study, progress))
     publish(report, out)
     return report.tables, True

@@ -1,0 +1,119 @@
+"""TSID on the tasks of the comparison: contacts, dynamics and torque limits as constraints, all else by weights."""
+
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+import tsid.tsid_pywrap as tsid  # the package of some releases does not import its module
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Answer = tuple[Array, Array, bool]
+
+TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
+"""Weights: trunk, free foot, posture, small contact forces, the force that is asked for."""
+
+MOST = 1e3
+"""Largest normal force of a contact [N]."""
+
+
+class Controller:
+    """See `serve.Setup` and `serve.Tick`."""
+
+    def __init__(self, setup: Any) -> None:
+        self._setup = setup
+        model = pin.buildModelFromUrdf(setup.urdf, pin.JointModelFreeFlyer())
+        order = [model.joints[model.getJointId(name)].idx_v - 6 for name in setup.joints]
+        if order != sorted(order):
+            raise SystemExit(f"expected joints in the order {setup.joints}, got {list(model.names)}")
+        model.armature[6:] = setup.armature
+        self._robot = robot = tsid.RobotWrapper(model, tsid.FLOATING_BASE_SYSTEM, False)
+        self._formulation = tsid.InverseDynamicsFormulationAccForce("tasks", robot, False)
+        q, v = np.array(setup.q), np.zeros(robot.nv)
+        self._formulation.computeProblemData(0.0, q, v)
+        self._contacts = [self._contact(name) for name in setup.contacts]
+        self._present = [True] * len(self._contacts)
+        self._trunk = self._frame("trunk", setup.base, np.ones(6), TRUNK)
+        self._foot: Any = None
+        self._add_posture(np.array(setup.angles))
+        limits = tsid.TaskActuationBounds("torque limits", robot)
+        limits.setBounds(-np.array(setup.effort), np.array(setup.effort))
+        self._formulation.addActuationTask(limits, 1.0, 0, 0.0)
+        self._limits = limits  # the formulation does not keep its tasks alive
+        self._solver, self._tau = tsid.SolverHQuadProgFast("solver"), np.zeros(len(setup.joints))
+        self._sizes: tuple[int, ...] = ()
+        self._t, self._pressing = 0.0, False
+
+    def _contact(self, link: str) -> Any:
+        setup, robot = self._setup, self._robot
+        mu = (1.0 - setup.margin) * setup.mu
+        contact = tsid.ContactPoint(link, robot, link, np.array([0.0, 0.0, 1.0]), mu, setup.least, MOST)
+        contact.setKp(np.zeros(3))
+        contact.setKd(np.full(3, setup.damping))
+        contact.useLocalFrame(False)
+        contact.setReference(robot.framePosition(self._formulation.data(), robot.model().getFrameId(link)))
+        self._formulation.addRigidContact(contact, FORCE)
+        return contact
+
+    def _frame(self, name: str, link: str, mask: Array, weight: float) -> Any:
+        task = tsid.TaskSE3Equality(name, self._robot, link)
+        task.setKp(np.full(6, self._setup.stiffness))
+        task.setKd(np.full(6, self._setup.damping))
+        task.setMask(mask)
+        task.useLocalFrame(False)
+        self._formulation.addMotionTask(task, weight, 1, 0.0)
+        return task
+
+    def _add_posture(self, angles: Array) -> None:
+        self._posture = tsid.TaskJointPosture("posture", self._robot)
+        self._posture.setKp(np.full(len(angles), self._setup.stiffness))
+        self._posture.setKd(np.full(len(angles), self._setup.damping))
+        self._formulation.addMotionTask(self._posture, POSTURE, 1, 0.0)
+        self._posture.setReference(tsid.TrajectoryEuclidianConstant("angles", angles).computeNext())
+
+    def tick(self, tick: Any) -> Answer:
+        """Return torques, normal forces, and whether there is a solution."""
+        self._change_contacts(tick.stands)
+        self._trunk.setReference(_sample(tick.trunk))
+        if self._foot is not None:
+            self._foot.setReference(_sample(tick.foot))
+        if not np.isnan(tick.presses):
+            self._press(tick.presses)
+        data = self._formulation.computeProblemData(self._t, tick.q, tick.v)
+        sizes = self._formulation.nVar, self._formulation.nEq, self._formulation.nIn
+        if sizes != self._sizes:
+            self._solver.resize(*sizes)
+            self._sizes = sizes
+        found = self._solver.solve(data)
+        self._t += self._setup.dt
+        if found.status != 0:  # the last torques are kept
+            return self._tau, np.full(len(self._contacts), np.nan), False
+        self._tau = np.array(self._formulation.getActuatorForces(found))
+        normal = np.zeros(len(self._contacts))
+        for i, contact in enumerate(self._contacts):
+            if self._present[i]:
+                normal[i] = self._formulation.getContactForce(contact.name, found)[2]
+        return self._tau, normal, True
+
+    def _change_contacts(self, stands: Array) -> None:
+        for i, contact in enumerate(self._contacts):
+            if self._present[i] and not stands[i]:
+                self._formulation.removeRigidContact(contact.name, 0.0)
+                self._present[i] = False
+                self._foot = self._frame("foot", self._setup.swinging, np.repeat([1.0, 0.0], 3), FOOT)
+
+    def _press(self, force: float) -> None:
+        contact = self._contacts[self._setup.pressing]
+        contact.setForceReference(np.array([0.0, 0.0, force]))
+        if not self._pressing:
+            contact.setRegularizationTaskWeightVector(np.array([1.0, 1.0, PRESSING / FORCE]))
+            self._pressing = True
+
+
+def _sample(target: Array) -> Any:
+    """Return the reference of a frame that follows a row of a curve (9) with constant attitude."""
+    sample = tsid.TrajectorySample(12, 6)
+    sample.pos(np.concatenate([target[:3], np.eye(3).ravel()]))
+    sample.vel(np.concatenate([target[3:6], np.zeros(3)]))
+    sample.acc(np.concatenate([target[6:], np.zeros(3)]))
+    return sample
