@@ -41,7 +41,8 @@ MAX_GAP = 4.5
 class AlarmSettings(Settings, frozen=True):
     """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
 
-    joint_drift: difference between a joint's motion and the integral of its speed [rad]
+    joint_drift: difference between a joint's motion and the integral of its speed [rad]; this and the alarms about angles that
+        do not change are off for robots that have a motor in a joint of several degrees of freedom
     base_drift: the same of the base [m]; attitude_drift: of its attitude [rad]
     joint_frozen: motion of a joint's reference while its measured angle does not change at all [rad]
     joint_rigid: change of a joint's torque, as a share of its limit, while its angle does not change at all and references move
@@ -189,6 +190,10 @@ ALARMS = (
 """All alarms, in the order of the kernel's measures (`controllers.monitor.windows.watch`). The first that stops is reported."""
 
 
+OF_ANGLES = ("joint_drift", "joint_frozen", "joint_rigid")
+"""Thresholds of alarms that need joints of one axis: other joints have no angle whose rate is their speed."""
+
+
 class Verdict(NamedTuple):
     """An alarm above its threshold. message: for the operator; stops: whether the robot must stop"""
 
@@ -204,8 +209,11 @@ class Alarms:
         self._robot, self._period = robot, period
         stops = [getattr(settings, each.stop) for each in ALARMS]
         after = np.array([each.after for each in ALARMS])
+        thresholds = [getattr(settings, each.threshold) if each.threshold else 0.5 for each in ALARMS]
+        if not robot.one_axis_each:
+            thresholds = [np.inf if each.threshold in OF_ANGLES else t for each, t in zip(ALARMS, thresholds, strict=True)]
         self._limits = (
-            np.array([getattr(settings, each.threshold) if each.threshold else 0.5 for each in ALARMS]),
+            np.array(thresholds),
             after,
             after + np.array(stops),
             np.array([settings.roughness_moving]),

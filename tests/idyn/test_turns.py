@@ -74,7 +74,7 @@ def test_continuous_joints_have_torque_and_speed_limits_only(cart):
 
 def test_urdfs_without_continuous_joints_are_unchanged(cart):
     plain = CART.replace("continuous", "floating")
-    assert with_counted_turns(plain) is plain
+    assert with_counted_turns(plain, "URDF") is plain
     assert cart.description.urdf is CART
-    with pytest.raises(ModelError, match="not a URDF"):
+    with pytest.raises(ModelError, match="not XML"):
         Robot(Description(urdf="<robot"))

@@ -44,7 +44,7 @@ MIGRATIONS = (
         },
         renamed={"server.anticipation.lead_us": "server.anticipation_us"},
     ),
-    Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e12}),
+    Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
 )
 """Entry k leads from version k to version k + 1."""
 

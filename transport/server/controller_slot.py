@@ -3,7 +3,8 @@
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Mode
+from controllers.command import Command, Inputs, Mode
+from controllers.monitor.safety import SafetySettings, torque_rates
 from idyn.types import Array, ContactSet
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.torque_gate import Gate
@@ -12,6 +13,10 @@ from transport.server.sessions.session import Accepted
 
 RUNS = (Mode.OK, Mode.DEGRADED)
 """Modes in which the torque follows the model."""
+
+
+GATED = 50
+"""Ticks after a torque that the gate changed in which motors are not compared with the controller's torques."""
 
 
 class ControllerSlot:
@@ -24,8 +29,10 @@ class ControllerSlot:
     def __init__(self, controller: ServedController) -> None:
         self.controller = controller
         safety = controller.snapshot()["settings"].get("safety", {})
-        self._torque_rate = float(safety.get("torque_rate", np.inf))  # [N·m/s]
+        own = SafetySettings(torque_rate=safety.get("torque_rate", np.inf))
+        self._rates = torque_rates(own, controller.robot.limits)
         self._ff_gate: tuple[Gate, Gate] | None = None  # the gate of the session, and the one for feed-forward torques
+        self._gated = 0
         self.last_tau: Array | None = None
         self.last_ff: Array | None = None
 
@@ -45,9 +52,15 @@ class ControllerSlot:
         """Return the torque of a command after the torque gate [N·m] (na), and its `LimitedBy` bits (na)."""
         measured = accepted.measured
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied
-        return accepted.session.agreement.gate.apply(
+        tau, bits = accepted.session.agreement.gate.apply(
             command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
         )
+        self._gated = GATED if bits.tobytes() != command.limited_by.tobytes() else max(self._gated - 1, 0)
+        return tau, bits
+
+    def inputs(self, accepted: Accepted) -> Inputs:
+        """Return the inputs of a tick. After torques that the gate changed the controller must not expect its own ones."""
+        return msgspec.structs.replace(accepted.inputs, follows=False) if self._gated else accepted.inputs
 
     def feed_forward(self, accepted: Accepted, command: Command) -> tuple[Array, bool]:
         """Return the feed-forward torque within the limits and rates of the torque [N·m] (na), and whether they changed it.
@@ -57,7 +70,7 @@ class ControllerSlot:
         own = accepted.session.agreement.gate
         if self._ff_gate is None or self._ff_gate[0] is not own:
             limits = own.limits
-            rates = np.minimum(limits.dtau_max, self._torque_rate)
+            rates = np.minimum(limits.dtau_max, self._rates)
             self._ff_gate = own, Gate(msgspec.structs.replace(limits, dtau_max=rates))
         runs, measured = command.mode in RUNS, accepted.measured
         tau_ff, bits = self._ff_gate[1].apply(

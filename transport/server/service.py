@@ -201,7 +201,7 @@ class Service:
         begin = self._clock()
         try:
             contacts = slot.contacts(accepted)
-            command = slot.controller.answer(accepted.measured.state, contacts, accepted.inputs)
+            command = slot.controller.answer(accepted.measured.state, contacts, slot.inputs(accepted))
         except Exception as error:  # the client must be told in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._fail(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)

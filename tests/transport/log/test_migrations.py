@@ -44,7 +44,7 @@ def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_settings_of_version_0_are_migrated() -> None:
     controller, server = migrated(*version_0(), version=0)
     assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
-    watchdog = WatchdogSettings(silence_ms=1e12)
+    watchdog = WatchdogSettings(silence_ms=1e6)
     expected = ServerSettings(controller="quadruped-trot", anticipation_us=400.0, start="motion", watchdog=watchdog)
     assert parse(server, ServerSettings, "server") == expected
 
