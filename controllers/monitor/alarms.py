@@ -58,8 +58,8 @@ class AlarmSettings(Settings, frozen=True):
     """
 
     joint_drift: NonNegative = 0.04
-    base_drift: NonNegative = 0.1
-    attitude_drift: NonNegative = 0.1
+    base_drift: NonNegative = 0.09
+    attitude_drift: NonNegative = 0.09
     joint_frozen: NonNegative = 0.02
     joint_rigid: NonNegative = 0.1
     base_frozen: NonNegative = 0.06

@@ -9,8 +9,8 @@ MAX_LINKS = 2000
 MAX_DEPTH = 500
 """Joints between the root and a link: the parsers are recursive."""
 
-MAX_VELOCITIES = 200
-"""Pinocchio's workspaces grow with the cube of their number: 1.2 GB at 200."""
+MAX_VELOCITIES = 250
+"""Pinocchio's workspaces grow with the cube of their number: 2.3 GB at 250."""
 
 VELOCITIES = {"fixed": 0, "revolute": 1, "continuous": 1, "prismatic": 1, "planar": 3, "floating": 6}
 """Number of the velocities of each type of joint."""

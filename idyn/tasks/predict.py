@@ -24,6 +24,7 @@ from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
 from idyn.tasks.stack import MODES, TaskStack
 from idyn.terms.dynamics import checked, evaluate, fill_dynamics
+from idyn.terms.inputs import LARGEST_FORCE
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 MOST_PASSES = 3
@@ -215,7 +216,7 @@ def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
         return None
     f, s, n = force.reshape(-1, 3), contacts.tangents, contacts.normals
     world: Array = f[:, :1] * s + f[:, 1:2] * np.cross(n, s) + f[:, 2:] * n
-    return world
+    return np.clip(world, -LARGEST_FORCE, LARGEST_FORCE)
 
 
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:

@@ -57,18 +57,19 @@ def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @full
-@told("another client sends 3000 malformed messages", "`bad_schema`, each", "goes on")
+@told("another client sends 3000 malformed messages", "`bad_schema`, or drops what its queue does not hold", "goes on")
 def test_a_flood_of_malformed_messages(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> None:
         for i in range(3000):
             socket.send(b"\xc1" * (i % 500))
-        while b"bad_schema" not in socket.recv() or socket.poll(500):
-            pass
+        while socket.poll(500):
+            assert b"bad_schema" in socket.recv()
 
     beside(trial, talk)
     stats = trial.client.ask(StatsGet())
     assert isinstance(stats, Stats)
-    assert stats.refused[Code.BAD_SCHEMA] == 3000
+    assert stats.refused[Code.BAD_SCHEMA] > 0
+    assert stats.refused[Code.BAD_SCHEMA] + stats.dropped == 3000
 
 
 @told("another client sends 300 kB in one message", "cuts the connection", "goes on")

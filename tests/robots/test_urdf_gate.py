@@ -110,7 +110,7 @@ def chain(n, kind):
     [
         (50_000, "fixed", "expected at most 2000 links, got 50000"),
         (502, "fixed", "l501: expected at most 500 joints between the root and a link, got 501"),
-        (202, "revolute", "expected at most 200 velocities of joints, got 201"),
+        (252, "revolute", "expected at most 250 velocities of joints, got 251"),
     ],
 )
 def test_large_robots_are_refused(n, kind, message):

@@ -87,7 +87,6 @@ def test_a_quadruped_trots_in_mujoco_at_the_first_try(tmp_path, name):
     "urdf",
     [
         "solo_description/robots/solo.urdf",
-        "talos_data/robots/talos_reduced.urdf",
         "panda_description/urdf/panda.urdf",
         "z1_description/urdf/z1.urdf",
     ],

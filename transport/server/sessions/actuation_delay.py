@@ -16,18 +16,22 @@ STOPPED_NS = 50_000_000
 """Time without answers after which the robot's torques are taken for its own [ns]: its side stops after 100 ms or less."""
 
 
+SETTLING = 50
+"""States after a lost answer in which the robot's own side may still change torques: it returns to the server's gradually."""
+
+
 class ActuationDelay:
     """Median actuation delay of one session.
 
-    follows: whether the torque that acted until now is known to be that of the answer one delay ago: no answer was lost just
-        now, and none for as long as the robot's own side waits before it stops
+    follows: whether the torque that acted until now is known to be that of the answer one delay ago: no answer was lost in the
+        last `SETTLING` states, and none for as long as the robot's own side waits before it stops
     stopped: answers were missing for that long; the robot ignores further ones until a reset
     """
 
     follows = stopped = False
 
     def __init__(self, period_ns: int) -> None:
-        self._period_ns = period_ns
+        self._period_ns, self._unsettled = period_ns, 0
         self._measured: deque[int] = deque()
         self._ordered: list[int] = []
 
@@ -47,7 +51,8 @@ class ActuationDelay:
         if t_applied is not None:
             missing = t_robot - t_applied - self._period_ns - median
             self.stopped = self.stopped or t_robot - t_applied > STOPPED_NS
-            self.follows = not self.stopped and missing < self._period_ns // 2
+            self._unsettled = SETTLING if missing >= self._period_ns // 2 else max(self._unsettled - 1, 0)
+            self.follows = not self.stopped and not self._unsettled
         return median * 1e-9
 
     def _note(self, delay: int) -> None:
