@@ -24,7 +24,7 @@ class Stand:
         self._feet, zero = self._legs.feet(self._angles), np.zeros(robot.na)
         self._base = BasePose(pose)
         self._still = Reference(q=self._angles, v=zero, a=zero)
-        self._steering, self._t, self._last = Steering(), math.nan, self._still
+        self._steering, self._t, self._last, self._moves = Steering(), math.nan, self._still, False
         self._reach = Reach(self._legs, self._angles, self._feet, (robot.limits.q_min, robot.limits.q_max))
 
     @cached_property
@@ -46,6 +46,7 @@ class Stand:
         if steering is not self._steering:
             self._steering = steering
             self._base.target[:] = steering.pose
+            self._moves = True
 
     def prepare(self) -> None:
         """Compile the kernels that steering needs."""
@@ -54,18 +55,19 @@ class Stand:
     def reset(self) -> None:
         """Return to the stance at once."""
         self._base.reset()
-        self._steering, self._t, self._last = Steering(), math.nan, self._still
+        self._steering, self._t, self._last, self._moves = Steering(), math.nan, self._still, False
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], independent of the state. t must not decrease."""
         base, dt = self._base, 0.0 if math.isnan(self._t) else t - self._t
         self._t = t
-        if not base.dx.any() and not base.ddx.any() and (base.x == base.target).all():
+        if not self._moves:
             return self._last
         na = len(self._angles)
         motion = self._last.q.copy(), np.empty(na), np.empty(na)
         reached = self._reach.stand(base.fields, self._legs.fields, dt, (self._feet,), motion)
         q, v, a = motion
+        self._moves = bool(base.dx.any() or base.ddx.any() or (base.x != base.target).any())
         self._last = Reference(q=q, v=v, a=a, pose=base.x.copy(), problem="" if reached else UNREACHED)
         if not base.x.any() and not base.dx.any():
             self._last = self._still
