@@ -159,7 +159,7 @@ def test_the_client_written_by_hand_gets_a_torque(tmp_path):
         status, tau = namespace["talk"](server.endpoint)
     assert status == "ok"
     assert tau.shape == (12,)
-    assert not tau.any()  # the first torque is the one that acts already
+    assert np.abs(tau).max() > 0.1
 
 
 def test_the_gait_example_makes_a_robot_walk():
