@@ -54,17 +54,22 @@ class RecordType(numba.types.Type):  # type: ignore[misc]
     fields: types of the fields by name
     places: offsets of the fields in the block [words]; an array field is its address, then its shape
     size: length of the block [words]
-    tag: number of the type, the first word of each block
+    tag: number of the type, the first word of each block. It depends on the fields, and on those of nested records; so does
+        the type's key, by which numba finds kernels in its cache: a kernel's sources need not include the record's module.
     """
 
     def __init__(self, name: str, fields: dict[str, Any]) -> None:
         super().__init__(name)
         self.fields, self.places, self.size = fields, {}, 1
-        described = f"{name} {[(field, str(kind)) for field, kind in fields.items()]}"
+        described = f"{name} {[(field, str(kind), getattr(kind, 'tag', 0)) for field, kind in fields.items()]}"
         self.tag = int.from_bytes(hashlib.sha256(described.encode()).digest()[:7], "little")
         for field, kind in fields.items():
             self.places[field] = self.size
             self.size += 1 + getattr(kind, "ndim", 0)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.name, self.tag
 
     def words(self, name: str, value: Any) -> list[int]:
         """Return the words that represent `value` in field `name`. Raises TypeError for a value of another type."""

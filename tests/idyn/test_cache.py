@@ -150,6 +150,47 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path: Path) -> Non
     assert ended.stderr.count("kernels are not cached") == 1
 
 
+RECORDS = """
+import numpy as np
+from idyn.jit.records import ArrayRecord, Vector
+
+
+class Inner(ArrayRecord):
+    x: Vector
+
+    def __init__(self):
+        self.put(x=np.full(2, 3.0))
+
+
+class Outer(ArrayRecord):
+    inner: Inner
+
+    def __init__(self):
+        self.put(inner=Inner())
+"""
+
+
+@full
+def test_a_field_more_in_a_nested_record_compiles_its_readers_anew(mine: Path) -> None:
+    """The kernel's module does not import that of the record."""
+    code = "from idyn.jit.compiled import compiled\n\n\n@compiled\ndef total(record):\n    return record.inner.x.sum()\n"
+    (mine / "kernels.py").write_text(code)
+
+    def total() -> str:
+        code = "from mine.kernels import total; from mine.records import Outer; outer = Outer(); print(total(outer.fields))"
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(mine.parent), *sys.path])}
+        command = [sys.executable, "-c", code]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    (mine / "records.py").write_text(RECORDS)
+    assert total().strip() == "6.0"
+    moved = RECORDS.replace("    x: Vector\n", "    n: int\n    x: Vector\n").replace("put(x", "put(n=1, x")
+    (mine / "records.py").write_text(moved)
+    assert total().strip() == "6.0"
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [
