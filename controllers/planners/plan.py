@@ -46,7 +46,8 @@ class Plan(ArrayRecord):
         wait: time until a foot lifts or lands [s] (n)
         swinging: planned to be in the air (n)
         seeking: planned to stand, lowered in search of the ground (n)
-        end: end of the swing [s] (n)
+        end: end of the swing [s]; −inf after a standing foot lost the ground (n)
+        touched: time at which the foot last touched [s] (n)
         lifted: position at lift-off in the plane [m] (n, 2)
         cubics: paths of x, y in the plane and of z in the level frame
     Joints
@@ -66,6 +67,7 @@ class Plan(ArrayRecord):
     phase: Vector
     wait: Vector
     end: Vector
+    touched: Vector
     angles: Vector
     change: Flags
     lag: Vector
@@ -102,7 +104,7 @@ class Plan(ArrayRecord):
         self.put(legs=legs, path=path, base=base, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
         self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), lag=np.zeros(1))
         self.put(**{name: np.zeros(3) for name in ("pose", "u", "du")})
-        self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touchdown")})
+        self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touched", "touchdown")})
         self.put(**{name: np.zeros(k, dtype=np.bool_) for name, k in (("swinging", n), ("seeking", n), ("change", 3))})
         self.adopt(gait)
 

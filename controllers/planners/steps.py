@@ -36,6 +36,9 @@ TOUCHDOWN_SPEED = 0.15
 TOUCHING = 1e-4
 """Largest gap of a foot that touches [m]."""
 
+LOST = 0.01
+"""A standing foot that does not touch for longer is lowered until it touches [s]."""
+
 SETTLE = 0.1
 """Time after touchdown in which a foot moves to its nominal height below a level base [s]."""
 
@@ -45,7 +48,7 @@ def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
     plan.t, plan.patience = np.nan, plan.max_patience
     plan.lag[0] = 0.0
-    for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end):
+    for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end, plan.touched):
         fill(zero, 0.0)
     for i in range(len(plan.hips)):
         plan.wait[i], plan.swinging[i], plan.seeking[i] = np.inf, False, False
@@ -123,8 +126,10 @@ def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> N
     lifts, phase = _lift_offs(plan, t, touches), plan.phase
     goes = lifts.any() and _needs_step(plan, t, onwards)
     for i in range(len(phase)):
-        if not (plan.swinging[i] or plan.seeking[i] or touches[i]):  # planned to stand, lost the ground
-            plan.seeking[i] = True
+        if touches[i]:
+            plan.touched[i] = t
+        elif not (plan.swinging[i] or plan.seeking[i]) and t - plan.touched[i] > LOST:  # planned to stand
+            plan.seeking[i], plan.end[i] = True, -np.inf
             _stop_in_plane(plan, i, t)
         if goes and lifts[i]:
             _lift(plan, i, t, (1.0 - phase[i]) * plan.period)
@@ -182,7 +187,7 @@ def _needs_step(plan: Plan, t: float, onwards: bool) -> bool:
     away = onwards or np.abs(plan.u).max() > STILL
     for i in range(len(plan.hips)):
         x, _, _ = foot_at(plan, i, t)
-        for k in range(3):
+        for k in range(2):
             away = away or abs(x[k] - plan.hips[i, k]) > AT_HOME
     return away
 
@@ -209,7 +214,8 @@ def _land(plan: Plan, i: int, t: float) -> None:
     plan.swinging[i] = plan.seeking[i] = False
     _stop_in_plane(plan, i, t)
     stop(plan.cubics, i, 2, t)
-    aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2], 0.0)
+    if plan.end[i] > -np.inf:
+        aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2], 0.0)
 
 
 @compiled
