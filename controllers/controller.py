@@ -153,14 +153,15 @@ class Controller:
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
         mismatch = self._monitor.measure(at.v, inputs)
-        alarm = self._alarms.judge(at, inputs, self._wanted, self._safety.last, mismatch)
+        angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
+        alarm = self._alarms.judge(at, (angles, speeds), inputs, (self._wanted, self._safety.last), mismatch)
         if alarm is not None and alarm.stops:
             return self._stopped(at, Mode.FAULT, alarm.message)
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
-        angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
+            angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
         self._time += inputs.dt  # the reference is that of the time when this torque acts; it never decreases
         self._reference_time = max(self._reference_time, self._time + inputs.delay)
         if inputs.steering is not None:

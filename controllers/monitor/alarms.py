@@ -23,16 +23,15 @@ import numpy as np
 from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.feedback.delay_compensation import MAX_TICKS
-from controllers.monitor.windows import LAST, RATE, REALITY, ROWS, watch
-from idyn.jit.compiled import MATRIX, VECTOR
-from idyn.jit.entry import Borrowed, Output, entry_point
+from controllers.monitor.windows import RATE, REALITY, Watch, watch
+from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE
+from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTask
 from idyn.types import Array, Kinematics
 
-NOW, MEASURED = Borrowed(VECTOR), Borrowed(*[VECTOR] * 7)
-LIMITS, STATE = Borrowed(*[VECTOR] * 5), Output(MATRIX, MATRIX, *[VECTOR] * 4)
-"""Types of the arguments of `watch`."""
+MEASURED = Borrowed(*[VECTOR] * 7)
+"""Type of the argument `measured` of `watch`."""
 
 MAX_GAP = 4.5
 """States that are further apart are not compared [periods]: between them speeds and torques are unknown."""
@@ -212,26 +211,14 @@ class Alarms:
         thresholds = [getattr(settings, each.threshold) if each.threshold else 0.5 for each in ALARMS]
         if not robot.one_axis_each:
             thresholds = [np.inf if each.threshold in OF_ANGLES else t for each, t in zip(ALARMS, thresholds, strict=True)]
-        self._limits = (
-            np.array(thresholds),
-            after,
-            after + np.array(stops),
-            np.array([settings.roughness_moving]),
-            robot.limits.tau_max,
-        )
-        self._state = (
-            np.zeros((ROWS, robot.na)),
-            np.zeros((MAX_TICKS + 1, robot.na)),
-            np.zeros(LAST),
-            *np.zeros((3, len(ALARMS))),
-        )
-        self._now = np.array([0.0, MAX_GAP * period, 0.0, 0.0, 0.0, robot.floating])
-        self._unknown, self._zero = np.empty(0), np.zeros(robot.na)
-        self.reset()
+        limits = np.array(thresholds), after, after + np.array(stops)
+        self._record = Watch(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
+        self._record.put(max_gap=MAX_GAP * period, floating=robot.floating)
+        self._unknown = np.empty(0)
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
-        return entry_point(watch, NOW, MEASURED, LIMITS, STATE)
+        return entry_point(watch, Watch.TYPE, REAL, WHOLE, FLAG, MEASURED)
 
     def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
@@ -239,39 +226,41 @@ class Alarms:
 
     def reset(self) -> None:
         """Forget all states and torques."""
-        for each in self._state:
-            each.fill(0.0)
-        self._now[2] = 0.0
+        self._record.reset()
 
     def judge(
-        self, at: Kinematics, inputs: Inputs, reference: Array | None, asked: Array | None, mismatch: Mismatch | None
+        self,
+        at: Kinematics,
+        joints: tuple[Array, Array],
+        inputs: Inputs,
+        last: tuple[Array | None, Array | None],
+        mismatch: Mismatch | None,
     ) -> Verdict | None:
         """Compare a state with those before it. Return the most urgent alarm, None without one.
 
-        at: as measured; reference: angles of the last tick [rad] (na), asked: torque of the last tick [N·m] (na), None: unknown
+        at: as measured; joints: its angles [rad] and speeds [rad/s] (na)
+        last: reference angles [rad] (na) and torque [N·m] (na) of the last tick; None: unknown
         """
-        robot, now = self._robot, self._now
+        reference, asked = last
         if reference is None or asked is None:
-            now[2] = 0.0
+            self._record.put(tick=0)
             return None
         applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
-        angles = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q)
-        applied = self._unknown if applied is None or not inputs.follows else applied
-        measured = at.q, at.v, angles, at.v[robot.tree.a], reference, asked, applied
-        now[0] = inputs.dt
-        now[3] = min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
-        now[4] = mismatch is not None and mismatch.problem != ""
-        found = self._watch((now,), measured, self._limits, self._state)
-        now[2] += 1.0
-        return None if found < 0 else self._verdict(*divmod(found, 2), "" if mismatch is None else mismatch.problem)
+        if applied is None or not inputs.follows:
+            applied = self._unknown
+        lag = min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
+        problem = "" if mismatch is None else mismatch.problem
+        measured = at.q, at.v, *joints, reference, asked, applied
+        found = self._watch(self._record.fields, inputs.dt, lag, problem != "", measured)
+        return None if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:
         """Return alarm k with its message. mismatch: that of the mismatch monitor"""
-        memory, _, _, values, joints, above = self._state
-        alarm, names = ALARMS[k], self._robot.joint_names
-        joint = names[int(joints[k])] if names else ""
-        rate = float(memory[RATE].mean()) if names else 0.0
-        text = alarm.text.format(joint=joint, value=float(values[k]), rate=rate, held=float(above[k]), mismatch=mismatch)
         if k == REALITY and not stops:  # it has its own message
             return Verdict(mismatch, False)
+        record, alarm, names = self._record, ALARMS[k], self._robot.joint_names
+        joint = names[int(record.joints[k])] if names else ""
+        rate = float(record.memory[RATE].mean()) if names else 0.0
+        value, held = float(record.values[k]), float(record.above[k])
+        text = alarm.text.format(joint=joint, value=value, rate=rate, held=held, mismatch=mismatch)
         return Verdict(f"{alarm.name}: {text}", bool(stops))

@@ -5,7 +5,10 @@ All sums decay as s ← s (1 − dt/τ): a leaky integral needs one number where
 
 import math
 
+import numpy as np
+
 from idyn.jit.compiled import compiled
+from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.types import Array
 
 (
@@ -67,35 +70,77 @@ STANDS = 1e-3
 Arrays = tuple[Array, ...]
 
 
+class Watch(ArrayRecord):
+    """Limits and state of all measures.
+
+    Limits
+        thresholds, after, stop: of the measures, in their order: threshold, time above it until the mode is degraded, and until
+            the robot stops [s]
+        moving: threshold of the roughness while the reference moves
+        tau_max: torque limits [N·m] (na)
+        max_gap: longest time between states that are compared [s]
+        floating: whether the base is free
+    State
+        memory: see its rows above (ROWS, na)
+        ring: torques asked in the last ticks [N·m] (ticks, na)
+        base: see its places above (LAST)
+        values, joints, above: values of the measures, joints of the largest ones, and times above the threshold [s], −1: below
+        tick: number of states since `reset`
+    """
+
+    memory: Matrix
+    ring: Matrix
+    base: Vector
+    values: Vector
+    joints: Vector
+    above: Vector
+    thresholds: Vector
+    after: Vector
+    stop: Vector
+    tau_max: Vector
+    moving: float
+    max_gap: float
+    floating: bool
+    tick: int
+
+    def __init__(self, limits: tuple[Array, Array, Array], moving: float, tau_max: Array, ticks: int) -> None:
+        """limits: (thresholds, after, stop); ticks: length of the ring"""
+        (thresholds, after, stop), na = limits, len(tau_max)
+        self.put(thresholds=thresholds, after=after, stop=stop, moving=moving, tau_max=np.array(tau_max, dtype=np.float64))
+        self.put(memory=np.zeros((ROWS, na)), ring=np.zeros((ticks, na)), base=np.zeros(LAST), tick=0)
+        self.put(**{name: np.zeros(len(thresholds)) for name in ("values", "joints", "above")})
+
+    def reset(self) -> None:
+        """Forget all states and torques."""
+        for each in (self.memory, self.ring, self.base, self.values, self.joints, self.above):
+            each.fill(0.0)
+        self.put(tick=0)
+
+
 @compiled
-def watch(now: Arrays, measured: Arrays, limits: Arrays, state: Arrays) -> int:
+def watch(alarms: Watch, dt: float, lag: int, mismatch: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 
-    now: array of dt [s], longest dt that is compared [s], number of the tick, age of the torque that acted [ticks], 1.0 if the
-        mismatch monitor is degraded, 1.0 if the base is free
+    dt: time since the last state [s]; lag: age of the torque that acted [ticks]
+    mismatch: whether the mismatch monitor is degraded
     measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
         asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
-    limits: thresholds, times until degraded and until a stop [s], each in the order of the measures; threshold of the
-        roughness while the reference moves (1); tau_max [N·m] (na)
-    state: memory (ROWS, na), ring of asked torques (n, na), base (LAST), values, joints and times above the threshold [s] of
-        the measures
     """
-    (clock,), (q, v, angles, speeds, reference, asked, applied) = now, measured
-    memory, ring, base, values, joints, above = state
-    dt, tick, tau_max, found = clock[0], int(clock[2]), limits[4], (values, joints)
+    q, v, angles, speeds, reference, asked, applied = measured
+    memory, ring, base, values, found = alarms.memory, alarms.ring, alarms.base, alarms.values, (alarms.values, alarms.joints)
     for k in range(len(values)):
         values[k] = 0.0
-    values[REALITY] = clock[4]
+    values[REALITY] = 1.0 if mismatch else 0.0
     # torque that acted
-    acted, own = ring[(tick - int(clock[3])) % len(ring)], ring[tick % len(ring)]
+    acted, own = ring[(alarms.tick - lag) % len(ring)], ring[alarms.tick % len(ring)]
     for j in range(len(asked)):
         own[j] = asked[j]
     # measures; after a gap they begin anew
-    if 0.0 < dt <= clock[1] and tick > 0:
+    if 0.0 < dt <= alarms.max_gap and alarms.tick > 0:
         _joints(angles, speeds, reference, memory, found, dt)
-        _rigid(asked, tau_max, memory, found)
-        _torques(asked, acted, applied, tau_max, memory, found, dt)
-        if clock[5] != 0.0:
+        _rigid(asked, alarms.tau_max, memory, found)
+        _torques(asked, acted, applied, alarms.tau_max, memory, found, dt)
+        if alarms.floating:
             _base(q, v, base, memory, reference, found, dt)
     else:
         for j in range(len(angles)):
@@ -104,28 +149,28 @@ def watch(now: Arrays, measured: Arrays, limits: Arrays, state: Arrays) -> int:
     # remember this state
     for j in range(len(angles)):
         memory[ANGLE, j], memory[SPEED, j], memory[REFERENCE, j] = angles[j], speeds[j], reference[j]
-    if clock[5] != 0.0:
+    if alarms.floating:
         for i in range(7):
             base[POSE + i] = q[i]
         for i in range(6):
             base[VELOCITY + i] = v[i]
-    return _first(values, above, limits, _moves(memory), dt)
+    alarms.tick += 1
+    return _first(alarms, dt)
 
 
 @compiled
-def _first(values: Array, above: Array, limits: Arrays, moves: bool, dt: float) -> int:
+def _first(alarms: Watch, dt: float) -> int:
     """Update how long each measure has exceeded its threshold. Return the first alarm, as `watch` does."""
-    thresholds, after, stop, moving, _ = limits
-    first = -1
+    values, above, moves, first = alarms.values, alarms.above, _moves(alarms.memory), -1
     for k in range(len(values)):
-        most = moving[0] if moves and k == ROUGHNESS else thresholds[k]
+        most = alarms.moving if moves and k == ROUGHNESS else alarms.thresholds[k]
         if not values[k] > most:
             above[k] = -1.0
             continue
         above[k] = 0.0 if above[k] < 0.0 else above[k] + dt
-        if above[k] >= stop[k]:
+        if above[k] >= alarms.stop[k]:
             return 2 * k + 1
-        if first < 0 and above[k] >= after[k]:
+        if first < 0 and above[k] >= alarms.after[k]:
             first = 2 * k
     return first
 

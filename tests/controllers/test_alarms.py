@@ -45,7 +45,7 @@ class Motion:
             at = msgspec.structs.replace(self.robot.terms(self.stance, v), q=q, v=v)
             assert isinstance(at, Kinematics)
             inputs = Inputs(dt=DT, tau_applied=self.applied(self.asked))
-            verdict = self.alarms.judge(at, inputs, reference, self.asked, self.mismatch)
+            verdict = self.alarms.judge(at, (q[7:], v[6:]), inputs, (reference, self.asked), self.mismatch)
             if verdict is not None:
                 found.append((self.t, verdict.message, verdict.stops))
             self.asked = self.torque()
@@ -195,7 +195,7 @@ def test_states_that_are_far_apart_are_not_compared(robot):
     motion.run(0.3)
     motion.t += 0.2
     judge = motion.alarms.judge
-    motion.alarms.judge = lambda at, inputs, *rest: judge(at, msgspec.structs.replace(inputs, dt=5 * DT), *rest)
+    motion.alarms.judge = lambda at, joints, inputs, *rest: judge(at, joints, msgspec.structs.replace(inputs, dt=5 * DT), *rest)
     assert motion.run(DT) == []
     motion.alarms.judge = judge
     assert motion.run(0.5) == []

@@ -62,8 +62,8 @@ class Gate:
 
     def apply(
         self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float, limited_by: Array | None = None
-    ) -> tuple[Array, Array]:
-        """Return torques within the limits [N·m] (na), and the reasons of changes as `LimitedBy` bits (na).
+    ) -> tuple[Array, Array, bool]:
+        """Return torques within the limits [N·m] (na), reasons of changes as `LimitedBy` bits (na), and whether there are any.
 
         tau [N·m], angles [rad], speeds [rad/s] (na)
         before: torques applied until now [N·m] (na); None: unknown
@@ -75,22 +75,24 @@ class Gate:
         bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         if before is None or not dt > 0.0:
             before, dt = passed, float("inf")
-        if not self._gate((angles, speeds, before, self._table), dt, (passed, bits)):
+        changes = self._gate((angles, speeds, before, self._table), dt, (passed, bits))
+        if changes < 0:
             sizes = ", ".join(str(len(each)) for each in (tau, angles, speeds, before, bits))
             expected = f"expected arrays of {self._table.shape[1]} motors (torques, angles, speeds, torques before, bits)"
             raise InputError("torque gate", f"{expected}, got {sizes}")
-        return passed, bits
+        return passed, bits, changes > 0
 
 
 @compiled
-def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> bool:
+def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> int:
     """Limit the torques in place and set the bits of the limits that changed them. given, changed: see `GIVEN`, `CHANGED`
 
-    Return False, without any change, when the arrays have different sizes.
+    Return the number of changed torques; −1, without any change, when the arrays have different sizes.
     """
     (angles, speeds, before, table), (tau, bits), na = given, changed, given[3].shape[1]
     if not len(tau) == len(bits) == len(angles) == len(speeds) == len(before) == na:
-        return False
+        return -1
+    changes = 0
     for k in range(na):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
@@ -115,5 +117,6 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
             t, bits[k] = 0.0, bits[k] | POSITION
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
             t, bits[k] = 0.0, bits[k] | VELOCITY
-        tau[k] = t
-    return True
+        if t != tau[k]:  # also for a torque that was NaN
+            tau[k], changes = t, changes + 1
+    return changes

@@ -52,10 +52,11 @@ class ControllerSlot:
         """Return the torque of a command after the torque gate [N·m] (na), and its `LimitedBy` bits (na)."""
         measured = accepted.measured
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied
-        tau, bits = accepted.session.agreement.gate.apply(
+        tau, bits, changed = accepted.session.agreement.gate.apply(
             command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
         )
-        self._gated = GATED if bits.tobytes() != command.limited_by.tobytes() else max(self._gated - 1, 0)
+        if changed or self._gated:
+            self._gated = GATED if changed else self._gated - 1
         return tau, bits
 
     def inputs(self, accepted: Accepted) -> Inputs:
@@ -73,8 +74,8 @@ class ControllerSlot:
             rates = np.minimum(limits.dtau_max, self._rates)
             self._ff_gate = own, Gate(msgspec.structs.replace(limits, dtau_max=rates))
         runs, measured = command.mode in RUNS, accepted.measured
-        tau_ff, bits = self._ff_gate[1].apply(
+        tau_ff, _, changed = self._ff_gate[1].apply(
             command.tau_ff, measured.angles, measured.speeds, self.last_ff if runs else None, accepted.inputs.dt
         )
         self.last_ff = tau_ff if runs else None
-        return tau_ff, any(bits.tolist())
+        return tau_ff, changed

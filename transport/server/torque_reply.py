@@ -94,23 +94,23 @@ def _task(outcome: TaskOutcome) -> TaskReport:
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     impulses, dt, forces = iter(prediction.p.tolist()), prediction.dt, []
     for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses):  # noqa: B905
-        forces.append(ContactForce(frame=key, fn=n / dt, ft1=s / dt, ft2=t / dt))
+        forces.append(ContactForce(key, n / dt, s / dt, t / dt))
     return forces
 
 
 def _solver(prediction: Prediction, decision: Decision, n_contacts: int) -> Solver:
     residuals = prediction.residuals
-    return Solver(
-        path=prediction.law,
-        rung=prediction.rung,
-        iters=prediction.iterations,
-        warm=decision.warm,
-        time_us=decision.step_ns * 1e-3,
-        res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
-        res_comp=residuals.complementarity,
-        res_dyn=residuals.dynamics,
-        res_demand=residuals.demand,
-        n_contacts=n_contacts,
-        null_dim=prediction.null_dim,
-        demand_change=prediction.demand_change,
+    return Solver(  # positional, as above
+        prediction.law,
+        prediction.rung,
+        prediction.iterations,
+        decision.warm,
+        decision.step_ns * 1e-3,
+        max(residuals.cone, residuals.penetration, residuals.slip),
+        residuals.complementarity,
+        residuals.dynamics,
+        residuals.demand,
+        n_contacts,
+        prediction.null_dim,
+        prediction.demand_change,
     )

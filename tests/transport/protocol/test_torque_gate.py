@@ -43,7 +43,7 @@ def limits(draw: st.DrawFn) -> TorqueLimits:
 def test_no_torque_passes_beyond_a_limit(
     limit: TorqueLimits, tau: np.ndarray, angles: np.ndarray, speeds: np.ndarray, before: np.ndarray | None, dt: float
 ) -> None:
-    passed, bits = Gate(limit).apply(tau, angles, speeds, before, dt)
+    passed, bits, changed = Gate(limit).apply(tau, angles, speeds, before, dt)
     assert np.isfinite(passed).all()
     assert (np.abs(passed) <= limit.tau_max).all()
     finite = np.isfinite(limit.tau0)
@@ -53,7 +53,8 @@ def test_no_torque_passes_beyond_a_limit(
     assert (passed[angles <= limit.q_min] >= 0).all()
     assert (passed[speeds >= limit.v_max] <= 0).all()
     assert (passed[speeds <= -limit.v_max] >= 0).all()
-    assert (bits[passed != tau] != 0).all()  # NaN differs from everything
+    assert changed == (passed != tau).any()  # NaN differs from everything
+    assert (bits[passed != tau] != 0).all()
     assert (passed[bits == 0] == tau[bits == 0]).all()
     if before is not None and dt > 0:  # the rate gives way to the hard limits only
         was = np.clip(np.where(np.isfinite(before), before, 0.0), -limit.tau_max, limit.tau_max)
