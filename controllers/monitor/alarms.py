@@ -23,7 +23,8 @@ import numpy as np
 from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.feedback.delay_compensation import MAX_TICKS
-from controllers.monitor.windows import RATE, REALITY, Watch, watch
+from controllers.monitor.alarm_state import RATE, AlarmState
+from controllers.monitor.windows import REALITY, watch
 from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
@@ -212,13 +213,13 @@ class Alarms:
         if not robot.one_axis_each:
             thresholds = [np.inf if each.threshold in OF_ANGLES else t for each, t in zip(ALARMS, thresholds, strict=True)]
         limits = np.array(thresholds), after, after + np.array(stops)
-        self._record = Watch(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
+        self._record = AlarmState(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
         self._record.put(max_gap=MAX_GAP * period, floating=robot.floating)
         self._unknown = np.empty(0)
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
-        return entry_point(watch, Watch.TYPE, REAL, WHOLE, FLAG, MEASURED)
+        return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, MEASURED)
 
     def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
