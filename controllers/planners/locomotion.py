@@ -12,8 +12,8 @@ of the base; a commanded height and attitude displace the base in it, see `contr
 In the horizontal plane, feet move without feedback; only the path uses the measured base. In height there is feedback. A
 descending foot aims at the level of the standing feet in the frame of the measured base. After touchdown the foot moves to its
 nominal height below a level base, which levels the base. A standing foot that loses the ground for more than 10 ms is lowered
-until it touches, and stays at that height until its next swing. Lift-offs wait while a foot that is planned to stand does not
-touch yet.
+until it touches; at rest it keeps that height until its next swing. Lift-offs wait while a foot that is planned to stand does
+not touch yet.
 
 A commanded gait begins when all feet stand: until then no foot lifts, or, before standing, the base halts and the feet step to
 their nominal positions.

@@ -133,13 +133,14 @@ def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> N
             _stop_in_plane(plan, i, t)
         if goes and lifts[i]:
             _lift(plan, i, t, (1.0 - phase[i]) * plan.period)
+    moves = onwards or np.abs(plan.u).max() > STILL
     # touchdowns late in the swing; a foot that does not touch at the end of its swing seeks the ground further down
     for i in range(len(phase)):
         if not (plan.swinging[i] or plan.seeking[i]):
             continue
         late = phase[i] < plan.duty or phase[i] > 1.0 - EARLY * (1.0 - plan.duty)
         if touches[i] and late:
-            _land(plan, i, t)
+            _land(plan, i, t, moves)
         elif phase[i] < plan.duty and not plan.seeking[i]:
             plan.swinging[i], plan.seeking[i] = False, True
             _stop_in_plane(plan, i, t)
@@ -209,12 +210,13 @@ def _lift(plan: Plan, i: int, t: float, swing: float) -> None:
 
 
 @compiled
-def _land(plan: Plan, i: int, t: float) -> None:
-    """End the swing of foot i at its present position, and start to level the base."""
+def _land(plan: Plan, i: int, t: float, moves: bool) -> None:
+    """End the swing of foot i at its present position, and start to level the base. A foot that found the ground again does so
+    only if the base moves: at rest it would lift itself."""
     plan.swinging[i] = plan.seeking[i] = False
     _stop_in_plane(plan, i, t)
     stop(plan.cubics, i, 2, t)
-    if plan.end[i] > -np.inf:
+    if moves or plan.end[i] > -np.inf:
         aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2], 0.0)
 
 

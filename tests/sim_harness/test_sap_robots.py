@@ -26,8 +26,7 @@ def test_robots_trot_in_the_sap_world(candidates, mu):
     summary = run_in_process(with_controller(build_plan(settings), {"law": "coulomb"}), "coulomb", lambda *_: None).summary
     assert summary.upright
     assert summary.tilt < 0.05
-    # with "near", feet carry force before they touch: their switches flicker for a moment, and the server says so
-    assert summary.modes["ok"] > (0.9 if candidates == "near" else 0.99)
+    assert summary.modes["ok"] > 0.99
 
 
 def swung(make_world, scheme, dt, viscous=0.0):
