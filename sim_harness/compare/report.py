@@ -72,9 +72,11 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
 
 
 def _upright(runs: Runs) -> str:
-    """Return how many robots stayed upright, and the mean time in which the others received torques from the server."""
+    """Return how many robots stayed upright, their mean |dτ/dt|, and the mean time in which the others received torques."""
     fell = [s for s in runs.summaries if not s.upright]
     counts = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
+    if len(fell) < len(runs.summaries):
+        counts += f" at {statistic(runs, 'torque-rate').mean:.3g} N·m/s"
     if not fell:
         return counts
     answered = [s.seconds * (s.modes.get("ok", 0.0) + s.modes.get("degraded", 0.0)) for s in fell]
@@ -141,6 +143,7 @@ def _add_results(report: Report, finding: Finding) -> None:
 def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results) -> None:
     """Add the picture of a matrix, the tables of each part, and pictures of parts with quantities."""
     caption = "Colour: share of the robots that stayed upright. Number: their mean joint tracking error [mrad]."
+    report.paragraph("In the tables: upright robots, and their mean joint tracking error [mrad] and mean |dτ/dt| [N·m/s].")
     report.picture(matrix_figure(matrix, results), caption, name)
     for part in matrix.part:
         for variant in matrix.variants:

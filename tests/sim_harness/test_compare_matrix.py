@@ -158,8 +158,8 @@ def test_the_table_has_counts_and_shares(matrix):
     results = results_of(settings, solo12_drives=0.25)
     table = upright_table(Panel(settings.part[0], "shipped"), results)
     assert table[0] == ["", "plain", "drives", "upright"]
-    assert table[1] == ["quadruped · lcp", "2/2, 2 mrad", "2/2, 2 mrad", "100 %"]
-    assert table[4] == ["solo12 · penalty", "2/2, 2 mrad", "1/2, 2 mrad, fell after 0.2 s", "75 %"]
+    assert table[1] == ["quadruped · lcp", "2/2, 2 mrad, 1 N·m/s", "2/2, 2 mrad, 1 N·m/s", "100 %"]
+    assert table[4] == ["solo12 · penalty", "2/2, 2 mrad, 1 N·m/s", "1/2, 2 mrad, 1 N·m/s, fell after 0.2 s", "75 %"]
     assert table[5] == ["upright", "100 %", "75 %", "88 %"]
     assert upright_table(Panel(settings.part[1], "soft"), results)[0] == ["", "coulomb", "cone", "upright"]
 

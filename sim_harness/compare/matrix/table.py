@@ -41,7 +41,8 @@ def time_to_fall(runs: Runs) -> float:
 
 
 def upright_table(panel: Panel, results: Results) -> list[list[str]]:
-    """Return a table of tracking errors and numbers of upright robots. Rows and columns end with the share of upright ones."""
+    """Return a table of the number of upright robots, their tracking error and torque rate. Rows and columns end with the share
+    of upright ones."""
     rows = [["", *panel.columns, "upright"]]
     for title, line in zip(panel.rows, panel.grid, strict=True):
         rows.append([title, *(_cell_text(results[cell]) for cell in line), _share(line, results)])
@@ -61,8 +62,11 @@ def quantity_table(panel: Panel, quantity: str, results: Results) -> list[list[s
 
 def _cell_text(runs: Runs) -> str:
     up, count = upright([runs])
-    tracking = f", {1e3 * statistic(runs, 'tracking').mean:.2g} mrad" if up else ""
-    return f"{up}/{count}{tracking}" + (f", fell after {time_to_fall(runs):.1f} s" if up < count else "")
+    if not up:
+        return f"0/{count}, fell after {time_to_fall(runs):.1f} s"
+    rate = statistic(runs, "torque-rate").mean
+    how = f"{1e3 * statistic(runs, 'tracking').mean:.2g} mrad, {rate:.3g} N·m/s"
+    return f"{up}/{count}, {how}" + (f", fell after {time_to_fall(runs):.1f} s" if up < count else "")
 
 
 def _share(line: Sequence[Cell], results: Results) -> str:
