@@ -6,7 +6,8 @@ from typing import Literal
 import numpy as np
 
 from controllers.drive import DriveGains
-from idyn.tasks import TaskOutcome, TaskStack
+from idyn.tasks.outcomes import TaskOutcome
+from idyn.tasks.stack import TaskStack
 from idyn.types import Array, Prediction, Record
 
 

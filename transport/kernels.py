@@ -19,9 +19,9 @@ import msgspec
 
 from controllers.build import controller_from_snapshot
 from controllers.controller import Controller
-from idyn.jit.compiled import compiling
+from idyn.jit.compiled import CompileTask, compiling
 from idyn.prediction.loaded import defer, loaded
-from idyn.prediction.precompile import CompileTask, CompileTasks
+from idyn.prediction.precompile import CompileTasks
 from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 

@@ -25,10 +25,9 @@ from controllers.config.loading import NonNegative, Settings
 from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.alarm_state import RATE, AlarmState
 from controllers.monitor.windows import REALITY, watch
-from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE
+from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTask
 from idyn.types import Array, Kinematics
 
 MEASURED = Borrowed(*[VECTOR] * 7)

@@ -36,11 +36,10 @@ from controllers.config.loading import NonNegative, Settings
 from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.reaction import react
 from idyn.errors import ConfigError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTask
 from idyn.solvers.linalg import cholesky, forward
 from idyn.solvers.vectors import copy, dot, fill
 from idyn.status import Status

@@ -45,6 +45,9 @@ HINT = "; it takes about a minute (with NUMBA_DISABLE_JIT=1 nothing is compiled,
 KERNELS: list[Any] = []
 """All kernels of this process."""
 
+CompileTask = Callable[[], object]
+"""Function that compiles or loads kernels. Its result is not used."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -5,14 +5,13 @@ The laws declare their kernels. The tasks `needed` cover the ticks that the requ
 server may be ready before these are done (`idyn.prediction.loaded`).
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from idyn.jit.compiled import FLAG, MASK, REAL, VECTOR, WHOLE
+from idyn.jit.compiled import FLAG, MASK, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import entry_point
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex.basis import face_at
@@ -33,9 +32,6 @@ from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array, ContactSet, State
 
 DT = 1e-3
-
-CompileTask = Callable[[], object]
-"""Function that compiles or loads kernels. Its result is not used."""
 
 
 class CompileTasks(NamedTuple):

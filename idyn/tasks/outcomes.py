@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from idyn.tasks.problem import MET
 from idyn.tasks.stack import Mode
 from idyn.types import Array, Prediction, Record
+
+MET = 1e-6
+"""Error of a task that counts as zero, relative to the larger of 1 and what is asked."""
 
 
 class TaskOutcome(Record, frozen=True, dict=True, gc=True):

@@ -18,15 +18,13 @@ from idyn.tasks.levels import Bounds, Equations, resolve
 from idyn.tasks.limits import bounds_of, joint_bounds, names_of
 from idyn.tasks.modes import ModeRows, mode_rows, opposing
 from idyn.tasks.motion import MotionTask, Rows
+from idyn.tasks.outcomes import MET
 from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics
 
 SAME_DIRECTION = float(np.cos(np.radians(2.0)))
 """Sliding directions with a larger cosine count as equal."""
-
-MET = 1e-6
-"""Error of a task that counts as zero, relative to the larger of 1 and what is asked."""
 
 
 class Asked(NamedTuple):

@@ -13,8 +13,8 @@ from idyn.tasks.follow import OPEN, SLIDE
 from idyn.tasks.held import HeldMotion
 from idyn.tasks.levels import solved
 from idyn.tasks.limits import names_of
-from idyn.tasks.outcomes import TaskOutcome, near
-from idyn.tasks.problem import MET, Asked, Solution, TaskProblem
+from idyn.tasks.outcomes import MET, TaskOutcome, near
+from idyn.tasks.problem import Asked, Solution, TaskProblem
 from idyn.types import Array, Prediction
 
 SHARE = 0.05

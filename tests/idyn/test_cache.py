@@ -10,7 +10,7 @@ from time import time
 import pytest
 from fast import full
 
-from idyn.jit.cache import KEPT_S, cache_directory, code_digest, content_digest, imported_files, prune
+from idyn.jit.cache import KEPT_S, OWN_ROOT, cache_directory, code_digest, content_digest, imported_files, prune
 
 LONG_AGO = time() - KEPT_S - 3600.0
 OLD, OTHER = "mine.kernels-0123456789abcdef", "00112233445566ff"
@@ -109,6 +109,20 @@ def test_imports_are_followed_into_idyn(mine: Path) -> None:
     files = {path.name for path in imported_files(mine / "tools.py", mine.parent)}
     assert files == {"linalg.py"}
     assert content_digest(mine / "tools.py", mine.parent) != content_digest(mine / "others.py", mine.parent)
+
+
+def test_a_change_of_a_law_concerns_no_kernels_of_the_controller_and_the_server() -> None:
+    law = OWN_ROOT / "idyn" / "laws" / "coulomb.py"
+    files = [file for part in ("controllers", "transport") for file in (OWN_ROOT / part).rglob("*.py")]
+    kernels = [file for file in files if "\n@compiled" in file.read_text(encoding="utf-8")]
+    assert len(kernels) > 10
+    for file in kernels:
+        reached, waiting = {file}, [file]
+        while waiting:
+            new = imported_files(waiting.pop(), OWN_ROOT) - reached
+            reached |= new
+            waiting += new
+        assert law not in reached, file
 
 
 def test_checkouts_with_the_same_sources_share_kernels(mine: Path, tmp_path: Path) -> None:
