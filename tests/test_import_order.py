@@ -65,7 +65,7 @@ TRANSPORT = {
     "printable": (),
     "robot": ("protocol", "keys"),
     "log": ("protocol",),
-    "server.settings": (),
+    "server.settings": ("realtime",),
     "server.sessions": ("protocol", "server.settings"),
     "server": ("protocol", "log", "printable", "server.settings", "server.sessions"),
     "server.sockets": ("protocol", "keys", "server.settings", "server.sessions", "server"),

@@ -17,7 +17,7 @@ from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.printable import printable
-from transport.realtime import on_core, steady
+from transport.realtime import on_core, real_time, steady
 from transport.server.fault_log import keep_fault
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
@@ -84,7 +84,7 @@ def serve(
         anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         precompilation.start_rest()
-        with router, on_core(settings.core), steady():
+        with router, on_core(settings.core), steady(), real_time(settings.realtime):
             log.info("serving at %s", router.endpoint)
             if ready is not None:
                 ready(router.endpoint)

@@ -12,6 +12,7 @@ import msgspec
 from controllers.config.loading import Positive, Settings
 from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
+from transport.realtime import RealTime
 
 Role = Literal["control", "watch", "configure", "plan", "estop"]
 Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]
@@ -84,6 +85,8 @@ class ServerSettings(Settings, frozen=True):
     anticipation_us: time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for
         that time: see `transport.server.sockets.anticipation`
     core: pin the loop to this core; other processes should not use it (Linux)
+    realtime: SCHED_FIFO for the loop, and locked memory (Linux). 'auto': as far as permitted; 'off': neither; 'required': an
+        error without both. The log says what was granted
     max_state_age_ms: states with a longer transmission delay are refused [ms]
     plausibility: bounds of the plausibility check
     release_ms: time without states after which another client may replace the controlling one [ms]
@@ -107,6 +110,7 @@ class ServerSettings(Settings, frozen=True):
     watchdog: WatchdogSettings = WatchdogSettings()
     anticipation_us: Annotated[float, within(0, 1e5, "µs")] = 250.0
     core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    realtime: RealTime = "auto"
     max_state_age_ms: Milliseconds = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: Milliseconds = 1000.0
