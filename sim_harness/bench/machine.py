@@ -119,7 +119,9 @@ def _scheduling() -> Fact:
     import resource  # noqa: PLC0415 - not on every platform
 
     most = 99 if os.geteuid() == 0 else resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
-    advice = "" if most else f"allow priorities up to {PRIORITY + 1} (`rtprio` in limits.conf, LimitRTPRIO): the server uses them"
+    advice = (
+        "" if most else f"allow priorities up to {PRIORITY + 1} (`rtprio` in limits.conf, LimitRTPRIO): the server uses them"
+    )
     return Fact("real-time scheduling", f"priorities up to {99 if most < 0 else most}" if most else "not permitted", advice)
 
 

@@ -22,6 +22,11 @@ class Timings:
         self.max_ns = max(self.max_ns, step_ns)
         self.deadline_misses += not deadline_met
 
+    @property
+    def summary(self) -> str:
+        """The work so far in a few words."""
+        return f"{self.steps} torques, {self.deadline_misses} of them late"
+
     def report(self, dispatcher: Dispatcher, session: Session | None) -> Stats:
         """Return the statistics, with the counters of the dispatcher and of the requesting client's session."""
         return Stats(
