@@ -111,6 +111,7 @@ IMPORTERS = {
         "transport.server.sockets.router",
         "transport.server.sockets.access_control",
         "transport.robot.client",
+        "transport.robot.observer",
         "transport.robot.planner",
         "transport.keys",
         "sim_harness.bench.round_trips",  # measures a bare echo
