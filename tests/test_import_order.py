@@ -73,7 +73,9 @@ TRANSPORT = {
     "kernels": ("server.settings", "warm_up"),
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
+    "metrics": ("protocol", "server.settings", "server.sessions", "server"),
     "serve": (
+        "metrics",
         "realtime",
         "printable",
         "systemd",
@@ -121,6 +123,7 @@ IMPORTERS = {
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
     "pygame": {"sim_harness.commands.gamepad"},
+    "prometheus_client": {"transport.metrics"},
     "trimesh": {"sim_harness.view.meshes"},
 }
 """Third parties and the only modules that may import them."""

@@ -16,6 +16,7 @@ from idyn.errors import ConfigError
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.metrics import metrics
 from transport.printable import printable
 from transport.realtime import on_core, real_time, steady
 from transport.server.fault_log import keep_fault
@@ -80,7 +81,13 @@ def serve(
         anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         precompilation.start_rest()
-        with router, on_core(settings.core), steady(), real_time(settings.realtime):
+        with (
+            router,
+            metrics(service, settings.metrics_port, settings.metrics_host),  # before threads are moved off the loop's core
+            on_core(settings.core),
+            steady(),
+            real_time(settings.realtime),
+        ):
             log.info("serving at %s", router.endpoint)
             systemd.ready(f"serving at {router.endpoint}")
             if ready is not None:

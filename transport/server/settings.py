@@ -96,6 +96,8 @@ class ServerSettings(Settings, frozen=True):
     estops: names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
     estop_timeout_ms: largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
     shadow: serve one shadow client beside the controlling one, with a separate controller
+    metrics_port: port of Prometheus metrics by HTTP; 0: any free one; None: no metrics (extra 'metrics')
+    metrics_host: address that they are bound to; whoever can reach it can read them
     log_directory: folder of logs and fault logs; None: no logs
     log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
     """
@@ -119,6 +121,8 @@ class ServerSettings(Settings, frozen=True):
     estops: tuple[str, ...] = ()
     estop_timeout_ms: Milliseconds | None = None
     shadow: bool = False
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    metrics_host: str = "127.0.0.1"
     log_directory: str | None = None
     log_part_mb: Annotated[float, within(0.001, 1e6, "MB")] = 500.0
     log_part_s: Annotated[float, within(0.001, 1e7, "s")] = 3600.0
