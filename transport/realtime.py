@@ -5,8 +5,10 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Literal
 
 from idyn.errors import ConfigError
 
@@ -15,7 +17,22 @@ log = logging.getLogger(__name__)
 SWITCH_INTERVAL = 2e-4
 """Time after which another Python thread must yield to the loop [s]; with the default of 5 ms every fourth tick is late."""
 
+RealTime = Literal["auto", "off", "required"]
+"""Whether the server asks for real-time rights: what is permitted, none, or all of them."""
+
+PRIORITY = 50
+"""Priority of the loop (SCHED_FIFO, 1 to 99), as that of interrupt threads of a real-time kernel."""
+
+SOCKET_THREADS = "ZMQbg/IO/"
+"""Beginning of the names of ZeroMQ's threads that move messages between sockets and the loop."""
+
 _PR_SET_TIMERSLACK = 29
+
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+"""Flags of mlockall: pages that are mapped, pages mapped later, and only when they are first used [mlockall(2)]."""
+
+_CAP_IPC_LOCK = 14
+"""Number of the capability to lock memory beyond RLIMIT_MEMLOCK [capabilities(7)]."""
 
 
 @contextmanager
@@ -41,6 +58,102 @@ def _exact_timers() -> None:
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if prctl is None or prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
         log.warning("timer slack cannot be set; wake-ups may be 50 µs late")
+
+
+class Denied(Exception):
+    """A real-time right was not granted. Its text: reason and remedy"""
+
+
+@contextmanager
+def real_time(wanted: RealTime) -> Iterator[None]:
+    """Context in which the calling thread has SCHED_FIFO and the memory of the process is locked; undone on exit.
+
+    wanted: 'auto': what is permitted; the log says what was granted and what was not; 'off': nothing; 'required': both
+    ZeroMQ's threads get a priority above the calling thread, which waits for their messages. Threads and processes that the
+    calling thread starts are scheduled as usual. All memory of the process is locked and released, whoever else locked it.
+    Raises ConfigError if a right is required and not granted.
+    """
+    with ExitStack() as undo:
+        for grant in () if wanted == "off" else (_schedule, _lock_memory):
+            try:
+                log.info("real time: %s", grant(undo.callback))
+            except Denied as denied:
+                if wanted == "required":
+                    raise ConfigError("server.realtime", f"'required', but {denied}") from None
+                log.warning("real time: %s", denied)
+        yield
+
+
+Undo = Callable[..., object]
+"""Registers a function, with its arguments, that undoes a change."""
+
+
+def _schedule(undo: Undo) -> str:
+    """Schedule the calling thread and ZeroMQ's threads with SCHED_FIFO. Return what was granted. Raises Denied."""
+    if not hasattr(os, "sched_setscheduler"):
+        raise Denied(f"no SCHED_FIFO ({sys.platform} does not have it); needs Linux")
+    import resource  # noqa: PLC0415 - not on every platform
+
+    limit = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
+    above = min(PRIORITY + 1, limit) if limit > 0 else PRIORITY + 1  # without a limit a capability may permit it
+    own, sockets = max(1, above - 1), _socket_threads()
+    try:
+        for thread, priority in ((0, own), *((thread, above) for thread in sockets)):
+            before = os.sched_getscheduler(thread), os.sched_getparam(thread)
+            os.sched_setscheduler(thread, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+            undo(_reschedule, thread, *before)
+    except OSError as error:
+        needed = f"LimitRTPRIO={PRIORITY + 1} in the unit, or `rtprio {PRIORITY + 1}` in limits.conf"
+        raise Denied(f"no SCHED_FIFO ({error.strerror}, RLIMIT_RTPRIO is {limit}); needs {needed}") from None
+    return f"the loop has SCHED_FIFO, priority {own}; threads of ZeroMQ with {above}: {len(sockets)}"
+
+
+def _reschedule(thread: int, policy: int, parameters: "os.sched_param") -> None:
+    """Restore the scheduling of a thread; no effect on one that has ended."""
+    with suppress(ProcessLookupError):
+        os.sched_setscheduler(thread, policy, parameters)
+
+
+def _socket_threads() -> list[int]:
+    """Return the native numbers of ZeroMQ's I/O threads."""
+    found = []
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError, FileNotFoundError):  # the thread has ended
+            name = Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8")
+            found += [int(thread)] if name.startswith(SOCKET_THREADS) else []
+    return found
+
+
+def _lock_memory(undo: Undo) -> str:
+    """Keep every page of the process in memory from its first use on. Return what was granted. Raises Denied.
+
+    The warm-up has used the pages of a tick. To load all mapped pages would take 1.8 GB instead of a fifth of that. A finite
+    limit is not enough, even where today's memory is within it: beyond it, allocations would fail.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "mlockall") or sys.platform != "linux":
+        raise Denied(f"memory is not locked ({sys.platform} does not permit it); needs Linux")
+    import resource  # noqa: PLC0415 - not on every platform
+
+    remedy = "needs LimitMEMLOCK=infinity in the unit, or `memlock unlimited` in limits.conf"
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit != resource.RLIM_INFINITY and not _has_capability(_CAP_IPC_LOCK):
+        raise Denied(f"memory is not locked (RLIMIT_MEMLOCK is {limit / 2**20:.0f} MB); {remedy}")
+    undo(libc.munlockall)
+    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) != 0:
+        raise Denied(f"memory is not locked ({os.strerror(ctypes.get_errno())}); {remedy}")
+    return f"memory is locked, {int(_status('VmRSS').split()[0]) / 1024:.0f} MB now"
+
+
+def _has_capability(number: int) -> bool:
+    """Return whether this process has a capability of Linux."""
+    return bool(int(_status("CapEff"), 16) >> number & 1)
+
+
+def _status(name: str) -> str:
+    """Return a value of this process in /proc/self/status."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith(f"{name}:")).split(":")[1].strip()
 
 
 @contextmanager

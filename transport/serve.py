@@ -16,8 +16,9 @@ from idyn.errors import ConfigError
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.metrics import metrics
 from transport.printable import printable
-from transport.realtime import on_core, steady
+from transport.realtime import on_core, real_time, steady
 from transport.server.fault_log import keep_fault
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
@@ -26,6 +27,7 @@ from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
+from transport.systemd import Systemd
 from transport.warm_up import warm_up
 
 log = logging.getLogger(__name__)
@@ -51,14 +53,9 @@ def serve(
     """
     stop = stop or threading.Event()
     stop_on_signals(stop)
-    if controller_settings is None:
-        controller = load_controller(settings.controller, settings.changes)
-    else:
-        controller = build_controller(changed(controller_settings, settings.changes))
-    for finding in controller.robot.inspect():
-        if finding.severity == "warning":
-            log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
-    _check_start(settings, controller)
+    systemd = Systemd()
+    systemd.status("loading and compiling")
+    controller = _controller(settings, controller_settings)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     precompilation = Precompilation(controller)
     precompilation.run(settings)
@@ -84,15 +81,36 @@ def serve(
         anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         precompilation.start_rest()
-        with router, on_core(settings.core), steady():
+        with (
+            router,
+            metrics(service, settings.metrics_port, settings.metrics_host),  # before threads are moved off the loop's core
+            on_core(settings.core),
+            steady(),
+            real_time(settings.realtime),
+        ):
             log.info("serving at %s", router.endpoint)
+            systemd.ready(f"serving at {router.endpoint}")
             if ready is not None:
                 ready(router.endpoint)
-            router.run(stop)
+            router.run(stop, systemd)
     finally:
+        systemd.stopping()
         precompilation.close()
         if recorder is not None:
             recorder.close()
+
+
+def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Controller:
+    """Return the controller of `own`, or of the configuration that the settings name. Log what is doubtful about its robot."""
+    if own is None:
+        controller = load_controller(settings.controller, settings.changes)
+    else:
+        controller = build_controller(changed(own, settings.changes))
+    for finding in controller.robot.inspect():
+        if finding.severity == "warning":
+            log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
+    _check_start(settings, controller)
+    return controller
 
 
 def _check_start(settings: ServerSettings, controller: Controller) -> None:

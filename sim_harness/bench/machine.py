@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.jit.mode import PLAIN, cache_root
 from sim_harness.robot.pacing import Pacer
-from transport.realtime import steady
+from transport.realtime import PRIORITY, steady
 
 PACKAGES = ("idyn", "numpy", "scipy", "pin", "numba", "llvmlite", "qpsolvers", "pyzmq", "msgspec", "msgpack")
 
@@ -119,7 +119,9 @@ def _scheduling() -> Fact:
     import resource  # noqa: PLC0415 - not on every platform
 
     most = 99 if os.geteuid() == 0 else resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
-    advice = "" if most else "add `@realtime - rtprio 90` to limits.conf, to run the server under `chrt -f 50`"
+    advice = (
+        "" if most else f"allow priorities up to {PRIORITY + 1} (`rtprio` in limits.conf, LimitRTPRIO): the server uses them"
+    )
     return Fact("real-time scheduling", f"priorities up to {99 if most < 0 else most}" if most else "not permitted", advice)
 
 
@@ -129,7 +131,7 @@ def _memory_lock() -> Fact:
     import resource  # noqa: PLC0415 - not on every platform
 
     most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return Fact("locked memory", "unlimited" if most < 0 else f"{most / 2**20:.0f} MB")
+    return Fact("locked memory", "unlimited" if most < 0 or os.geteuid() == 0 else f"{most / 2**20:.0f} MB")
 
 
 def _wake_ups() -> Fact:

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "let a simulated robot walk with every contact law",
     "serve": "run the torque server until it is stopped",
     "drive": "steer the robot of a running server from the keyboard or a gamepad",
+    "top": "show the work of a running server, once per second",
     "simulate": "simulate the robot of an experiment, or the bodies of a scene",
     "replay": "compute the torques of a log again, with the same or another law",
     "export": "convert a log for other tools: MCAP with JSON messages and a schema",

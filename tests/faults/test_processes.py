@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,6 +77,52 @@ def test_the_server_is_killed(kills: int, tmp_path: Path) -> None:
             assert not reader.complete
         log.unlink()
         assert exchanges >= BEFORE - 40  # the last chunk of 64 kB was not yet full
+    trial.client.close()
+
+
+def beats(manager: socket.socket) -> bool:
+    """Whether the server notifies its manager in time."""
+    try:
+        return bool(manager.recv(4096))
+    except TimeoutError:
+        return False
+
+
+@full
+@told(
+    "the server's loop hangs; it has a watchdog of 0.3 s",
+    "no answer and no `WATCHDOG=1`; systemd ends it and starts it anew",
+    "holds its posture; needs a new `hello` and `reset`",
+)
+def test_the_loop_of_the_server_hangs(tmp_path: Path) -> None:
+    """The test is the service manager."""
+    server, address = Server(tmp_path), f"{tmp_path}/notify"
+    environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"}
+    trial = Trial(server, greet=False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(30.0)
+        with forked(lambda: server.serve_watched(environment)) as process:
+            trial.client.hello()
+            assert set(trial.run(BEFORE)) == {"ok"}
+            assert beats(manager)
+            os.kill(process.pid or 0, signal.SIGUSR1)
+            trial.client.received.clear()
+            trial.client.deadline = DEADLINE_S
+            trial.run(LONG)
+            assert trial.side.stopped
+            manager.settimeout(0.3)
+            while beats(manager):
+                pass
+            assert process.is_alive()
+        with forked(lambda: server.serve_watched(environment)):
+            trial.client.heal()
+            trial.client.hello()
+            trial.put_back_on_its_feet()
+            assert trial.side.reset()
+            assert set(trial.run(BEFORE)) == {"ok"}
+            manager.settimeout(30.0)
+            assert beats(manager)
     trial.client.close()
 
 

@@ -2,11 +2,13 @@
 other, in the robot's time, so that no outcome depends on the load of the machine. `Trial.judged` checks in every trial: no
 non-finite torque, none beyond a limit, and none that follows an answer beyond its `valid_until`."""
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import msgspec
@@ -32,6 +34,7 @@ from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings, ServerSettings, WatchdogSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
+from transport.systemd import NOBODY, Systemd
 from transport.warm_up import warm_up
 
 PATIENCE_MS = 20_000
@@ -81,6 +84,13 @@ class Server:
         stop_on_signals(self._stop)
         self._run(router)
 
+    def serve_watched(self, environment: dict[str, str]) -> None:
+        """As a service of systemd, until the process ends. SIGUSR1 makes the loop hang."""
+        signal.signal(signal.SIGUSR1, lambda *_: sleep(3600.0))  # handlers run in the main thread, as the loop does
+        systemd, router = Systemd(environment), self._router(None)
+        systemd.ready("serving")
+        self._run(router, systemd)
+
     def end(self) -> None:
         self._stop.set()
         self._thread.join()
@@ -101,9 +111,9 @@ class Server:
     def _note(self, fault: Fault) -> None:
         self.faults.append(fault.reason)
 
-    def _run(self, router: Router) -> None:
+    def _run(self, router: Router, systemd: Systemd = NOBODY) -> None:
         with router:
-            router.run(self._stop)
+            router.run(self._stop, systemd)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import msgspec
 from controllers.config.loading import Positive, Settings
 from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
+from transport.realtime import RealTime
 
 Role = Literal["control", "watch", "configure", "plan", "estop"]
 Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]
@@ -84,6 +85,8 @@ class ServerSettings(Settings, frozen=True):
     anticipation_us: time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for
         that time: see `transport.server.sockets.anticipation`
     core: pin the loop to this core; other processes should not use it (Linux)
+    realtime: SCHED_FIFO for the loop, and locked memory (Linux). 'auto': as far as permitted; 'off': neither; 'required': an
+        error without both. The log says what was granted
     max_state_age_ms: states with a longer transmission delay are refused [ms]
     plausibility: bounds of the plausibility check
     release_ms: time without states after which another client may replace the controlling one [ms]
@@ -93,6 +96,8 @@ class ServerSettings(Settings, frozen=True):
     estops: names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
     estop_timeout_ms: largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
     shadow: serve one shadow client beside the controlling one, with a separate controller
+    metrics_port: port of Prometheus metrics by HTTP; 0: any free one; None: no metrics (extra 'metrics')
+    metrics_host: address that they are bound to; whoever can reach it can read them
     log_directory: folder of logs and fault logs; None: no logs
     log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
     """
@@ -107,6 +112,7 @@ class ServerSettings(Settings, frozen=True):
     watchdog: WatchdogSettings = WatchdogSettings()
     anticipation_us: Annotated[float, within(0, 1e5, "µs")] = 250.0
     core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    realtime: RealTime = "auto"
     max_state_age_ms: Milliseconds = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: Milliseconds = 1000.0
@@ -115,6 +121,8 @@ class ServerSettings(Settings, frozen=True):
     estops: tuple[str, ...] = ()
     estop_timeout_ms: Milliseconds | None = None
     shadow: bool = False
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    metrics_host: str = "127.0.0.1"
     log_directory: str | None = None
     log_part_mb: Annotated[float, within(0.001, 1e6, "MB")] = 500.0
     log_part_s: Annotated[float, within(0.001, 1e7, "s")] = 3600.0

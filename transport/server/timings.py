@@ -22,8 +22,13 @@ class Timings:
         self.max_ns = max(self.max_ns, step_ns)
         self.deadline_misses += not deadline_met
 
+    @property
+    def summary(self) -> str:
+        """The work so far in a few words."""
+        return f"{self.steps} torques, {self.deadline_misses} of them late"
+
     def report(self, dispatcher: Dispatcher, session: Session | None) -> Stats:
-        """Return the statistics, with the counters of the dispatcher and of the requesting client's session."""
+        """Return the statistics, with the counters of the dispatcher and of a session, of the robot without one."""
         return Stats(
             received=dispatcher.received,
             torques=self.steps,
@@ -31,8 +36,9 @@ class Timings:
             deadline_misses=self.deadline_misses,
             step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
             step_us_max=self.max_ns * 1e-3,
-            comm=session.comm.report if session else None,
+            comm=dispatcher.comm(session),
             others_us_mean=self.others_ns * 1e-3 / max(1, self.steps),
             dropped=self.dropped,
-            fault=session.latches.reason or None if session else None,
+            fault=dispatcher.fault(session),
+            states=dispatcher.states,
         )

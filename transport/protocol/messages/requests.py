@@ -88,7 +88,8 @@ class Stats(ServerMessage, tag="stats"):
     deadline_misses: int
     step_us_mean: float  # duration of a controller step [µs]
     step_us_max: float  # [µs]
-    comm: Comm | None  # of the requesting client's session
-    fault: str | None  # what stops the robot of that session until `reset`
+    comm: Comm | None  # of the requesting client's session; without one, of the last client that took control
+    fault: str | None  # what stops the robot of that session, or the controlled one, until `reset`
     others_us_mean: float = 0.0  # time spent on other clients than the controlling one, per torque [µs]
     dropped: int = 0  # messages that were not answered: their client sent more than the server has time for
+    states: int = 0  # states of clients with a session, answered or not

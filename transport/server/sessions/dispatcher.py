@@ -28,6 +28,7 @@ from transport.protocol.messages.requests import (
     StopAck,
 )
 from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import Comm
 from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
@@ -43,13 +44,13 @@ Handler = Callable[..., Outcome]
 
 
 class Dispatcher:
-    """All sessions, by the identity of their client. stops: the emergency-stop clients"""
+    """All sessions, by the identity of their client. stops: the emergency-stop clients; states: number of received states"""
 
     def __init__(self, host: Host, *, shadows: int) -> None:
         """shadows: number of shadow clients allowed"""
         self.host = host
         self.sessions: dict[bytes, Session] = {}
-        self.received = 0
+        self.received = self.states = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
         self._latches, self._command = Latches(), CommandLatch()  # of the robot, independent of sessions
@@ -110,6 +111,7 @@ class Dispatcher:
         self.stops.engage(arrival.identity, message, arrival.data)
         if session is None:
             return
+        self.states += 1
         session.heard_ns = arrival.now_ns
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, arrival.now_ns)
@@ -124,6 +126,15 @@ class Dispatcher:
         """Return the identity of the client that controls the robot; b'' without one."""
         session = self.sessions.get(self._control)
         return self._control if session is not None and self._controls(session, now_ns) else b""
+
+    def comm(self, session: Session | None) -> Comm | None:
+        """Return the statistics of a session; without one, those of the client that took control last, None before it."""
+        reported = session or self.sessions.get(self._control)
+        return reported.comm.report if reported else None
+
+    def fault(self, session: Session | None) -> str | None:
+        """Return what stops the robot of a session until `reset`; without a session, the controlled robot."""
+        return (session.latches if session else self._latches).reason or None
 
     def knows(self, identity: bytes) -> bool:
         """Return whether this client has a session, as a robot, a shadow or a planner."""
@@ -169,6 +180,7 @@ class Dispatcher:
         return Restart(begun, welcome(agreement, self.host, latches.reason), fault)
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
+        self.states += 1
         session.keep_alive(state.session, arrival.now_ns)
         if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             session.latches.engage(silence)
@@ -176,6 +188,7 @@ class Dispatcher:
         return session.accept(state, arrival.now_ns) if known is None else Resend(known)
 
     def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
+        self.states += 1
         session.keep_alive(state.session, arrival.now_ns)
         assert session.latches.fault is not None  # by `Session.phase`
         raise ProtocolError(Code.LATCHED_FAULT, None, session.latches.fault.refusal)

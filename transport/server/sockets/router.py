@@ -29,6 +29,7 @@ from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.connections import Connections
 from transport.server.sockets.listening import SOCKET_MAX_BYTES, listening_socket
 from transport.server.sockets.others import MOST_BYTES, Message, Others, newest
+from transport.systemd import NOBODY, Systemd
 
 log = logging.getLogger(__name__)
 
@@ -114,11 +115,16 @@ class Router:
         if self._access is not None:
             self._access.close()
 
-    def run(self, stop: threading.Event) -> None:
-        """Serve until `stop` is set, then say goodbye. Raises ConfigError when the address is lost and cannot be bound anew."""
+    def run(self, stop: threading.Event, systemd: Systemd = NOBODY) -> None:
+        """Serve until `stop` is set, then say goodbye. Raises ConfigError when the address is lost and cannot be bound anew.
+
+        systemd: told by this loop that it runs, twice in the time of its watchdog
+        """
         try:
             while not stop.is_set():
-                self._turn(self._service.dispatcher.controlling(monotonic_ns()))
+                if (now_ns := monotonic_ns()) >= systemd.due_ns:
+                    systemd.beat(now_ns, self._service.timings.summary)
+                self._turn(self._service.dispatcher.controlling(now_ns))
         finally:
             goodbyes = self._service.farewell("the server ends")
             for identity, goodbye in goodbyes:

@@ -1,0 +1,126 @@
+"""`idyn top` shows what a running server does, and disturbs nothing."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fast import full
+
+from controllers.build import load_controller
+from controllers.controller import Controller
+from sim_harness.commands.main import main
+from sim_harness.commands.top import Sample, rows
+from transport.protocol.messages.requests import Estop, Stats, StatsGet
+from transport.protocol.messages.state import StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.robot.observer import Observer
+from transport.server.service import Service
+from transport.server.settings import ServerSettings, WatchdogSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.warm_up import warm_up
+
+
+@contextmanager
+def robot_and_server(folder: Path) -> Iterator[str]:
+    """A standing quadruped that is served at about 200 Hz; gives the server's endpoint."""
+    settings = ServerSettings(
+        controller="quadruped", max_state_age_ms=1e4, watchdog=WatchdogSettings(silence_ms=1e4), estops=("button",)
+    )
+    controller = load_controller("quadruped")
+    warm_up(controller, settings)
+    stop = threading.Event()
+    with Router(Service(controller, settings), f"ipc://{folder}/s", lambda fault: None, Anticipation(0.0)) as router:
+        threads = [
+            threading.Thread(target=router.run, args=(stop,)),
+            threading.Thread(target=_stand, args=(router.endpoint, controller, stop)),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield router.endpoint
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def _stand(endpoint: str, controller: Controller, stop: threading.Event) -> None:
+    robot, t_robot = controller.robot, 0
+    hello = hello_for(robot, 5e-3, kind="sim")
+    with RobotClient(endpoint, hello, deadline_ms=2000) as client:
+        client.hello()
+        while not stop.wait(5e-3):
+            t_robot += 5_000_000
+            client.exchange(StateMessage(q=controller.stance.tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=t_robot))
+
+
+def stats(**changes: object) -> Stats:
+    fields = {"received": 0, "torques": 0, "refused": {}, "deadline_misses": 0, "step_us_mean": 0.0, "step_us_max": 0.0}
+    return Stats(**(fields | {"comm": None, "fault": None} | changes))  # type: ignore[arg-type]
+
+
+def test_rates_and_means_are_of_the_time_between_two_samples() -> None:
+    before = Sample(10.0, stats(states=1000, torques=1000, step_us_mean=100.0, others_us_mean=10.0))
+    now = Sample(12.0, stats(states=2500, torques=2000, step_us_mean=150.0, others_us_mean=10.0, refused={"b": 2, "a": 1}))
+    shown = rows(before, now)
+    assert shown["states"] == "750 /s"
+    assert shown["torques"] == "500 /s"
+    assert shown["step"].startswith("200 µs")
+    assert shown["others"] == "10 µs per torque"
+    assert shown["refused"] == "a 1, b 2"
+    assert rows(now, now._replace(time=13.0))["step"].startswith("–")
+
+
+@full
+def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, as lines for a file until it is interrupted, and as a screen of a terminal."""
+    with robot_and_server(tmp_path) as endpoint:
+        assert main(["top", endpoint, "--once"]) == 0
+        shown = dict(re.findall(r"^  (\w[\w ]*\w)  +(.*)$", capsys.readouterr().out, re.MULTILINE))
+        assert 20 < int(shown["states"].split()[0]) <= 220
+        assert abs(int(shown["torques"].split()[0]) - int(shown["states"].split()[0])) <= 2
+        assert shown["fault"] == "none"
+        command = [sys.executable, "-m", "sim_harness", "top", endpoint]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
+            assert top.stdout is not None
+            first, second = top.stdout.readline(), top.stdout.readline()
+            assert first.startswith("states: ")
+            assert second.startswith("states: ")
+            top.send_signal(signal.SIGINT)
+            assert top.wait(10) == 0
+            assert top.stderr is not None
+            assert top.stderr.read() == ""
+        terminal, own = pty.openpty()
+        with Observer(endpoint) as observer, subprocess.Popen(command, stdout=own, env=os.environ | {"TERM": "xterm"}) as top:
+            observer.ask(Estop(name="button"))
+            seen, until = b"", time.monotonic() + 30
+            while b"fault              emergency" not in seen and time.monotonic() < until:
+                assert select.select([terminal], [], [], 20.0)[0], seen
+                seen += os.read(terminal, 4096)
+            assert b"\x1b[H\x1b[J" in seen
+            assert b"emergency" in seen
+            top.send_signal(signal.SIGINT)
+            assert top.wait(10) == 0
+            reply = observer.ask(StatsGet())
+            assert isinstance(reply, Stats)
+            assert reply.dropped == 0
+        os.close(terminal)
+        os.close(own)
+
+
+def test_top_without_a_server_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", f"ipc://{tmp_path}/nobody", "--once"]) == 2
+    assert "no answer" in capsys.readouterr().err

@@ -1,0 +1,239 @@
+"""Notifications to systemd, received at real datagram sockets; the unit file."""
+
+import configparser
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fast import full
+from standin import SpringDamper, standing
+
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from sim_harness.commands.main import build_parser
+from transport.protocol.messages.state import StateMessage
+from transport.realtime import PRIORITY
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.systemd import NEVER_NS, NOBODY, Systemd
+
+UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def manager(address: str) -> Iterator[socket.socket]:
+    """The socket of a service manager."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+        own.bind(address)
+        own.settimeout(PATIENCE_S)
+        yield own
+
+
+def heard(own: socket.socket) -> dict[str, str]:
+    """The next notification."""
+    return dict(line.split("=", 1) for line in own.recv(4096).decode().splitlines())
+
+
+def silent(own: socket.socket) -> bool:
+    """Whether no notification arrives in time."""
+    try:
+        heard(own)
+    except TimeoutError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_notifications_arrive(tmp_path: Path, abstract: bool) -> None:
+    name = f"{tmp_path}/notify"
+    environment = {"NOTIFY_SOCKET": f"@{name}" if abstract else name, "WATCHDOG_USEC": "400000"}
+    with manager(f"\0{name}" if abstract else name) as own:
+        systemd = Systemd(environment)
+        systemd.status("loading")
+        assert heard(own) == {"STATUS": "loading"}
+        assert systemd.due_ns == NEVER_NS
+        systemd.ready("serving")
+        assert heard(own) == {"READY": "1", "STATUS": "serving"}
+        systemd.beat(1_000_000_000, "3 torques")
+        assert heard(own) == {"WATCHDOG": "1", "STATUS": "3 torques"}
+        assert systemd.due_ns == 1_200_000_000  # half of WATCHDOG_USEC later
+        systemd.stopping()
+        assert heard(own)["STOPPING"] == "1"
+        assert systemd.due_ns == NEVER_NS
+
+
+def test_without_a_service_manager_nothing_is_due() -> None:
+    for systemd in (NOBODY, Systemd({"WATCHDOG_USEC": "400000"})):
+        systemd.status("loading")
+        systemd.ready("serving")
+        assert systemd.due_ns == NEVER_NS
+
+
+def test_the_watchdog_of_another_process_or_none_expects_nothing(tmp_path: Path) -> None:
+    address = f"{tmp_path}/notify"
+    for more in ({}, {"WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}):
+        with manager(address):
+            systemd = Systemd({"NOTIFY_SOCKET": address} | more)
+            systemd.ready("serving")
+            assert systemd.due_ns == NEVER_NS
+        Path(address).unlink()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NOTIFY_SOCKET", "vsock:2:1"), ("WATCHDOG_USEC", "soon"), ("WATCHDOG_USEC", "-1")]
+)
+def test_malformed_variables_are_errors(variable: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{variable}: expected"):
+        Systemd({variable: value})
+
+
+def test_a_manager_that_is_gone_or_full_is_tried_again_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"{tmp_path}/notify"
+    systemd = Systemd({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"})
+    for now_ns in (0, 10_000_000):
+        systemd.beat(now_ns, "")
+        assert systemd.due_ns == now_ns + 10_000_000
+    assert len(caplog.records) == 1
+    with manager(address) as own:
+        begin = time.monotonic()
+        while systemd.due_ns != 10_000_000:  # until its queue is full: sending does not wait
+            systemd.beat(0, "")
+        assert time.monotonic() - begin < PATIENCE_S / 2
+        while "WATCHDOG" in heard(own):
+            systemd.beat(0, "")
+            if systemd.due_ns == 200_000_000:
+                break
+    assert len(caplog.records) == 2
+
+
+def test_the_idle_loop_tells_that_it_runs(robot: Robot, tmp_path: Path) -> None:
+    """By itself: no other thread could tell for it."""
+    stop, threads = threading.Event(), set()
+
+    class Watched(Systemd):
+        def beat(self, now_ns: int, text: str) -> None:
+            threads.add(threading.current_thread())
+            super().beat(now_ns, text)
+
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
+    address = f"{tmp_path}/notify"
+    with manager(address) as own:
+        systemd = Watched({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "100000"})
+        with Router(service, f"ipc://{tmp_path}/s", lambda fault: None, Anticipation(250.0)) as router:
+            loop = threading.Thread(target=router.run, args=(stop, systemd))
+            loop.start()
+            try:
+                systemd.ready("serving")
+                assert heard(own)["READY"] == "1"
+                for _ in range(5):
+                    assert heard(own) == {"WATCHDOG": "1", "STATUS": "0 torques, 0 of them late"}
+            finally:
+                stop.set()
+                loop.join()
+    assert threads == {loop}
+
+
+CHILD = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from standin import SpringDamper, solo
+import transport.serve as server
+class Hanging(SpringDamper):
+    hangs = False
+    def settle(self):
+        if Hanging.hangs:
+            time.sleep(3600)
+def ready(endpoint):
+    Hanging.hangs = "hanging" in sys.argv
+server._controller = lambda settings, own: Hanging(solo())
+server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1]), ready=ready)
+"""
+
+
+@contextmanager
+def served(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen, socket.socket]]:
+    """A server process with a watchdog of 0.5 s, ready."""
+    address = f"{tmp_path}/notify"
+    environment = os.environ | {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "500000"}
+    command = [sys.executable, "-c", CHILD, f"ipc://{tmp_path}/s", str(Path(__file__).parent), *more]
+    with manager(address) as own, subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
+        try:
+            assert heard(own) == {"STATUS": "loading and compiling"}
+            assert heard(own) == {"READY": "1", "STATUS": f"serving at ipc://{tmp_path}/s"}
+            yield child, own
+        finally:
+            child.kill()
+
+
+@full
+def test_a_server_is_ready_runs_and_stops(tmp_path: Path) -> None:
+    with served(tmp_path) as (child, own):
+        for _ in range(3):
+            begin = time.monotonic()
+            assert heard(own)["WATCHDOG"] == "1"
+        assert time.monotonic() - begin < 0.5  # in time
+        child.send_signal(signal.SIGTERM)
+        last: dict[str, str] = {}
+        while "STOPPING" not in last:
+            last = heard(own)
+        assert child.wait(10) == 0
+
+
+@full
+def test_a_hung_loop_is_noticed_and_ended(robot: Robot, tmp_path: Path) -> None:
+    """It hangs in the controller. The test does what systemd does after WATCHDOG_USEC without a notification: SIGABRT."""
+    with served(tmp_path, "hanging") as (child, own):
+        assert heard(own)["WATCHDOG"] == "1"
+        hello = hello_for(robot, 1e-3, kind="sim")
+        with RobotClient(f"ipc://{tmp_path}/s", hello, deadline_ms=5000) as client:
+            client.hello()
+            state = StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=1)
+            assert client.exchange(state) is not None, client.error
+            own.settimeout(0.5)
+            while not silent(own):
+                pass
+        child.send_signal(signal.SIGABRT)
+        assert child.wait(10) == -signal.SIGABRT
+
+
+def test_the_unit_file_starts_a_server_with_all_rights() -> None:
+    unit = configparser.ConfigParser(strict=True, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(UNIT.read_text(encoding="utf-8"))
+    service = unit["Service"]
+    assert service["Type"] == "notify"
+    assert int(service["LimitRTPRIO"]) == PRIORITY + 1
+    assert service["LimitMEMLOCK"] == "infinity"
+    assert service["KillSignal"] == "SIGTERM"
+    assert service["Restart"] == "on-failure"  # the watchdog counts as one
+    assert float(service["WatchdogSec"]) >= 0.1
+    program, *words = service["ExecStart"].split()
+    assert Path(program).name == "idyn"
+    assert build_parser(words).parse_args(words).config == "/etc/idyn/server.toml"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_unit_file(tmp_path: Path) -> None:
+    text = UNIT.read_text(encoding="utf-8").replace("/opt/idyn/bin/idyn", sys.executable).replace("User=robot", "User=root")
+    path = tmp_path / "idyn.service"
+    path.write_text(text, encoding="utf-8")
+    ended = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
+    assert [line for line in ended.stderr.splitlines() if "idyn.service" in line] == []
