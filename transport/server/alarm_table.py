@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
-from controllers.monitor.alarms import ALARMS, AlarmSettings
+from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import ALARMS
 from controllers.monitor.reality import RealitySettings
+from controllers.monitor.switches import ROWS
 from transport.server.sessions.switch_debounce import FLICKERS, WINDOW_S
 from transport.server.settings import PlausibilitySettings
 
@@ -40,6 +42,9 @@ def rows() -> Iterator[tuple[str, ...]]:
         "–",
         "report no contacts",
     )
+    for name, measure, setting, unit, after in ROWS:
+        threshold = f"`{setting}` {getattr(settings, setting):g} {unit}".rstrip(" –")
+        yield name, measure, threshold, after, "–", f"`{setting} = inf`"
 
 
 def table() -> str:
