@@ -1,5 +1,7 @@
 """Settings of the alarms."""
 
+from math import inf
+
 from controllers.config.loading import NonNegative, Settings
 
 
@@ -25,6 +27,9 @@ class AlarmSettings(Settings, frozen=True):
         cannot be open [rad]
     switch_force: force at which a foot switch cannot be open, as a share of the weight [–]
     switch_unloaded: time for which a foot switch may be closed without a sensed force [s]
+    motor_warm, motor_hot: temperatures of a motor above which the mode is degraded, and the robot stops [°C]
+    volt_low, volt_empty: voltages below which the mode is degraded, and the robot stops [V]; 0: off
+    power_stop: time beyond `motor_hot` or `volt_empty` until the robot stops [s]
     """
 
     joint_drift: NonNegative = 0.04
@@ -45,3 +50,8 @@ class AlarmSettings(Settings, frozen=True):
     switch_held: NonNegative = 0.03
     switch_force: NonNegative = 0.1
     switch_unloaded: NonNegative = 0.5
+    motor_warm: NonNegative = inf
+    motor_hot: NonNegative = inf
+    volt_low: NonNegative = 0.0
+    volt_empty: NonNegative = 0.0
+    power_stop: NonNegative = 0.1

@@ -24,6 +24,8 @@ from controllers.command import Inputs, Mismatch
 from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.alarm_state import RATE, AlarmState
+from controllers.monitor.power import Power
+from controllers.monitor.verdict import Verdict
 from controllers.monitor.windows import REALITY, watch
 from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE
 from idyn.jit.entry import Borrowed, entry_point
@@ -159,13 +161,6 @@ OF_ANGLES = ("joint_drift", "joint_frozen", "joint_rigid")
 """Thresholds of alarms that need joints of one axis: other joints have no angle whose rate is their speed."""
 
 
-class Verdict(NamedTuple):
-    """An alarm above its threshold. message: for the operator; stops: whether the robot must stop"""
-
-    message: str
-    stops: bool
-
-
 class Alarms:
     """Watches the states and torques of one robot."""
 
@@ -181,6 +176,7 @@ class Alarms:
         self._record = AlarmState(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
         self._record.put(max_gap=MAX_GAP * period, floating=robot.floating)
         self._unknown = np.empty(0)
+        self._power = Power(settings, robot)
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
@@ -193,6 +189,7 @@ class Alarms:
     def reset(self) -> None:
         """Forget all states and torques."""
         self._record.reset()
+        self._power.reset()
 
     def judge(
         self,
@@ -207,10 +204,15 @@ class Alarms:
         at: as measured; joints: its angles [rad] and speeds [rad/s] (na)
         last: reference angles [rad] (na) and torque [N·m] (na) of the last tick; None: unknown
         """
+        power = None
+        if inputs.temperature is not None or inputs.voltage is not None:
+            power = self._power.judge(inputs)
+            if power is not None and power.stops:
+                return power
         reference, asked = last
         if reference is None or asked is None:
             self._record.put(tick=0)
-            return None
+            return power
         applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
         if applied is None or not inputs.follows:
             applied = self._unknown
@@ -218,7 +220,7 @@ class Alarms:
         problem = "" if mismatch is None else mismatch.problem
         measured = at.q, at.v, *joints, reference, asked, applied
         found = self._watch(self._record.fields, inputs.dt, lag, problem != "", measured)
-        return None if found < 0 else self._verdict(*divmod(found, 2), problem)
+        return power if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:
         """Return alarm k with its message. mismatch: that of the mismatch monitor"""

@@ -89,6 +89,6 @@ class StateMessage(ClientMessage, tag="state"):
     # which feet are planned to stand; replaces that of the gait; feet not listed stand
     schedule: Annotated[list[Stance], Few] | None = None
     f_ext: ExternalForce | None = None
-    temp: Vector | None = None  # [°C] (na), recorded
-    volt: float | None = None  # [V], recorded
+    temp: Vector | None = None  # of the motors [°C] (na); compared with limits that the controller may set, as is volt
+    volt: float | None = None  # of the supply [V]
     flags: Flags | None = None
