@@ -172,6 +172,31 @@ def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers
     assert found.worst < 0.1
 
 
+@full
+@pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
+@pytest.mark.parametrize("joint", JOINTS)
+def test_a_drift_shared_by_position_and_speed_is_harmless_while_it_is_small(controllers, joint, rate):
+    """No comparison of the two sees it; see docs/concepts/safety.md."""
+    controller = controllers["quadruped"]
+    controller.reset()
+    k = JOINTS[joint]
+
+    def angle(q, n):
+        q[7 + k] += rate * 1e-3 * n
+        return q
+
+    def speed(v, _):
+        v[6 + k] += rate
+        return v
+
+    found = provoke(plan_of("quadruped"), changed(q=angle, vel=speed), controller=controller)
+    shown("quadruped", f"{joint}, shared drift {rate:g} rad/s", found)
+    assert found.early == ""
+    if rate < 1.0:
+        assert found.fell == np.inf
+        assert found.worst < 0.1
+
+
 DISTURBED = {
     "plain": {},
     "5 ticks of delay": {"link": {"state_delay": 3, "torque_delay": 2}},
