@@ -108,6 +108,8 @@ class Inputs(Record, frozen=True):
     dt: measured period [s]; 0 on the first tick, when there is no previous one
     tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
     tau_measured: torque that was measured at the joints since the last tick [N·m] (na); None: not measured
+    temperature: of the motors [°C] (na); None: not measured
+    voltage: of the supply [V]; None: not measured
     doubt: why the state may be wrong; the mode becomes degraded; '' without doubt
     reference: replaces the controller's own trajectory; None: the trajectory is used
     schedule: which feet are planned to stand; replaces that of the reference; None: as the reference plans
@@ -124,6 +126,8 @@ class Inputs(Record, frozen=True):
     dt: float
     tau_applied: Array | None = None
     tau_measured: Array | None = None
+    temperature: Array | None = None
+    voltage: float | None = None
     doubt: str = ""
     reference: Reference | None = None
     schedule: Schedule | None = None

@@ -17,6 +17,7 @@ from controllers.feedforward import Forecast, Target, make_feedforward
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
+from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
@@ -49,6 +50,7 @@ class Controller:
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
         self._alarms = Alarms(settings.alarms, robot, period)
+        self._switches = Switches(settings.alarms, robot, self.terrain)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
@@ -72,6 +74,7 @@ class Controller:
             self._delay_compensation,
             self._monitor,
             self._alarms,
+            self._switches,
             self._feedback,
             self._torque_feedback,
             self._safety,
@@ -104,8 +107,26 @@ class Controller:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
 
+    def believed(
+        self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the contact spheres whose foot switches count as closed, and which switches contradict forces and kinematics,
+        '' without any.
+
+        closed: spheres with a closed switch; forces: sphere → sensed force [N]
+        After a torque that did not reach the motors the joints tell nothing about held feet.
+        """
+        at, angles = self._placed_at(state), self.robot.joint_angles(state.q)
+        off = np.zeros(self.robot.na) if self._wanted is None else self.robot.joint_error(self._wanted, angles)
+        acted = inputs.follows and self._wanted is not None
+        return self._switches.judge(at, closed, off, (inputs.dt, acted), forces)
+
     def _placed_at(self, state: State) -> Kinematics:
-        """Compute the kinematics of a state and cache them for `answer`."""
+        """Return the kinematics of a state, computed unless they are cached, and cache them for `answer`."""
+        placed = self._placed
+        if self._is_placed_at(state):
+            self._placed = placed
+            return self._kinematics
         self._placed = state, state.q.tobytes(), state.v.tobytes()
         self._kinematics = self.robot.kinematics(state)
         return self._kinematics
@@ -231,7 +252,7 @@ class Controller:
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         tasks = self._feedforward.compile_tasks(still, contacts)
-        own = (*self._monitor.compile_tasks(), *self._alarms.compile_tasks())
+        own = (*self._monitor.compile_tasks(), *self._alarms.compile_tasks(), *self._switches.compile_tasks())
         return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
     def _checked(self, given: Reference) -> Reference:

@@ -8,7 +8,7 @@ from controllers.feedback.grip import AnyGrip
 from controllers.feedback.joints import FeedbackSettings
 from controllers.feedback.spread import SpreadSettings
 from controllers.feedback.stabilisation import StabilisationSettings
-from controllers.monitor.alarms import AlarmSettings
+from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings

@@ -21,9 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.command import Inputs, Mismatch
-from controllers.config.loading import NonNegative, Settings
 from controllers.feedback.delay_compensation import MAX_TICKS
+from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.alarm_state import RATE, AlarmState
+from controllers.monitor.power import Power
+from controllers.monitor.verdict import Verdict
 from controllers.monitor.windows import REALITY, watch
 from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import Borrowed, entry_point
@@ -35,41 +37,6 @@ MEASURED = Borrowed(*[VECTOR] * 7)
 
 MAX_GAP = 4.5
 """States that are further apart are not compared [periods]: between them speeds and torques are unknown."""
-
-
-class AlarmSettings(Settings, frozen=True):
-    """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
-
-    joint_drift: difference between a joint's motion and the integral of its speed [rad]; this and the alarms about angles that
-        do not change are off for robots that have a motor in a joint of several degrees of freedom
-    base_drift: the same of the base [m]; attitude_drift: of its attitude [rad]
-    joint_frozen: motion of a joint's reference while its measured angle does not change at all [rad]
-    joint_rigid: change of a joint's torque, as a share of its limit, while its angle does not change at all and references move
-    base_frozen: largest motion of a joint's reference while the base's pose does not change at all [rad]
-    motor: share of the asked torque that a motor gives too little or too much [–]
-    saturation: share of the time in which a joint's torque is at its limit [–]
-    roughness: swings of the torques in 0.2 s, mean over the joints, while the reference stands [–]
-    roughness_moving: the same while the reference moves
-    sensor_stop: time from an alarm of a sensor until the robot stops [s]
-    motor_stop: from an alarm of a motor [s]
-    roughness_stop: from an alarm about roughness or saturation [s]
-    reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
-    """
-
-    joint_drift: NonNegative = 0.04
-    base_drift: NonNegative = 0.09
-    attitude_drift: NonNegative = 0.09
-    joint_frozen: NonNegative = 0.02
-    joint_rigid: NonNegative = 0.1
-    base_frozen: NonNegative = 0.06
-    motor: NonNegative = 0.35
-    saturation: NonNegative = 0.9
-    roughness: NonNegative = 4.0
-    roughness_moving: NonNegative = 20.0
-    sensor_stop: NonNegative = 0.03
-    motor_stop: NonNegative = 0.1
-    roughness_stop: NonNegative = 1.0
-    reality_stop: NonNegative = 2.0
 
 
 class Alarm(NamedTuple):
@@ -193,13 +160,6 @@ OF_ANGLES = ("joint_drift", "joint_frozen", "joint_rigid")
 """Thresholds of alarms that need joints of one axis: other joints have no angle whose rate is their speed."""
 
 
-class Verdict(NamedTuple):
-    """An alarm above its threshold. message: for the operator; stops: whether the robot must stop"""
-
-    message: str
-    stops: bool
-
-
 class Alarms:
     """Watches the states and torques of one robot."""
 
@@ -215,6 +175,7 @@ class Alarms:
         self._record = AlarmState(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
         self._record.put(max_gap=MAX_GAP * period, floating=robot.floating)
         self._unknown = np.empty(0)
+        self._power = Power(settings, robot)
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
@@ -227,6 +188,7 @@ class Alarms:
     def reset(self) -> None:
         """Forget all states and torques."""
         self._record.reset()
+        self._power.reset()
 
     def judge(
         self,
@@ -241,10 +203,15 @@ class Alarms:
         at: as measured; joints: its angles [rad] and speeds [rad/s] (na)
         last: reference angles [rad] (na) and torque [N·m] (na) of the last tick; None: unknown
         """
+        power = None
+        if inputs.temperature is not None or inputs.voltage is not None:
+            power = self._power.judge(inputs)
+            if power is not None and power.stops:
+                return power
         reference, asked = last
         if reference is None or asked is None:
             self._record.put(tick=0)
-            return None
+            return power
         applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
         if applied is None or not inputs.follows:
             applied = self._unknown
@@ -252,7 +219,7 @@ class Alarms:
         problem = "" if mismatch is None else mismatch.problem
         measured = at.q, at.v, *joints, reference, asked, applied
         found = self._watch(self._record.fields, inputs.dt, lag, problem != "", measured)
-        return None if found < 0 else self._verdict(*divmod(found, 2), problem)
+        return power if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:
         """Return alarm k with its message. mismatch: that of the mismatch monitor"""

@@ -6,7 +6,8 @@ import pytest
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, Mismatch
-from controllers.monitor.alarms import Alarms, AlarmSettings
+from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import Alarms
 from idyn.types import Kinematics, State
 
 DT = 1e-3

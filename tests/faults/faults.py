@@ -220,6 +220,14 @@ def stop_too(fault: Change) -> Change:
 
 
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+
+
+def loaded(force: float, *, active: bool) -> list[Contact]:
+    """Switches and vertical forces: three feet with 10 N, the first one with `force` [N]."""
+    first = Contact(frame=FEET[0], active=active, f_sensed=[0.0, 0.0, force], sensed_valid=True)
+    return [first, *(Contact(frame=foot, f_sensed=[0.0, 0.0, 10.0], sensed_valid=True) for foot in FEET[1:])]
+
+
 NAN, INF = float("nan"), float("inf")
 ESTOP = Flags(estop=True)
 LATCHED, NON_FINITE, SCHEMA, LENGTH = Code.LATCHED_FAULT, Code.NON_FINITE, Code.BAD_SCHEMA, Code.WRONG_LENGTH
@@ -236,6 +244,9 @@ FAULTS = (
     Fault("unknown contact", state(contacts=[Contact(frame="NOSE")]), code=Code.CONTACT_UNKNOWN),
     Fault("contact with NaN", state(contacts=[Contact(frame=FEET[0], p=[NAN] * 3, n=[0, 0, 1])]), code=NON_FINITE),
     Fault("foot switches: no foot touches", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
+    Fault("foot switches: none closes any more", state(contacts=[]), LONG, says="foot switch"),
+    Fault("foot switches: one is open under its force", state(contacts=loaded(10.0, active=False)), 50, says="foot switch"),
+    Fault("foot switches: one closes without a force", state(contacts=loaded(0.0, active=True)), 600, says="foot switch"),
     Fault("old seq", envelope(seq=1), code=Code.OUT_OF_ORDER, unheard=True),
     Fault("t_robot does not advance", envelope(t_robot=0), 5, code=Code.OUT_OF_ORDER),
     Fault("t_robot is negative", envelope(t_robot=-(10**15)), 5, code=Code.OUT_OF_ORDER),

@@ -18,6 +18,7 @@ from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 from idyn.errors import ConfigError
 from transport.keys import client_keys, make_keys
 from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import Estop, EstopAck
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.settings import ClientKey, CurveSettings
@@ -229,4 +230,19 @@ def test_wrong_keys(tmp_path: Path) -> None:
             with RobotClient(server.address, hello, connect_ms=300, keys=wrong) as other, pytest.raises(ConnectionFailed):
                 other.hello()
         assert set(trial.run(BEFORE)) == {"ok"}
+        trial.close()
+
+
+@told("an emergency stop by a client with a key of the role `estop`", "`estop_ack`", "damps until `reset`")
+def test_an_emergency_stop_with_keys(tmp_path: Path) -> None:
+    public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "button")}
+    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in ("robot", "button")}
+    clients = {"robot": ClientKey(key=public["robot"]), "button": ClientKey(key=public["button"], role="estop")}
+    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients=clients)
+    with serving(tmp_path, tcp=True, curve=curve) as server:
+        trial = Trial(server, keys=keys["robot"])
+        assert set(trial.run(BEFORE)) == {"ok"}
+        with RobotClient(server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000, keys=keys["button"]) as button:
+            assert isinstance(button.ask(Estop(name="button")), EstopAck)
+        assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
         trial.close()

@@ -153,6 +153,50 @@ def test_a_switch_that_flickers_is_named_and_the_robot_walks_on(controllers, rob
     assert found.fell == np.inf
 
 
+@full
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("how", ["one", "all"])
+def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers, robot, how):
+    """Without the contradiction with the joints, the robot fell after 0.26 to 0.55 s or was stopped."""
+    controller = controllers[robot]
+    controller.reset()
+    names = controller.robot.contact_names
+    wrong = contacts(lambda touching, _: touching - set(names[: 1 if how == "one" else None]), names)
+    found = provoke(plan_of(robot), wrong, controller=controller)
+    shown(robot, f"{how} of the switches open", found)
+    assert found.named < 0.15
+    assert names[0] in found.says or how == "all"
+    assert "is open while its foot is held" in found.says
+    assert found.stopped == np.inf
+    assert found.fell == np.inf
+    assert found.worst < 0.1
+
+
+@full
+@pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
+@pytest.mark.parametrize("joint", JOINTS)
+def test_a_drift_shared_by_position_and_speed_is_harmless_while_it_is_small(controllers, joint, rate):
+    """No comparison of the two sees it; see docs/concepts/safety.md."""
+    controller = controllers["quadruped"]
+    controller.reset()
+    k = JOINTS[joint]
+
+    def angle(q, n):
+        q[7 + k] += rate * 1e-3 * n
+        return q
+
+    def speed(v, _):
+        v[6 + k] += rate
+        return v
+
+    found = provoke(plan_of("quadruped"), changed(q=angle, vel=speed), controller=controller)
+    shown("quadruped", f"{joint}, shared drift {rate:g} rad/s", found)
+    assert found.early == ""
+    if rate < 1.0:
+        assert found.fell == np.inf
+        assert found.worst < 0.1
+
+
 DISTURBED = {
     "plain": {},
     "5 ticks of delay": {"link": {"state_delay": 3, "torque_delay": 2}},
@@ -168,6 +212,7 @@ DISTURBED = {
         }
     },
     "hills": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.01, "side": 9.0, "hills": 9000}}},
+    "unknown hills of 3 cm": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.03, "side": 9.0, "hills": 9000}}},
     "lost answers": {"link": {"lost_torques": {"every": 0.5, "length": 0.02}}},
 }
 

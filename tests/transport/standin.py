@@ -61,6 +61,11 @@ class SpringDamper:
             return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
         return contacts_of_places(self.robot, q, Flat(), touching)
 
+    def believed(
+        self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
+    ) -> tuple[tuple[str, ...], str]:
+        return closed, ""
+
     def settle(self) -> None: ...
 
     def check_steering(self, steering: Steering) -> None:

@@ -23,7 +23,7 @@ Active = list[tuple[int, Contact]]
 
 
 def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[ContactSet | FootSwitches, Array | None]:
-    """Return the active contacts, or foot switches if all are without p and n, and the measured forces.
+    """Return the active contacts, or foot switches if none has p or n, and the measured forces.
 
     forces: world axes [N] (n, 3), zero without a valid measurement; None when no contact has one
     Raises ProtocolError with the field `contacts[i].…`, i as in the message.
@@ -31,7 +31,7 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[Contac
     announced = agreement.contact_frames
     usual = agreement.robot.contact_names if announced is None else announced
     active: Active = []
-    placed = sensed = False
+    placed = sensed = open_sensed = False
     for i, contact in enumerate(contacts):
         if contact.active:
             active.append((i, contact))
@@ -43,8 +43,11 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[Contac
                 raise ProtocolError(
                     Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}"
                 )
-    if active and not placed:
-        found: ContactSet | FootSwitches = read_switches(active, agreement)
+        else:
+            open_sensed = open_sensed or contact.f_sensed is not None
+    if not placed:
+        forces = _sensed_forces(contacts) if sensed or open_sensed else {}
+        found: ContactSet | FootSwitches = read_switches(active, forces, agreement)
     else:
         found = _read_measured([(f"contacts[{i}]", contact) for i, contact in active], agreement)
     return found, _read_sensed(active) if sensed else None
@@ -73,6 +76,12 @@ def _read_sensed(active: Active) -> Array | None:
             if contact.sensed_valid:
                 force[row], measured = values, True
     return force if measured else None
+
+
+def _sensed_forces(contacts: list[Contact]) -> dict[str, float]:
+    """Return the measured forces of foot switches, also of open ones [N], by contact place. Raises ProtocolError."""
+    measured = [(i, c.frame, c.f_sensed) for i, c in enumerate(contacts) if c.f_sensed is not None and c.sensed_valid]
+    return {frame: math.hypot(*vector(f, 3, f"contacts[{i}].f_sensed").tolist()) for i, frame, f in measured}
 
 
 def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple[Vector, int, str]]:

@@ -15,10 +15,19 @@ class FootSwitches(Record, frozen=True):
 
     keys: names of the contact places (n)
     mu: friction coefficients (n), None for the controller's own; None instead of the tuple: all the controller's own
+    forces: contact place → sensed force [N], also of places that do not touch; empty without force sensors
     """
 
     keys: tuple[str, ...]
     mu: tuple[float | None, ...] | None
+    forces: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def changed(self, keys: tuple[str, ...]) -> "FootSwitches":
+        """Return switches of which exactly `keys` are closed; friction of those that were closed is kept."""
+        if keys == self.keys:
+            return self
+        mu = None if self.mu is None else dict(zip(self.keys, self.mu, strict=True))
+        return msgspec.structs.replace(self, keys=keys, mu=None if mu is None else tuple(mu.get(key) for key in keys))
 
     def on(self, contacts: ContactSet) -> ContactSet:
         """Return the controller's contacts for `keys`, with the friction coefficients that the client gave."""
@@ -28,10 +37,10 @@ class FootSwitches(Record, frozen=True):
         return msgspec.structs.replace(contacts, mu=given)
 
 
-def read_switches(active: list[tuple[int, Contact]], agreement: Agreement) -> FootSwitches:
+def read_switches(active: list[tuple[int, Contact]], forces: dict[str, float], agreement: Agreement) -> FootSwitches:
     """Return active contacts without p and n as foot switches.
 
-    active: contacts, each with its index in the message
+    active: contacts, each with its index in the message; forces: see `FootSwitches`
     Raises ProtocolError with the field `contacts[i].…`.
     """
     places, keys, friction = agreement.robot.contact_names, [], []
@@ -50,4 +59,4 @@ def read_switches(active: list[tuple[int, Contact]], agreement: Agreement) -> Fo
         keys.append(frame)
         friction.append(agreement.mu if mu is None else mu)
     given = friction.count(None) < len(friction)
-    return FootSwitches(keys=tuple(keys), mu=tuple(friction) if given else None)
+    return FootSwitches(keys=tuple(keys), mu=tuple(friction) if given else None, forces=forces)

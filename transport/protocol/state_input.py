@@ -167,19 +167,24 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
 
 
 def check_recorded(message: StateMessage, agreement: Agreement) -> None:
-    """Check the fields that are only recorded or counted. Raises ProtocolError with the first invalid one."""
-    nv, na = agreement.robot.nv, agreement.robot.na
+    """Check fields that need no conversion. Raises ProtocolError with the first invalid one."""
+    nv = agreement.robot.nv
     if message.rtt_us is not None and not math.isfinite(message.rtt_us):
         raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")
     if message.a_meas is not None:
         vector(message.a_meas, nv, "a_meas")
-    if message.temp is not None:
-        vector(message.temp, na, "temp")
     if message.volt is not None and not math.isfinite(message.volt):
         raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
     if message.imu is not None:
         imu = message.imu
         vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+
+
+def temperatures(message: StateMessage, agreement: Agreement) -> Array | None:
+    """Return `temp` in the robot's order [°C] (na), None if it was not sent. Raises ProtocolError."""
+    if message.temp is None:
+        return None
+    return agreement.joints.torques_to_robot(vector(message.temp, agreement.robot.na, "temp"))
 
 
 def measured_torque(message: StateMessage, agreement: Agreement) -> Array | None:

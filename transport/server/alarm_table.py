@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
-from controllers.monitor.alarms import ALARMS, AlarmSettings
+from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import ALARMS
+from controllers.monitor.power import ROWS as POWER
 from controllers.monitor.reality import RealitySettings
+from controllers.monitor.switches import ROWS
 from transport.server.sessions.switch_debounce import FLICKERS, WINDOW_S
 from transport.server.settings import PlausibilitySettings
 
@@ -40,6 +43,14 @@ def rows() -> Iterator[tuple[str, ...]]:
         "–",
         "report no contacts",
     )
+    for name, measure, setting, unit, after in ROWS:
+        threshold = f"`{setting}` {getattr(settings, setting):g} {unit}".rstrip(" –")
+        yield name, measure, threshold, after, "–", f"`{setting} = inf`"
+
+    for name, measure, limits, unit, off in POWER:
+        threshold = ", ".join(f"`{limit}` {getattr(settings, limit):g} {unit}" for limit in limits)
+        stop = f"{1e3 * settings.power_stop:g} ms beyond `{limits[1]}` (`power_stop`)"
+        yield name, measure, threshold, "0 ms", stop, ", ".join(f"`{limit} = {off}`" for limit in limits)
 
 
 def table() -> str:

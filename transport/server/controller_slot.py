@@ -33,6 +33,7 @@ class ControllerSlot:
         self._rates = torque_rates(own, controller.robot.limits)
         self._ff_gate: tuple[Gate, Gate] | None = None  # the gate of the session, and the one for feed-forward torques
         self._gated = 0
+        self._switches = ""  # which foot switches contradict forces and kinematics
         self.last_tau: Array | None = None
         self.last_ff: Array | None = None
 
@@ -44,9 +45,13 @@ class ControllerSlot:
     def contacts(self, accepted: Accepted) -> ContactSet:
         """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch)."""
         given, state = accepted.contacts, accepted.measured.state
+        self._switches = ""
         if given is None:
             return self.controller.contacts(state)
-        return given.on(self.controller.contacts(state, given.keys)) if isinstance(given, FootSwitches) else given
+        if not isinstance(given, FootSwitches):
+            return given
+        keys, self._switches = self.controller.believed(state, given.keys, self.inputs(accepted), given.forces)
+        return given.changed(keys).on(self.controller.contacts(state, keys))
 
     def gate(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
         """Return the torque of a command after the torque gate [N·m] (na), and its `LimitedBy` bits (na)."""
@@ -60,8 +65,12 @@ class ControllerSlot:
         return tau, bits
 
     def inputs(self, accepted: Accepted) -> Inputs:
-        """Return the inputs of a tick. After torques that the gate changed the controller must not expect its own ones."""
-        return msgspec.structs.replace(accepted.inputs, follows=False) if self._gated else accepted.inputs
+        """Return the inputs of a tick, after `contacts`. After torques that the gate changed the controller must not expect its
+        own ones."""
+        inputs = accepted.inputs
+        if self._switches:
+            inputs = msgspec.structs.replace(inputs, doubt=inputs.doubt or self._switches)
+        return msgspec.structs.replace(inputs, follows=False) if self._gated else inputs
 
     def feed_forward(self, accepted: Accepted, command: Command) -> tuple[Array, bool]:
         """Return the feed-forward torque within the limits and rates of the torque [N·m] (na), and whether they changed it.

@@ -37,6 +37,12 @@ class ServedController(Protocol):
         touching: names of the contact places that touch; return exactly these, in this order
         """
 
+    def believed(
+        self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the contact places whose foot switches count as closed, and which switches contradict, '' without any."""
+        ...
+
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """Return the command of this tick."""
 

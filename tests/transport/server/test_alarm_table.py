@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from controllers.monitor.alarms import ALARMS, AlarmSettings
+from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import ALARMS
+from controllers.monitor.power import ROWS as POWER
+from controllers.monitor.switches import ROWS
 from transport.server.alarm_table import table
 
 
@@ -14,4 +17,6 @@ def test_the_documentation_has_the_table():
 
 def test_every_setting_belongs_to_an_alarm():
     used = {name for each in ALARMS for name in (each.threshold, each.also, each.stop) if name}
+    used |= {setting for _, _, setting, _, _ in ROWS}
+    used |= {limit for _, _, limits, _, _ in POWER for limit in limits} | {"power_stop"}
     assert used == set(AlarmSettings.__struct_fields__)

@@ -28,7 +28,7 @@ class Contact(Part):
     frame: Name  # a contact place of the robot; for a measured contact any frame of its model
     p: Vector | None = None  # contact point [m] (3)
     n: Vector | None = None  # unit normal, from the environment into the robot (3)
-    active: bool = True  # it touches; otherwise it is ignored
+    active: bool = True  # it touches; otherwise only the sensed force of a foot switch is read
     t1: Vector | None = None  # unit tangent (3); chosen by the server if absent
     t2: Vector | None = None  # n × t1 (3)
     mu: float | None = None  # friction coefficient ≥ 0
@@ -89,6 +89,6 @@ class StateMessage(ClientMessage, tag="state"):
     # which feet are planned to stand; replaces that of the gait; feet not listed stand
     schedule: Annotated[list[Stance], Few] | None = None
     f_ext: ExternalForce | None = None
-    temp: Vector | None = None  # [°C] (na), recorded
-    volt: float | None = None  # [V], recorded
+    temp: Vector | None = None  # of the motors [°C] (na); compared with limits that the controller may set, as is volt
+    volt: float | None = None  # of the supply [V]
     flags: Flags | None = None

@@ -19,7 +19,15 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import Measured, StateReader, check_recorded, measured_torque, read_plan, read_reference
+from transport.protocol.state_input import (
+    Measured,
+    StateReader,
+    check_recorded,
+    measured_torque,
+    read_plan,
+    read_reference,
+    temperatures,
+)
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.clock_rate import ClockRate
@@ -151,6 +159,7 @@ class Session:
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         (measured, contacts, sensed, reference), torque = self.read(message), measured_torque(message, self.agreement)
+        temperature = None if message.temp is None else temperatures(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
         if self._t_robot is None and self._judges_start:
             self._check_start(measured, now_ns)
@@ -176,6 +185,8 @@ class Session:
             tasks=command.tasks,
             tau_applied=measured.tau_applied,
             tau_measured=torque,
+            temperature=temperature,
+            voltage=message.volt,
             doubt=self._plausibility.doubt or flickers,
             reference=reference,
             schedule=schedule,

@@ -54,5 +54,4 @@ class SwitchDebounce:
             return switches, ""
         names = sorted(self._flickering)
         missing = tuple(key for key in names if key not in closed)
-        mu = None if switches.mu is None else (*switches.mu, *(None,) * len(missing))
-        return FootSwitches(keys=(*switches.keys, *missing), mu=mu), f"foot switches flicker: {', '.join(names)}"
+        return switches.changed((*switches.keys, *missing)), f"foot switches flicker: {', '.join(names)}"

@@ -1,0 +1,245 @@
+"""Foot switches that contradict kinematics and forces.
+
+Four contradictions are watched, each over a time:
+
+    air        closed, although the foot is well above the lowest foot: not believed, the foot counts as open
+    held       open, although the foot stays where it is while the joints of its leg leave their reference: something holds it;
+               the switch counts as closed until it closes by itself
+    force      open, although a force is sensed at the foot, which is not in the air: counts as closed
+    unloaded   closed, although no force is sensed: only told
+
+A switch that counts as closed leaves the decision to the plan, as without a switch. No switch stops the robot.
+Heights are those above the controller's terrain, relative to the lowest foot, so that an error of
+the base's height has no effect.
+"""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+
+import numpy as np
+
+from controllers.monitor.alarm_settings import AlarmSettings
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Terrain
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, entry_point
+from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.model.robot import Robot
+from idyn.prediction.precompile import CompileTask
+from idyn.types import Array, Kinematics
+
+OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
+"""Values of a switch; UNKNOWN: a contact place without one."""
+
+LONG = 0.02
+"""Time after which a switch in the air, a held foot and a force at an open switch are contradictions [s]."""
+
+REST = 2e-3
+"""A foot stays where it is while it moves by less than this [m]."""
+
+NO_FORCE = 0.005
+"""Largest force of a foot that carries nothing, as a share of the weight."""
+
+NOTHING, AIR, HELD, FORCE, UNLOADED = range(5)
+"""Contradictions."""
+
+TEXTS = (
+    "",
+    "{name} is closed {value:.3f} m above the lowest foot",
+    "{name} is open while its foot is held: its leg is {value:.3f} rad off",
+    "{name} is open at {value:.0%} of the weight",
+    "{name} is closed without a force for {value:.1f} s",
+)
+
+COUNTS_AS = ("", "it counts as open", "it counts as closed", "it counts as closed", "")
+
+ROWS = (
+    (
+        "foot switch closed in the air",
+        "height above the lowest foot, both above the controller's terrain; it counts as open",
+        "switch_air",
+        "m",
+        f"{1e3 * LONG:g} ms",
+    ),
+    (
+        "foot switch open at a held foot",
+        f"largest change of a joint's distance from its reference, in the foot's leg, while the switch is open and the foot"
+        f" moves by less than {1e3 * REST:g} mm; it counts as closed until it closes",
+        "switch_held",
+        "rad",
+        f"{1e3 * LONG:g} ms",
+    ),
+    (
+        "foot switch open under a force",
+        "sensed force over the weight, of a foot that is not in the air; it counts as closed",
+        "switch_force",
+        "–",
+        f"{1e3 * LONG:g} ms",
+    ),
+    (
+        "foot switch closed without a force",
+        f"time with a sensed force below {100 * NO_FORCE:g} % of the weight",
+        "switch_unloaded",
+        "s",
+        "0 ms",
+    ),
+)
+"""Rows of the table of alarms: name, measure, setting, unit, time until the mode is degraded."""
+
+
+class SwitchState(ArrayRecord):
+    """State of the switches of n contact places, and thresholds.
+
+    legs: 1 for the joints that move a place, else 0 (n, na)
+    anchor: place where a foot with an open switch stays [m] (n, 3); since: distance of the joints from
+        their references when it came there (n, na)
+    still, high, pressed, idle: times for which the foot stays, is in the air with a closed switch, presses on an open one,
+        carries nothing with a closed one [s] (n)
+    stuck: 1 for switches that are open at a held foot (n); found: contradictions, values: their measures (n)
+    air, held, force, unloaded: thresholds, see `AlarmSettings`; force in N
+    least: force of a foot that carries nothing [N]
+    """
+
+    legs: Matrix
+    anchor: Matrix
+    since: Matrix
+    still: Vector
+    high: Vector
+    pressed: Vector
+    idle: Vector
+    stuck: Vector
+    found: Vector
+    values: Vector
+    air: float
+    held: float
+    force: float
+    unloaded: float
+    least: float
+
+    def __init__(self, legs: Array, settings: AlarmSettings, weight: float) -> None:
+        n, na = legs.shape
+        self.put(legs=legs, anchor=np.zeros((n, 3)), since=np.zeros((n, na)))
+        self.put(**{name: np.zeros(n) for name in ("still", "high", "pressed", "idle", "stuck", "found", "values")})
+        self.put(air=float(settings.switch_air), held=float(settings.switch_held), unloaded=float(settings.switch_unloaded))
+        self.put(force=settings.switch_force * weight, least=NO_FORCE * weight)
+
+    def reset(self) -> None:
+        """Forget all states."""
+        for each in (self.anchor, self.since, self.still, self.high, self.pressed, self.idle, self.stuck, self.found):
+            each.fill(0.0)
+
+
+class Switches:
+    """Watches the foot switches of one robot."""
+
+    def __init__(self, settings: AlarmSettings, robot: Robot, terrain: Terrain) -> None:
+        self._robot, self._terrain = robot, terrain
+        spheres, tree = robot.spheres, robot.tree
+        legs = np.ascontiguousarray(tree.support[spheres.joints][:, tree.a], np.float64)
+        if not robot.one_axis_each:
+            legs.fill(0.0)
+        self._record = SwitchState(legs, settings, robot.weight)
+        self._force = np.full(len(spheres.keys), np.nan)
+
+    @cached_property
+    def _watch(self) -> Callable[..., int]:
+        return entry_point(watch, SwitchState.TYPE, REAL, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR))
+
+    def compile_tasks(self) -> list[CompileTask]:
+        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
+        return [partial(getattr, self, "_watch")]
+
+    def reset(self) -> None:
+        """Forget all states."""
+        self._record.reset()
+
+    def judge(
+        self, at: Kinematics, keys: tuple[str, ...], off: Array, since: tuple[float, bool], forces: dict[str, float]
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the contact places whose switches count as closed, and which switches contradict, '' without any.
+
+        keys: places with a closed switch; off: angles minus reference [rad] (na)
+        since: time since the last state [s], and whether the asked torques acted meanwhile; forces: place → sensed force [N]
+        """
+        places = self._robot.spheres.keys
+        at_ground = contacts_from_geometry(self._robot, at, self._terrain, margin=np.inf)
+        force = self._force
+        if forces:
+            force = np.array([forces.get(place, np.nan) for place in places])
+        closed = np.array([CLOSED if place in keys else OPEN for place in places])
+        n = len(places)
+        if not self._watch(self._record.fields, *since, (at_ground.points[:n], at_ground.gaps[:n], closed, force, off)):
+            return keys, ""
+        return self._corrected(keys)
+
+    def _corrected(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+        """Return the places whose switches count as closed, and the message."""
+        record, believed, said = self._record, list(keys), []
+        for k, place in enumerate(self._robot.spheres.keys):
+            found = int(record.found[k])
+            if found == AIR:
+                believed.remove(place)
+            elif found in (HELD, FORCE):
+                believed.append(place)
+            if found != NOTHING:
+                text = TEXTS[found].format(name=place, value=record.values[k])
+                said.append(", ".join(filter(None, (text, COUNTS_AS[found]))))
+        return tuple(believed), f"foot switch: {'; '.join(said)}"
+
+
+@compiled
+def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, ...]) -> int:
+    """Update all switches. Return the number of contradictions; `found` and `values` have them.
+
+    dt: time since the last state [s]; acted: whether the asked torques acted meanwhile
+    measured: contact points [m] (n, 3), gaps [m] (n), switches: CLOSED or OPEN (n), sensed forces [N], NaN: unknown (n), angles
+        minus reference [rad] (na)
+    """
+    points, gaps, closed, forces, off = measured
+    lowest, count = np.inf, 0
+    for k in range(len(gaps)):
+        lowest = min(lowest, gaps[k])
+    for k in range(len(gaps)):
+        shut, height, force = closed[k] == CLOSED, gaps[k] - lowest, forces[k]
+        flies = height > switches.air
+        leg = _leg(switches, k, points, off, dt if acted and not shut else 0.0)
+        # NaN compares as false: a force that is not sensed contradicts nothing
+        switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
+        switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > switches.force else 0.0
+        switches.idle[k] = switches.idle[k] + dt if shut and force < switches.least else 0.0
+        if shut or flies:
+            switches.stuck[k] = 0.0
+        elif switches.still[k] >= LONG and leg > switches.held:
+            switches.stuck[k], switches.values[k] = 1.0, leg
+        found = NOTHING
+        if switches.high[k] > LONG:
+            found, switches.values[k] = AIR, height
+        elif switches.pressed[k] > LONG:
+            found, switches.values[k] = FORCE, force * NO_FORCE / switches.least
+        elif switches.stuck[k] > 0.0:
+            found = HELD
+        elif switches.idle[k] > switches.unloaded:
+            found, switches.values[k] = UNLOADED, switches.idle[k]
+        switches.found[k] = found
+        count += found != NOTHING
+    return count
+
+
+@compiled
+def _leg(switches: SwitchState, k: int, points: Array, off: Array, dt: float) -> float:
+    """Update how long foot k stays where it is with an open switch. Return how far the joints of its leg have left their
+    references since then. dt: time since the last state [s]; 0: begin anew"""
+    anchor, since, square, most = switches.anchor, switches.since, 0.0, 0.0
+    for c in range(3):
+        square += (points[k, c] - anchor[k, c]) ** 2
+    if square > REST * REST or dt == 0.0:
+        switches.still[k] = 0.0
+        for c in range(3):
+            anchor[k, c] = points[k, c]
+        for j in range(len(off)):
+            since[k, j] = off[j]
+        return 0.0
+    switches.still[k] += dt
+    for j in range(len(off)):
+        most = max(most, switches.legs[k, j] * abs(off[j] - since[k, j]))
+    return most
