@@ -21,11 +21,10 @@ import numpy as np
 from controllers.monitor.alarm_settings import AlarmSettings
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTask
 from idyn.types import Array, Kinematics
 
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
