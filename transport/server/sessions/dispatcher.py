@@ -10,7 +10,7 @@ from collections.abc import Callable
 from idyn.prediction.loaded import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, SeenState
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
@@ -31,13 +31,11 @@ from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Comm
 from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import StopClients
-from transport.server.sessions.handshake import Host, agree, session_id, welcome
+from transport.server.sessions.handshake import Host, agree, welcome
 from transport.server.sessions.latches import Latched, Latches
 from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
+from transport.server.sessions.planners import PlannerSessions
 from transport.server.sessions.session import Accepted, Phase, Session
-
-MOST_PLANNERS = 16
-"""Largest number of planners with a session; a further one ends the oldest session."""
 
 Handler = Callable[..., Outcome]
 """Handler of one message type: (session or None, message, arrival) → outcome. Raises ProtocolError for a refusal."""
@@ -57,7 +55,7 @@ class Dispatcher:
         settings = host.settings
         self.stops = StopClients(settings, self.sessions, self._latches)
         self._control = b""  # identity of the last client that took control
-        self._planners: dict[str, tuple[bytes, int]] = {}  # name → identity, session number
+        self._planners = PlannerSessions(host, self._command)
         self._release_ns = round(settings.release_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
         self.table = self._state_table()
@@ -127,6 +125,11 @@ class Dispatcher:
         session = self.sessions.get(self._control)
         return self._control if session is not None and self._controls(session, now_ns) else b""
 
+    def period_ns(self) -> int:
+        """Return the nominal period of the client that took control last [ns]; 0 without one."""
+        session = self.sessions.get(self._control)
+        return session.agreement.dt_ns if session is not None else 0
+
     def comm(self, session: Session | None) -> Comm | None:
         """Return the statistics of a session; without one, those of the client that took control last, None before it."""
         reported = session or self.sessions.get(self._control)
@@ -138,7 +141,7 @@ class Dispatcher:
 
     def knows(self, identity: bytes) -> bool:
         """Return whether this client has a session, as a robot, a shadow or a planner."""
-        return identity in self.sessions or any(identity == own for own, _ in self._planners.values())
+        return identity in self.sessions or self._planners.knows(identity)
 
     def shadows(self, identity: bytes) -> bool:
         """Return whether this is a shadow client."""
@@ -241,34 +244,11 @@ class Dispatcher:
         return SettingsRequest(session, request)
 
     def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
-        """Start the session of a planner. Planners over CURVE have keys of the role 'plan'; others are listed by name."""
-        host = self.host
-        if host.settings.curve is None and hello.name not in host.settings.planners:
-            raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
-        other, _ = self._planners.get(hello.name, (arrival.identity, 0))
-        if other != arrival.identity and (left := self._command.in_force_s(other, arrival.now_ns)) > 0.0:
-            raise ProtocolError(
-                Code.NOT_CONTROLLING, "name", f"the command of another '{hello.name}' is in force for {left:.3f} s"
-            )
-        if len(self._planners) >= MOST_PLANNERS and hello.name not in self._planners:
-            del self._planners[next(iter(self._planners))]
-        number = session_id(arrival.data, arrival.now_ns)
-        self._planners[hello.name] = arrival.identity, number
-        robot = host.robot
-        return Reply(
-            PlanWelcome(
-                session=number,
-                model_name=robot.name,
-                joint_names=list(robot.joint_names),
-                contact_frames=list(robot.contact_names),
-                controller=host.controller,
-                state=self._seen(arrival.now_ns),
-            )
-        )
+        return self._planners.begin(hello, arrival, self._seen(arrival.now_ns))
 
     def _accept_command(self, session: Session | None, command: CommandMessage, arrival: Arrival) -> Reply:
         """Put the command of the controlling client or of a planner in force."""
-        if (arrival.identity, command.session) not in self._planners.values():
+        if not self._planners.has(arrival.identity, command.session):
             if session is None:
                 raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send plan_hello or hello first")
             session.check_number(command.session)

@@ -22,10 +22,14 @@ class Anticipation:
         self._interval_ns = 0
         self._regular = False
 
-    def arrived(self, now_ns: int) -> None:
-        """Note the arrival of a state."""
+    def arrived(self, now_ns: int, period_ns: int) -> None:
+        """Note the arrival of a state. period_ns: nominal period of the client [ns]
+
+        Longer intervals are not regular: a state that waited because the server slept must not make it sleep longer.
+        """
         interval = now_ns - self._last_ns
-        self._regular = abs(interval - self._interval_ns) < REGULAR * interval
+        steady = abs(interval - self._interval_ns) < REGULAR * interval
+        self._regular = steady and interval < (1.0 + REGULAR) * period_ns
         self._last_ns, self._interval_ns = now_ns, interval
 
     def rest_s(self, now_ns: int) -> float:

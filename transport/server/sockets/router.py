@@ -142,7 +142,7 @@ class Router:
         for identity, data, t_recv_ns in batch:
             self._answer(identity, data, t_recv_ns)
         if messages:
-            self._anticipation.arrived(messages[0][2])
+            self._anticipation.arrived(messages[0][2], self._service.dispatcher.period_ns())
         self._serve_others(after_answer=bool(messages))
         now_ns = monotonic_ns()
         for identity, reply in self._service.finished(now_ns):
