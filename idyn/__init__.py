@@ -47,7 +47,13 @@ Many predictions in one call
 
 Clients of a server
     RobotClient             sends states and receives torques; `hello_for` gives its first message
+    StateMessage, Contact   a state for the server, and a contact or foot switch in it
+    Failsafe, drive_command, limits_of   the torques of the robot's side between answers
     PlannerClient           commands the velocity of the base from a process of its own
+    client_keys             keys for a server with access control
+
+Controllers
+    load_controller         the controller of a configuration file: states in, torques out, without a server
 
 Errors
     InputError              an array is malformed: wrong shape or type, NaN or infinite, not normalised
@@ -63,7 +69,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from idyn.siblings import check_sibling, find_siblings
+
 if TYPE_CHECKING:
+    from controllers.build import load_controller
     from controllers.robot.load import load_robot
     from idyn.batch.arrays import Batch, BatchGuess
     from idyn.batch.predict import BatchPrediction, predict_batch
@@ -80,8 +89,12 @@ if TYPE_CHECKING:
     from idyn.slopes.derivatives import Derivatives, derivatives
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
+    from transport.keys import client_keys
+    from transport.protocol.messages.state import Contact, StateMessage
+    from transport.protocol.torque_gate import limits_of
     from transport.robot.client import RobotClient
     from transport.robot.conversation import hello_for
+    from transport.robot.failsafe import Failsafe, drive_command
     from transport.robot.planner import PlannerClient
 
 __all__ = [
@@ -91,10 +104,12 @@ __all__ = [
     "BatchPrediction",
     "ConfigError",
     "Consistency",
+    "Contact",
     "ContactPoint",
     "ContactSet",
     "Derivatives",
     "Description",
+    "Failsafe",
     "Flat",
     "Ground",
     "Guess",
@@ -109,13 +124,18 @@ __all__ = [
     "Selection",
     "Sole",
     "State",
+    "StateMessage",
     "Status",
     "__version__",
+    "client_keys",
     "contacts_from_geometry",
     "contacts_from_points",
     "contacts_of_places",
     "derivatives",
+    "drive_command",
     "hello_for",
+    "limits_of",
+    "load_controller",
     "load_robot",
     "make_law",
     "outcomes",
@@ -125,9 +145,12 @@ __all__ = [
 
 __version__ = version("idyn")
 
+find_siblings()
+
 _MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
     "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
+    "controllers.build": ("load_controller",),
     "controllers.robot.load": ("load_robot",),
     "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points", "contacts_of_places"),
     "idyn.contact.ground": ("Ground",),
@@ -142,8 +165,12 @@ _MODULES = {
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),
+    "transport.keys": ("client_keys",),
+    "transport.protocol.messages.state": ("Contact", "StateMessage"),
+    "transport.protocol.torque_gate": ("limits_of",),
     "transport.robot.client": ("RobotClient",),
     "transport.robot.conversation": ("hello_for",),
+    "transport.robot.failsafe": ("Failsafe", "drive_command"),
     "transport.robot.planner": ("PlannerClient",),
 }
 """Module → its public names, imported at first use: `import idyn.status` loads neither numba nor Pinocchio."""
@@ -152,6 +179,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
+            check_sibling(module)
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'idyn' has no attribute '{name}'; its public names are {', '.join(__all__)}")
 

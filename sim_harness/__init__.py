@@ -1,1 +1,5 @@
 """A simulated robot side of the protocol: world, contact engines, experiments, reports, and the command line `idyn`."""
+
+from idyn.siblings import find_siblings
+
+find_siblings()

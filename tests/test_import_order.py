@@ -12,7 +12,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 GROUPS = {
     "idyn": (
-        ("idyn.brief", "idyn.errors", "idyn.status", "idyn.types"),
+        ("idyn.brief", "idyn.errors", "idyn.siblings", "idyn.status", "idyn.types"),
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),
@@ -26,6 +26,7 @@ GROUPS = {
         ("idyn.slopes",),
         ("idyn.tasks",),
         ("idyn.batch",),
+        ("idyn.__main__",),
     ),
     "controllers": (
         ("controllers.config",),
@@ -53,6 +54,7 @@ GROUPS = {
         ("sim_harness.compare",),
         ("sim_harness.studies",),
         ("sim_harness.bench",),
+        ("sim_harness.steering",),
         ("sim_harness.commands", "sim_harness.__main__"),
     ),
 }
@@ -122,7 +124,7 @@ IMPORTERS = {
     "zstandard": {"transport.log.chunks"},
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
-    "pygame": {"sim_harness.commands.gamepad"},
+    "pygame": {"sim_harness.steering.gamepad"},
     "prometheus_client": {"transport.metrics"},
     "trimesh": {"sim_harness.view.meshes"},
 }

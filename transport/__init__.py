@@ -7,3 +7,7 @@ server     sockets → service → sessions → controller
 
 Modules that combine these: `serve`, `kernels`, `loopback`, `warm_up`, `replay`. Shared by both sides: `keys`, `realtime`.
 """
+
+from idyn.siblings import find_siblings
+
+find_siblings()

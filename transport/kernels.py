@@ -5,7 +5,7 @@ kernels from the end of their list, and then the deferred ones. Both processes e
 second process ends, a thread of the server loads the deferred kernels. Until then predictions do without them
 (`idyn.prediction.loaded`), so no tick waits for a compilation. With a warm cache everything is loaded before clients connect.
 
-python -m transport.kernels: the second process; it reads a controller's snapshot from stdin, as MessagePack
+`main`: the second process; it reads a controller's snapshot from stdin, as MessagePack
 """
 
 import logging
@@ -86,7 +86,8 @@ class Precompilation:
     def start_helper(self) -> None:
         """Start the second process."""
         try:
-            self.helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
+            program = f"import idyn; import {__name__} as kernels; kernels.main()"  # idyn first: see `idyn.siblings`
+            self.helper = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
             assert self.helper.stdin is not None
             with self.helper.stdin as pipe:
                 pipe.write(msgspec.msgpack.encode(self._controller.snapshot()))
@@ -141,7 +142,3 @@ def main() -> None:
         os.nice(10)  # the server is running or about to
         for task in tasks.deferred:
             task()
-
-
-if __name__ == "__main__":
-    main()

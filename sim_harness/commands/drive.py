@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from idyn.errors import ConfigError
-from sim_harness.commands.gamepad import HELP as PAD_HELP
-from sim_harness.commands.gamepad import LIFT, Gamepad, Wish
+from sim_harness.steering.gamepad import HELP as PAD_HELP
+from sim_harness.steering.gamepad import LIFT, Gamepad, Wish
 from transport.keys import client_keys
 from transport.robot.conversation import ConnectionFailed
 from transport.robot.planner import CommandRefused, PlannerClient

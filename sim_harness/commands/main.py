@@ -51,10 +51,17 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def check_platform(platform: str) -> None:
+    """Raise IdynError on systems that idyn does not run on. platform: as `sys.platform`"""
+    if platform in ("win32", "cygwin"):
+        raise IdynError("idyn does not run on Windows: it needs ipc sockets and signals of POSIX; install it in WSL 2")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return 0 for a good result, 1 for a bad one, 2 for an error, 130 after an interrupt."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        check_platform(sys.platform)
         options = build_parser(words).parse_args(words)
         return 0 if run_command(options) else 1
     except IdynError as error:

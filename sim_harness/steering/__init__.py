@@ -1,0 +1,1 @@
+"""What a person steers a robot with."""
