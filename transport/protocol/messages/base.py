@@ -41,7 +41,7 @@ class ClientMessage(msgspec.Struct, kw_only=True, gc=False, tag_field="t", forbi
     refuses a new field only from clients that use it.
     """
 
-    v: str = msgspec.field(default_factory=lambda: SCHEMA)  # always written, unlike a plain default
+    v: str = msgspec.field(default_factory=lambda: SCHEMA)  # schema version; always written, unlike a plain default
 
 
 class ServerPart(msgspec.Struct, kw_only=True, gc=False):

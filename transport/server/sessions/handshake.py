@@ -101,7 +101,8 @@ def _check_model(hello: Hello, robot: Robot) -> None:
         if given is not None and (given.lower() if field == "urdf_sha256" else given) != own:
             _refuse_model(field, own, given)
     if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
-        _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
+        expected = f"{robot.total_mass:.4f} kg within {MASS_TOLERANCE:.1%}"
+        _refuse_model("total_mass", expected, f"{theirs.total_mass:.4f} kg")
 
 
 def _refuse_model(field: str, expected: object, got: object) -> None:
