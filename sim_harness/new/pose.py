@@ -1,6 +1,6 @@
 """A standing pose: from an SRDF file beside the URDF, or computed with the feet below the hips."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +9,16 @@ from xml.etree import ElementTree
 import numpy as np
 from scipy.optimize import least_squares
 
+from idyn.errors import ModelError
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.new.limbs import Foot
 
 PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "nominal", "reference")
 """Names of poses in SRDF files, the best first."""
+
+MJCF_SIZES = {"free": 7, "ball": 4}
+"""Positions of the joints of an MJCF that have several."""
 
 REACH = 0.8
 """Height of a hip above its foot, as a share of the length of the leg."""
@@ -30,21 +34,62 @@ class Pose(NamedTuple):
     source: str
 
 
-def srdf_poses(urdf: Path) -> Iterator[Pose]:
-    """Yield the poses of SRDF files beside the URDF or in a folder `srdf` beside its folder, the best names first."""
+def poses_beside(model: Path) -> list[Pose]:
+    """Return the poses of SRDF files beside a model or in a folder `srdf` beside its folder, the best names first."""
+    paths = []
+    for folder in (model.parent, model.parent / "srdf", model.parent.parent / "srdf"):
+        paths += sorted(folder.glob("*.srdf"), key=lambda path: path.stem != model.stem)
+    return ordered([each for path in paths for each in _states(path)])
+
+
+def srdf_poses(path: Path) -> list[Pose]:
+    """Return the poses of an SRDF file, the best names first. Raises ModelError for a file without one."""
+    try:
+        poses = ordered(_states(path, strict=True))
+    except (OSError, ElementTree.ParseError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from error
+    if not poses:
+        raise ModelError(f"{path}: expected a 'group_state' named {', '.join(PREFERRED)}, got none")
+    return poses
+
+
+def keyframe_poses(path: Path) -> list[Pose]:
+    """Return the poses of the keyframes of an MJCF, the best names first; keyframes of another length are left out."""
+    root = ElementTree.parse(path).getroot()
+    sizes: list[tuple[str, int]] = [
+        (joint.get("name", ""), 7 if joint.tag == "freejoint" else MJCF_SIZES.get(joint.get("type", "hinge"), 1))
+        for body in root.iter("body")
+        for joint in body
+        if joint.tag in ("joint", "freejoint")
+    ]
     found = []
-    for folder in (urdf.parent, urdf.parent / "srdf", urdf.parent.parent / "srdf"):
-        for path in sorted(folder.glob("*.srdf"), key=lambda path: path.stem != urdf.stem):
-            found += _states(path)
+    for key in root.findall("keyframe/key"):
+        values, angles = [float(word) for word in key.get("qpos", "").split()], {}
+        if len(values) != sum(size for _, size in sizes):
+            continue
+        at = 0
+        for name, size in sizes:
+            if size == 1:
+                angles[name] = values[at]
+            at += size
+        found.append((key.get("name", ""), Pose(angles, f"keyframe '{key.get('name', '')}' of {path.name}")))
+    return ordered(found)
+
+
+def ordered(found: list[tuple[str, Pose]]) -> list[Pose]:
+    """Return the poses with names of `PREFERRED`, in its order."""
     order = {name: k for k, name in enumerate(PREFERRED)}
     known = [(order[name], pose) for name, pose in found if name in order]
-    yield from (pose for _, pose in sorted(known, key=lambda each: each[0]))
+    return [pose for _, pose in sorted(known, key=lambda each: each[0])]
 
 
-def _states(path: Path) -> list[tuple[str, Pose]]:
+def _states(path: Path, *, strict: bool = False) -> list[tuple[str, Pose]]:
+    """Return names and poses of an SRDF. strict: raise ParseError for a file that is no XML, else it has no poses"""
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError:
+        if strict:
+            raise
         return []
     states = []
     for state in root.iter("group_state"):
