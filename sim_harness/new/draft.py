@@ -1,19 +1,23 @@
 """A configuration drafted from a URDF or an MJCF: what the robot is, how it stands, and with which gains."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
 
 from controllers.robot.stance import standing
-from idyn.errors import ModelError
+from idyn.errors import ConfigError, ModelError
 from idyn.model.description import ContactPoint
 from idyn.model.robot import Robot
 from idyn.types import Array
+from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.new.limbs import Foot, feet_of
 from sim_harness.new.pose import Pose, below_the_hips, fits, heights_of, known_angles, level, middle
+from sim_harness.new.rotors import rotors_of
 from sim_harness.new.source import Model
-from sim_harness.new.toml import controller_section, experiment_section, header, robot_section, table
+from sim_harness.new.toml import controller_section, experiment_section, fixed_section, header, robot_section
 
 LEVEL = 0.02
 """Largest difference between the heights of the feet of a pose that is used as it is [m]."""
@@ -78,30 +82,38 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose | Non
         f"standing: {pose.source}",
         f"{robot.total_mass:.4g} kg, hips {height:.3g} m above the ground: gains from weight × height",
     ]
-    found += _unlimited(robot)
+    armature, rotors = rotors_of(robot, standing(robot, pose.angles), robot.weight * height)
+    refusal = mujoco_refusal(robot)
+    found += [*rotors, *_unlimited(robot), *refusal]
     walks = len(feet) == 4 and not stand and all(len(foot.limb.joints) == 3 for foot in feet)
     sections = [
-        robot_section(model.reference, feet, pose),
+        robot_section(model.reference, feet, pose, armature),
         controller_section(robot.weight * height, height, walks),
-        experiment_section(walks),
+        experiment_section(walks, mujoco=not refusal),
     ]
     return Draft("\n".join([header(model.path.name, found), *sections]), tuple(found), len(feet), walks)
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:
     """Return the draft of a robot that is fixed to the world."""
-    pose = next((pose for pose in poses if fits(robot, pose)), Pose(middle(robot), "zero, or inside the limits"))
+    pose = next((pose for pose in poses if fits(robot, pose)), Pose({}, "zero, or inside the limits"))
+    pose = Pose(known_angles(robot, pose), pose.source)
     found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", f"standing: {pose.source}", *_unlimited(robot)]
-    text = "\n".join(
-        [
-            header(model.path.name, found),
-            f'[robot]\nurdf = "{model.reference}"\nbase = "fixed"\n',
-            table("robot.standing", "rad", known_angles(robot, pose)),
-            "[controller.safety]\ntorque_rate = inf       # N·m/s; not limited\n",
-            experiment_section(walks=False),
-        ]
-    )
-    return Draft(text, tuple(found), 0, walks=False)
+    refusal = mujoco_refusal(robot)
+    found += refusal
+    sections = [fixed_section(model.reference, pose), experiment_section(walks=False, mujoco=not refusal)]
+    return Draft("\n".join([header(model.path.name, found), *sections]), tuple(found), 0, walks=False)
+
+
+def mujoco_refusal(robot: Robot) -> list[str]:
+    """Return a sentence with MuJoCo's reason if it refuses the robot; [] otherwise, also where MuJoCo is not installed."""
+    if find_spec("mujoco") is None:
+        return []
+    try:
+        import_module("sim_harness.mujoco.robot_model").build_model(robot, MujocoSettings())
+    except ConfigError as error:
+        return [f"simulated in idyn's own engine `lcp`, because {error.message}"]
+    return []
 
 
 def _unlimited(robot: Robot) -> list[str]:

@@ -23,6 +23,9 @@ MJCF_SIZES = {"free": 7, "ball": 4}
 REACH = 0.8
 """Height of a hip above its foot, as a share of the length of the leg."""
 
+BALANCING, BALANCED = 4, 0.003
+"""Balance of a computed pose: largest number of iterations, tolerance [m]."""
+
 STARTS = 24
 """Number of starts of the search for the angles of a leg."""
 
@@ -112,8 +115,8 @@ def fits(robot: Robot, pose: Pose) -> bool:
 
 
 def known_angles(robot: Robot, pose: Pose) -> dict[str, float]:
-    """Return the angles of the robot's own joints that are not zero."""
-    return {name: angle for name, angle in pose.angles.items() if name in robot.joint_names and angle != 0.0}
+    """Return the angles of the robot's own joints that are not zero; those that the pose leaves out are inside their limits."""
+    return middle(robot) | {name: angle for name, angle in pose.angles.items() if name in robot.joint_names and angle != 0.0}
 
 
 def middle(robot: Robot) -> dict[str, float]:
@@ -129,13 +132,23 @@ def middle(robot: Robot) -> dict[str, float]:
 
 
 def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
-    """Return a pose with each foot below its first joint that differs from q as little as possible."""
-    angles = middle(robot)
-    heights = [REACH * _length(robot, foot, q) for foot in feet]
-    height = min(heights)
-    for foot in feet:
-        angles |= _leg(robot, foot, q, height)
-    return Pose({name: round(angle, 3) for name, angle in angles.items()}, "computed, with the feet below the hips")
+    """Return a pose near q with each foot below its first joint, all shifted alike so that the middle of the contact places is
+    below the centre of mass."""
+    others, legs = middle(robot), [joint for foot in feet for joint in foot.limb.joints]
+    height, shift = min(REACH * _length(robot, foot, q) for foot in feet), np.zeros(2)
+    names = [robot.joint_names[k] for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in legs]
+    angles: dict[str, float] = {}
+    for _ in range(BALANCING):
+        for foot in feet:
+            angles |= _leg(robot, foot, q, height, shift)
+        q = robot.with_joint_angles(q, np.array([(others | angles).get(name, 0.0) for name in robot.joint_names]))
+        places = np.array([_contact(robot, foot, q)[:2] for foot in feet])
+        off = robot.center_of_mass(q)[:2] - places.mean(axis=0)
+        if np.abs(off).max() < BALANCED:
+            break
+        shift += off
+    known = others | {name: round(angles[name], 3) for name in names}
+    return Pose(known, "computed, with the feet below the hips and the centre of mass above their middle")
 
 
 def level(robot: Robot, feet: Sequence[Foot], pose: Pose, q: Array) -> Pose:
@@ -177,8 +190,8 @@ def _contact(robot: Robot, foot: Foot, q: Array) -> Array:
     return place
 
 
-def _leg(robot: Robot, foot: Foot, q: Array, height: float) -> dict[str, float]:
-    """Return the angles of a leg with its contact place `height` below its first joint."""
+def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dict[str, float]:
+    """Return the angles of a leg with its contact place `height` below its first joint, and shifted in the plane [m] (2)."""
     rows = [k for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in foot.limb.joints]
     low, high = np.maximum(robot.limits.q_min[rows], -np.pi), np.minimum(robot.limits.q_max[rows], np.pi)
     hip = robot.terms(q, np.zeros(robot.nv)).placements[foot.limb.joints[0], 9:]
@@ -188,7 +201,7 @@ def _leg(robot: Robot, foot: Foot, q: Array, height: float) -> dict[str, float]:
         step = np.zeros(robot.nv)
         step[robot.tree.a[rows]] = angles
         there = robot.integrate(q, step)
-        wanted = hip - np.array([0.0, 0.0, height])
+        wanted = hip + np.array([*shift, -height])
         parts = [10.0 * (_contact(robot, foot, there) - wanted), 0.02 * angles]
         if foot.is_flat:  # the sole keeps its attitude
             parts.append(10.0 * (robot.frames.placement(foot.limb.frame, there).rotation - attitude).ravel())

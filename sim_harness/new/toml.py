@@ -15,8 +15,8 @@ def header(name: str, found: Sequence[str]) -> str:
     return "".join(f"# {line}\n" for text in [*lines, *found] for line in textwrap.wrap(text, 118))
 
 
-def robot_section(reference: str, feet: Sequence[Foot], pose: Pose) -> str:
-    lines = ["[robot]", f'urdf = "{reference}"']
+def robot_section(reference: str, feet: Sequence[Foot], pose: Pose, armature: dict[str, float]) -> str:
+    lines = ["[robot]", f'urdf = "{reference}"', *_armature(armature)]
     points = [point for foot in feet if not isinstance(foot.places, Sole) for point in foot.places]
     if points:
         lines += ["contact = [", *(f"    {_point(place)}," for place in points), "]"]
@@ -27,6 +27,18 @@ def robot_section(reference: str, feet: Sequence[Foot], pose: Pose) -> str:
             text += f'\n[[robot.sole]]\nframe = "{sole.frame}"\nlength = {sole.length}          # m\nwidth = {sole.width}\n'
             text += f"offset = {list(sole.offset)}\nmu = {sole.mu}\n"
     return text + "\n" + table("robot.standing", f"rad; {pose.source}", pose.angles)
+
+
+def fixed_section(reference: str, pose: Pose) -> str:
+    """Return robot and controller of a robot that is fixed to the world."""
+    lines = ["[robot]", f'urdf = "{reference}"', 'base = "fixed"']
+    safety = "[controller.safety]\ntorque_rate = inf       # N·m/s; not limited\n"
+    return "\n".join([*lines, "", table("robot.standing", f"rad; {pose.source}", pose.angles), safety])
+
+
+def _armature(values: dict[str, float]) -> list[str]:
+    rows = ", ".join(f"{_key(name)} = {value}" for name, value in values.items())
+    return [f"armature = {{ {rows} }}     # kg·m², guessed: replace them by your motors'"] if values else []
 
 
 def _point(place: ContactPoint) -> str:
@@ -50,12 +62,12 @@ def controller_section(stiffness: float, height: float, walks: bool) -> str:
     """Return gains by the rule of the guide: joints of the controller carry half of, those of the drives one times weight × hip
     height [N·m/rad]; damping is 3 and 1 % of that."""
     text = f"""[controller.torque_feedback]      # added to the law's torque
-kp = {_rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
-kd = {_rounded(0.015 * stiffness)}             # N·m·s/rad
+kp = {rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
+kd = {rounded(damping_of(stiffness))}             # N·m·s/rad
 
 [controller.drive]                # in the drives, while replies are missing
-kp = {_rounded(stiffness)}
-kd = {_rounded(0.01 * stiffness)}
+kp = {rounded(stiffness)}
+kd = {rounded(0.01 * stiffness)}
 
 [controller.safety]
 torque_rate = inf                 # N·m/s; not limited
@@ -73,23 +85,30 @@ kind = "gait"
 [controller.reference.gait]
 period = {period}                     # s
 duty = 0.7
-step_height = {_rounded(0.1 * height)}              # m
+step_height = {rounded(0.1 * height)}              # m
 
 [controller.reference.path]
-velocity = [{_rounded(0.4 * height / period)}, 0.0, 0.0]    # m/s, m/s, rad/s
+velocity = [{rounded(0.4 * height / period)}, 0.0, 0.0]    # m/s, m/s, rad/s
 """
 
 
-def experiment_section(walks: bool) -> str:
-    contacts = '\ncontacts = "binary"               # foot switches' if walks else ""
-    return f"""[experiment]
-laws = ["coulomb"]
-engine = "mujoco"{contacts}
-duration = 10.0                   # s
-paced = false                     # as fast as possible, in one process
-"""
+def experiment_section(walks: bool, *, mujoco: bool) -> str:
+    """Return the experiment. mujoco: simulate in MuJoCo instead of the default engine"""
+    lines = ["[experiment]", 'laws = ["coulomb"]']
+    lines += ['engine = "mujoco"'] if mujoco else []
+    lines += ['contacts = "binary"               # foot switches'] if walks else []
+    lines += [
+        "duration = 10.0                   # s",
+        "paced = false                     # as fast as possible, in one process",
+    ]
+    return "\n".join([*lines, ""])
 
 
-def _rounded(value: float) -> float:
+def damping_of(stiffness: float) -> float:
+    """Return the largest damping of the gains [N·m·s/rad]. stiffness: weight × hip height [N·m/rad]"""
+    return 0.015 * stiffness
+
+
+def rounded(value: float) -> float:
     """Return a number with two significant digits."""
     return float(f"{value:.2g}")
