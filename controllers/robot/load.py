@@ -1,12 +1,12 @@
 """Load robots from their configurations."""
 
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from controllers.config.loading import NonNegative, Settings, find, load
+from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, described_path, shared_path
 from controllers.robot.stance import standing
 from idyn.errors import ConfigError
 from idyn.model.description import Closure, ContactPoint, Sole
@@ -14,15 +14,12 @@ from idyn.model.robot import Robot
 from idyn.model.shapes import Box
 from idyn.types import Array
 
-ROBOT_DATA = "example-robot-data:"
-"""Prefix of URDF paths inside the `example-robot-data` package (extra `[robots]`)."""
-
 
 class RobotSettings(Settings, frozen=True):
     """Settings of a robot: `configs/robots/*.toml`.
 
-    urdf: path of a URDF, or of an MJCF (`.xml`), relative to the TOML file, or
-        `example-robot-data:<path below its robots folder>`
+    urdf: path of a URDF, or of an MJCF (`.xml`), relative to the TOML file,
+        `example-robot-data:<path below its robots folder>`, or `robot_descriptions:<name>`
     base: 'free_flyer' or 'fixed'
     actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
         `idyn.model.description.Description`
@@ -91,14 +88,12 @@ def _from_mjcf(path: Path, base: str, fields: dict[str, Any]) -> Robot:
 
 def urdf_path(urdf: str, base: Path) -> Path:
     """Return the path of a robot's URDF. Raises ConfigError if the file, or the package that contains it, is missing."""
-    if not urdf.startswith(ROBOT_DATA):
-        path = base / urdf
+    if urdf.startswith(ROBOT_DATA):
+        path = shared_path(urdf)
+    elif urdf.startswith(DESCRIPTIONS):
+        path = described_path(urdf)
     else:
-        try:
-            share = distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")
-        except PackageNotFoundError as error:
-            raise ConfigError("robot.urdf", f"'{urdf}' needs the robot collection: pip install 'idyn[robots]'") from error
-        path = Path(str(share)) / urdf.removeprefix(ROBOT_DATA)
+        path = base / urdf
     if not path.is_file():
         raise ConfigError("robot.urdf", f"no such file: {path}")
     return path

@@ -24,7 +24,7 @@ from sim_harness.compare.tasks.peer import PEERS
 from sim_harness.measure.metrics import table, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
-from sim_harness.studies import cone_study, first_order_study, newton_study, sap_study, tasks_study
+from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study, tasks_study
 
 STUDIES = {
     "sap-study": sap_study.study,
@@ -32,8 +32,9 @@ STUDIES = {
     "first-order-study": first_order_study.study,
     "cone-study": cone_study.study,
     "tasks": tasks_study.study,
+    "own-robots": own_robots.study,
 }
-"""Name → study of one engine or law, or of task controllers."""
+"""Name → study of one engine or law, of task controllers, or of drafted robots."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

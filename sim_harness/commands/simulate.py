@@ -1,7 +1,10 @@
 """`idyn simulate`: simulate a scene, or the robot of an experiment with a running server or a server in this process."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -12,6 +15,8 @@ from sim_harness.commands import scene
 from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import add_engine, add_view, live_view, new_folder, progress_bar
 from sim_harness.measure.metrics import table, text_table
+from sim_harness.new.draft import draft
+from sim_harness.new.source import find_model, is_model, poses_of
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.scenes.bodies.settings import is_scene
@@ -19,7 +24,7 @@ from transport.keys import client_keys
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", help="name or path of an experiment or a scene")
+    parser.add_argument("experiment", help="name or path of an experiment or a scene, or a URDF or MJCF")
     parser.add_argument(
         "--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: run each law in this process)"
     )
@@ -36,9 +41,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if is_model(options.experiment):
+        with _drafted(options.experiment) as path:
+            return _simulate(path, options)
     if is_scene(options.experiment):
         return scene.run(options)
-    plan = load_plan(options.experiment, options.seconds, options.engine)
+    return _simulate(options.experiment, options)
+
+
+@contextmanager
+def _drafted(robot: str) -> Iterator[str]:
+    """Yield the path of a draft for the robot, which is deleted afterwards; print what was guessed."""
+    model = find_model(robot, Path.cwd())
+    drafted = draft(model, poses_of(model))
+    for line in drafted.found:
+        print(line)
+    print(f"to keep and change these settings: idyn new {robot}", flush=True)
+    with TemporaryDirectory(prefix="idyn-") as folder:
+        path = Path(folder) / "robot.toml"
+        path.write_text(drafted.text, encoding="utf-8")
+        yield str(path)
+
+
+def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
+    """Simulate an experiment. Return the summaries of its runs, and whether all were upright."""
+    plan = load_plan(experiment, options.seconds, options.engine)
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):
         raise ConfigError("--secret", "expected --secret and --server-key together, got only one of them")

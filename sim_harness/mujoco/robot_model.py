@@ -4,6 +4,8 @@ MuJoCo's URDF reader is not used, because it fuses or omits bodies and adjusts i
 with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies.
 """
 
+import re
+
 import numpy as np
 
 from idyn.errors import ConfigError
@@ -64,10 +66,18 @@ def compiled_model(spec: mujoco.MjSpec, robot: Robot) -> mujoco.MjModel:
     try:
         return spec.compile()
     except ValueError as error:
-        reason = " ".join(str(error).split())
+        reason = re.sub(r"body (\d+)", lambda found: _link_text(robot, int(found[1])), " ".join(str(error).split()), count=1)
         raise ConfigError(
             "engine", f"'mujoco' cannot compile the model of {robot.name} (see also `idyn check`): {reason}"
         ) from error
+
+
+def _link_text(robot: Robot, joint: int) -> str:
+    """Return what a joint carries, in the user's terms."""
+    names = [name for name, own in zip(robot.tree.dof_names, robot.tree.dof_joint.tolist(), strict=True) if own == joint]
+    return (
+        f"{body_name(joint)} (the links beyond joint {names[0]}, fixed joints merged)" if len(names) == 1 else body_name(joint)
+    )
 
 
 def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:

@@ -1,6 +1,6 @@
 """A standing pose: from an SRDF file beside the URDF, or computed with the feet below the hips."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 from scipy.optimize import least_squares
 
+from idyn.errors import ModelError
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.new.limbs import Foot
@@ -16,8 +17,14 @@ from sim_harness.new.limbs import Foot
 PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "nominal", "reference")
 """Names of poses in SRDF files, the best first."""
 
+MJCF_SIZES = {"free": 7, "ball": 4}
+"""Positions of the joints of an MJCF that have several."""
+
 REACH = 0.8
 """Height of a hip above its foot, as a share of the length of the leg."""
+
+BALANCING, BALANCED = 4, 0.003
+"""Balance of a computed pose: largest number of iterations, tolerance [m]."""
 
 STARTS = 24
 """Number of starts of the search for the angles of a leg."""
@@ -30,21 +37,62 @@ class Pose(NamedTuple):
     source: str
 
 
-def srdf_poses(urdf: Path) -> Iterator[Pose]:
-    """Yield the poses of SRDF files beside the URDF or in a folder `srdf` beside its folder, the best names first."""
+def poses_beside(model: Path) -> list[Pose]:
+    """Return the poses of SRDF files beside a model or in a folder `srdf` beside its folder, the best names first."""
+    paths = []
+    for folder in (model.parent, model.parent / "srdf", model.parent.parent / "srdf"):
+        paths += sorted(folder.glob("*.srdf"), key=lambda path: path.stem != model.stem)
+    return ordered([each for path in paths for each in _states(path)])
+
+
+def srdf_poses(path: Path) -> list[Pose]:
+    """Return the poses of an SRDF file, the best names first. Raises ModelError for a file without one."""
+    try:
+        poses = ordered(_states(path, strict=True))
+    except (OSError, ElementTree.ParseError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from error
+    if not poses:
+        raise ModelError(f"{path}: expected a 'group_state' named {', '.join(PREFERRED)}, got none")
+    return poses
+
+
+def keyframe_poses(path: Path) -> list[Pose]:
+    """Return the poses of the keyframes of an MJCF, the best names first; keyframes of another length are left out."""
+    root = ElementTree.parse(path).getroot()
+    sizes: list[tuple[str, int]] = [
+        (joint.get("name", ""), 7 if joint.tag == "freejoint" else MJCF_SIZES.get(joint.get("type", "hinge"), 1))
+        for body in root.iter("body")
+        for joint in body
+        if joint.tag in ("joint", "freejoint")
+    ]
     found = []
-    for folder in (urdf.parent, urdf.parent / "srdf", urdf.parent.parent / "srdf"):
-        for path in sorted(folder.glob("*.srdf"), key=lambda path: path.stem != urdf.stem):
-            found += _states(path)
+    for key in root.findall("keyframe/key"):
+        values, angles = [float(word) for word in key.get("qpos", "").split()], {}
+        if len(values) != sum(size for _, size in sizes):
+            continue
+        at = 0
+        for name, size in sizes:
+            if size == 1:
+                angles[name] = values[at]
+            at += size
+        found.append((key.get("name", ""), Pose(angles, f"keyframe '{key.get('name', '')}' of {path.name}")))
+    return ordered(found)
+
+
+def ordered(found: list[tuple[str, Pose]]) -> list[Pose]:
+    """Return the poses with names of `PREFERRED`, in its order."""
     order = {name: k for k, name in enumerate(PREFERRED)}
     known = [(order[name], pose) for name, pose in found if name in order]
-    yield from (pose for _, pose in sorted(known, key=lambda each: each[0]))
+    return [pose for _, pose in sorted(known, key=lambda each: each[0])]
 
 
-def _states(path: Path) -> list[tuple[str, Pose]]:
+def _states(path: Path, *, strict: bool = False) -> list[tuple[str, Pose]]:
+    """Return names and poses of an SRDF. strict: raise ParseError for a file that is no XML, else it has no poses"""
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError:
+        if strict:
+            raise
         return []
     states = []
     for state in root.iter("group_state"):
@@ -67,8 +115,8 @@ def fits(robot: Robot, pose: Pose) -> bool:
 
 
 def known_angles(robot: Robot, pose: Pose) -> dict[str, float]:
-    """Return the angles of the robot's own joints that are not zero."""
-    return {name: angle for name, angle in pose.angles.items() if name in robot.joint_names and angle != 0.0}
+    """Return the angles of the robot's own joints that are not zero; those that the pose leaves out are inside their limits."""
+    return middle(robot) | {name: angle for name, angle in pose.angles.items() if name in robot.joint_names and angle != 0.0}
 
 
 def middle(robot: Robot) -> dict[str, float]:
@@ -84,13 +132,23 @@ def middle(robot: Robot) -> dict[str, float]:
 
 
 def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
-    """Return a pose with each foot below its first joint that differs from q as little as possible."""
-    angles = middle(robot)
-    heights = [REACH * _length(robot, foot, q) for foot in feet]
-    height = min(heights)
-    for foot in feet:
-        angles |= _leg(robot, foot, q, height)
-    return Pose({name: round(angle, 3) for name, angle in angles.items()}, "computed, with the feet below the hips")
+    """Return a pose near q with each foot below its first joint, all shifted alike so that the middle of the contact places is
+    below the centre of mass."""
+    others, legs = middle(robot), [joint for foot in feet for joint in foot.limb.joints]
+    height, shift = min(REACH * _length(robot, foot, q) for foot in feet), np.zeros(2)
+    names = [robot.joint_names[k] for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in legs]
+    angles: dict[str, float] = {}
+    for _ in range(BALANCING):
+        for foot in feet:
+            angles |= _leg(robot, foot, q, height, shift)
+        q = robot.with_joint_angles(q, np.array([(others | angles).get(name, 0.0) for name in robot.joint_names]))
+        places = np.array([_contact(robot, foot, q)[:2] for foot in feet])
+        off = robot.center_of_mass(q)[:2] - places.mean(axis=0)
+        if np.abs(off).max() < BALANCED:
+            break
+        shift += off
+    known = others | {name: round(angles[name], 3) for name in names}
+    return Pose(known, "computed, with the feet below the hips and the centre of mass above their middle")
 
 
 def level(robot: Robot, feet: Sequence[Foot], pose: Pose, q: Array) -> Pose:
@@ -132,8 +190,8 @@ def _contact(robot: Robot, foot: Foot, q: Array) -> Array:
     return place
 
 
-def _leg(robot: Robot, foot: Foot, q: Array, height: float) -> dict[str, float]:
-    """Return the angles of a leg with its contact place `height` below its first joint."""
+def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dict[str, float]:
+    """Return the angles of a leg with its contact place `height` below its first joint, and shifted in the plane [m] (2)."""
     rows = [k for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in foot.limb.joints]
     low, high = np.maximum(robot.limits.q_min[rows], -np.pi), np.minimum(robot.limits.q_max[rows], np.pi)
     hip = robot.terms(q, np.zeros(robot.nv)).placements[foot.limb.joints[0], 9:]
@@ -143,7 +201,7 @@ def _leg(robot: Robot, foot: Foot, q: Array, height: float) -> dict[str, float]:
         step = np.zeros(robot.nv)
         step[robot.tree.a[rows]] = angles
         there = robot.integrate(q, step)
-        wanted = hip - np.array([0.0, 0.0, height])
+        wanted = hip + np.array([*shift, -height])
         parts = [10.0 * (_contact(robot, foot, there) - wanted), 0.02 * angles]
         if foot.is_flat:  # the sole keeps its attitude
             parts.append(10.0 * (robot.frames.placement(foot.limb.frame, there).rotation - attitude).ravel())

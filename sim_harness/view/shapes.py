@@ -80,6 +80,15 @@ def collision_shapes(robot: Robot, folders: Sequence[Path]) -> list[Shape]:
     return []
 
 
+def sphere_shapes(robot: Robot) -> list[Shape]:
+    """Return the contact places of a robot as spheres."""
+    places, straight = robot.spheres, np.array([0.0, 0.0, 0.0, 1.0])
+    return [
+        Shape(joint=int(joint), kind="sphere", size=(float(radius),), placement=np.append(offset, straight), colour=GREY)
+        for joint, offset, radius in zip(places.joints, places.offsets, places.radii, strict=True)
+    ]
+
+
 def _shapes(geometry: Any) -> list[Shape]:
     files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # meshes of a file, shared by all its shapes
     shapes = []

@@ -1,0 +1,93 @@
+"""The model that a draft is made from: a URDF or an MJCF, given by a path or by a name of a collection of robots."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder
+from controllers.robot.load import urdf_path
+from idyn.errors import ConfigError, nearest
+from idyn.model.robot import Robot
+from sim_harness.new.pose import Pose, keyframe_poses, poses_beside, srdf_poses
+from sim_harness.view.shapes import Shape, collision_shapes, sphere_shapes
+
+SUFFIXES = (".urdf", ".xml")
+"""Of files that are models."""
+
+
+class Model(NamedTuple):
+    """The file of a robot. path: of the URDF or MJCF; reference: how a configuration names it"""
+
+    path: Path
+    reference: str
+
+    @property
+    def is_mjcf(self) -> bool:
+        return self.path.suffix == ".xml"
+
+    def robot(self, base: str = "free_flyer") -> Robot:
+        """Return the robot. base: of a URDF; an MJCF has its own. Raises ModelError."""
+        return Robot.from_mjcf(self.path) if self.is_mjcf else Robot.from_urdf(self.path, base=base)
+
+    def shapes(self, robot: Robot) -> list[Shape]:
+        """Return what may touch the ground: collision shapes of a URDF, the spheres of an MJCF."""
+        return sphere_shapes(robot) if self.is_mjcf else collision_shapes(robot, list(self.path.parents))
+
+
+def poses_of(model: Model, srdf: Path | None = None) -> list[Pose]:
+    """Return the poses that a robot may stand in, the best first: of an SRDF file, by default of those beside the model, and of
+    its keyframes. Raises ModelError for a given file without poses."""
+    if srdf is not None:
+        return srdf_poses(srdf)
+    return poses_beside(model.path) + (keyframe_poses(model.path) if model.is_mjcf else [])
+
+
+def is_model(word: str) -> bool:
+    """Return whether a word names a model rather than a configuration."""
+    return word.endswith(SUFFIXES) or word.startswith((ROBOT_DATA, DESCRIPTIONS))
+
+
+def find_model(word: str, folder: Path) -> Model:
+    """Return the model that a user names: by a path, with the prefix of a collection, or by a robot's name.
+
+    folder: of a relative path. A name is looked up in example-robot-data, then in robot_descriptions. Raises ConfigError.
+    """
+    if word.endswith(".xacro"):
+        raise ConfigError(word, "xacro is not read: expand it first, `xacro robot.urdf.xacro > robot.urdf`")
+    if word.startswith((ROBOT_DATA, DESCRIPTIONS)):
+        return Model(urdf_path(word, folder), word)
+    if word.endswith(SUFFIXES) or "/" in word:
+        if not (folder / word).is_file():
+            raise ConfigError(word, "no such file")
+        if not word.endswith(SUFFIXES):
+            raise ConfigError(word, f"expected a file that ends with {' or '.join(SUFFIXES)}")
+        return Model(folder / word, str((folder / word).resolve()))
+    return _by_name(word, folder)
+
+
+def shared_models() -> list[str]:
+    """Return the paths of all URDFs of example-robot-data below its robots folder; [] if it is not installed."""
+    folder = shared_folder()
+    return [] if folder is None else sorted(str(path.relative_to(folder)) for path in folder.rglob("*.urdf"))
+
+
+def _by_name(name: str, folder: Path) -> Model:
+    """Return the model with a name in one of the collections. Raises ConfigError."""
+    shared = shared_models()
+    names = {path: {Path(path).stem, robot_name(path)} for path in shared}
+    found = [ROBOT_DATA + path for path in shared if name in names[path]]
+    exact = [ROBOT_DATA + path for path in shared if {name} == names[path]] or found
+    if len(exact) == 1:
+        return Model(urdf_path(exact[0], folder), exact[0])
+    if exact:
+        raise ConfigError(name, f"several robots have this name; give one of them: {', '.join(exact)}")
+    if has_descriptions():
+        return Model(urdf_path(DESCRIPTIONS + name, folder), DESCRIPTIONS + name)
+    if not shared:
+        raise ConfigError(name, "no such file; for robots by name: pip install 'idyn[robots]', or 'idyn[descriptions]'")
+    more = "; for those of robot_descriptions: pip install 'idyn[descriptions]'"
+    raise ConfigError(name, f"no such file or robot{nearest(name, set().union(*names.values()))}{more}")
+
+
+def robot_name(path: str) -> str:
+    """Return the name of the folder of a robot in example-robot-data, as `anymal_c` of `anymal_c_simple_description`."""
+    return Path(path).parts[0].removesuffix("_description").removesuffix("_data").removesuffix("_simple")

@@ -1,0 +1,114 @@
+"""The text of a draft: TOML with comments, and only what differs from the defaults."""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from idyn.model.description import ContactPoint, Sole
+from sim_harness.new.limbs import Foot
+from sim_harness.new.pose import Pose
+
+
+def header(name: str, found: Sequence[str]) -> str:
+    lines = [f"{name}: drafted by `idyn new`. What is left out has its default (`idyn list settings`)."]
+    return "".join(f"# {line}\n" for text in [*lines, *found] for line in textwrap.wrap(text, 118))
+
+
+def robot_section(reference: str, feet: Sequence[Foot], pose: Pose, armature: dict[str, float]) -> str:
+    lines = ["[robot]", f'urdf = "{reference}"', *_armature(armature)]
+    points = [point for foot in feet if not isinstance(foot.places, Sole) for point in foot.places]
+    if points:
+        lines += ["contact = [", *(f"    {_point(place)}," for place in points), "]"]
+    text = "\n".join(lines) + "\n"
+    for foot in feet:
+        if isinstance(foot.places, Sole):
+            sole = foot.places
+            text += f'\n[[robot.sole]]\nframe = "{sole.frame}"\nlength = {sole.length}          # m\nwidth = {sole.width}\n'
+            text += f"offset = {list(sole.offset)}\nmu = {sole.mu}\n"
+    return text + "\n" + table("robot.standing", f"rad; {pose.source}", pose.angles)
+
+
+def fixed_section(reference: str, pose: Pose) -> str:
+    """Return robot and controller of a robot that is fixed to the world."""
+    lines = ["[robot]", f'urdf = "{reference}"', 'base = "fixed"']
+    safety = "[controller.safety]\ntorque_rate = inf       # N·m/s; not limited\n"
+    return "\n".join([*lines, "", table("robot.standing", f"rad; {pose.source}", pose.angles), safety])
+
+
+def _armature(values: dict[str, float]) -> list[str]:
+    rows = ", ".join(f"{_key(name)} = {value}" for name, value in values.items())
+    return [f"armature = {{ {rows} }}     # kg·m², guessed: replace them by your motors'"] if values else []
+
+
+def _point(place: ContactPoint) -> str:
+    parts = [f'frame = "{place.frame}"']
+    if any(place.offset):
+        parts.append(f"offset = {list(place.offset)}")
+    return f"{{ {', '.join([*parts, f'radius = {place.radius}', f'mu = {place.mu}'])} }}"
+
+
+def table(name: str, comment: str, values: dict[str, float]) -> str:
+    rows = "".join(f"{_key(key)} = {round(float(value), 6)}\n" for key, value in values.items())
+    return f"[{name}]          # {comment}\n{rows}"
+
+
+def _key(name: str) -> str:
+    """Return a TOML key: bare if it may be, else quoted."""
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
+
+
+def controller_section(stiffness: float, height: float, walks: bool) -> str:
+    """Return gains by the rule of the guide: joints of the controller carry half of, those of the drives one times weight × hip
+    height [N·m/rad]; damping is 3 and 1 % of that."""
+    text = f"""[controller.torque_feedback]      # added to the law's torque
+kp = {rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
+kd = {rounded(damping_of(stiffness))}             # N·m·s/rad
+
+[controller.drive]                # in the drives, while replies are missing
+kp = {rounded(stiffness)}
+kd = {rounded(0.01 * stiffness)}
+
+[controller.safety]
+torque_rate = inf                 # N·m/s; not limited
+"""
+    if not walks:
+        return text
+    period = round(0.5 * float(np.sqrt(height / 0.45)), 2)
+    return f"""{text}
+[controller.contact]
+source = "planner"                # feet that are planned to stand
+
+[controller.reference]
+kind = "gait"
+
+[controller.reference.gait]
+period = {period}                     # s
+duty = 0.7
+step_height = {rounded(0.1 * height)}              # m
+
+[controller.reference.path]
+velocity = [{rounded(0.4 * height / period)}, 0.0, 0.0]    # m/s, m/s, rad/s
+"""
+
+
+def experiment_section(walks: bool, *, mujoco: bool) -> str:
+    """Return the experiment. mujoco: simulate in MuJoCo instead of the default engine"""
+    lines = ["[experiment]", 'laws = ["coulomb"]']
+    lines += ['engine = "mujoco"'] if mujoco else []
+    lines += ['contacts = "binary"               # foot switches'] if walks else []
+    lines += [
+        "duration = 10.0                   # s",
+        "paced = false                     # as fast as possible, in one process",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def damping_of(stiffness: float) -> float:
+    """Return the largest damping of the gains [N·m·s/rad]. stiffness: weight × hip height [N·m/rad]"""
+    return 0.015 * stiffness
+
+
+def rounded(value: float) -> float:
+    """Return a number with two significant digits."""
+    return float(f"{value:.2g}")

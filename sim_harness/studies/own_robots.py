@@ -1,0 +1,132 @@
+"""Robots that nobody set up: `idyn compare own-robots`.
+
+Each URDF of example-robot-data is drafted as by `idyn new`, and simulated in MuJoCo as by `idyn simulate`: it stands or holds
+its pose, and if the draft has a gait it also walks.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from controllers.robot.collections import ROBOT_DATA
+from controllers.robot.load import load_robot
+from idyn.errors import IdynError
+from sim_harness.compare.study import Figures, Study, Sweep
+from sim_harness.measure.metrics import tracking_errors
+from sim_harness.new.draft import draft
+from sim_harness.new.source import find_model, poses_of, shared_models
+from sim_harness.report.tables import Table
+from sim_harness.run.experiment import Run, run_in_process
+from sim_harness.run.plan import Plan, load_plan
+
+SECONDS = 10.0
+"""Simulated time of each run [s]."""
+
+STILL, FOLLOWED = 0.05, 0.1
+"""A robot has stood if its base is displaced by less than this [m] and no joint is off its reference by more [rad or m]."""
+
+WALKED = 0.8
+"""A robot has walked if it covered this share of the way that was asked for."""
+
+
+class Outcome(NamedTuple):
+    """What a robot did.
+
+    outcome: 'stood', 'held' (fixed base), 'walked', 'moved', 'fell at t s', or 'refused: reason'; the rest is NaN when refused
+    tilt: largest tilt of the base [rad]; rate: mean |dτ/dt| [N·m/s]; error: largest error of a joint [rad or m]
+    distance: displacement of the base in the plane, and asked: what the gait asks for [m]
+    """
+
+    outcome: str
+    tilt: float = np.nan
+    rate: float = np.nan
+    error: float = np.nan
+    distance: float = np.nan
+    asked: float = np.nan
+
+
+def robots() -> dict[str, str]:
+    """Return the URDFs of example-robot-data by their path below its folder, as `idyn new` takes them."""
+    return {name: ROBOT_DATA + name for name in shared_models()}
+
+
+def outcome_of(reference: str, task: str) -> Outcome | None:
+    """Return what the draft of a robot does. task: 'stand' or 'walk'; None where a walk has no gait"""
+    model = find_model(reference, Path.cwd())
+    try:
+        drafted = draft(model, poses_of(model), stand=task == "stand")
+        if task == "walk" and not drafted.walks:
+            return None
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "robot.toml"
+            path.write_text(drafted.text, encoding="utf-8")
+            plan = load_plan(str(path), SECONDS)
+            return _judged(plan, run_in_process(plan, task, lambda *_: None))
+    except IdynError as error:
+        return Outcome(f"refused: {_brief(str(error), model.path)}") if task == "stand" else None
+
+
+def _judged(plan: Plan, run: Run) -> Outcome:
+    """Return the figures of a run and what the robot did in it."""
+    robot, _ = load_robot(plan.controller.robot)
+    summary = run.summary
+    error = float(np.abs(tracking_errors(run.trace, robot)).max(initial=0.0))
+    velocity = getattr(getattr(plan.controller.reference, "path", None), "velocity", None)
+    asked = np.nan if velocity is None else SECONDS * float(np.linalg.norm(velocity[:2]))
+    if not summary.upright:
+        outcome = f"fell at {summary.seconds:.1f} s"
+    elif velocity is not None:
+        outcome = "walked" if summary.drift > WALKED * asked else "upright, but walked too little"
+    elif summary.drift < STILL and error < FOLLOWED:
+        outcome = "stood" if robot.floating else "held"
+    else:
+        outcome = "moved"
+    return Outcome(outcome, summary.tilt, summary.torque_rate, error, summary.drift, asked)
+
+
+def _brief(message: str, path: Path) -> str:
+    """Return an error without the path of the file."""
+    return message.replace(f"{path}: ", "").replace(str(path), path.name)
+
+
+def standing_table(found: Figures) -> Table:
+    """Return what each robot does that shall stand still."""
+    head = ["robot", "outcome", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]", "largest tracking error [rad or m]"]
+    rows = [
+        [_name(name), o.outcome, _g(o.tilt), _g(o.rate), _g(o.error)]
+        for (name, task), o in found["runs"].items()
+        if task == "stand"
+    ]
+    return [head, *rows]
+
+
+def walking_table(found: Figures) -> Table:
+    """Return what each robot does whose draft has a gait."""
+    head = ["robot", "outcome", "walked [m]", "asked [m]", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]"]
+    rows = [
+        [_name(name), o.outcome, _g(o.distance), _g(o.asked), _g(o.tilt), _g(o.rate)]
+        for (name, task), o in found["runs"].items()
+        if task == "walk" and o is not None
+    ]
+    return [head, *rows]
+
+
+def _name(path: str) -> str:
+    """Return the name of a robot: its folder, and its file where that says more."""
+    return f"{Path(path).parts[0].removesuffix('_description')}, {Path(path).stem}"
+
+
+def _g(value: float) -> str:
+    return f"{value:.2g}" if np.isfinite(value) else "–"
+
+
+def study() -> Study:
+    """Return the study of robots that nobody set up."""
+    return Study(
+        "Robots that nobody set up",
+        f"Each URDF of example-robot-data: drafted by `idyn new`, then {SECONDS:g} s in MuJoCo with its default ground.",
+        sweeps={"runs": Sweep((robots(), ("stand", "walk")), outcome_of)},
+        tables=(standing_table, walking_table),
+    )
