@@ -10,10 +10,12 @@ from controllers.controller import Controller
 from idyn.errors import ConfigError
 from idyn.prediction.outcomes import Outcome, outcomes
 from idyn.types import Array, ContactSet
-from sim_harness.run.logs import Exchange, origin, sessions
+from sim_harness.run.logs import origin, sessions
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vector
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.state_input import StateReader
 
 PRESSES = 1e-9
@@ -48,18 +50,18 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
     checked, found = 0, list[Ambiguity]()
     with LogReader(path) as reader:
         controller, settings = origin(reader)
-        for agreement, exchanges in sessions(reader, controller, settings):
-            begin = exchanges[0][0].t_robot
-            for exchange in exchanges[::every]:
+        for agreement, exchanges in sessions(reader, controller, settings).exchanges:
+            answered = [(each.state, each.reply) for each in exchanges if isinstance(each.reply, TorqueMessage)]
+            for state, reply in answered[::every]:
                 checked += 1
-                t_s = (exchange[0].t_robot - begin) * 1e-9
-                found.extend(_outcomes(controller, agreement, exchange, t_s, samples))
+                t_s = (state.t_robot - answered[0][0].t_robot) * 1e-9
+                found.extend(_outcomes(controller, agreement, (state, reply), t_s, samples))
                 progress(1)
     return checked, found
 
 
 def _outcomes(
-    controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int
+    controller: Controller, agreement: Agreement, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
 ) -> Iterator[Ambiguity]:
     state, reply = exchange
     robot, measured = agreement.robot, StateReader(agreement).read(state.q, state.vel).state

@@ -3,9 +3,8 @@
 import math
 
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.results import Outcome, Results, Runs, statistic
+from sim_harness.compare.results import Outcome, Results, Runs, either, statistic
 from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
-from sim_harness.measure.metrics import Summary
 
 
 def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:
@@ -13,20 +12,21 @@ def decide(check: CheckSettings, comparison: ComparisonSettings, results: Result
     scenes = check.scenes or tuple(scene.name for scene in comparison.scene)
     margins_of = _order_margins if check.larger else _range_margins
     margins = [entry for scene in scenes for entry in margins_of(check, scene, results)]
-    if not margins:
-        return Outcome(check.claim, None, "no data", check.explanation)
-    margin, measured = min(margins, key=lambda entry: entry[0])
+    decided = [entry for entry in margins if not math.isnan(entry[0])]
+    if not decided:
+        return Outcome(check.claim, None, margins[0][1] if margins else "no data", check.explanation)
+    margin, measured = min(decided, key=lambda entry: entry[0])
     return Outcome(check.claim, margin >= 0.0, measured, check.explanation)
 
 
 Margins = list[tuple[float, str]]
-"""Pairs (margin, measured values as text); a margin is ≥ 0 where the claim holds."""
+"""Pairs (margin, measured values as text); a margin is ≥ 0 where the claim holds, NaN where it cannot be decided."""
 
 
 def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
-    """Return a margin for each pair of `larger` and `smaller`.
+    """Return a margin for each pair of `larger` and `smaller`; NaN if the run of `larger` was cut short.
 
-    A fall of `smaller` refutes the claim. A fall of `larger` supports it only for quantities that a fall makes infinite.
+    Nothing can be compared with such a run: it neither supports nor refutes the claim. One of `smaller` refutes it.
     """
     margins = []
     for larger in check.larger:
@@ -34,18 +34,18 @@ def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margin
             if (scene, larger) not in results or (scene, smaller) not in results:
                 continue
             more, less = (_level(results[scene, name], check.quantity) for name in (larger, smaller))
-            if math.isinf(more) and (math.isinf(less) or not QUANTITIES[check.quantity].lost):
-                continue  # not comparable
-            ratio = _ratio(more, less)
-            if not math.isnan(ratio):
-                margins.append((ratio - check.factor, f"{_ratio_text(larger, more, smaller, less)} ({scene})"))
+            if math.isinf(more):
+                margins.append((math.nan, _cut_short(larger, scene, results)))
+            elif math.isinf(less):
+                margins.append((-math.inf, _cut_short(smaller, scene, results)))
+            elif not math.isnan(ratio := _ratio(more, less)):
+                margins.append((ratio - check.factor, f"{larger} over {smaller}: {ratio:.3g} times ({scene})"))
     return margins
 
 
-def _ratio_text(larger: str, more: float, smaller: str, less: float) -> str:
-    if math.isinf(more) or math.isinf(less):
-        return f"{larger if math.isinf(more) else smaller} fell"
-    return f"{larger} over {smaller}: {_ratio(more, less):.3g} times"
+def _cut_short(controller: str, scene: str, results: Results) -> str:
+    endings = statistic(results[scene, controller], "torque").cut_short
+    return f"{controller}: {either(endings)} ({scene})"
 
 
 def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
@@ -56,7 +56,7 @@ def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margin
             continue
         value = _level(results[scene, name], check.quantity)
         if math.isinf(value):
-            margins.append((-math.inf, f"{name}: fell ({scene})"))
+            margins.append((-math.inf, _cut_short(name, scene, results)))
         elif not math.isnan(value):
             margin = min(value - check.at_least, check.at_most - value)
             margins.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
@@ -64,9 +64,9 @@ def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margin
 
 
 def _level(runs: Runs, quantity: str) -> float:
-    """Return the mean of a quantity over the seeds, infinite when any robot fell: values until a fall are not comparable."""
+    """Return the mean of a quantity over the seeds, infinite if any run was cut short: its values are not comparable."""
     figures = statistic(runs, quantity)
-    return math.inf if figures.fallen else figures.mean
+    return math.inf if figures.cut_short else figures.mean
 
 
 def _ratio(more: float, less: float) -> float:
@@ -75,23 +75,14 @@ def _ratio(more: float, less: float) -> float:
 
 
 def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """Return PASS, or FAIL with the reason; '–' when the controller `smooth` fell: then no torque is there to compare with."""
+    """Return PASS, or FAIL with the reason; '–' if all runs of `smooth` were cut short: there is nothing to compare with."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
-    stopped = sum(_stopped(summary) for summary in runs.summaries)
-    fell = sum(not summary.upright and not _stopped(summary) for summary in runs.summaries)
-    if fell:
-        return f"FAIL (fell, {fell} of {rates.runs})"
-    if stopped:
-        return f"FAIL (stopped, {stopped} of {rates.runs})"
+    if rates.cut_short:
+        return f"FAIL ({either(rates.cut_short)}, {len(rates.cut_short)} of {rates.runs})"
     smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
     if math.isnan(rates.mean) or math.isnan(smooth):
         return "–"
     if rates.mean > settings.factor * smooth:
         return f"FAIL (torque chatter, {_ratio(rates.mean, smooth):.0f} times {settings.smooth})"
     return "PASS"
-
-
-def _stopped(summary: Summary) -> bool:
-    """Return whether the run ended because the failsafe stopped the robot until a reset."""
-    return summary.modes.get("failsafe:stopped", 0.0) > 0.0

@@ -10,27 +10,25 @@ class Quantity(NamedTuple):
     """A quantity of a run.
 
     heading: of its column, with unit; value: function that returns the quantity of a run, NaN where it is undefined
-    lost: whether the quantity counts as infinite after a fall, so that it can be compared with runs without a fall
     """
 
     heading: str
     value: Callable[[Summary], float]
-    lost: bool = False
 
 
 QUANTITIES = {
-    "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking, lost=True),
-    "joint-error": Quantity("E|θ−θ_des| mrad", lambda s: 1e3 * s.tracking, lost=True),
-    "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking, lost=True),
+    "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking),
+    "joint-error": Quantity("E|θ−θ_des| mrad", lambda s: 1e3 * s.tracking),
+    "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking),
     "torque-rate": Quantity("E|dτ/dt| N·m/s", lambda s: s.torque_rate),
     "torque-rate-max": Quantity("max |dτ/dt| N·m/s", lambda s: s.torque_rate_max),
     "torque": Quantity("E|τ| N·m", lambda s: s.torque),
     "force-error": Quantity("Σf_N error N", lambda s: s.force_error),
     "force-error-relative": Quantity("Σf_N error %", lambda s: 100 * s.force_error_relative),
     "contact-force-error": Quantity("f_N error of a contact N", lambda s: s.contact_force_error),
-    "path-error": Quantity("CoM distance from path mm", lambda s: 1e3 * s.path_error, lost=True),
+    "path-error": Quantity("CoM distance from path mm", lambda s: 1e3 * s.path_error),
     "distance": Quantity("distance travelled by the base m", lambda s: s.distance),
     "progress": Quantity("displacement of the base m", lambda s: s.drift),
-    "degraded": Quantity("substituted ticks %", lambda s: 100 * (1 - s.modes.get("ok", 0.0))),
+    "substituted": Quantity("ticks answered by another law %", lambda s: 100 * s.substituted),
 }
 """Smaller is better, except for `distance` and `progress`."""

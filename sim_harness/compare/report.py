@@ -17,7 +17,7 @@ from sim_harness.compare.matrix.table import Panel, decide_cells, quantity_table
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
 from sim_harness.compare.race.run import Race, standings
-from sim_harness.compare.results import Outcome, Results, Runs, Statistic, statistic
+from sim_harness.compare.results import Outcome, Results, Runs, Statistic, either, statistic, verdicts
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
 from sim_harness.report.report import Report
@@ -54,8 +54,8 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
     for i, quantity in enumerate(comparison.quantities):
         heading = QUANTITIES[quantity].heading
         rows[0] += [f"paper: {heading}", "ours", "ours / paper"] if i < compared else [heading]
-    rows[0].append("upright")
-    verdicts = comparison.paper_verdicts.get(scene.name, {})
+    rows[0].append("verdicts")
+    papers = comparison.paper_verdicts.get(scene.name, {})
     if comparison.verdict is not None:
         rows[0] += ["paper's verdict", "ours"]
     for controller in controllers_of(comparison, scene):
@@ -64,23 +64,23 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
         for i, quantity in enumerate(comparison.quantities):
             ours = statistic(runs, quantity)
             row += [*_compared(paper.get(controller), i, ours)] if i < compared else [_number(ours)]
-        row.append(_upright(runs))
+        row.append(_verdicts(runs))
         if comparison.verdict is not None:
-            row += [verdicts.get(controller, "–"), verdict(comparison.verdict, scene.name, controller, results)]
+            row += [papers.get(controller, "–"), verdict(comparison.verdict, scene.name, controller, results)]
         rows.append(row)
     return rows
 
 
-def _upright(runs: Runs) -> str:
-    """Return how many robots stayed upright, their mean |dτ/dt|, and the mean time in which the others received torques."""
-    fell = [s for s in runs.summaries if not s.upright]
-    counts = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
-    if len(fell) < len(runs.summaries):
-        counts += f" at {statistic(runs, 'torque-rate').mean:.3g} N·m/s"
-    if not fell:
-        return counts
-    answered = [s.seconds * (s.modes.get("ok", 0.0) + s.modes.get("degraded", 0.0)) for s in fell]
-    return f"{counts}, the others {sum(answered) / len(answered):.1f} s"
+def _verdicts(runs: Runs) -> str:
+    """Return the verdicts, mean |dτ/dt| of the whole runs, and the mean time in which the others received torques."""
+    cut_short = [s for s in runs.summaries if not s.upright]
+    text = verdicts(runs)
+    if len(cut_short) < len(runs.summaries):
+        text += f" at {statistic(runs, 'torque-rate').mean:.3g} N·m/s"
+    if not cut_short:
+        return text
+    answered = [s.seconds * (s.modes.get("ok", 0.0) + s.modes.get("degraded", 0.0)) for s in cut_short]
+    return f"{text}, torques for {sum(answered) / len(answered):.1f} s"
 
 
 def _compared(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:
@@ -93,8 +93,8 @@ def _compared(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) ->
 
 def _number(figures: Statistic) -> str:
     if math.isnan(figures.mean):
-        return "fell" if figures.fallen else "–"
-    return f"{figures.mean:.3g} ± {figures.spread:.1g}"
+        return either(figures.cut_short) or "–"
+    return f"{figures.mean:.3g}" + ("" if math.isnan(figures.spread) else f" ± {figures.spread:.1g}")
 
 
 WORDS = {True: "holds", False: "does not hold", None: "not decided"}
@@ -110,8 +110,8 @@ def comparison_report(findings: Sequence[Finding]) -> Report:
     """Return the report of all comparisons."""
     report = Report(
         "idyn compare: " + ", ".join(finding.name for finding in findings),
-        "Every number is a mean ± standard deviation over runs that begin in slightly different states. "
-        "Runs in which the robot fell are counted but not included in the means.",
+        "Every number is a mean over runs that begin in slightly different states, ± the standard deviation of several runs. "
+        "Runs that a fall, a refusal or a stop cut short have a verdict, and no part in the means.",
     )
     for finding in findings:
         report.heading(f"{finding.name}: {finding.comparison.title}")
@@ -207,13 +207,13 @@ def _runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
-    """Return the figures of each cell of a matrix: names, number of runs, quantities; length and outcome of each run."""
+    """Return the figures of each cell of a matrix: names, number of runs, quantities; length and verdict of each run."""
     quantities = {part.name: ("tracking", *part.quantities) for part in matrix.part}
     return [
         {
             **cell._asdict(),
             **_runs(results[cell], quantities[cell.part]),
-            "upright": [summary.upright for summary in results[cell].summaries],
+            "verdicts": [summary.verdict for summary in results[cell].summaries],
             "seconds": [summary.seconds for summary in results[cell].summaries],
         }
         for cell in cells(matrix)

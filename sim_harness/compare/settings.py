@@ -44,7 +44,8 @@ class CheckSettings(Settings, frozen=True):
 
     With `larger` and `smaller`: the quantity of each controller in `larger` is at least `factor` times that of each controller
     in `smaller`. With `controllers`: the quantity of each is between `at_least` and `at_most`. A claim about a controller whose
-    robot fell does not hold, except the claim that it tracked worse than a controller whose robot did not fall.
+    robot fell, in an order the smaller one, does not hold. An order is not decided if the larger one fell: there is nothing to
+    compare with. A refusal and a stop count as a fall.
 
     explanation: printed when the claim does not hold
     """

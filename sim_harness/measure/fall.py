@@ -27,11 +27,15 @@ class Posture:
         self._first = above_ground(q[None, :3], terrain)[0] if self._floats else 0.0
 
     def upright(self, q: Array) -> bool:
-        """Return whether the robot is upright in all configurations (n, nq); non-finite values are not upright."""
+        """Return whether the robot is upright in all configurations (n, nq)."""
+        return not self.fallen(q).any()
+
+    def fallen(self, q: Array) -> Array:
+        """Return in which of the configurations (n, nq) the robot has fallen (n); it has in those with non-finite values."""
         if not self._floats:
-            return True
+            return np.zeros(len(q), dtype=bool)
         low = FALLEN_HEIGHT * self._first
-        return bool((base_tilt(q) < FALLEN_TILT).all() and (above_ground(q[:, :3], self._terrain) >= low).all())
+        return ~((base_tilt(q) < FALLEN_TILT) & (above_ground(q[:, :3], self._terrain) >= low))
 
 
 def base_tilt(q: Array) -> Array:

@@ -1,16 +1,15 @@
 """Figures of a run, computed from its trace  [ZD §7–8; MATHEMATICS §10]."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
-from idyn.types import Array, Record
-from sim_harness.measure.fall import Posture, base_tilt
+from idyn.types import Array
+from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.trace import Trace
+from sim_harness.measure.verdict import Task, Verdict, judge
 from sim_harness.world.jacobian import contact_jacobian
 
 SETTLED = 5
@@ -27,7 +26,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a run; NaN where a figure is undefined.
 
     label: of the run, usually the law; engine: of the simulated world; seconds: simulated time [s]
-    upright: whether the run reached its end without a fall (`sim_harness.measure.fall`); `seconds` ends at a fall
+    verdict: how the run ended; a run in lock-step, and so `seconds`, ends at a fall
     height: final height of the base [m]; tilt: largest tilt of the base from upright [rad]
     drift: horizontal displacement of the base at the end [m]; distance: travelled by the base in the plane [m];
         height, tilt, drift and distance are 0 for a fixed base
@@ -40,6 +39,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     contact_force_error: mean error of a single normal force [N], without the null-space part of the impulses
     path_error: mean distance of the centre of mass from the path in the plane [m]
     modes: share of the ticks in each mode of the reply or the failsafe
+    substituted: share of the ticks that another law than the controller's answered
     step_p50, step_p99, step_max: run time of the controller's step [µs], None if the replies do not have it
     round_trip_p50, round_trip_p99: time from sending the state to receiving the torque [µs], None if it was not measured
     late: number of replies that took longer than a period
@@ -50,7 +50,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     engine: str
     seconds: float
-    upright: bool
+    verdict: Verdict
     height: float
     tilt: float
     drift: float
@@ -67,6 +67,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     contact_force_error: float
     path_error: float
     modes: dict[str, float]
+    substituted: float
     step_p50: float | None
     step_p99: float | None
     step_max: float | None
@@ -76,52 +77,44 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pace: float
     longest_tick: float
 
-
-class Aims(Record, frozen=True):
-    """Ground and references to which a run is compared.
-
-    terrain: ground, for falls and for force errors of single contacts
-    path: corners of the path of the centre of mass in the plane [m]
-    gripping: names of joints that grip and have no reference
-    """
-
-    terrain: Terrain
-    path: Sequence[tuple[float, float]] = ()
-    gripping: Sequence[str] = ()
+    @property
+    def upright(self) -> bool:
+        """Whether the figures are those of a whole run, without a fall, refusal or stop."""
+        return self.verdict.upright
 
 
-def summarise(trace: Trace, robot: Robot, aims: Aims, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
+def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
     """Return the figures of a run. ticks: planned number of periods; dt: period [s]"""
     base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
-    stands = Posture(robot, aims.terrain, trace.q[0]).upright(trace.q)
-    following = np.array([name not in aims.gripping for name in robot.joint_names])
+    following = np.array([name not in task.gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
     force = _mean(simulated)
-    ticking = np.diff(trace.wall)
+    ticking, corners = np.diff(trace.wall), task.reference.corners
     stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
     return Summary(
         label=label,
         engine=engine,
         seconds=len(trace) * dt,
-        upright=len(trace) == ticks and stands,
+        verdict=judge(trace, robot, task, ticks=ticks, dt=dt),
         height=float(base[-1, 2]),
         tilt=float(base_tilt(base).max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
         tracking=_mean(np.abs(tracking_errors(trace, robot))[:, following]),
         speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
-        torque=float(np.abs(trace.tau).mean()),
+        torque=_mean(np.abs(trace.tau)),
         torque_rate=_mean(rate),
-        torque_rate_max=float(rate.max(initial=0.0)),
+        torque_rate_max=float(_finite(rate).max(initial=0.0)),
         weight=robot.total_mass * GRAVITY,
         force=force,
         force_error=error,
         force_error_relative=error / force if force > 0 else float("nan"),
-        contact_force_error=contact_force_error(trace, robot, aims.terrain),
-        path_error=path_error(trace, robot, np.array(aims.path, dtype=float)) if aims.path else float("nan"),
+        contact_force_error=contact_force_error(trace, robot, task.terrain),
+        path_error=path_error(trace, robot, np.array(corners, dtype=float)) if corners else float("nan"),
         modes={mode: trace.share(mode) for mode in trace.modes},
+        substituted=trace.substituted(task.law),
         step_p50=_percentile(stepped, 50),
         step_p99=_percentile(stepped, 99),
         step_max=_percentile(stepped, 100),
@@ -198,7 +191,7 @@ def normal_forces(trace: Trace) -> tuple[Array, Array]:
 
 COLUMNS = (
     ("law", lambda s: s.label),
-    ("upright", lambda s: "yes" if s.upright else "NO"),
+    ("verdict", lambda s: s.verdict.text),
     ("height m", lambda s: f"{s.height:.4f}"),
     ("tilt mrad", lambda s: f"{s.tilt * 1e3:.1f}"),
     ("tracking mrad", lambda s: f"{s.tracking * 1e3:.2f}"),

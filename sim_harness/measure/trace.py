@@ -3,10 +3,22 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
+
+REFUSED, LAW = "refused: ", "law "
+"""First words of the origins of answers: a refusal with its reason; a torque with the name of the law that predicted it."""
+
+TORQUE = "torque"
+"""Origin of a torque without prediction."""
+
+
+def origin_of(law: str | None) -> str:
+    """Return the origin of a torque. law: name of the law that predicted it, None without a prediction"""
+    return TORQUE if law is None else LAW + law
 
 
 class Trace(Record, frozen=True):
@@ -27,6 +39,8 @@ class Trace(Record, frozen=True):
     wall: wall-clock time at the beginning of the tick [s] (n)
     places: names of the contacts (c)
     modes: names of the modes: statuses of replies, modes of the failsafe
+    answer: what the server answered, as an index into `answers` (n); empty: not recorded
+    answers: '' for no answer, 'torque', 'law NAME' or 'refused: REASON'
     """
 
     t: Array
@@ -44,9 +58,21 @@ class Trace(Record, frozen=True):
     wall: Array
     places: tuple[str, ...]
     modes: tuple[str, ...]
+    answer: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    answers: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def refusal(self, row: int) -> str:
+        """Return why the server refused the state of a row, '' if it did not."""
+        answer = self.answers[self.answer[row]] if len(self.answer) else ""
+        return answer.removeprefix(REFUSED) if answer.startswith(REFUSED) else ""
+
+    def substituted(self, law: str) -> float:
+        """Return the share of the ticks that a law other than `law` answered."""
+        other = [name.startswith(LAW) and name != LAW + law for name in self.answers]
+        return float(np.mean(np.array(other)[self.answer])) if len(self.answer) else 0.0
 
     def share(self, mode: str) -> float:
         """Return the share of the ticks in a mode; 0 for a mode that did not occur."""
@@ -64,7 +90,7 @@ class Trace(Record, frozen=True):
         """Read a file of `save_npz`."""
         with np.load(path) as arrays:
             fields: dict[str, Any] = dict(arrays)
-        for name in ("places", "modes"):
+        for name in {"places", "modes", "answers"} & fields.keys():
             fields[name] = tuple(fields[name].tolist())
         return cls(**fields)
 
@@ -91,7 +117,9 @@ class TraceWriter:
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
-        self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
+        self._mode, self._status, self._answer = np.zeros((3, ticks), dtype=np.int64)
+        self._answers = {"": 0}
+        self._refusals: dict[str, str] = {}
         self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
         self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
 
@@ -108,6 +136,14 @@ class TraceWriter:
         self._tau[self._row] = tau
         self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
         self._round_trip[self._row] = round_trip
+
+    def answer(self, origin: str) -> None:
+        """Set what the server answered, see `Trace.answers`; without this call: nothing."""
+        self._answer[self._row] = self._answers.setdefault(origin, len(self._answers))
+
+    def refused(self, code: str, message: str) -> None:
+        """Set that the server refused the state. Only the first message of each code is kept: they differ by numbers."""
+        self.answer(REFUSED + self._refusals.setdefault(code, f"{code}: {message}"))
 
     def reference(self, q: Array, v: Array) -> None:
         """Set the references of the joints (na)."""
@@ -160,4 +196,6 @@ class TraceWriter:
             wall=self._wall[:n],
             places=self._places,
             modes=tuple(self._modes),
+            answer=self._answer[:n],
+            answers=tuple(self._answers),
         )

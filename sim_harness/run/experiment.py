@@ -14,12 +14,14 @@ from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.robot import Robot
 from sim_harness.measure.fall import Posture
-from sim_harness.measure.metrics import Aims, Summary, summarise
+from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
+from sim_harness.measure.verdict import Task
 from sim_harness.robot.robot_side import Exchanger
 from sim_harness.run.listener import Listener
-from sim_harness.run.plan import Plan
+from sim_harness.run.plan import Plan, with_controller
 from sim_harness.run.scene import pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
+from sim_harness.run.served import other_controller, served_controller
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
@@ -39,16 +41,16 @@ LOCK_STEP_MS = 30_000
 Watch = Callable[[str, TraceWriter], None]
 """Called with the label and the trace of a run at the end of each tick, inside its loop."""
 
-TRACE, CONTROLLER = "trace.npz", "controller.json"
-"""Files in the folder of a run: its trace, and a snapshot of the controller with robot and ground."""
+TRACE, CONTROLLER, SUMMARY = "trace.npz", "controller.json", "summary.json"
+"""Files in the folder of a run: its trace, a snapshot of the controller with robot and ground, and its figures."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run of one law.
 
-    controller: its settings, with the terrain of this run
+    controller: its settings, with the terrain of this run; of a run with `run_connected` those of the server
     log: path of its log, if there is one
-    said: messages of the server and tasks of planners, of a run with `run_connected`
+    said: of a run with `run_connected`: how the server's controller differs from the plan's, messages, tasks of planners
     """
 
     summary: Summary
@@ -63,11 +65,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         self.trace.save_npz(folder / TRACE)
         snapshot = build_controller(self.controller).snapshot()
         (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
+        (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(self.summary)))
 
 
 def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
-    """Run one law with a server process over ipc; write log.mcap, trace.npz and summary.json to `folder`."""
+    """Run one law with a server process over ipc; write log.mcap, and what `Run.save` writes, to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
+    plan = with_controller(plan, {"law": law})
     log, label = folder / "log.mcap", named(law)
     robot, _ = load_robot(plan.controller.robot)
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
@@ -78,9 +82,7 @@ def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch:
         ):
             client.hello()
             trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
-    summary = _summary(plan, trace, label)
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
+    run = Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
     run.save(folder)
     return run
 
@@ -88,14 +90,24 @@ def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch:
 def run_connected(
     plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None, keys: Keys | None = None
 ) -> Run:
-    """Run the simulated robot with the server at `address`. Raises ConnectionFailed if no server answers."""
+    """Run the simulated robot with the server at `address`. The task is that of the server's controller.
+
+    Raises ConnectionFailed if no server answers, ConfigError for a controller with unknown settings.
+    """
     robot, _ = load_robot(plan.controller.robot)
     with _client(plan, address, robot, keys) as client:
-        client.hello()
+        served = served_controller(client.hello().controller)
         listener = Listener(client)
         trace = _drive(plan, listener, label, progress, paced=plan.settings.paced, watch=watch)
-    said = listener.report()
-    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None, said=said)
+    other = other_controller(plan, served)
+    task = msgspec.structs.replace(task_of(served), terrain=terrain_of(plan), steered=listener.steered)
+    return Run(
+        summary=_summary(plan, trace, label, task),
+        trace=trace,
+        controller=served,
+        log=None,
+        said=((other,) if other else ()) + listener.report(),
+    )
 
 
 def run_in_process(
@@ -157,12 +169,13 @@ def _drive(
     return side.run(settings.duration, pushes, Posture(side.world.robot, side.world.terrain, side.world.q))
 
 
-def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
+def _summary(plan: Plan, trace: Trace, label: str, task: Task | None = None) -> Summary:
+    """Return the figures of a run. task: default that of the plan's controller in the world of the plan"""
     robot, _ = load_robot(plan.controller.robot)
     return summarise(
         trace,
         robot,
-        msgspec.structs.replace(aims_of(plan.controller), terrain=terrain_of(plan)),
+        task or msgspec.structs.replace(task_of(plan.controller), terrain=terrain_of(plan)),
         label=label,
         engine=str(kind_of(plan.settings.engine)),
         ticks=plan.ticks,
@@ -170,11 +183,12 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     )
 
 
-def aims_of(controller: ControllerSettings) -> Aims:
-    """Return the ground, the path and the gripping joints of a controller."""
+def task_of(controller: ControllerSettings) -> Task:
+    """Return what a robot with this controller has to do, on the ground of the controller's model."""
     contact, grip = controller.contact, controller.grip
-    return Aims(
+    return Task(
         terrain=contact.terrain.build(contact.ground),
-        path=controller.reference.corners,
+        reference=controller.reference,
+        law=str(kind_of(controller.law)),
         gripping=() if grip is None else grip.joints,
     )

@@ -8,6 +8,7 @@ from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
+from transport.server.sessions.command_latch import STANDS
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
@@ -47,6 +48,11 @@ class Listener:
                 ticks, met, missing = self._tasks.get(task.name, (0, 0, 0.0))
                 self._tasks[task.name] = ticks + 1, met + task.met, max(missing, task.missing)
         return reply
+
+    @property
+    def steered(self) -> bool:
+        """Whether replies show that commands were in force: they report tasks, or that the last command has expired."""
+        return bool(self._tasks) or any(STANDS in message for message in self._messages)
 
     def report(self) -> tuple[str, ...]:
         """Return what was said, one line each."""

@@ -1,25 +1,30 @@
 """Traces and figures of recorded logs, of real and of simulated robots alike."""
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
 from controllers.config.loading import parse
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.types import Array, ContactSet
+from idyn.types import Array, ContactSet, Record
 from sim_harness.measure.metrics import Summary, summarise
-from sim_harness.measure.trace import Trace, TraceWriter
-from sim_harness.run.experiment import aims_of
+from sim_harness.measure.trace import Trace, TraceWriter, origin_of
+from sim_harness.measure.verdict import Task, Verdict, judge
+from sim_harness.run.experiment import task_of
 from transport.log.part import LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import decode, vector
 from transport.protocol.contact_input import read_contacts
+from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.messages.command import CommandAck, CommandMessage
+from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
@@ -28,43 +33,75 @@ from transport.server.served_controller import build_host
 from transport.server.sessions.handshake import agree
 from transport.server.settings import ServerSettings
 
-Exchange = tuple[StateMessage, TorqueMessage]
-"""A state and its reply."""
+
+class Exchange(NamedTuple):
+    """A state and its reply: a torque, or why the state was refused. t_recv_ns: arrival of the state, server's clock [ns]"""
+
+    state: StateMessage
+    reply: TorqueMessage | ErrorMessage
+    t_recv_ns: int
+
+
+REFUSED_STATE = "refused"
+"""Mode of a tick in which the server refused the state: the log does not have the torque of the robot's failsafe."""
+
+
+class LoggedRun(Record, frozen=True):
+    """A session of a controlling client.
+
+    label: path of the log, with the number of the session from the second one on
+    period: agreed period [s]; steered: whether the server accepted commands, of this client or of a planner
+    """
+
+    label: str
+    controller: Controller
+    trace: Trace
+    period: float
+    steered: bool
+
+    @property
+    def task(self) -> Task:
+        return msgspec.structs.replace(task_of(self.controller.settings), steered=self.steered)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How it ended. A log does not have the planned length of the run: it counts as whole."""
+        return judge(self.trace, self.controller.robot, self.task, ticks=len(self.trace), dt=self.period)
 
 
 def summarise_log(path: Path) -> list[Summary]:
-    """Return a summary of each session of a controlling client that received torques, in order. Raises LogError.
+    """Return a summary of each session of a controlling client that sent states, in order.
 
+    Raises LogError, also for a log without such a session.
     Predicted contact forces are compared with `f_sensed` of the states; without them, force errors are NaN.
-    A log does not have the planned length of the run: `upright` means that no fall was recorded.
     """
+    runs = logged_runs(path)
+    if not runs:
+        raise LogError(f"{path}: expected a session with states, found none")
     return [
         summarise(
-            trace,
-            controller.robot,
-            aims_of(controller.settings),
-            label=label,
+            run.trace,
+            run.controller.robot,
+            run.task,
+            label=run.label,
             engine="recorded",
-            ticks=len(trace),
-            dt=period,
+            ticks=len(run.trace),
+            dt=run.period,
         )
-        for label, controller, trace, period in traces_of(path)
+        for run in runs
     ]
 
 
-def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
-    """Return label, controller, trace and agreed period [s] of each session of a controlling client that received torques.
-
-    Sessions are in order. Raises LogError, also for a log without such a session.
-    """
-    found: list[tuple[str, Controller, Trace, float]] = []
+def logged_runs(path: Path) -> list[LoggedRun]:
+    """Return each session of a controlling client that sent states, in order. Raises LogError."""
+    found: list[LoggedRun] = []
     with LogReader(path) as reader:
         controller, settings = origin(reader)
-        for agreement, exchanges in sessions(reader, controller, settings):
+        recorded = sessions(reader, controller, settings)
+    for agreement, exchanges in recorded.exchanges:
+        if len(trace := trace_of(agreement, exchanges)):
             label = str(path) if not found else f"{path} #{len(found) + 1}"
-            found.append((label, controller, trace_of(agreement, exchanges), agreement.dt_ns * 1e-9))
-    if not found:
-        raise LogError(f"{path}: expected a session with torques, found none")
+            found.append(LoggedRun(label, controller, trace, agreement.dt_ns * 1e-9, recorded.steered))
     return found
 
 
@@ -77,33 +114,55 @@ def origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
         raise LogError(f"{reader.path}: {error}") from error
 
 
-def sessions(reader: LogReader, controller: Controller, settings: ServerSettings) -> Iterator[tuple[Agreement, list[Exchange]]]:
-    """Yield the agreement of `hello`, and all states with their torques, for each controlling session."""
+class Sessions(NamedTuple):
+    """Sessions of a log. exchanges: for each controlling session, the agreement of `hello` and all states with their replies
+
+    steered: whether the server accepted commands
+    """
+
+    exchanges: list[tuple[Agreement, list[Exchange]]]
+    steered: bool
+
+
+def sessions(reader: LogReader, controller: Controller, settings: ServerSettings) -> Sessions:
+    """Return the controlling sessions of a log."""
     host = build_host(controller, settings)
-    agreements: dict[int, Agreement] = {}
-    exchanges: dict[int, list[Exchange]] = {}
+    found: dict[int, tuple[Agreement, list[Exchange]]] = {}
+    steered = False
     for entry in reader.exchanges():
         if not entry.reply:
             continue  # this state was overtaken by a newer one
         request, reply = decode(entry.request), decode(entry.reply)
         if isinstance(request, Hello) and isinstance(reply, Welcome) and not reply.dry_run:
-            agreements[reply.session] = agree(request, host, entry.request, entry.t_recv_ns)
-            exchanges[reply.session] = []
-        elif isinstance(request, StateMessage) and isinstance(reply, TorqueMessage) and reply.session in exchanges:
-            exchanges[reply.session].append((request, reply))
-    for session, rows in exchanges.items():
-        if rows:
-            yield agreements[session], rows
+            found[reply.session] = agree(request, host, entry.request, entry.t_recv_ns), []
+        elif isinstance(request, StateMessage) and isinstance(reply, TorqueMessage | ErrorMessage) and request.session in found:
+            found[request.session][1].append(Exchange(request, reply, entry.t_recv_ns))
+        steered = steered or (isinstance(request, CommandMessage) and isinstance(reply, CommandAck))
+    return Sessions(list(found.values()), steered)
 
 
 def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
-    """Return the trace of a session, in the robot's joint order. Its torques are those of the replies."""
+    """Return the trace of a session, in the robot's joint order. Its torques are those of the replies, NaN for refused states.
+
+    A refused state that cannot be read counts as equal to the last one that could; it is left out if it is the first.
+    """
     robot, joints = agreement.robot, agreement.joints
-    trace, reader = TraceWriter(robot, len(exchanges)), StateReader(agreement)
-    begin = exchanges[0][0].t_robot
-    for (state, reply), after in zip(exchanges, [*(state for state, _ in exchanges[1:]), None], strict=True):
-        measured = reader.read(state.q, state.vel).state
-        trace.state((state.t_robot - begin) * 1e-9, measured.q, measured.v, reply.t_recv * 1e-9)
+    trace, reader, last = TraceWriter(robot, len(exchanges)), StateReader(agreement), None
+    following = [*(exchange.state for exchange in exchanges[1:]), None]
+    for (state, reply, t_recv_ns), after in zip(exchanges, following, strict=True):
+        try:
+            measured = reader.read(state.q, state.vel).state
+            last = measured.q.copy(), measured.v.copy()
+        except ProtocolError:
+            if last is None:
+                continue
+        trace.state((state.t_robot - exchanges[0].state.t_robot) * 1e-9, *last, t_recv_ns * 1e-9)
+        if isinstance(reply, ErrorMessage):
+            trace.refused(reply.code, reply.message)
+            trace.command(np.full(robot.na, np.nan), REFUSED_STATE, np.nan)
+            trace.simulated((), np.zeros((0, 3)), status=0)
+            continue
+        trace.answer(origin_of(None if reply.solver is None else reply.solver.path))
         trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
         if reply.ref is not None:
             both = [joints.torques_to_robot(vector(part, robot.na, "ref")) for part in (reply.ref.q, reply.ref.v)]

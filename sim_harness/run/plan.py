@@ -5,7 +5,7 @@ import numpy as np
 
 from controllers.build import changed
 from controllers.config.loading import NonNegative, Settings, load, parse
-from controllers.config.tables import Choice, Table, kind_of
+from controllers.config.tables import Choice, Table, kind_of, named
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
@@ -25,6 +25,7 @@ class ExperimentSettings(Settings, frozen=True):
 
     server: name or path of the server's configuration
     laws: contact laws; there is one run with each, which replaces the law of the controller
+    may_fail: those of the laws, by name, with which the robot is expected to fail, to show it; with the others it must not
     controller: values that replace those of the server's controller, table by table
     engine: contact model of the simulated world
     duration: of one run [s]
@@ -44,6 +45,7 @@ class ExperimentSettings(Settings, frozen=True):
     server: str
     laws: tuple[Choice, ...]
     duration: float
+    may_fail: tuple[str, ...] = ()
     controller: Table = msgspec.field(default_factory=dict)
     engine: AnyEngine = PolygonLcp()
     paced: bool = True
@@ -68,6 +70,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Number of periods of one run."""
         return round(self.settings.duration / self.controller.period)
 
+    def as_expected(self, law: str, good: bool) -> bool:
+        """Return whether a run ended as the experiment expects. law: its name; good: whether the robot did its task"""
+        return good or law in self.settings.may_fail
+
 
 def load_plan(name_or_path: str, duration: float | None = None, engine: str | None = None) -> Plan:
     """Load and check an experiment and all configurations that it names. Raises ConfigError.
@@ -88,6 +94,10 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
     if not settings.laws:
         raise ConfigError("experiment.laws", "expected at least one law, got an empty list")
+    names = [named(law) for law in settings.laws]
+    for name in settings.may_fail:
+        if name not in names:
+            raise ConfigError("experiment.may_fail", f"expected names of its laws ({', '.join(names)}), got '{name}'")
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
     if settings.mu is not None:

@@ -15,7 +15,7 @@ from controllers.robot.load import load_robot
 from idyn.errors import IdynError
 from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
-from sim_harness.new.draft import draft
+from sim_harness.new.draft import OWN, SOLELESS, WEAK, draft
 from sim_harness.new.source import find_model, poses_of, shared_models
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Run, run_in_process
@@ -34,9 +34,10 @@ WALKED = 0.8
 class Outcome(NamedTuple):
     """What a robot did.
 
-    outcome: 'stood', 'held' (fixed base), 'walked', 'moved', 'fell at t s', or 'refused: reason'; the rest is NaN when refused
+    outcome: 'stood', 'held' (fixed base), 'walked', 'moved', a verdict ('fell at t s'), or 'refused', with NaN figures
     tilt: largest tilt of the base [rad]; rate: mean |dτ/dt| [N·m/s]; error: largest error of a joint [rad or m]
     distance: displacement of the base in the plane, and asked: what the gait asks for [m]
+    reason: of a refusal, of a fixed base of a robot with feet, or of another engine than MuJoCo
     """
 
     outcome: str
@@ -45,6 +46,7 @@ class Outcome(NamedTuple):
     error: float = np.nan
     distance: float = np.nan
     asked: float = np.nan
+    reason: str = ""
 
 
 def robots() -> dict[str, str]:
@@ -63,9 +65,11 @@ def outcome_of(reference: str, task: str) -> Outcome | None:
             path = Path(folder) / "robot.toml"
             path.write_text(drafted.text, encoding="utf-8")
             plan = load_plan(str(path), SECONDS)
-            return _judged(plan, run_in_process(plan, task, lambda *_: None))
+            found = _judged(plan, run_in_process(plan, task, lambda *_: None))
+        reason = next((line for line in drafted.found if line.startswith((OWN, SOLELESS, WEAK))), "")
+        return found._replace(reason=reason)
     except IdynError as error:
-        return Outcome(f"refused: {_brief(str(error), model.path)}") if task == "stand" else None
+        return Outcome("refused", reason=_brief(str(error), model.path)) if task == "stand" else None
 
 
 def _judged(plan: Plan, run: Run) -> Outcome:
@@ -76,7 +80,7 @@ def _judged(plan: Plan, run: Run) -> Outcome:
     velocity = getattr(getattr(plan.controller.reference, "path", None), "velocity", None)
     asked = np.nan if velocity is None else SECONDS * float(np.linalg.norm(velocity[:2]))
     if not summary.upright:
-        outcome = f"fell at {summary.seconds:.1f} s"
+        outcome = summary.verdict.text
     elif velocity is not None:
         outcome = "walked" if summary.drift > WALKED * asked else "upright, but walked too little"
     elif summary.drift < STILL and error < FOLLOWED:
@@ -113,6 +117,12 @@ def walking_table(found: Figures) -> Table:
     return [head, *rows]
 
 
+def reasons(found: Figures) -> list[str]:
+    """Return why robots were refused, fixed to the world, or simulated in another engine: one paragraph for each."""
+    outcomes = ((name, o) for (name, task), o in found["runs"].items() if task == "stand" and o.reason)
+    return [f"{_name(name)}: {o.outcome}; {o.reason}" for name, o in outcomes]
+
+
 def _name(path: str) -> str:
     """Return the name of a robot: its folder, and its file where that says more."""
     return f"{Path(path).parts[0].removesuffix('_description')}, {Path(path).stem}"
@@ -129,4 +139,5 @@ def study() -> Study:
         f"Each URDF of example-robot-data: drafted by `idyn new`, then {SECONDS:g} s in MuJoCo with its default ground.",
         sweeps={"runs": Sweep((robots(), ("stand", "walk")), outcome_of)},
         tables=(standing_table, walking_table),
+        notes=reasons,
     )

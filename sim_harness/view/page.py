@@ -42,7 +42,7 @@ def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
         controller = run.controller
         film = film_of(controller.robot, controller.terrain, run.trace)
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
-        data.append(_run(controller, run.label, film, run.trace.modes, path))
+        data.append(_run(controller, run.label, film, run.trace.modes, path) | {"verdict": run.verdict.text})
     return page_with(title, _looks(controllers), data, live=False)
 
 

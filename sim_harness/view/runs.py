@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import msgspec
+
 from controllers.build import controller_from_snapshot
 from controllers.config.loading import find, load
 from controllers.controller import Controller
@@ -10,16 +12,24 @@ from controllers.robot.load import RobotSettings, urdf_path
 from idyn.errors import ConfigError
 from idyn.types import Record
 from sim_harness.measure.trace import Trace
-from sim_harness.run.experiment import CONTROLLER, TRACE
-from sim_harness.run.logs import traces_of
+from sim_harness.measure.verdict import Verdict
+from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
+from sim_harness.run.logs import logged_runs
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The part of the figures of a run that a view shows."""
+
+    verdict: Verdict
 
 
 class RecordedRun(Record, frozen=True):
-    """A run to show. controller: its robot and the ground in its settings are drawn"""
+    """A run to show. controller: its robot and the ground in its settings are drawn; verdict: how it ended"""
 
     label: str
     controller: Controller
     trace: Trace
+    verdict: Verdict
 
 
 def read_runs(path: Path) -> list[RecordedRun]:
@@ -28,13 +38,16 @@ def read_runs(path: Path) -> list[RecordedRun]:
     Raises ConfigError without a run, LogError for a malformed log.
     """
     if path.suffix == ".mcap":
-        runs = [RecordedRun(label=label, controller=controller, trace=trace) for label, controller, trace, _ in traces_of(path)]
+        runs = [
+            RecordedRun(label=run.label, controller=run.controller, trace=run.trace, verdict=run.verdict)
+            for run in logged_runs(path)
+        ]
     else:
         folders = [path] if (path / TRACE).is_file() else sorted(file.parent for file in path.glob(f"*/{TRACE}"))
         runs = [read_run(folder) for folder in folders]
     found = [run for run in runs if len(run.trace)]
     if not found:
-        raise ConfigError(str(path), f"expected a log.mcap, or a folder with {TRACE} in it or in a subfolder")
+        raise ConfigError(str(path), f"expected a log.mcap with states, or a folder with {TRACE} in it or in a subfolder")
     return found
 
 
@@ -43,9 +56,10 @@ def read_run(folder: Path) -> RecordedRun:
     try:
         controller = controller_from_snapshot(json.loads((folder / CONTROLLER).read_text(encoding="utf-8")))
         trace = Trace.load_npz(folder / TRACE)
+        verdict = msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Judged).verdict
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(str(folder), f"expected {TRACE} and {CONTROLLER} of a run ({error})") from error
-    return RecordedRun(label=folder.name, controller=controller, trace=trace)
+        raise ConfigError(str(folder), f"expected {TRACE}, {CONTROLLER} and {SUMMARY} of a run ({error})") from error
+    return RecordedRun(label=folder.name, controller=controller, trace=trace, verdict=verdict)
 
 
 def mesh_folders(controller: Controller) -> list[Path]:

@@ -24,7 +24,7 @@ from sim_harness.compare.settings import (
     load_comparison,
 )
 from sim_harness.measure.metrics import Summary
-from sim_harness.run.experiment import CONTROLLER, TRACE
+from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 
 
 def quiet(done, total, name):
@@ -40,7 +40,7 @@ def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
     assert len(here) == 2
     assert again == [*first, *first]
     folder = first[0]["short", "pid"].folders[0]
-    assert {path.name for path in folder.iterdir()} == {RESULT, TRACE, CONTROLLER, LOG}
+    assert {path.name for path in folder.iterdir()} == {RESULT, SUMMARY, TRACE, CONTROLLER, LOG}
 
 
 @full

@@ -25,9 +25,10 @@ def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
         run_task(task)
         summary = finished(task).summary
         (recorded,) = summarise_log(task.folder / LOG)
-        for name in ("seconds", "upright", "height", "tilt", "drift", "distance", "tracking", "speed_tracking", "torque",
+        for name in ("seconds", "height", "tilt", "drift", "distance", "tracking", "speed_tracking", "torque",
                      "torque_rate", "torque_rate_max", "weight"):  # fmt: skip
             assert getattr(recorded, name) == pytest.approx(getattr(summary, name), rel=1e-12)
+        assert recorded.verdict == summary.verdict
         assert (recorded.modes, recorded.step_p50) == (summary.modes, pytest.approx(summary.step_p50))
         last = normal_forces(load_trace(task.folder))[1][-1]
         assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)

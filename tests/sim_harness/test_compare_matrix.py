@@ -18,6 +18,7 @@ from sim_harness.compare.results import Runs
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
 from sim_harness.engines.penalty import Penalty
+from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 from sim_harness.run.experiment import TRACE
 
@@ -79,7 +80,16 @@ def matrix(tmp_path):
 
 def runs(*seconds):
     """Runs of so many seconds; 1.0 is the full duration, shorter ones fell."""
-    summaries = [msgspec.structs.replace(SUMMARY, seconds=s, upright=s == 1.0, tracking=0.002, torque=s) for s in seconds]
+    summaries = [
+        msgspec.structs.replace(
+            SUMMARY,
+            seconds=s,
+            verdict=SUMMARY.verdict if s == 1.0 else verdict(Ending.FELL, f"fell at {s:.2f} s", s),
+            tracking=0.002,
+            torque=s,
+        )
+        for s in seconds
+    ]
     return Runs(folders=[], summaries=summaries)
 
 
@@ -198,7 +208,7 @@ def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, her
     assert len(summary["cells"]) == 20
     assert summary["cells"][0]["seconds"] == [pytest.approx(0.03)]
     for folder in (out / "runs").iterdir():  # of those that stand to the end, only the figures are kept
-        whole = json.loads((folder / RESULT).read_text())["summary"]["upright"]
+        whole = json.loads((folder / RESULT).read_text())["summary"]["verdict"]["upright"]
         assert (folder / TRACE).exists() is not whole
     assert not math.isnan(summary["cells"][0]["quantities"]["tracking"]["mean"])
 

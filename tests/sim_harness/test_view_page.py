@@ -18,7 +18,7 @@ from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from sim_harness.measure.trace import TraceWriter
 from sim_harness.run.experiment import CONTROLLER, TRACE, run_in_process
-from sim_harness.run.logs import traces_of
+from sim_harness.run.logs import logged_runs
 from sim_harness.run.plan import load_plan
 from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of
@@ -65,7 +65,7 @@ def test_a_log_shows_the_same_motion_and_notes_what_it_lacks(runs):
     (scene,) = read_runs(runs / "one" / "log.mcap")
     np.testing.assert_array_equal(scene.trace.q, read_run(runs / "one").trace.q)
     assert not film_of(scene.controller.robot, scene.controller.terrain, scene.trace).known
-    assert traces_of(runs / "one" / "log.mcap")[0][1].settings == scene.controller.settings
+    assert logged_runs(runs / "one" / "log.mcap")[0].controller.settings == scene.controller.settings
 
 
 def test_the_page_contains_the_motion(runs):

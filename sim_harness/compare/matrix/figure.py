@@ -9,9 +9,9 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from sim_harness.compare.matrix.settings import MatrixSettings, PartSettings
-from sim_harness.compare.matrix.table import Panel, time_to_fall, upright
+from sim_harness.compare.matrix.table import Panel, upright
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.results import Results, Runs, statistic
+from sim_harness.compare.results import Results, Runs, lost, statistic
 from sim_harness.report.plots import cells, png
 
 CELL = (0.62, 0.36)
@@ -93,10 +93,10 @@ def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) ->
 def _cell_text(runs: Runs) -> str:
     """Return the text of a cell: the tracking error [mrad] of the robots that stayed upright.
 
-    If some fell, the number of upright robots is added. If all fell, the text is the mean time until the fall.
+    If some runs were cut short, the number of upright robots is added. If all were, the text is how and when.
     """
     up, count = upright([runs])
     tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
     if up == count:
         return tracking
-    return f"{tracking}\n{up}/{count}" if up else f"fell\n{time_to_fall(runs):.1f} s"
+    return f"{tracking}\n{up}/{count}" if up else lost(runs).replace(" after ", "\n")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.results import Outcome, Results, Runs, statistic
+from sim_harness.compare.results import Outcome, Results, Runs, either, lost, statistic
 
 
 class Panel:
@@ -34,12 +34,6 @@ def upright(found: Iterable[Runs]) -> tuple[int, int]:
     return sum(summary.upright for summary in summaries), len(summaries)
 
 
-def time_to_fall(runs: Runs) -> float:
-    """Return the mean time until a fall [s]; NaN without a fall."""
-    fell = [summary.seconds for summary in runs.summaries if not summary.upright]
-    return sum(fell) / len(fell) if fell else math.nan
-
-
 def upright_table(panel: Panel, results: Results) -> list[list[str]]:
     """Return a table of the number of upright robots, their tracking error and torque rate. Rows and columns end with the share
     of upright ones."""
@@ -63,10 +57,10 @@ def quantity_table(panel: Panel, quantity: str, results: Results) -> list[list[s
 def _cell_text(runs: Runs) -> str:
     up, count = upright([runs])
     if not up:
-        return f"0/{count}, fell after {time_to_fall(runs):.1f} s"
+        return f"0/{count}, {lost(runs)}"
     rate = statistic(runs, "torque-rate").mean
     how = f"{1e3 * statistic(runs, 'tracking').mean:.2g} mrad, {rate:.3g} N·m/s"
-    return f"{up}/{count}, {how}" + (f", fell after {time_to_fall(runs):.1f} s" if up < count else "")
+    return f"{up}/{count}, {how}" + (f", {lost(runs)}" if up < count else "")
 
 
 def _share(line: Sequence[Cell], results: Results) -> str:
@@ -87,10 +81,10 @@ def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Resu
 
 
 def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, str]:
-    """Return (margin, measured value as text); the margin is ≥ 0 if the claim holds, −inf after a fall or without a value."""
+    """Return (margin, measured value as text); the margin is ≥ 0 if the claim holds, −inf without a whole run or a value."""
     figures, where = statistic(runs, check.quantity), " · ".join(cell[2:])
-    if figures.fallen:
-        return -math.inf, f"{figures.fallen} of {figures.runs} fell ({where})"
+    if figures.cut_short:
+        return -math.inf, f"{len(figures.cut_short)} of {figures.runs} {either(figures.cut_short)} ({where})"
     if math.isnan(figures.mean):
         return -math.inf, f"no data ({where})"
     margin = min(figures.mean - check.at_least, check.at_most - figures.mean)

@@ -1,5 +1,6 @@
 """Table, claims and picture of a race of engines."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from sim_harness.report.tables import Table, listed
 def race_table(settings: RaceSettings, ranking: Sequence[Standing]) -> Table:
     """Return a table with one row per runner: times, ratios (our, the paper's), iterations, failures, drift in the long run."""
     columns: dict[str, Callable[[Standing], str]] = {
-        "step µs": lambda p: f"{p.total:.1f} ± {p.spread:.1f}",
+        "step µs": lambda p: f"{p.total:.1f}" + ("" if math.isnan(p.spread) else f" ± {p.spread:.1f}"),
         "engine µs": lambda p: f"{p.engine:.1f}",
         "step / reference": lambda p: f"{p.total_ratio:.2f}",
         "engine / reference": lambda p: f"{p.engine_ratio:.2f}",

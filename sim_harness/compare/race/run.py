@@ -3,6 +3,7 @@
 Both whole steps, with dynamics and collisions as in the paper, and the engine alone are timed.
 """
 
+import math
 import time
 from collections.abc import Callable
 from statistics import mean, stdev
@@ -164,7 +165,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a runner over its trials.
 
     total: time of a step [µs]
-    spread: standard deviation of `total` over the trials [µs]
+    spread: standard deviation of `total` over the trials, NaN for a single one [µs]
     engine: time of the engine in a step [µs]
     iterations, most: mean and largest number of iterations per step
     contacts: mean number of contacts
@@ -196,7 +197,7 @@ def standings(settings: RaceSettings, race: Race) -> list[Standing]:
         Standing(
             title=title,
             total=1e6 * mean(t.total for t in trials),
-            spread=1e6 * stdev(t.total for t in trials) if len(trials) > 1 else 0.0,
+            spread=1e6 * stdev(t.total for t in trials) if len(trials) > 1 else math.nan,
             engine=1e6 * mean(t.engine for t in trials),
             iterations=mean(i for t in trials for i in t.iterations),
             most=max(i for t in trials for i in t.iterations),

@@ -10,11 +10,9 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.compare.tasks.own import TaskController
 from sim_harness.compare.tasks.runs import DT, PRESSING, SETTLED, SWINGING, Targets, TaskRun, measured
+from sim_harness.measure.fall import Posture
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world.worlds import build_world
-
-FALLEN = 0.7
-"""A robot whose base is lower than this share of its height in the stance has fallen."""
 
 
 class TaskFigures(NamedTuple):
@@ -65,9 +63,10 @@ def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, 
         [],
         np.inf,
     )
+    posture = Posture(robot, Flat(), stance)
     for k in range(len(targets.trunk)):
         q, v = world.q, world.v
-        if q[2] < FALLEN * stance[2]:
+        if not posture.upright(q[None]):
             fell = k * DT
             break
         tick = controller.tick(k, *measured(robot, q, v, run.noise, rng))

@@ -75,6 +75,7 @@ function describe() {
   at("show-predicted").closest("th").hidden = Boolean(run.unpredicted);
   at("run-name").textContent = data.runs.length > 1 ? run.label : "";
   at("note").textContent = [
+    run.verdict ? `Verdict: ${run.verdict}.` : "",
     run.film.known ? "" : "This log has no measured contact forces.",
     data.robots[run.robot].note,
   ].filter(Boolean).join(" ");

@@ -1,0 +1,67 @@
+"""Runs with known ends get the right verdict and exit code, from `idyn simulate` and from their logs."""
+
+from pathlib import Path
+
+import pytest
+from fast import fast_if, full
+from known_ends import KNOWN, ended
+
+from sim_harness.commands.main import main
+from sim_harness.measure.verdict import Ending
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.logs import logged_runs
+from sim_harness.run.plan import load_plan, with_controller
+
+PAGE = Path(__file__).parents[2] / "docs/reference/verdicts.md"
+FAST = {"is pushed over", "carries its box with smooth fingers", "carries its box"}
+LOGGED = {"is pushed over", "is pushed on ice", "shall sway by a law that keeps it still", "walks on wet ice",
+          "carries its box", "carries its box with smooth fingers", "tells a speed of 50 rad/s at rest",
+          "walks along its path", "has motors of a fiftieth of their torque", "turns in place"}  # fmt: skip
+
+
+def test_there_are_twenty_runs_and_each_ending_is_among_them():
+    assert len(KNOWN) >= 20
+    assert len({known.what for known in KNOWN}) == len(KNOWN)
+    assert {known.ending for known in KNOWN} >= set(Ending) - {Ending.LET_GO}
+
+
+@pytest.mark.parametrize("known", fast_if(KNOWN, lambda known: known.what in FAST), ids=lambda known: known.what)
+def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
+    code, verdict = ended(known, tmp_path)
+    assert (verdict["ending"], code) == (known.ending, known.exit_code)
+    assert known.text in verdict["text"]
+    assert verdict["text"] in capsys.readouterr().out
+
+
+@full
+@pytest.mark.parametrize("known", [known for known in KNOWN if known.what in LOGGED], ids=lambda known: known.what)
+def test_a_log_has_the_verdict_of_its_run(known, tmp_path, capsys):
+    """The server's log of the run; a robot that fell is fallen in it, and `idyn replay` says so, too."""
+    path, log = tmp_path / "experiment.toml", tmp_path / "log.mcap"
+    path.write_text(known.toml, encoding="utf-8")
+    plan = load_plan(str(path))
+    plan = with_controller(plan, {"law": plan.settings.laws[0]})
+    run = run_in_process(plan, "", lambda *_: None, log=log)
+    (logged,) = logged_runs(log)
+    assert (logged.verdict.ending, run.summary.verdict.ending) == (known.ending, known.ending)
+    assert logged.verdict.at == pytest.approx(run.summary.verdict.at, abs=1e-9)
+    assert known.text in logged.verdict.text
+    assert main(["compare", str(log)]) == known.exit_code
+    assert logged.verdict.text in capsys.readouterr().out
+    assert main(["replay", str(log)]) == 0
+    assert logged.verdict.text in capsys.readouterr().out
+
+
+def test_the_page_has_all_runs_with_their_endings_and_exit_codes():
+    rows = [
+        [cell.strip() for cell in line.strip("| \n").split(" | ")] for line in PAGE.read_text().splitlines() if line[:1] == "|"
+    ]
+    found = {row[0]: row[1:] for row in rows}
+    for known in KNOWN:
+        text, code = found[known.what]
+        assert code == str(known.exit_code)
+        begin = {Ending.WALKED_PART: "walked", Ending.REFUSED: "was refused", Ending.STOPPED: "was stopped"}.get(
+            known.ending, known.ending
+        )
+        assert text.startswith(begin)
+        assert known.text in text
