@@ -11,7 +11,7 @@ import numpy as np
 from idyn.status import Status
 from idyn.types import Array, State
 from sim_harness.measure.fall import Posture
-from sim_harness.measure.trace import Trace, TraceWriter
+from sim_harness.measure.trace import Trace, TraceWriter, origin_of
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.pacing import Pacer
 from sim_harness.world.world import Push, World
@@ -121,14 +121,16 @@ class RobotSide:
 
         duration: simulated time [s]
         pushes: external forces
-        posture: if given, the run ends at a fall or when the failsafe has stopped the robot, which is not reset here
+        posture: if given, the run ends with the first state of a fall, which the server still sees. It goes on after a stop by
+            the failsafe, which is not reset here: a stopped robot may stand or fall
         """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
         for _ in range(ticks):
+            fell = posture is not None and not posture.upright(self.world.q[None])
             if not self._tick(trace, pushes):
                 break
-            if posture is not None and (self.stopped or not posture.upright(self.world.q[None])):
+            if fell:
                 break
         return trace.trace()
 
@@ -215,12 +217,14 @@ class RobotSide:
             refusal = self._client.error
             if refusal is not None:
                 self._count_refusal(refusal.code, f"the server refused the state: {refusal.message}")
+                trace.refused(refusal.code, refusal.message)
             return ExchangeResult(fault=refusal is not None and refusal.code is Code.LATCHED_FAULT)
         self._record(reply, trace)
         return ExchangeResult(command, reply.status, self._waited, fault=reply.status == "fault")
 
     def _record(self, reply: TorqueMessage, trace: TraceWriter) -> None:
-        """Record reference, solver time and predicted forces of a reply in the trace."""
+        """Record origin, reference, solver time and predicted forces of a reply in the trace."""
+        trace.answer(origin_of(None if reply.solver is None else reply.solver.path))
         if reply.ref is not None:
             trace.reference(
                 vector(reply.ref.q, self.world.robot.na, "ref.q"), vector(reply.ref.v, self.world.robot.na, "ref.v")

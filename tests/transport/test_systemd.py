@@ -227,7 +227,7 @@ def test_the_unit_file_starts_a_server_with_all_rights() -> None:
     assert float(service["WatchdogSec"]) >= 0.1
     program, *words = service["ExecStart"].split()
     assert Path(program).name == "idyn"
-    assert build_parser(words).parse_args(words).config == "/etc/idyn/server.toml"
+    assert build_parser().parse_args(words).config == "/etc/idyn/server.toml"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

@@ -1,0 +1,1 @@
+"""Conformance tests of the wire protocol: of a foreign server, and of a foreign client."""

@@ -1,0 +1,148 @@
+"""A client that tries a foreign server: correct messages, messages with one fault, and the checks of answers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic_ns
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.conform.rules import Broken, Fields, expect
+from sim_harness.conform.wire import Wire
+from transport.protocol.codec import decode, encode
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.base import SCHEMA
+from transport.robot.conversation import hello_for
+
+DT = 0.001
+DT_NS = 1_000_000
+
+ENCODER = msgspec.msgpack.Encoder()
+
+
+def fields_of(data: bytes) -> Fields:
+    """Return an answer as a map. Raises Broken unless it fits the schema of the server's messages."""
+    try:
+        fields: Fields = msgspec.msgpack.decode(data)
+        decode(data)
+    except ProtocolError as error:
+        raise Broken(error.field or "answer", error.message, "a message as in docs/reference/messages.md") from None
+    except msgspec.DecodeError:
+        raise Broken("answer", data[:40], "a MessagePack map with string keys") from None
+    return fields
+
+
+class Bench:
+    """A server under test, and the robot that it serves. stance: a configuration in which the robot stands (nq)"""
+
+    def __init__(self, endpoint: str, robot: Robot, stance: Array) -> None:
+        self.endpoint, self.robot, self.stance = endpoint, robot, stance
+
+    @contextmanager
+    def probe(self, *, begin: bool = True, **changes: Any) -> Iterator["Probe"]:
+        """Give a new connection, with a session if `begin` holds. changes: of the hello"""
+        probe = Probe(self)
+        try:
+            if begin:
+                probe.begin(**changes)
+            yield probe
+        finally:
+            probe.send({"t": "stop", "session": probe.session})
+            probe.wire.receive(0.5)
+            probe.wire.close()
+
+
+class Probe:
+    """One connection to the server. welcome: the answer to hello; session: its number; seq, time: of the last state"""
+
+    def __init__(self, bench: Bench, identity: bytes = b"") -> None:
+        self.bench, self.robot = bench, bench.robot
+        self.wire = Wire(bench.endpoint, identity)
+        self.welcome: Fields = {}
+        self.session = self.seq = 0
+        self.time = monotonic_ns()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def hello(self, **changes: Any) -> Fields:
+        """Return the fields of a correct hello, with changes."""
+        fields: Fields = msgspec.msgpack.decode(encode(hello_for(self.robot, DT, kind="sim", name="idyn conform")))
+        return fields | changes
+
+    def state(self, **changes: Any) -> Fields:
+        """Return the next state of a robot that stands, with changes."""
+        self.seq, self.time = self.seq + 1, self.time + DT_NS
+        return {
+            "t": "state",
+            "session": self.session,
+            "seq": self.seq,
+            "t_robot": self.time,
+            "t_send": self.time,
+            "q": self.bench.stance.tobytes(),
+            "vel": np.zeros(self.robot.nv).tobytes(),
+            "contacts": [{"frame": frame} for frame in self.robot.contact_names],
+        } | changes
+
+    def reset(self, **changes: Any) -> Fields:
+        return self.state() | {"t": "reset"} | changes
+
+    # -- exchanges ----------------------------------------------------------------------------------------------------
+
+    def send(self, message: Fields) -> bytes:
+        """Send a message and return its bytes."""
+        message = {"v": SCHEMA} | message
+        if message["t"] == "reset":
+            message = {name: message[name] for name in ("t", "v", "session", "q", "vel")}
+        data = ENCODER.encode({name: value for name, value in message.items() if value is not None})
+        self.wire.send(data)
+        return data
+
+    def ask(self, message: Fields) -> Fields:
+        """Send a message and return the answer."""
+        self.send(message)
+        return fields_of(self.wire.answer())
+
+    def begin(self, **changes: Any) -> Fields:
+        """Start a session and release the robot. Return the welcome."""
+        self.welcome = self.expect_type(self.ask(self.hello(**changes)), "welcome")
+        self.session = self.welcome["session"]
+        if self.welcome["mode"] == "latched":
+            self.expect_type(self.ask(self.reset()), "reset_ack")
+            self.seq = 0
+        return self.welcome
+
+    def torque(self, **changes: Any) -> Fields:
+        """Send the next state and return the torque that answers it. changes: of the state"""
+        return self.expect_type(self.ask(self.state(**changes)), "torque")
+
+    def expect_type(self, answer: Fields, kind: str) -> Fields:
+        """Return the answer. Raises Broken if it is of another type."""
+        if answer["t"] != kind:
+            got = f"{answer['t']} ({answer['code']}: {answer['message']})" if answer["t"] == "error" else answer["t"]
+            raise Broken("t", got, kind)
+        return answer
+
+    def expect_refusal(self, message: Fields | bytes, code: str, field: str | None = None, *, recoverable: bool = True) -> None:
+        """Send a message and check that it is refused with this code and field. bytes: as they are"""
+        if isinstance(message, bytes):
+            self.wire.send(message)
+            answer = fields_of(self.wire.answer())
+        else:
+            answer = self.ask(message)
+        expect("t", answer["t"], "error")
+        expect("error.code", answer["code"], code)
+        if field is not None:
+            expect("error.field", answer.get("field"), field)
+        expect("error.recoverable", answer["recoverable"], recoverable)
+        if isinstance(message, dict) and message["t"] == "state":
+            expect("error.seq", answer.get("seq"), message["seq"])
+
+
+def numbers(value: bytes | list[float] | None) -> Array:
+    """Return a vector of an answer."""
+    if isinstance(value, bytes):
+        return np.frombuffer(value, "<f8") if len(value) % 8 == 0 else np.zeros(0)
+    return np.array(value or [], dtype=np.float64)

@@ -1,0 +1,107 @@
+"""The clients of docs/examples/clients, built and run against a server in a process of its own."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from example_clients import NAMES, built
+
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from sim_harness.commands.main import main
+from sim_harness.run.server_process import ServerProcess
+from transport.protocol.messages.requests import Estop, EstopAck
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.settings import ServerSettings
+
+pytestmark = pytest.mark.clients
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    address = f"ipc://{tmp_path_factory.mktemp('server')}/s"
+    settings = load("server", "quadruped", ServerSettings)
+    settings = msgspec.structs.replace(settings, endpoint=address, estops=("button",), max_state_age_ms=100.0)
+    with ServerProcess(settings) as server:
+        yield server.endpoint
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return built(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def lines(process: "subprocess.Popen[str]", until: str) -> list[str]:
+    """The lines that a client prints up to one that matches; all of them if none does."""
+    assert process.stdout is not None
+    seen: list[str] = []
+    for line in process.stdout:
+        seen.append(line.strip())
+        if re.search(until, line):
+            break
+    return seen
+
+
+@contextmanager
+def started(command: list[str], endpoint: str, seconds: float = 100.0) -> Iterator["subprocess.Popen[str]"]:
+    """A client that is asked to end by SIGTERM, and does."""
+    with subprocess.Popen([*command, endpoint, str(seconds)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+
+
+def control(endpoint: str) -> RobotClient:
+    robot, _ = load_robot("quadruped")
+    return RobotClient(endpoint, hello_for(robot, 0.002, kind="sim"), connect_ms=10_000)
+
+
+def test_a_client_gets_torques_and_gives_control_back(command: list[str], endpoint: str) -> None:
+    with started(command, endpoint, 1.5) as process:
+        seen = lines(process, "states")
+        assert process.wait(PATIENCE_S) == 0
+    assert any(re.match(r"running ok", line) for line in seen), seen
+    found = re.match(r"states (\d+), last answered (\d+), largest torque ([\d.]+) N·m", seen[-1])
+    assert found, seen
+    assert int(found[2]) > 100
+    assert 0.4 < float(found[3]) < 2.0  # knees that carry 4.8 kg, of 7.3 N·m
+    with control(endpoint) as client:
+        assert client.hello().mode == "ok"
+
+
+def test_a_client_is_stopped_and_released_by_reset(command: list[str], endpoint: str) -> None:
+    with started(command, endpoint) as process:
+        assert lines(process, "running ok")
+        with control(endpoint) as button:
+            ack = button.ask(Estop(name="button"))
+            assert isinstance(ack, EstopAck)
+            assert ack.stopped
+        assert "running damping" in lines(process, "running damping")[-1]
+    with started(command, endpoint) as process:  # the emergency stop outlasts the session
+        seen = lines(process, "running ok")
+        assert any(line.startswith("latched") for line in seen), seen
+
+
+def test_a_client_says_why_it_is_refused_and_tries_again(command: list[str], endpoint: str) -> None:
+    with control(endpoint) as other:
+        other.hello()
+        with started(command, endpoint) as process:
+            assert lines(process, "not_controlling")[-1].startswith("absent")
+            other.close()
+            assert lines(process, "running ok")[-1].startswith("running ok")
+
+
+def test_a_client_conforms_to_the_protocol(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    good = main(["conform", "--robot", f"{shlex.join(command)} {{}}"]) == 0
+    assert " 0 wrong, 0 not seen" in (said := capsys.readouterr().out), said
+    assert good
