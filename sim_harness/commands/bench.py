@@ -10,20 +10,9 @@ from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
 from sim_harness.bench.slopes import bench_slopes, slopes_table
-from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
 from sim_harness.measure.metrics import text_table
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
-    parser.add_argument("--repeat", type=int, default=5000, help="predictions per measured figure (default: %(default)s)")
-    parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
-    parser.add_argument("--no-server", action="store_true", help="measure the laws and derivatives only")
-    parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
-    add_json(parser, "the figures")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -16,7 +16,6 @@ from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
@@ -34,17 +33,6 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
     "experiments": (ExperimentSettings, ComparisonSettings, SceneSettings),
 }
 """Folder of `configs` → types of settings that its files may have."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
-    parser.add_argument(
-        "--every", type=int, default=10, metavar="N", help="check every N-th state of a log (default: %(default)s)"
-    )
-    parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
-    parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
-    add_json(parser, "the findings")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 
 from idyn.errors import ConfigError
-from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import publish, run_bar
 from sim_harness.compare.engines.jobs import ENGINES, jobs_of, run_jobs
 from sim_harness.compare.engines.report import engines_table, summary, write_engine_report
-from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.race.run import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
@@ -35,34 +33,6 @@ STUDIES = {
     "own-robots": own_robots.study,
 }
 """Name → study of one engine or law, of task controllers, or of drafted robots."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        nargs="*",
-        help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or one of "
-        f"{', '.join(STUDIES)}; or log.mcap files",
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, help="runs per controller and scene (default: the comparison's)")
-    parser.add_argument("--seconds", type=float, help="simulated time per run (default: the experiment's)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/compare"), help="folder for the results; finished runs in it are reused"
-    )
-    parser.add_argument(
-        "--executor",
-        default="processes",
-        choices=tuple(EXECUTORS),
-        help="library that distributes the runs (default: %(default)s)",
-    )
-    parser.add_argument("--no-logs", action="store_true", help="do not write an MCAP log per run (2 MB per second)")
-    for name in PEERS:
-        parser.add_argument(
-            f"--{name}", type=Path, metavar="PYTHON", help=f"for 'tasks': interpreter of an environment with {name}"
-        )
-    add_json(parser, "the claims or the figures of the logs")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -104,10 +74,10 @@ def _study(name: str, out: Path, settings: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:
-    """Return the figures of all sessions, and whether no robot fell."""
+    """Return the figures of all sessions, and whether all robots did their tasks."""
     summaries = [summary for path in paths for summary in summarise_log(Path(path))]
     print(text_table(table(summaries)))
-    return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)
+    return msgspec.to_builtins(summaries), all(summary.verdict.good for summary in summaries)
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:

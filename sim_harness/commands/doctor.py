@@ -9,7 +9,6 @@ from typing import Any
 from idyn.jit.compiled import compiling
 from sim_harness.bench.machine import Fact, facts
 from sim_harness.bench.round_trips import bench_server
-from sim_harness.commands.figures import add_json
 from sim_harness.commands.list import WIDTH
 from sim_harness.commands.output import progress_bar
 
@@ -17,12 +16,6 @@ PERIOD_US = 1000.0
 
 TOLERATED = 1e-3
 """Share of late answers with which 1 kHz counts as held."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ticks", type=int, default=2500, help="ticks of the round-trip test, 0: none (default: %(default)s)")
-    add_json(parser, "the facts")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -4,7 +4,6 @@ import argparse
 import curses
 import sys
 from contextlib import closing, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,15 +35,6 @@ LIFTS = {ord("r"): LIFT, ord("f"): -LIFT}
 STOP, QUIT = ord(" "), (ord("x"), 27, 3)
 
 HELP = "w/s forward, back   q/e left, right   a/d turn left, right   r/f up, down   space: stand   x: quit"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
-    parser.add_argument("--name", default="drive", help="name in the server's setting `planners` (default: %(default)s)")
-    parser.add_argument("--gamepad", action="store_true", help="steer by a gamepad (extra 'gamepad')")
-    parser.add_argument("--secret", type=Path, metavar="FILE", help="secret key of the role 'plan', for a server with [curve]")
-    parser.add_argument("--server-key", metavar="KEY", help="public key of the server")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -1,19 +1,10 @@
 """`idyn export`: convert a log for other tools."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from sim_harness.commands.figures import add_json
 from sim_harness.commands.output import progress_bar
 from transport.log.export import export
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: LOG.json.mcap)")
-    add_json(parser, "the figures")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -5,6 +5,7 @@ A command's `run` takes the parsed options, prints tables, and returns its figur
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,16 @@ import msgspec
 
 from idyn.errors import ConfigError
 
-
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option `--json`."""
-    parser.add_argument(
-        "--json", metavar="FILE", help=f"write {what} as JSON to FILE; '-': to stdout, with all other output on stderr"
-    )
+Run = Callable[[argparse.Namespace], tuple[Any, bool]]
+"""`run` of a command."""
 
 
-def run_command(options: argparse.Namespace) -> bool:
+def run_command(run: Run, options: argparse.Namespace) -> bool:
     """Run the command and write its figures as JSON when `--json` is given. Return whether the figures are good."""
     target: str | None = getattr(options, "json", None)
     _check_json(target)
     with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
-        figures, good = options.run(options)
+        figures, good = run(options)
     if target:
         _write_json(figures, target)
     return bool(good)

@@ -11,21 +11,11 @@ from controllers.config.loading import files
 from controllers.config.tables import kind_of
 from idyn.laws import LAWS
 from sim_harness.commands.check import FILES
-from sim_harness.commands.figures import add_json
 from sim_harness.scenes.bodies.settings import is_scene
 from sim_harness.world.worlds import AnyEngine
 
 WIDTH = 100
 """Most columns of a table."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", nargs="?", choices=[*LISTS, "settings"], help=f"{', '.join(LISTS)} or settings (default: all names)"
-    )
-    parser.add_argument("text", nargs="?", default="", help="show only entries that contain this text")
-    add_json(parser, "the list")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

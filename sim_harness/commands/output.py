@@ -1,10 +1,9 @@
 """Code that commands share: progress bars, live view, reports."""
 
-import argparse
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 from tqdm import tqdm
 
 from controllers.settings import ControllerSettings
+from sim_harness.measure.metrics import Summary
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
+from sim_harness.run.plan import Plan
 from sim_harness.view.live import LiveView
-from sim_harness.world.worlds import NAMES
 
 
 @contextmanager
@@ -44,20 +44,6 @@ def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
         yield progress
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--engine`."""
-    parser.add_argument(
-        "--engine",
-        metavar="NAME",
-        help=f"simulation engine, with its default settings (default: the experiment's): {', '.join(NAMES)}",
-    )
-
-
-def add_view(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--view`."""
-    parser.add_argument("--view", action="store_true", help="show the robot live in the browser (needs the extra viz)")
-
-
 @contextmanager
 def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
     """Open a live view, if wanted. Yield the function to call in each tick; None without a view."""
@@ -68,6 +54,15 @@ def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | 
         print(f"live view: {view.url}", flush=True)
         open_browser(view.url)
         yield view.watch
+
+
+def print_expected(plan: Plan, summaries: Sequence[Summary]) -> bool:
+    """Print what the laws did that may fail. Return whether all runs ended as the experiment expects."""
+    for summary in summaries:
+        if summary.label in plan.settings.may_fail:
+            outcome = "did not" if summary.verdict.good else "did"
+            print(f"{summary.label}: expected to fail in this experiment, and {outcome}: {summary.verdict.text}")
+    return all(plan.as_expected(summary.label, summary.verdict.good) for summary in summaries)
 
 
 def open_browser(url: str) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,14 +9,6 @@ import msgspec
 from controllers.config.loading import load
 from transport.serve import serve
 from transport.server.settings import ServerSettings
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="name or path of a server configuration")
-    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
-    parser.add_argument("--law", help="contact law (default: the configuration's)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="record all messages in this MCAP file")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

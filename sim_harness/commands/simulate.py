@@ -12,8 +12,7 @@ import msgspec
 from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness.commands import scene
-from sim_harness.commands.figures import add_json
-from sim_harness.commands.output import add_engine, add_view, live_view, new_folder, progress_bar
+from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
 from sim_harness.measure.metrics import table, text_table
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of
@@ -21,23 +20,6 @@ from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.scenes.bodies.settings import is_scene
 from transport.keys import client_keys
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", help="name or path of an experiment or a scene, or a URDF or MJCF")
-    parser.add_argument(
-        "--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: run each law in this process)"
-    )
-    parser.add_argument("--secret", type=Path, metavar="FILE", help="secret key of this robot, for a server with [curve]")
-    parser.add_argument("--server-key", metavar="KEY", help="public key of the server")
-    parser.add_argument("--seconds", type=float, help="simulated time (default: the experiment's)")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the data that `idyn view` shows, a subfolder per run"
-    )
-    add_engine(parser)
-    add_view(parser)
-    add_json(parser, "the summaries")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -54,7 +36,7 @@ def _drafted(robot: str) -> Iterator[str]:
     """Yield the path of a draft for the robot, which is deleted afterwards; print what was guessed."""
     model = find_model(robot, Path.cwd())
     drafted = draft(model, poses_of(model))
-    for line in drafted.found:
+    for line in drafted.found + drafted.warnings:
         print(line)
     print(f"to keep and change these settings: idyn new {robot}", flush=True)
     with TemporaryDirectory(prefix="idyn-") as folder:
@@ -64,7 +46,7 @@ def _drafted(robot: str) -> Iterator[str]:
 
 
 def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
-    """Simulate an experiment. Return the summaries of its runs, and whether all were upright."""
+    """Simulate an experiment. Return the summaries of its runs, and whether all ended as expected."""
     plan = load_plan(experiment, options.seconds, options.engine)
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):
@@ -86,4 +68,4 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
         print(line)
     if folder:
         print(f"to view it: idyn view {folder}")
-    return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)
+    return msgspec.to_builtins(summaries), print_expected(plan, summaries)

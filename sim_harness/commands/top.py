@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
@@ -19,14 +18,6 @@ PERIOD_S = 1.0
 
 CLEAR = "\x1b[H\x1b[J"
 """Moves to the upper left corner of a terminal and clears it."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
-    parser.add_argument("--once", action="store_true", help="print one screen, of one second, and end")
-    parser.add_argument("--secret", type=Path, metavar="FILE", help="secret key of the role 'watch', for a server with [curve]")
-    parser.add_argument("--server-key", metavar="KEY", help="public key of the server")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -12,15 +12,6 @@ from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_runs
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of run folders, or a log.mcap")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="the page (default: view.html in the folder, or beside the log)"
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.set_defaults(run=run)
-
-
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     source: Path = options.what
     target: Path = options.out or (source if source.is_dir() else source.parent) / "view.html"
@@ -31,6 +22,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         page, count = scene_page(f"{name}: {kept[0].settings.about}", kept), len(kept)
     else:
         runs = read_runs(source)
+        for run in runs:
+            print(f"{run.label}: {run.verdict.text}")
         page, count = page_of(f"{name}: {runs[0].controller.robot.name}", runs), len(runs)
     target.write_text(page, encoding="utf-8")
     print(f"{target}: {count} {'run' if count == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")

@@ -8,15 +8,8 @@ from typing import Any
 from controllers.build import load_controller
 from controllers.config.loading import load
 from idyn.jit.cache import root
-from sim_harness.commands.figures import add_json
 from transport.kernels import Precompilation
 from transport.server.settings import ServerSettings
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", default="quadruped", help="server configuration (default: quadruped)")
-    add_json(parser, "the duration")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -163,7 +163,7 @@ def test_simulate_writes_a_summary_for_each_law(capsys, tmp_path):
     summaries = json.loads(figures.read_text())
     assert [s["label"] for s in summaries] == ["no-slip", "coulomb", "convex"]
     for summary in summaries:
-        assert summary["upright"]
+        assert summary["verdict"]["good"]
         assert summary["force_error_relative"] < 1e-6
         assert summary["modes"] == {"ok": 1.0}
 
