@@ -9,6 +9,7 @@ import pinocchio as pin
 from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
 from idyn.model.inspection import Finding, inspect_urdf
+from idyn.model.lines import lines_of
 from idyn.model.mjcf import build_mjcf, is_mjcf
 from idyn.model.structure import inspect_structure
 from idyn.model.urdf import parse_urdf, with_counted_turns
@@ -46,7 +47,7 @@ def build_model(description: Description, source: str) -> pin.Model:
 def _build_urdf(text: str, base: str, source: str) -> pin.Model:
     """Build the model of a URDF after its checks. Raises ModelError with its errors."""
     robot = parse_urdf(text, source)
-    _refuse(source, inspect_structure(robot) or inspect_urdf(robot))
+    _refuse(robot, text, source, inspect_structure(robot) or inspect_urdf(robot))
     root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
     model = pin.buildModelFromXML(with_counted_turns(text, source), *root)
     _check_mass(robot, model, source)
@@ -81,9 +82,17 @@ def _check_mass(robot: ElementTree.Element, model: pin.Model, source: str) -> No
         raise ModelError(f"{source}: the links have {wanted:g} kg, Pinocchio's parser read {got:g} kg")
 
 
-def _refuse(source: str, findings: list[Finding]) -> None:
-    """Raise ModelError for the errors among the findings."""
-    errors = [f"{finding.where}: {finding.message}" for finding in findings if finding.severity == "error"]
-    if errors:
-        more = f"; and {len(errors) - SHOWN} more errors" if len(errors) > SHOWN else ""
-        raise ModelError(f"{source}: {'; '.join(errors[:SHOWN])}{more}")
+def _refuse(robot: ElementTree.Element, text: str, source: str, findings: list[Finding]) -> None:
+    """Raise ModelError for the errors among the findings, with the line of each. robot: the element of the text"""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if not errors:
+        return
+    lines = {(part.tag, part.get("name", "?")): line for part, line in lines_of(robot, text).items()}
+    shown = [f"{_place(error, lines)}{error.where}: {error.message}" for error in errors[:SHOWN]]
+    more = f"; and {len(errors) - SHOWN} more errors" if len(errors) > SHOWN else ""
+    raise ModelError(f"{source}: {'; '.join(shown)}{more}")
+
+
+def _place(finding: Finding, lines: dict[tuple[str, str], int]) -> str:
+    line = lines.get((finding.element, finding.where))
+    return "" if line is None else f"line {line}, {finding.element} "

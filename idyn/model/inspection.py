@@ -24,11 +24,15 @@ MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of the inspection. where: link or joint; severity: 'error', 'warning' or 'note'"""
+    """One finding of the inspection.
+
+    where: name of a link or joint; severity: 'error', 'warning' or 'note'; element: 'link' or 'joint', '' if it is of neither
+    """
 
     severity: str
     where: str
     message: str
+    element: str = ""
 
 
 class _Wrong(Exception):
@@ -42,9 +46,10 @@ def inspect_urdf(robot: ElementTree.Element) -> list[Finding]:
         for element in elements:
             where = element.get("name", "?")
             try:
-                findings += [Finding(severity=severity, where=where, message=message) for severity, message in check(element)]
+                found = check(element)
             except _Wrong as wrong:
-                findings.append(Finding(severity="error", where=where, message=str(wrong)))
+                found = [("error", str(wrong))]
+            findings += [Finding(severity=how, where=where, message=message, element=element.tag) for how, message in found]
     return findings
 
 

@@ -11,9 +11,3 @@ def lines_of(root: Element, text: str) -> dict[Element, int]:
     parser.StartElementHandler = lambda *_: starts.append(parser.CurrentLineNumber)
     parser.Parse(text, True)
     return dict(zip(root.iter(), starts, strict=True))
-
-
-def named_lines(root: Element, text: str) -> dict[str, str]:
-    """Return 'line N, tag ' for the name of each link and joint of a URDF; of several elements of a name, for the last one."""
-    lines = lines_of(root, text)
-    return {part.get("name", "?"): f"line {lines[part]}, {part.tag} " for part in root if part.tag in ("link", "joint")}

@@ -4,6 +4,7 @@ Pinocchio reads bodies, joints, inertias and armature. This module makes the tex
 limits of motors and contact spheres, with the defaults of their classes.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +16,7 @@ import pinocchio as pin
 
 from idyn.errors import ModelError
 from idyn.model.description import ContactPoint
+from idyn.model.lines import lines_of
 
 ROOT_JOINT = "root_joint"
 """Name of the free joint of the base, as for a URDF."""
@@ -52,7 +54,7 @@ def read_mjcf(text: str, source: str) -> dict[str, Any]:
         raise ModelError(f"{source}: not XML ({error})") from error
     if root.tag != "mujoco":
         raise ModelError(f"{source}: expected an MJCF with the element 'mujoco', got '{root.tag}'")
-    base = _check(root, source)
+    base = _check(root, text, source)
     defaults = _defaults(root)
     contact, limits = _spheres(base, defaults), _torque_limits(root, defaults)
     floats = _free_joint(base)
@@ -71,26 +73,33 @@ def read_mjcf(text: str, source: str) -> dict[str, Any]:
     }
 
 
-def _check(root: Element, source: str) -> Element:
-    """Return the root body. Raises ModelError for what is not supported, naming it."""
-    for tag in UNSUPPORTED:
-        if root.find(f".//{tag}") is not None:
-            raise ModelError(f"{source}: the element '{tag}' is not supported")
+def _check(root: Element, text: str, source: str) -> Element:
+    """Return the root body. Raises ModelError for what is not supported, with its element and line."""
+    found = next(_unsupported(root), None)
+    if found is not None:
+        element, message = found
+        raise ModelError(f"{source}, line {lines_of(root, text)[element]}: {message}")
     bodies = root.findall("worldbody/body")
     if len(bodies) != 1:
         raise ModelError(f"{source}: expected one body in 'worldbody', the robot's base, got {len(bodies)}")
-    for body in bodies[0].iter("body"):
+    return bodies[0]
+
+
+def _unsupported(root: Element) -> Iterator[tuple[Element, str]]:
+    """Yield the elements that are not supported, each with the reason."""
+    for tag in UNSUPPORTED:
+        yield from ((element, f"the element '{tag}' is not supported") for element in root.iter(tag))
+    for body in root.iterfind("worldbody//body"):
         name, joints = body.get("name", "?"), [part for part in body if part.tag in MOVING]
         if len(joints) > 1:
-            raise ModelError(f"{source}: body '{name}': expected at most one joint, got {len(joints)}")
+            yield joints[1], f"body '{name}': expected at most one joint, got {len(joints)}"
         for joint in joints:
             if joint.get("type") != "free" and joint.tag == "joint" and not joint.get("name"):
-                raise ModelError(f"{source}: body '{name}': expected a name for its joint")
+                yield joint, f"body '{name}': expected a name for its joint"
             if float(joint.get("ref", "0")) != 0.0:
-                raise ModelError(f"{source}: joint '{joint.get('name', '?')}': expected ref 0, got {joint.get('ref')}")
+                yield joint, f"joint '{joint.get('name', '?')}': expected ref 0, got {joint.get('ref')}"
         if joints and body.find("inertial") is None:
-            raise ModelError(f"{source}: body '{name}' moves and needs an element 'inertial'; inertias of geoms are not used")
-    return bodies[0]
+            yield body, f"body '{name}' moves and needs an element 'inertial'; inertias of geoms are not used"
 
 
 def _free_joint(body: Element) -> Element | None:

@@ -34,9 +34,11 @@ def inspect_structure(robot: ElementTree.Element) -> list[Finding]:
 
 
 def _inspect_names(kind: str, names: list[str]) -> list[Finding]:
-    found = [_error(name or "?", f"expected each {kind} once, got {n}") for name, n in Counter(names).items() if n > 1]
+    found = [_error(name or "?", f"expected each {kind} once, got {n}", kind) for name, n in Counter(names).items() if n > 1]
     found += [_error("?", f"a {kind} has no name")] if "" in names else []
-    found += [_error(name, f"a {kind} must not have this name, which Pinocchio uses") for name in RESERVED if name in names]
+    found += [
+        _error(name, f"a {kind} must not have this name, which Pinocchio uses", kind) for name in RESERVED if name in names
+    ]
     return found
 
 
@@ -46,10 +48,10 @@ def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[
         name, kind = joint.get("name", "?"), joint.get("type", "")
         velocities += VELOCITIES.get(kind, 0)
         if kind not in VELOCITIES:
-            found.append(_error(name, f"type: expected one of {', '.join(VELOCITIES)}, got '{kind[:40]}'"))
+            found.append(_error(name, f"type: expected one of {', '.join(VELOCITIES)}, got '{kind[:40]}'", "joint"))
         for end in ("parent", "child"):
             if (link := _end(joint, end)) not in links:
-                found.append(_error(name, f"{end}: no link named '{link[:40]}'"))
+                found.append(_error(name, f"{end}: no link named '{link[:40]}'", "joint"))
     if velocities > MAX_VELOCITIES:
         found.append(_error("robot", f"expected at most {MAX_VELOCITIES} velocities of joints, got {velocities}"))
     return found
@@ -58,7 +60,7 @@ def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[
 def _inspect_tree(joints: list[ElementTree.Element], links: list[str]) -> list[Finding]:
     """Each link but the root is the child of one joint, and is connected to the root by at most MAX_DEPTH joints."""
     count = Counter(_end(joint, "child") for joint in joints)
-    found = [_error(link, f"the link is the child of {n} joints, expected one") for link, n in count.items() if n > 1]
+    found = [_error(link, f"the link is the child of {n} joints, expected one", "link") for link, n in count.items() if n > 1]
     roots = [link for link in links if link not in count]
     if len(roots) != 1:
         return [*found, _error("robot", f"expected one root link, got {', '.join(roots[:8]) or 'none'}")]
@@ -71,7 +73,7 @@ def _inspect_tree(joints: list[ElementTree.Element], links: list[str]) -> list[F
         new = {child: depth[link] + 1 for child in children.get(link, ()) if child not in depth}
         depth |= new
         queue += new
-    found += [_error(link, "the link is not connected to the root") for link in links if link not in depth]
+    found += [_error(link, "the link is not connected to the root", "link") for link in links if link not in depth]
     deepest = max(depth, key=lambda link: depth[link])
     if depth[deepest] > MAX_DEPTH:
         found.append(_error(deepest, f"expected at most {MAX_DEPTH} joints between the root and a link, got {depth[deepest]}"))
@@ -83,5 +85,5 @@ def _end(joint: ElementTree.Element, end: str) -> str:
     return "" if element is None else element.get("link", "")
 
 
-def _error(where: str, message: str) -> Finding:
-    return Finding(severity="error", where=where, message=message)
+def _error(where: str, message: str, element: str = "") -> Finding:
+    return Finding(severity="error", where=where, message=message, element=element)

@@ -13,10 +13,11 @@ from idyn.model.description import ContactPoint
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.new.holding import MOST, holding_pose, load
 from sim_harness.new.limbs import Foot, feet_of
 from sim_harness.new.pose import Pose, below_the_hips, fits, heights_of, known_angles, level, middle
 from sim_harness.new.rotors import rotors_of
-from sim_harness.new.source import Model
+from sim_harness.new.source import Model, warnings_of
 from sim_harness.new.toml import controller_section, experiment_section, fixed_section, header, robot_section
 
 LEVEL = 0.02
@@ -26,6 +27,15 @@ LEVEL = 0.02
 EXACT = 1e-5
 """Difference of these heights that needs no correction [m]."""
 
+OWN = "simulated in idyn's own engine `lcp`"
+"""Beginning of the sentence about a robot that MuJoCo refuses."""
+
+SOLELESS = "two feet without soles do not stand still"
+"""Beginning of the sentence about a biped that is fixed to the world."""
+
+WEAK = "its motors cannot hold this pose"
+"""Beginning of the sentence about a robot with too small torque limits."""
+
 SHOWN = 4
 """Names of joints in one sentence."""
 
@@ -33,13 +43,15 @@ SHOWN = 4
 class Draft(NamedTuple):
     """A configuration in one file.
 
-    text: TOML; found: what was found or guessed, and from where; legs: number of feet; walks: whether it has a gait
+    text: TOML; found: what was found or guessed, and from where; legs: number of feet; walks: whether it has a gait;
+    warnings: parts of the model that are ignored or doubtful, with their lines
     """
 
     text: str
     found: tuple[str, ...]
     legs: int
     walks: bool
+    warnings: tuple[str, ...] = ()
 
 
 def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> Draft:
@@ -54,9 +66,9 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> D
         return _fixed(model, robot, poses, "the model is fixed to the world")
     pose, q = _first_pose(robot, poses)
     feet = feet_of(robot, model.shapes(robot), q)
-    if len(feet) > 2 or any(foot.is_flat for foot in feet):
+    if len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet)):
         return _standing(model, robot.variant(contact=_places(feet)), feet, pose, q, stand=stand)
-    why = "two feet without soles do not stand still" if feet else "no legs that reach the ground"
+    why = SOLELESS if len(feet) == 2 else "less than two legs that reach the ground"
     if model.is_mjcf:
         raise ModelError(f"{model.path}: {why}, and the base has a free joint; remove it to fix the robot to the world")
     return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
@@ -91,18 +103,25 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose | Non
         controller_section(robot.weight * height, height, walks),
         experiment_section(walks, mujoco=not refusal),
     ]
-    return Draft("\n".join([header(model.path.name, found), *sections]), tuple(found), len(feet), walks)
+    return Draft(
+        "\n".join([header(model.path.name, found), *sections]), tuple(found), len(feet), walks, tuple(warnings_of(model, robot))
+    )
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:
     """Return the draft of a robot that is fixed to the world."""
-    pose = next((pose for pose in poses if fits(robot, pose)), Pose({}, "zero, or inside the limits"))
-    pose = Pose(known_angles(robot, pose), pose.source)
+    given = next((Pose(known_angles(robot, pose), pose.source) for pose in poses if fits(robot, pose)), None)
+    pose = given or holding_pose(robot)
+    share = load(robot, standing(robot, pose.angles))
     found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", f"standing: {pose.source}", *_unlimited(robot)]
+    if share > MOST:
+        found.append(f"{WEAK}: {share:.2g} times the torque limit of a joint is needed")
     refusal = mujoco_refusal(robot)
     found += refusal
     sections = [fixed_section(model.reference, pose), experiment_section(walks=False, mujoco=not refusal)]
-    return Draft("\n".join([header(model.path.name, found), *sections]), tuple(found), 0, walks=False)
+    return Draft(
+        "\n".join([header(model.path.name, found), *sections]), tuple(found), 0, False, tuple(warnings_of(model, robot))
+    )
 
 
 def mujoco_refusal(robot: Robot) -> list[str]:
@@ -112,7 +131,7 @@ def mujoco_refusal(robot: Robot) -> list[str]:
     try:
         import_module("sim_harness.mujoco.robot_model").build_model(robot, MujocoSettings())
     except ConfigError as error:
-        return [f"simulated in idyn's own engine `lcp`, because {error.message}"]
+        return [f"{OWN}, because {error.message}"]
     return []
 
 

@@ -127,8 +127,16 @@ def middle(robot: Robot) -> dict[str, float]:
         inside = 0.1 * (high - low) if np.isfinite(high - low) else 0.0
         angle = float(np.clip(0.0, low + inside, high - inside))
         if not low <= 0.0 <= high:
-            angles[name] = round(angle, 3)
-    return angles
+            angles[name] = angle
+    return rounded(robot, angles)
+
+
+def rounded(robot: Robot, angles: dict[str, float]) -> dict[str, float]:
+    """Return angles rounded to 1 mrad (or mm), but within the limits, which are rounded inwards to 1 µrad."""
+    low = np.ceil(robot.limits.q_min * 1e6) / 1e6
+    high = np.floor(robot.limits.q_max * 1e6) / 1e6
+    row = {name: k for k, name in enumerate(robot.joint_names)}
+    return {name: float(np.clip(round(angle, 3), low[row[name]], high[row[name]])) for name, angle in angles.items()}
 
 
 def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
@@ -147,7 +155,7 @@ def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
         if np.abs(off).max() < BALANCED:
             break
         shift += off
-    known = others | {name: round(angles[name], 3) for name in names}
+    known = others | rounded(robot, {name: angles[name] for name in names})
     return Pose(known, "computed, with the feet below the hips and the centre of mass above their middle")
 
 

@@ -6,9 +6,14 @@ from typing import NamedTuple
 from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder
 from controllers.robot.load import urdf_path
 from idyn.errors import ConfigError, nearest
+from idyn.model.lines import lines_of
 from idyn.model.robot import Robot
+from idyn.model.urdf import parse_urdf
 from sim_harness.new.pose import Pose, keyframe_poses, poses_beside, srdf_poses
 from sim_harness.view.shapes import Shape, collision_shapes, sphere_shapes
+
+SHOWN = 4
+"""Warnings that are shown."""
 
 SUFFIXES = (".urdf", ".xml")
 """Of files that are models."""
@@ -31,6 +36,18 @@ class Model(NamedTuple):
     def shapes(self, robot: Robot) -> list[Shape]:
         """Return what may touch the ground: collision shapes of a URDF, the spheres of an MJCF."""
         return sphere_shapes(robot) if self.is_mjcf else collision_shapes(robot, list(self.path.parents))
+
+
+def warnings_of(model: Model, robot: Robot) -> list[str]:
+    """Return what of a URDF is ignored or doubtful, by element and line; at most `SHOWN` sentences, and how many there are."""
+    if model.is_mjcf:
+        return []
+    root = parse_urdf(robot.description.urdf, str(model.path))
+    lines = {(part.tag, part.get("name", "?")): line for part, line in lines_of(root, robot.description.urdf).items()}
+    warnings = [finding for finding in robot.inspect() if finding.severity == "warning"]
+    said = [f"line {lines[w.element, w.where]}, {w.element} {w.where}: {w.message}" for w in warnings[:SHOWN]]
+    more = len(warnings) - SHOWN
+    return [*said, f"and {more} more warnings: idyn check {model.path}"] if more > 0 else said
 
 
 def poses_of(model: Model, srdf: Path | None = None) -> list[Pose]:

@@ -52,13 +52,13 @@ def test_the_unchanged_robot_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mass", ["nan", "inf", "-0.3", ""])
 @told("a URDF whose trunk has a mass of NaN, inf or −0.3 kg, or none", "refuses to start: link and value", "–")
 def test_a_mass_that_is_none(tmp_path: Path, mass: str) -> None:
-    assert "robot.urdf: BODY0: mass: expected" in refuses(tmp_path, urdf=changed(r'mass value="3.6"', f'mass value="{mass}"'))
+    assert ", link BODY0: mass: expected" in refuses(tmp_path, urdf=changed(r'mass value="3.6"', f'mass value="{mass}"'))
 
 
 @pytest.mark.parametrize("inertia", ['ixx="nan"', 'ixx="-0.1"', ""])
 @told("a URDF with a moment of inertia that is NaN, negative or missing", "refuses to start: link and value", "–")
 def test_an_inertia_that_is_none(tmp_path: Path, inertia: str) -> None:
-    assert "robot.urdf: BODY0: inertia ixx: " in refuses(tmp_path, urdf=changed(r'ixx="[^"]*"', inertia))
+    assert ", link BODY0: inertia ixx: " in refuses(tmp_path, urdf=changed(r'ixx="[^"]*"', inertia))
 
 
 @pytest.mark.parametrize(("pattern", "by"), [(r'lower="[^"]*"', 'lower="9"'), (r'axis xyz="[^"]*"', 'axis xyz="0 0 0"')])
@@ -66,7 +66,7 @@ def test_an_inertia_that_is_none(tmp_path: Path, inertia: str) -> None:
     "a URDF with a joint whose lower limit is above the upper one, or whose axis is 0", "refuses to start: joint and value", "–"
 )
 def test_a_joint_that_cannot_move(tmp_path: Path, pattern: str, by: str) -> None:
-    assert "robot.urdf: LF_X_1: " in refuses(tmp_path, urdf=changed(pattern, by))
+    assert ", joint LF_X_1: " in refuses(tmp_path, urdf=changed(pattern, by))
 
 
 @pytest.mark.parametrize(

@@ -167,3 +167,10 @@ def test_what_is_not_supported_is_refused_and_named(robot_of, before, after, mes
     assert before in HOPPER
     with pytest.raises(ModelError, match=message):
         robot_of("hopper", HOPPER.replace(before, after, 1))
+
+
+def test_a_refused_element_is_named_with_its_line(robot_of):
+    text = HOPPER.replace("<actuator>", "<tendon/>\n<actuator>", 1)
+    line = 1 + text[: text.index("<tendon/>")].count("\n")
+    with pytest.raises(ModelError, match=rf"line {line}: the element 'tendon'"):
+        robot_of("hopper", text)

@@ -97,6 +97,13 @@ def test_a_defect_is_refused_by_name(name):
         Robot(Description(urdf=text))
 
 
+def test_a_defect_is_named_with_its_line():
+    text = "\n".join([urdf(link("a"), link("b"))[: -len("</robot>")], joint("j", "a", "b", kind="screw"), "</robot>"])
+    line = 1 + text[: text.index('name="j"')].count("\n")
+    with pytest.raises(ModelError, match=f"line {line}, joint j: type: expected one of"):
+        Robot(Description(urdf=text))
+
+
 def chain(n, kind):
     return urdf(
         *(link(f"l{i}") for i in range(n)),

@@ -9,7 +9,10 @@ from fast import full
 
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
+from idyn import Robot
 from sim_harness.commands.main import main
+from sim_harness.new.holding import load
+from transport.protocol.joint_map import joint_slots
 
 DATA = "example-robot-data:"
 QUADRUPEDS = {
@@ -17,6 +20,7 @@ QUADRUPEDS = {
     "hyq": "hyq_description/robots/hyq_no_sensors.urdf",
     "laikago": "laikago_description/urdf/laikago.urdf",
     "b1": "b1_description/urdf/b1.urdf",
+    "anymal-c": "anymal_c_simple_description/urdf/anymal.urdf",
 }
 
 
@@ -49,6 +53,48 @@ def test_a_humanoid_stands_on_two_level_soles(tmp_path):
     assert places[:, 0].min() < robot.frames.centroidal(stance, np.zeros(robot.nv)).position[0] < places[:, 0].max()
 
 
+@pytest.mark.parametrize("urdf", ["human_description/robots/human.urdf", "tiago_description/robots/tiago_dual.urdf"])
+def test_a_pose_at_a_joint_limit_stays_inside_it(tmp_path, urdf):
+    """Limits of 1.5708 rad: an angle rounded to 1 mrad would be 1.571 rad."""
+    robot, stance = load_robot(str(drafted(urdf, tmp_path)))
+    angles = robot.joint_angles(stance)
+    assert np.all((robot.limits.q_min <= angles) & (angles <= robot.limits.q_max))
+
+
+def test_a_humanoid_without_a_pose_stands_with_its_mass_above_its_soles(tmp_path):
+    """Alexander has poses of no SRDF file; with its feet below the hips its centre of mass was in front of the toes."""
+    urdf = "alexander_description/urdf/alexander_v1.lowerBodyOnly.urdf"
+    robot, stance = load_robot(str(drafted(urdf, tmp_path)))
+    places, com = contact_places(robot, stance), robot.center_of_mass(stance)
+    assert np.ptp(places[:, 2]) < 1e-5
+    assert np.abs(places.mean(axis=0) - com)[:2].max() < 0.01
+
+
+def test_joints_with_light_links_get_a_rotor(tmp_path, capsys):
+    """The gripper of B1's arm: its inertia about its own axis, with the rest of the robot free, is below damping × period."""
+    path = drafted("b1_description/urdf/b1-z1.urdf", tmp_path)
+    said = capsys.readouterr().out
+    config = tomllib.loads(path.read_text())
+    robot, stance = load_robot(str(path))
+    apparent = 1 / np.diag(np.linalg.inv(robot.terms(stance, np.zeros(robot.nv)).M))[robot.tree.a]
+    assert "jointGripper" in config["robot"]["armature"]
+    assert "rotor inertia guessed" in said
+    assert apparent.min() > 2 * config["controller"]["torque_feedback"]["kd"] * 1e-3
+
+
+def test_an_arm_gets_a_pose_that_its_motors_hold(tmp_path):
+    """Baxter's shoulders hold less than its arms stretched out, the pose at zero."""
+    robot, pose = load_robot(str(drafted("baxter_description/urdf/baxter.urdf", tmp_path)))
+    assert load(robot, robot.neutral()) > 1
+    assert load(robot, pose) < 0.5
+
+
+def test_what_mujoco_refuses_is_simulated_by_the_default_engine(tmp_path, capsys):
+    path = drafted("icub_description/robots/icub_reduced.urdf", tmp_path)
+    assert "A + B >= C" in capsys.readouterr().out
+    assert "engine" not in tomllib.loads(path.read_text())["experiment"]
+
+
 def test_an_arm_is_fixed_to_the_world(tmp_path):
     robot = tomllib.loads(drafted("panda_description/urdf/panda.urdf", tmp_path).read_text())["robot"]
     assert (robot["base"], "contact" in robot) == ("fixed", False)
@@ -71,6 +117,90 @@ def test_a_robot_without_motors_is_refused(capsys, tmp_path):
     assert not (tmp_path / "x.toml").exists()
 
 
+def leg(name, x, y):
+    """A leg of an MJCF: three hinges, a sphere at its end."""
+    link = '<inertial pos="0 0 -0.1" mass="0.4" diaginertia="0.003 0.003 0.001"/>'
+    return (
+        f'<body name="{name}_hip" pos="{x} {y} 0"><joint name="{name}_roll" axis="1 0 0"/>{link}'
+        f'<body name="{name}_thigh"><joint name="{name}_pitch" axis="0 1 0"/>{link}'
+        f'<body name="{name}_shank" pos="0 0 -0.2"><joint name="{name}_knee" axis="0 1 0" range="-2.5 -0.1"/>{link}'
+        '<geom type="sphere" size="0.02" pos="0 0 -0.2"/></body></body></body>'
+    )
+
+
+@pytest.fixture
+def mjcf(tmp_path):
+    names = [f"{side}{end}" for end in "FR" for side in "LR"]
+    legs = "".join(leg(n, 0.2 if "F" in n else -0.2, 0.1 if "L" in n else -0.1) for n in names)
+    motors = "".join(f'<motor joint="{n}_{j}" ctrlrange="-30 30"/>' for n in names for j in ("roll", "pitch", "knee"))
+    path = tmp_path / "four.xml"
+    path.write_text(
+        '<mujoco model="four"><compiler angle="radian" autolimits="true"/><worldbody>'
+        '<body name="trunk"><freejoint/><inertial pos="0 0 0" mass="10" diaginertia="0.1 0.3 0.3"/>'
+        f"{legs}</body></worldbody><actuator>{motors}</actuator><keyframe>"
+        f'<key name="home" qpos="0 0 0.3 1 0 0 0 {"0 0.7 -1.4 " * 4}"/></keyframe></mujoco>'
+    )
+    return path
+
+
+def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe(mjcf, tmp_path):
+    target = tmp_path / "mine.toml"
+    assert main(["new", str(mjcf), "--out", str(target)]) == 0
+    config = tomllib.loads(target.read_text())
+    assert [place["radius"] for place in config["robot"]["contact"]] == [0.02] * 4
+    assert config["robot"]["standing"]["LF_knee"] == -1.4
+    assert config["controller"]["reference"]["kind"] == "gait"
+
+
+def test_joints_of_an_mjcf_have_their_places_on_the_wire(mjcf):
+    """Without them the server read beyond the end of a state, and crashed."""
+    robot = Robot.from_mjcf(mjcf)
+    slots = joint_slots(robot)
+    assert tuple(slot.name for slot in slots) == robot.joint_names
+    assert [slot.q for slot in slots] == [(k,) for k in range(7, 19)]
+    assert [slot.v for slot in slots] == [(k,) for k in range(6, 18)]
+
+
+@full
+def test_an_mjcf_is_simulated_without_a_file_of_its_own(mjcf, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", str(mjcf), "--seconds", "3", "--json", "figures.json"]) == 0
+    assert "keyframe 'home'" in capsys.readouterr().out
+    (run,) = json.loads((tmp_path / "figures.json").read_text())
+    assert run["verdict"]["upright"]
+    assert run["drift"] > 0.3
+    assert {path.name for path in tmp_path.iterdir()} == {"four.xml", "figures.json"}
+
+
+def test_a_robot_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "b1"]) == 0
+    assert tomllib.loads((tmp_path / "b1.toml").read_text())["robot"]["urdf"] == DATA + QUADRUPEDS["b1"]
+
+
+def test_a_given_srdf_is_used(tmp_path):
+    srdf = tmp_path / "mine.srdf"
+    srdf.write_text('<robot><group_state name="standing"><joint name="panda_joint4" value="-1.5"/></group_state></robot>')
+    config = tomllib.loads(drafted("panda_description/urdf/panda.urdf", tmp_path, "--srdf", str(srdf)).read_text())
+    assert config["robot"]["standing"]["panda_joint4"] == -1.5
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("anymal", "several robots have this name"),
+        ("hyqq", "nearest: hyq"),
+        ("robot.urdf.xacro", "expand it first"),
+        ("missing.urdf", "no such file"),
+        ("robot_descriptions:no_such_robot", "robot_descriptions"),
+    ],
+)
+def test_what_is_not_found_is_said(word, message, capsys, tmp_path):
+    assert main(["new", word, "--out", str(tmp_path / "x.toml")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x.toml").exists()
+
+
 @full
 @pytest.mark.parametrize("name", QUADRUPEDS)
 def test_a_quadruped_trots_in_mujoco_at_the_first_try(tmp_path, name):
@@ -78,7 +208,9 @@ def test_a_quadruped_trots_in_mujoco_at_the_first_try(tmp_path, name):
     path = drafted(QUADRUPEDS[name], tmp_path)
     assert main(["simulate", str(path), "--seconds", "4", "--json", str(figures)]) == 0
     (run,) = json.loads(figures.read_text())
-    assert run["upright"]
+    gait = tomllib.loads(path.read_text())["controller"]["reference"]
+    assert run["verdict"]["upright"]
+    assert run["drift"] > 0.7 * 4 * gait["path"]["velocity"][0]
     assert run["tracking"] < 0.01
 
 
@@ -95,5 +227,5 @@ def test_other_robots_stand_in_mujoco(tmp_path, urdf):
     figures = tmp_path / "figures.json"
     assert main(["simulate", str(drafted(urdf, tmp_path)), "--seconds", "4", "--json", str(figures)]) == 0
     (run,) = json.loads(figures.read_text())
-    assert run["upright"]
+    assert run["verdict"]["upright"]
     assert run["tracking"] < 0.01

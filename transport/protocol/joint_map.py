@@ -8,6 +8,7 @@ import numpy as np
 
 from controllers.robot.attitude import rotation
 from idyn.errors import nearest
+from idyn.model.mjcf import ROOT_JOINT, is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from transport.protocol.errors import ProtocolError
@@ -86,10 +87,7 @@ def joint_slots(robot: Robot) -> list[JointSlots]:
     """Return the slots of all moving joints except the floating base, in the robot's order."""
     slots = []
     neutral = robot.neutral()
-    for joint in ElementTree.fromstring(robot.description.urdf).findall("joint"):
-        if joint.get("type") == "fixed":
-            continue
-        name = joint.get("name", "")
+    for name in _moving_joints(robot.description.urdf):
         columns = np.flatnonzero(robot.tree.dof_joint == robot.joint_of_frame(name))
         moved = np.zeros(robot.nq, dtype=np.bool_)
         for column in columns:
@@ -98,6 +96,15 @@ def joint_slots(robot: Robot) -> list[JointSlots]:
             moved |= robot.integrate(neutral, step) != neutral
         slots.append(JointSlots(name, tuple(np.flatnonzero(moved).tolist()), tuple(columns.tolist())))
     return sorted(slots, key=lambda slot: slot.v)
+
+
+def _moving_joints(text: str) -> list[str]:
+    """Return the names of the moving joints of a URDF or MJCF, without the floating base."""
+    root = ElementTree.fromstring(text)
+    if is_mjcf(text):
+        names = [joint.get("name", "") for joint in root.iterfind("worldbody//joint")]
+        return [name for name in names if name != ROOT_JOINT]
+    return [joint.get("name", "") for joint in root.findall("joint") if joint.get("type") != "fixed"]
 
 
 def _check_names(field: str, theirs: Sequence[str], mine: Sequence[str]) -> None:
