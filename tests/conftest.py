@@ -2,7 +2,7 @@
 
 import pytest
 
-OTHERS = {"long", "soak", "bench", "browser"}
+OTHERS = {"long", "soak", "bench", "browser", "clients"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

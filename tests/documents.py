@@ -30,11 +30,11 @@ class Block(NamedTuple):
         return first.removeprefix("# ") if first.startswith("# ") else ""
 
 
-BLOCKS = [
-    Block(document, number, language, text)
-    for document, content in sorted(DOCUMENTS.items())
-    for number, (language, text) in enumerate(_FENCE.findall(content), start=1)
-]
+def blocks_of(document: str, content: str) -> list[Block]:
+    return [Block(document, number, *found) for number, found in enumerate(_FENCE.findall(content), start=1)]
+
+
+BLOCKS = [block for document, content in sorted(DOCUMENTS.items()) for block in blocks_of(document, content)]
 
 
 def blocks(language: str, document: str = "") -> list[Block]:
