@@ -50,6 +50,7 @@ Clients of a server
     StateMessage, Contact   a state for the server, and a contact or foot switch in it
     Failsafe, drive_command, limits_of   the torques of the robot's side between answers
     PlannerClient           commands the velocity of the base from a process of its own
+    GaitChange              the gait that a command asks for
     client_keys             keys for a server with access control
 
 Controllers
@@ -59,6 +60,8 @@ Errors
     InputError              an array is malformed: wrong shape or type, NaN or infinite, not normalised
     ModelError              a robot model cannot be loaded
     ConfigError             a setting is invalid
+    ConnectionFailed        a server does not answer
+    CommandRefused          a server refuses a planner's command
 
 `help(idyn.Robot)` and so on print the details. The package contains algorithms only: no files, sockets or clocks;
 `load_robot` and the clients belong to `controllers` and `transport`. To read the code begin at `idyn.prediction.predict`.
@@ -73,6 +76,7 @@ from idyn.siblings import check_sibling, find_siblings
 
 if TYPE_CHECKING:
     from controllers.build import load_controller
+    from controllers.command import GaitChange
     from controllers.robot.load import load_robot
     from idyn.batch.arrays import Batch, BatchGuess
     from idyn.batch.predict import BatchPrediction, predict_batch
@@ -93,16 +97,18 @@ if TYPE_CHECKING:
     from transport.protocol.messages.state import Contact, StateMessage
     from transport.protocol.torque_gate import limits_of
     from transport.robot.client import RobotClient
-    from transport.robot.conversation import hello_for
+    from transport.robot.conversation import ConnectionFailed, hello_for
     from transport.robot.failsafe import Failsafe, drive_command
-    from transport.robot.planner import PlannerClient
+    from transport.robot.planner import CommandRefused, PlannerClient
 
 __all__ = [
     "LAWS",
     "Batch",
     "BatchGuess",
     "BatchPrediction",
+    "CommandRefused",
     "ConfigError",
+    "ConnectionFailed",
     "Consistency",
     "Contact",
     "ContactPoint",
@@ -111,6 +117,7 @@ __all__ = [
     "Description",
     "Failsafe",
     "Flat",
+    "GaitChange",
     "Ground",
     "Guess",
     "InputError",
@@ -151,6 +158,7 @@ _MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
     "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
     "controllers.build": ("load_controller",),
+    "controllers.command": ("GaitChange",),
     "controllers.robot.load": ("load_robot",),
     "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points", "contacts_of_places"),
     "idyn.contact.ground": ("Ground",),
@@ -169,9 +177,9 @@ _MODULES = {
     "transport.protocol.messages.state": ("Contact", "StateMessage"),
     "transport.protocol.torque_gate": ("limits_of",),
     "transport.robot.client": ("RobotClient",),
-    "transport.robot.conversation": ("hello_for",),
+    "transport.robot.conversation": ("ConnectionFailed", "hello_for"),
     "transport.robot.failsafe": ("Failsafe", "drive_command"),
-    "transport.robot.planner": ("PlannerClient",),
+    "transport.robot.planner": ("CommandRefused", "PlannerClient"),
 }
 """Module → its public names, imported at first use: `import idyn.status` loads neither numba nor Pinocchio."""
 
