@@ -1,7 +1,7 @@
 """Executors of jobs: processes of this machine, or a library that distributes them.
 
 Jobs share only code and files, and compute with one BLAS thread. Results therefore depend neither on the order of the jobs nor
-on how many run in parallel. `processes` and `ray` start a process for each job; `joblib` and `dask` reuse their workers.
+on how many run in parallel. `ray` starts a process for each job; the others reuse their processes.
 
 `dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, which decides how many jobs run in parallel. Without
 these variables they use this machine, as `joblib` always does. The machines of a cluster need this package, the folder of the
@@ -12,6 +12,7 @@ import importlib
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -28,42 +29,68 @@ It yields outcomes in the order in which tasks end.
 """
 
 
-def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
-    """Run each task in a process of its own.
+class _Worker:
+    """A process that runs one task after the other.
 
-    The pool of the standard library, with one process for each task, can hang (Python 3.11).
+    The pool of the standard library can hang when one of its processes dies (Python 3.11).
     """
-    context = multiprocessing.get_context("spawn")
-    running: dict[Any, tuple[int, Any, Connection]] = {}
+
+    def __init__(self, function: Callable[..., None]):
+        context = multiprocessing.get_context("spawn")
+        self.index = -1  # of the task that it runs
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_run_received, args=(other, function), daemon=True)
+        self.process.start()
+        other.close()
+
+    def start(self, index: int, task: Task) -> None:
+        self.index = index
+        self.connection.send((index, task))
+
+    def outcome(self) -> Outcome:
+        """Return the outcome of the task: an error if the process has died."""
+        try:
+            return self.connection.recv()
+        except EOFError:
+            self.process.join()
+            return self.index, f"its process ended with exit code {self.process.exitcode}"
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.connection.close()
+
+
+def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     rest = iter(enumerate(tasks))
+    busy: dict[Any, _Worker] = {}
+    idle: list[_Worker] = []
     try:
         while True:
-            while len(running) < jobs and (following := next(rest, None)) is not None:
-                index, task = following
-                receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_send_outcome, args=(sender, function, index, task), daemon=True)
-                process.start()
-                sender.close()
-                running[process.sentinel] = index, process, receiver
-            if not running:
+            while len(busy) < jobs and (following := next(rest, None)) is not None:
+                worker = idle.pop() if idle else _Worker(function)
+                busy[worker.connection] = worker
+                worker.start(*following)
+            if not busy:
                 return
-            for sentinel in wait(list(running)):
-                index, process, receiver = running.pop(sentinel)
-                process.join()
-                with receiver:
-                    try:
-                        yield receiver.recv()
-                    except EOFError:
-                        yield index, f"its process ended with exit code {process.exitcode}"
+            for connection in wait(list(busy)):
+                outcome = busy[connection].outcome()
+                worker = busy.pop(connection)
+                if worker.process.is_alive():
+                    idle.append(worker)
+                else:
+                    worker.end()
+                yield outcome
     finally:
-        for _, process, receiver in running.values():
-            process.terminate()
-            process.join()
-            receiver.close()
+        for worker in (*busy.values(), *idle):
+            worker.end()
 
 
-def _send_outcome(sender: Connection, function: Callable[..., None], index: int, task: Task) -> None:
-    sender.send(_guarded(function, index, task))
+def _run_received(connection: Connection, function: Callable[..., None]) -> None:
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended
+        while True:
+            index, task = connection.recv()
+            connection.send(_guarded(function, index, task))
 
 
 def _joblib(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:

@@ -164,11 +164,12 @@ def test_a_failed_job_is_named_and_the_others_run(comparison, tmp_path, monkeypa
 @full
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_every_task_has_an_outcome(jobs):
-    """Whether it ends well, raises, or ends its process; more tasks than processes."""
-    for function, argument, said in ((abs, 1, None), (int, "x", "ValueError: invalid"), (os._exit, 3, "exit code 3")):
-        outcomes = dict(run_tasks("processes", function, 4 * [(argument,)], jobs))
-        assert sorted(outcomes) == [0, 1, 2, 3]
-        assert all(outcome == said or said in outcome for outcome in outcomes.values())
+    """Whether it ends well, raises, or ends its process; the tasks after it run in the same or in a new process."""
+    tasks = {"pass": None, "int('x')": "ValueError: invalid", "import os; os._exit(3)": "exit code 3"}
+    outcomes = dict(run_tasks("processes", exec, 2 * [(source,) for source in tasks], jobs))
+    assert sorted(outcomes) == [0, 1, 2, 3, 4, 5]
+    for index, expected in enumerate(2 * list(tasks.values())):
+        assert outcomes[index] == expected or expected in outcomes[index]
 
 
 @pytest.mark.parametrize("name", ["joblib", "dask", "ray"])
