@@ -54,10 +54,10 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
         else _robots(options.what)
     )
     findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
-    for robot in robots:
-        print(_describe(robot))
-    for robot, finding in findings:
-        print(f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}")
+    lines = [_describe(robot) for robot in robots]
+    lines += [f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}" for robot, finding in findings]
+    for line in dict.fromkeys(lines):  # several configurations may have the same robot
+        print(line)
     if not options.what.endswith((".urdf", ".xml")):
         _print_floors(options.what)
     rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]

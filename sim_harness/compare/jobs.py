@@ -96,7 +96,7 @@ def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep
     """Return one task for each seed, each with a folder of its own below `root`."""
     settings = [msgspec.to_builtins(plan.settings), msgspec.to_builtins(plan.server)]
     settings.append(build_controller(plan.controller).snapshot())
-    label, tasks = f"{Path(plan.controller.robot).stem}-{controller}", []
+    label, tasks = f"{Path(plan.controller.robot).stem}-{controller}".replace("/", "-"), []
     for seed in seeds:
         digest = digest_of([*settings, seed])
         folder = root / f"{label}-seed{seed}-{digest[:12]}"

@@ -20,6 +20,7 @@ from sim_harness.report.tables import Table, listed
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.studies.sentences import right_and_wrong
+from sim_harness.studies.slide import MEANING, friction_picture, run_slide, slide_plan, slide_table
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_run
 
@@ -46,10 +47,12 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of the demo.
 
     runs: one for each law
+    slide: one for each law, with feet that slide
     chatter: three runs of Coulomb's law: as in the paper, with warm start, with warm start and selection
     """
 
     runs: list[Run]
+    slide: list[Run]
     chatter: list[Run]
 
     @property
@@ -58,7 +61,8 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def figures(self) -> dict[str, list[Summary]]:
-        return {"laws": self.summaries, "chatter": [run.summary for run in self.chatter]}
+        others = {"slide": self.slide, "chatter": self.chatter}
+        return {"laws": self.summaries} | {name: [run.summary for run in runs] for name, runs in others.items()}
 
     def slowness(self, plan: Plan) -> list[str]:
         """Return a message for each law with which the world ran slower than real time."""
@@ -71,7 +75,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run the demo; write the data of each law to a subfolder of `folder`."""
     runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
-    return Demo(runs=runs, chatter=run_chatter(progress))
+    return Demo(runs=runs, slide=run_slide(slide_plan(), progress), chatter=run_chatter(progress))
 
 
 def run_chatter(progress: Progress) -> list[Run]:
@@ -117,6 +121,7 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     report.picture(motion(runs, pushes), "Motion of the base; all laws follow the same reference. Shaded: a push.", "motion")
     report.picture(forces(runs, pushes), "Sum of the normal forces: simulated, and predicted by the server.", "forces")
     report.picture(torques(runs, pushes), "Torques of all joints.", "torques")
+    _add_slide(report, demo.slide)
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter]))
     report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
@@ -150,6 +155,18 @@ def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
         report.paragraph(f"The 3D view is missing: {error}. With the extra installed, run: idyn view {folder}")
     else:
         report.page(page, "the robot in three dimensions", WALK_CAPTION)
+
+
+def _add_slide(report: Report, runs: Sequence[Run]) -> None:
+    """Add the scene in which feet slide."""
+    plan = slide_plan()
+    report.heading("Feet that must slide")
+    report.paragraph(
+        f"The robot sways on slippery ground (μ = {plan.settings.mu:g}), which all laws know, and is pushed sideways. {MEANING}"
+    )
+    report.table(slide_table(plan, runs))
+    caption = "Friction of all feet: predicted, simulated, and the most that the ground can give. Shaded: the push."
+    report.picture(friction_picture(plan, runs), caption, "friction")
 
 
 def _chatter_caption(runs: Sequence[Run]) -> str:
