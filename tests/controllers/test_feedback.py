@@ -38,15 +38,16 @@ def test_the_integral_grows_with_time_and_error_from_the_second_tick_on():
         np.testing.assert_allclose(demand, REFERENCE.a + 50 * total * error, rtol=1e-12)
 
 
-def test_the_integral_stops_at_its_limit_and_does_not_wind_up():
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_integral_stops_at_its_limit_and_does_not_wind_up(sign):
     """However long the error lasted, the integral follows an error of the other sign from the next tick on."""
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
-    still = Reference(q=np.ones(1), v=np.zeros(1), a=np.zeros(1))
+    still = Reference(q=np.full(1, sign), v=np.zeros(1), a=np.zeros(1))
     for _ in range(1000):
         demand = feedback.add_to(still.a, still, (np.zeros(1), np.zeros(1)), 0.01)
-    assert demand[0] == 2.0
-    after = feedback.add_to(still.a, still, (np.full(1, 2.0), np.zeros(1)), 0.01)
-    assert after[0] == pytest.approx(2.0 - 10 * 0.01)
+    assert demand[0] == sign * 2.0
+    after = feedback.add_to(still.a, still, (np.full(1, sign * 2.0), np.zeros(1)), 0.01)
+    assert after[0] == pytest.approx(sign * (2.0 - 10 * 0.01))
 
 
 def test_reset_forgets_the_integral():
