@@ -1,5 +1,6 @@
 """The failsafe of the robot's side: torques at every age of the last reply, and what ends it."""
 
+import msgspec
 import numpy as np
 import pytest
 from standin import MS
@@ -132,6 +133,16 @@ def test_failsafe_torques_stay_within_the_limits(failsafe: Failsafe) -> None:
         command = answer(t, tau=20.0 * rng.normal(size=2)) if t % 90 < 20 else None
         tau, _ = failsafe.torque(t * MS, Q_REF + rng.normal(size=2), 50.0 * rng.normal(size=2), command)
         assert (np.abs(tau) <= TAU_MAX).all()
+
+
+def test_failsafe_torques_change_no_faster_than_the_rate_limit() -> None:
+    rates = np.array([100.0, 400.0])  # N·m/s
+    failsafe = Failsafe(damping=OWN, limits=msgspec.structs.replace(LIMITS, dtau_max=rates))
+    at(failsafe, 0, answer(0, tau=np.zeros(2)), v=STILL)
+    for t_ms, step in ((2, 0.2), (7, 0.7)):  # 2 and 5 ms at 100 N·m/s; the other motor has 0.8 and 2.8 N·m
+        tau, mode = at(failsafe, t_ms, answer(t_ms, tau=np.array([4.0, -4.0])), v=STILL)
+        assert mode is FailsafeMode.OK
+        np.testing.assert_allclose(tau, [step, -4.0 * step])
 
 
 def reply(**changes: object) -> TorqueMessage:
