@@ -78,6 +78,16 @@ def test_a_moving_robot_is_accepted_after_a_dropout(moving: Rig, robot: Robot) -
     assert reply.message == ""
 
 
+def test_the_opposite_quaternion_is_the_same_attitude(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rig.tick(1)
+    q = standing(robot)
+    q[3:7] *= -1.0
+    reply = rig.tick(2, q=q.tobytes())
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message == ""
+
+
 def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig: Rig, robot: Robot) -> None:
     """20 rad/s are too much for one tick, and possible in two."""
     rig.greet()
