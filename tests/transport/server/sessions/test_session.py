@@ -159,6 +159,22 @@ def with_number(n: int, i: int, value: float) -> list[float]:
     return numbers
 
 
+def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
+    rig.greet()
+    lifted = Stance(frame="HL_FOOT", stance=False, time_to_switch=0.2)
+    landing = Stance(frame="FR_FOOT", stance=True, time_to_switch=-0.1)
+    assert isinstance(rig.tick(1, schedule=[lifted, landing]), TorqueMessage)
+    plan = rig.controller.last.schedule
+    assert dict(zip(robot.spheres.keys, plan.stance.tolist(), strict=True)) == {
+        "FL_FOOT": True,
+        "FR_FOOT": True,
+        "HL_FOOT": False,
+        "HR_FOOT": True,
+    }
+    times = dict(zip(robot.spheres.keys, plan.time_to_switch.tolist(), strict=True))
+    assert times == {"FL_FOOT": INF, "FR_FOOT": 0.0, "HL_FOOT": 0.2, "HR_FOOT": INF}  # a switch in the past is due now
+
+
 BAD_STATES = [
     (lambda r: {"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
     (lambda r: {"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
