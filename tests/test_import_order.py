@@ -12,7 +12,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 GROUPS = {
     "idyn": (
-        ("idyn.brief", "idyn.errors", "idyn.siblings", "idyn.status", "idyn.types"),
+        ("idyn.brief", "idyn.errors", "idyn.extras", "idyn.siblings", "idyn.status", "idyn.types"),
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),

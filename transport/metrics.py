@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 from transport.server.service import Service
 
 log = logging.getLogger(__name__)
-
-INSTALL = "pip install 'idyn[metrics]'"
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def metrics(service: Service, port: int | None, host: str) -> Iterator[str]:
     try:
         from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
     except ImportError:
-        raise ConfigError("server.metrics_port", f"needs the package prometheus-client: {INSTALL}") from None
+        raise missing_extra("server.metrics_port", "serving metrics", "prometheus-client", "metrics") from None
     registry = CollectorRegistry()
     registry.register(Collector(service))
     try:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from idyn.errors import ConfigError, nearest
+from idyn.extras import missing_extra
 
 ROBOT_DATA = "example-robot-data:"
 """Prefix of paths below the robots folder of `example-robot-data` (extra `[robots]`)."""
@@ -34,7 +35,7 @@ def shared_path(reference: str) -> Path:
     """Return the path of a model of `example-robot-data`, named with its prefix. Raises ConfigError without the package."""
     folder = shared_folder()
     if folder is None:
-        raise ConfigError("robot.urdf", f"'{reference}' needs the robot collection: pip install 'idyn[robots]'")
+        raise missing_extra("robot.urdf", f"'{reference}'", "example-robot-data", "robots")
     return folder / reference.removeprefix(ROBOT_DATA)
 
 
@@ -44,7 +45,7 @@ def described_path(reference: str) -> Path:
     Raises ConfigError without the package, for a name that it does not have, and when it cannot download the model.
     """
     if not has_descriptions():
-        raise ConfigError("robot.urdf", f"'{reference}' needs robot_descriptions: pip install 'idyn[descriptions]'")
+        raise missing_extra("robot.urdf", f"'{reference}'", "robot_descriptions", "descriptions")
     name = reference.removeprefix(DESCRIPTIONS)
     known = import_module("robot_descriptions._descriptions").DESCRIPTIONS
     module = next((each for each in (name, f"{name}_description", f"{name}_mj_description") if each in known), None)

@@ -1,17 +1,17 @@
 """Facts about this machine and installation that decide whether a server holds 1 kHz: for `idyn doctor`."""
 
-import json
 import os
 import platform
 import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from idyn.extras import install_command
 from idyn.jit.mode import PLAIN, cache_root
 from sim_harness.robot.pacing import Pacer
 from transport.realtime import PRIORITY, steady
@@ -81,17 +81,6 @@ def _is_installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra from where idyn was installed from."""
-    text = distribution("idyn").read_text("direct_url.json")
-    origin = json.loads(text) if text else {}
-    url = str(origin.get("url", ""))
-    if not url.startswith("file://"):
-        return f"pip install 'idyn[{extra}]'"
-    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
-    return f"pip install {editable}'{url.removeprefix('file://')}[{extra}]'"
 
 
 def _cores() -> Fact:

@@ -1,11 +1,11 @@
 """The only module that imports MuJoCo, an optional package. Raises ConfigError when it is not installed."""
 
-from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 
 try:
     import mujoco
 except ModuleNotFoundError as error:
-    raise ConfigError("engine", "'mujoco' needs a package that is not installed: pip install 'idyn[mujoco]'") from error
+    raise missing_extra("engine", "'mujoco'", "mujoco", "mujoco") from error
 
 __all__ = ["mujoco"]
 

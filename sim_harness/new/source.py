@@ -6,6 +6,7 @@ from typing import NamedTuple
 from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder
 from controllers.robot.load import urdf_path
 from idyn.errors import ConfigError, nearest
+from idyn.extras import install_command
 from idyn.model.lines import lines_of
 from idyn.model.robot import Robot
 from idyn.model.urdf import parse_urdf
@@ -100,8 +101,8 @@ def _by_name(name: str, folder: Path) -> Model:
     if has_descriptions():
         return Model(urdf_path(DESCRIPTIONS + name, folder), DESCRIPTIONS + name)
     if not shared:
-        raise ConfigError(name, "no such file; for robots by name: pip install 'idyn[robots]', or 'idyn[descriptions]'")
-    more = "; for those of robot_descriptions: pip install 'idyn[descriptions]'"
+        raise ConfigError(name, f"no such file; for robots by name: {install_command('robots')}, or [descriptions]")
+    more = f"; for those of robot_descriptions: {install_command('descriptions')}"
     raise ConfigError(name, f"no such file or robot{nearest(name, set().union(*names.values()))}{more}")
 
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 from idyn.types import Array
 
 FASTEST = np.array([0.5, 0.3, 1.0])
@@ -87,7 +88,7 @@ class Gamepad:
             import pygame  # noqa: PLC0415  (extra 'gamepad')
             from pygame._sdl2 import controller  # noqa: PLC0415
         except ImportError as error:
-            raise ConfigError("--gamepad", f"needs pygame: pip install 'idyn[gamepad]' ({error})") from error
+            raise missing_extra("--gamepad", "a gamepad", "pygame-ce", "gamepad") from error
         pygame.display.init()
         pygame.joystick.init()
         controller.init()

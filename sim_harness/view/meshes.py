@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 from idyn.types import Array, Record
 
 MOST = 30_000
@@ -33,7 +34,7 @@ def load_meshes(path: Path, scale: Array) -> list[tuple[Mesh, tuple[float, ...] 
     try:
         import trimesh  # noqa: PLC0415  (extra)
     except ImportError as error:
-        raise ConfigError("view", f"expected the extra viz for meshes: pip install 'idyn[viz]' ({error})") from error
+        raise missing_extra("view", "showing meshes", "trimesh", "viz") from error
     try:
         parts: Any = trimesh.load_scene(path).dump()
     except (ValueError, OSError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from controllers.controller import Controller
-from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.metrics import GRAVITY
@@ -87,9 +87,7 @@ def library() -> str:
         path = Path(str(distribution("meshcat").locate_file(LIBRARY)))
         return path.read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError) as error:
-        raise ConfigError(
-            "view", f"expected the extra viz, which is not installed: pip install 'idyn[viz]' ({error})"
-        ) from error
+        raise missing_extra("view", "the 3-D view", "meshcat", "viz") from error
 
 
 def _part(name: str) -> str:

@@ -111,4 +111,6 @@ def test_without_a_gamepad_the_message_says_so():
 
 def test_without_the_library_the_message_says_how_to_install_it(tmp_path):
     (tmp_path / "pygame.py").write_text("raise ImportError('no pygame')\n")
-    assert "pip install 'idyn[gamepad]'" in in_a_terminal(PYTHONPATH=str(tmp_path))
+    said = in_a_terminal(PYTHONPATH=str(tmp_path))
+    assert "pip install" in said
+    assert "[gamepad]'" in said
