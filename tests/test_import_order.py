@@ -50,6 +50,7 @@ GROUPS = {
         ("sim_harness.report",),
         ("sim_harness.scenes.results", "sim_harness.scenes.load"),
         ("sim_harness.view",),
+        ("sim_harness.export",),
         ("sim_harness.new",),
         ("sim_harness.compare",),
         ("sim_harness.studies",),
@@ -130,6 +131,9 @@ IMPORTERS = {
     "prometheus_client": {"transport.metrics"},
     "shtab": {"sim_harness.commands.completion"},
     "trimesh": {"sim_harness.view.meshes"},
+    "foxglove": {"sim_harness.export.foxglove_file"},
+    "rerun": {"sim_harness.export.rerun_file"},
+    "pyarrow": {"sim_harness.export.parquet_file"},
 }
 """Third parties and the only modules that may import them."""
 

@@ -33,6 +33,7 @@ from sim_harness.commands.main import build_parser, main
 from sim_harness.commands.options import COMMANDS
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.settings import ComparisonSettings, load_comparison, plan_of
+from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.world.worlds import AnyEngine
@@ -281,6 +282,11 @@ def test_the_table_of_kinds_is_complete_with_all_settings():
 def test_each_table_of_kinds_is_complete(document, mark, names):
     named = [word for row in table(document, mark) for word in words(row[0])]
     assert sorted(named) == sorted({*names} - {"v"})  # the schema version is in every message
+
+
+def test_the_table_of_exported_quantities_is_that_of_the_code():
+    rows = [[f"`{each.topic}`", ", ".join(f"`{name}`" for name in each.fields), each.unit, each.meaning] for each in QUANTITIES]
+    assert [list(row) for row in table("docs/how-to/replay-and-logs.md", "quantities")] == rows
 
 
 def test_the_table_of_error_codes_is_complete():

@@ -52,10 +52,24 @@ class Centroidal(NamedTuple):
     drift: Array
 
 
+def _links(model: pin.Model) -> dict[str, str]:
+    """Return `Frames.links`: Pinocchio's frames have the joint between two links as a frame of its own."""
+    frames = list(model.frames)
+    parents = {}
+    for frame in frames:
+        if frame.type == pin.FrameType.BODY:
+            above = frames[frame.parentFrame]
+            while above.type != pin.FrameType.BODY and above.parentFrame != 0:
+                above = frames[above.parentFrame]
+            parents[frame.name] = above.name if above.type == pin.FrameType.BODY else ""
+    return parents
+
+
 class Frames:
     """Kinematics of a robot as functions of q (nq) and v (nv), each result in arrays of its own. `Robot.frames`
 
     names: of all frames: links and joints of the URDF
+    links: name of each link → name of its parent link; of the root link: ''
 
     Velocities, and so the rows of Jacobians, are linear [m/s], then angular [rad/s]. Unknown names raise FrameNotFound, arrays
     of a wrong size InputError. Use a robot in one thread only, see `Robot.twin`.
@@ -65,6 +79,7 @@ class Frames:
         self._model, self._data = model, model.createData()
         self._ids = {frame.name: i for i, frame in enumerate(model.frames)}
         self.names = tuple(self._ids)
+        self.links = _links(model)
         poses = {frame.name: (int(frame.parentJoint), frame.placement) for frame in model.frames}
         self._attached = {
             name: Attached(joint, np.concatenate([pose.rotation.ravel(), pose.translation]))

@@ -14,6 +14,14 @@ ENGINES = ("lcp", "penalty", "dissipation", "no-slip", "viscous", "sap", "first-
 EXECUTORS = ("processes", "joblib", "dask", "ray")
 """Libraries that distribute the runs of a comparison."""
 
+FORMATS = (
+    ("foxglove", "LOG.foxglove.mcap", "robot, forces and numbers for Foxglove and PlotJuggler (default; extra 'foxglove')"),
+    ("rerun", "LOG.rrd", "the same for rerun (extra 'rerun')"),
+    ("parquet", "LOG.parquet", "a table with a row per tick (extra 'parquet')"),
+    ("messages", "LOG.json.mcap", "all messages as JSON in an MCAP"),
+)
+"""Formats of `idyn export`: name, default file, content."""
+
 LISTS = ("robots", "controllers", "server", "experiments", "scenes", "laws", "engines")
 """What `idyn list` lists, besides settings."""
 
@@ -82,9 +90,13 @@ def replay(parser: ArgumentParser) -> None:
 
 
 def export(parser: ArgumentParser) -> None:
-    """Convert a log for other tools: MCAP with JSON messages and a schema."""
+    """Convert a log for other tools: MCAP with Foxglove's schemas, rerun, Parquet, or its messages as JSON."""
     _log(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: LOG.json.mcap)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: beside the log)")
+    formats = parser.add_mutually_exclusive_group()
+    for name, file, what in FORMATS:
+        formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=f"{what}: {file}")
+    parser.set_defaults(format=FORMATS[0][0])
     _json(parser, "the figures")
 
 

@@ -50,14 +50,25 @@ class LoggedRun(Record, frozen=True):
     """A session of a controlling client.
 
     label: path of the log, with the number of the session from the second one on
-    period: agreed period [s]; steered: whether the server accepted commands, of this client or of a planner
+    exchanges: state and reply of each row of the trace
+    steered: whether the server accepted commands, of this client or of a planner
+    wall_offset_ns: from times of arrival to wall-clock time [ns]
+    complete: whether the log was read to its end
     """
 
     label: str
     controller: Controller
+    agreement: Agreement
     trace: Trace
-    period: float
+    exchanges: list[Exchange]
     steered: bool
+    wall_offset_ns: int
+    complete: bool
+
+    @property
+    def period(self) -> float:
+        """Agreed period [s]."""
+        return self.agreement.dt_ns * 1e-9
 
     @property
     def task(self) -> Task:
@@ -100,8 +111,18 @@ def logged_runs(path: Path) -> list[LoggedRun]:
         recorded = sessions(reader, controller, settings)
     for agreement, exchanges in recorded.exchanges:
         if len(trace := trace_of(agreement, exchanges)):
-            label = str(path) if not found else f"{path} #{len(found) + 1}"
-            found.append(LoggedRun(label, controller, trace, agreement.dt_ns * 1e-9, recorded.steered))
+            found.append(
+                LoggedRun(
+                    label=str(path) if not found else f"{path} #{len(found) + 1}",
+                    controller=controller,
+                    agreement=agreement,
+                    trace=trace,
+                    exchanges=exchanges[-len(trace) :],  # without unreadable states at the start
+                    steered=recorded.steered,
+                    wall_offset_ns=reader.wall_offset_ns,
+                    complete=reader.complete,
+                )
+            )
     return found
 
 

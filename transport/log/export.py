@@ -1,10 +1,11 @@
-"""Export of a log for other tools (Foxglove, PlotJuggler, any reader of MCAP or JSON).
+"""Export of the messages of a log as JSON with a schema, for any reader of MCAP or JSON.
 
-The same messages as JSON with a schema. The topic is the message type, vectors are lists, non-finite numbers are null, times
-are wall-clock times.
+The topic is the message type, vectors are lists, non-finite numbers are null, times are wall-clock times. Sessions are numbered
+1, 2, … instead of by 64 bits, which JavaScript rounds; states and torques get the names of their joints.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,31 +34,45 @@ def export(log: Path, out: Path, progress: Callable[[int], None] = lambda _: Non
     progress: called with the number of exchanges written since the last call
     Raises LogError when the log cannot be read, or when `out` exists or cannot be written.
     """
-    part = out.with_name(f"{out.name}.part")
+    with LogReader(log) as reader:
+        with new_file(out) as part, part.open("wb") as file:
+            writer = Writer(file, compression=CompressionType.ZSTD)
+            writer.start(profile=PROFILE)
+            for name, data in reader.metadata.items():
+                writer.add_metadata(name, data)
+            count = _write(writer, reader.exchanges(), reader.wall_offset_ns, progress)
+            writer.finish()
+        return Exported(messages=count, complete=reader.complete)
+
+
+@contextmanager
+def new_file(out: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file beside `out`, which becomes `out` at the end; after an error it is deleted.
+
+    Raises LogError when `out` exists or cannot be written.
+    """
+    part = out.with_name(f"{out.stem}.part{out.suffix}")
     if out.exists():
         raise LogError(f"{out}: file exists")
-    with LogReader(log) as reader:
-        try:
-            with part.open("wb") as file:
-                writer = Writer(file, compression=CompressionType.ZSTD)
-                writer.start(profile=PROFILE)
-                for name, data in reader.metadata.items():
-                    writer.add_metadata(name, data)
-                count = _write(writer, reader.exchanges(), reader.wall_offset_ns, progress)
-                writer.finish()
-            part.rename(out)
-        except OSError as error:
-            raise LogError(f"{out}: cannot be written ({error})") from error
-        return Exported(messages=count, complete=reader.complete)
+    part.unlink(missing_ok=True)  # of an export that was killed
+    try:
+        yield part
+        part.rename(out)
+    except OSError as error:
+        raise LogError(f"{out}: cannot be written ({error})") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write(writer: Writer, exchanges: Iterable[Entry], wall_offset_ns: int, progress: Callable[[int], None]) -> int:
     channels: dict[tuple[bytes, str], int] = {}
+    names = _Names()
     count = 0
     for entry in exchanges:
         wall_ns = entry.t_recv_ns + wall_offset_ns
         for data in filter(None, (entry.request, entry.reply)):
             kind, fields = plain(data)
+            names.add(entry.identity, kind, fields)
             channel = channels.get((entry.identity, kind))
             if channel is None:
                 schema = writer.register_schema(f"idyn.{kind}", "jsonschema", msgspec.json.encode(schema_of(kind)))
@@ -67,6 +82,28 @@ def _write(writer: Writer, exchanges: Iterable[Entry], wall_offset_ns: int, prog
             count += 1
         progress(1)
     return count
+
+
+NAMED = {"state": ("joint_names", "actuated"), "torque": ("actuated",)}
+"""Message type → lists of names of `hello` that its messages get."""
+
+
+class _Names:
+    """Numbers of the sessions, and the joints that each client named in its last `hello`."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, int] = {}
+        self._joints: dict[bytes, dict[str, Any]] = {}
+
+    def add(self, identity: bytes, kind: str, fields: dict[str, Any]) -> None:
+        """Replace the session of a message by its number, and add the names of its joints."""
+        session = fields.get("session")
+        if isinstance(session, int) and session:
+            fields["session"] = self._sessions.setdefault(session, len(self._sessions) + 1)
+        if kind == "hello":
+            self._joints[identity] = fields
+        elif (hello := self._joints.get(identity)) is not None:
+            fields |= {name: hello[name] for name in NAMED.get(kind, ()) if name in hello}
 
 
 def plain(data: bytes) -> tuple[str, dict[str, Any]]:
@@ -105,6 +142,7 @@ def schema_of(kind: str) -> dict[str, Any]:
     (root,), parts = msgspec.json.schema_components([TYPES[kind]], ref_template="{name}")
     schema = _inlined(root, parts)
     schema["properties"].pop("t")
+    schema["properties"] |= {name: {"type": "array", "items": {"type": "string"}} for name in NAMED.get(kind, ())}
     return {"type": "object", "title": schema["title"], "properties": schema["properties"]}
 
 

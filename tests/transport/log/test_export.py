@@ -47,6 +47,26 @@ def test_every_message_is_exported_and_matches_its_schema(tmp_path: Path, robot:
     assert abs(found[0][2].log_time - (time.time_ns() - time.monotonic_ns())) < 3600e9
 
 
+def test_joints_have_names_and_sessions_small_numbers(tmp_path: Path, robot: Robot) -> None:
+    """In the log a session is a number of 64 bits, which JavaScript rounds."""
+    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
+    run(log, robot)
+    export(log, out)
+    with out.open("rb") as file:
+        found = [
+            (channel.topic, json.loads(message.data))
+            for _, channel, message in make_reader(file).iter_messages(log_time_order=False)
+        ]
+    hello = next(fields for topic, fields in found if topic == "/hello")
+    states, torques = ([fields for topic, fields in found if topic == f"/{kind}"] for kind in ("state", "torque"))
+    assert len(torques) > TICKS / 2
+    assert all(fields["actuated"] == hello["actuated"] and len(fields["tau"]) == len(fields["actuated"]) for fields in torques)
+    assert all(fields["joint_names"] == hello["joint_names"] for fields in states if "joint_names" in fields)
+    assert sum("joint_names" in fields for fields in states) >= len(torques)
+    assert {fields["session"] for fields in torques} == {1}
+    assert all(0 <= fields["session"] < 2**53 for _, fields in found if isinstance(fields.get("session"), int))
+
+
 def without_nulls(fields: Any) -> Any:
     """The same without fields that are null."""
     if isinstance(fields, dict):

@@ -1,0 +1,179 @@
+"""A log as an MCAP with Foxglove's schemas, written by Foxglove's SDK (extra `foxglove`).
+
+Poses, joints, contact forces, URDF and events are messages that Foxglove's panels know; all quantities are flat JSON objects of
+numbers, which any plotter reads.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from idyn.extras import missing_extra
+from idyn.types import Array
+from sim_harness.export.quantities import quantities_of
+from sim_harness.export.scene import COLOURS, WORLD, Scene, events_of, scene_of, times_of, urdf_of
+from sim_harness.run.logs import LoggedRun
+
+SHAFT, HEAD, HEAD_SHARE = 0.008, 0.02, 0.25
+"""Diameters of the shaft and of the head of an arrow [m]; length of the head as a share of the arrow."""
+
+STRING = {"type": "object", "properties": {"data": {"type": "string"}}}
+"""Schema of `std_msgs/String`, the type in which viewers expect a URDF."""
+
+
+def write_foxglove(runs: Sequence[LoggedRun], out: Path) -> int:
+    """Write the sessions of a log, of one robot, to a new file. Return the number of messages.
+
+    Raises ConfigError without the SDK.
+    """
+    try:
+        import foxglove  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra("export", "writing Foxglove's schemas", "foxglove-sdk", "foxglove") from error
+    context = foxglove.Context()
+    with foxglove.open_mcap(out, context=context) as writer:
+        channels = _Channels(context)
+        for number, run in enumerate(runs, 1):
+            times = times_of(run).tolist()
+            writer.write_metadata(f"session {number}", {"label": run.label, "verdict": run.verdict.text})
+            channels.describe(run, times[0])
+            channels.numbers(run, times)
+            channels.joints(run, times)
+            channels.scene(scene_of(run))
+            channels.events(run, times)
+    return channels.count
+
+
+class _Channels:
+    """The topics of one file. count: number of messages so far"""
+
+    def __init__(self, context: Any) -> None:
+        from foxglove import Channel, Schema, channels, messages  # noqa: PLC0415 - an extra
+
+        self._context, self._channel, self._schema, self._m = context, Channel, Schema, messages
+        self._tf = channels.FrameTransformsChannel("/tf", context=context)
+        self._joints = channels.JointStatesChannel("/joint_states", context=context)
+        self._forces = channels.SceneUpdateChannel("/contact_forces", context=context)
+        self._log = channels.LogChannel("/log", context=context)
+        self._json: dict[str, Any] = {}
+        self.count = 0
+
+    def describe(self, run: LoggedRun, t_ns: int) -> None:
+        """Write the URDF."""
+        if (urdf := urdf_of(run)) is not None:
+            self._to("/robot_description", "std_msgs/String", STRING).log({"data": urdf}, log_time=t_ns)
+            self.count += 1
+
+    def numbers(self, run: LoggedRun, times: list[int]) -> None:
+        """Write all quantities. Fields without a value are left out."""
+        robot = run.controller.robot
+        for quantity in quantities_of(robot):
+            names = quantity.names(robot)
+            about = {"type": "number", "description": f"{quantity.meaning} [{quantity.unit}]"}
+            schema = {"type": "object", "title": f"idyn{quantity.topic}", "properties": dict.fromkeys(names, about)}
+            channel = self._to(quantity.topic, f"idyn.{quantity.topic[1:]}", schema)
+            values = quantity.values(run)
+            finite = np.isfinite(values)
+            for t_ns, row, there in zip(times, values.tolist(), finite.tolist(), strict=True):
+                if any(there):
+                    message = {name: value for name, value, good in zip(names, row, there, strict=True) if good}
+                    channel.log(message, log_time=t_ns)
+                    self.count += 1
+
+    def joints(self, run: LoggedRun, times: list[int]) -> None:
+        """Write position, velocity and torque of the joints, with their names."""
+        m, robot, trace = self._m, run.controller.robot, run.trace
+        names = robot.joint_names
+        for row, t_ns in enumerate(times):
+            q, v = robot.joint_angles(trace.q[row]).tolist(), trace.v[row, robot.tree.a].tolist()
+            tau = [None if np.isnan(each) else each for each in trace.tau[row].tolist()]
+            states = [
+                m.JointState(name=name, position=angle, velocity=speed, effort=effort)
+                for name, angle, speed, effort in zip(names, q, v, tau, strict=True)
+            ]
+            self._joints.log(m.JointStates(timestamp=self._at(t_ns), joints=states), log_time=t_ns)
+        self.count += len(times)
+
+    def scene(self, scene: Scene) -> None:
+        """Write the poses of the links, and contact forces as arrows."""
+        m = self._m
+        for frame, t_ns in enumerate(scene.times_ns.tolist()):
+            at = self._at(t_ns)
+            transforms = [
+                m.FrameTransform(
+                    timestamp=at,
+                    parent_frame_id=each.parent,
+                    child_frame_id=each.child,
+                    translation=m.Vector3(**_xyz(each.translation[frame])),
+                    rotation=_quaternion(m, each.quaternion[frame]),
+                )
+                for each in scene.transforms
+            ]
+            self._tf.log(m.FrameTransforms(transforms=transforms), log_time=t_ns)
+            entities = [
+                m.SceneEntity(
+                    timestamp=at,
+                    frame_id=WORLD,
+                    id=f"{source} forces",
+                    arrows=[
+                        self._arrow(point, force, COLOURS[source])
+                        for point, force in zip(scene.points[frame], arrows[frame], strict=True)
+                        if np.any(force)
+                    ],
+                )
+                for source, arrows in scene.arrows.items()
+            ]
+            self._forces.log(m.SceneUpdate(entities=entities), log_time=t_ns)
+        self.count += 2 * len(scene.times_ns)
+
+    def events(self, run: LoggedRun, times: list[int]) -> None:
+        """Write changes of the status as log messages."""
+        m = self._m
+        for event in events_of(run):
+            level = getattr(m.LogLevel, event.level.capitalize())
+            t_ns = times[event.row]
+            self._log.log(m.Log(timestamp=self._at(t_ns), level=level, message=event.text, name="idyn"), log_time=t_ns)
+            self.count += 1
+
+    def _arrow(self, point: Array, force: Array, colour: tuple[float, ...]) -> Any:
+        m, length = self._m, float(np.linalg.norm(force))
+        turn = _from_x(force / length)
+        head = HEAD_SHARE * length
+        return m.ArrowPrimitive(
+            pose=m.Pose(position=m.Vector3(**_xyz(point)), orientation=_quaternion(m, turn)),
+            shaft_length=length - head,
+            shaft_diameter=SHAFT,
+            head_length=head,
+            head_diameter=HEAD,
+            color=m.Color(r=colour[0], g=colour[1], b=colour[2], a=colour[3]),
+        )
+
+    def _to(self, topic: str, name: str, schema: dict[str, Any]) -> Any:
+        """Return the channel of a topic for JSON messages."""
+        if topic not in self._json:
+            described = self._schema(name=name, encoding="jsonschema", data=json.dumps(schema).encode())
+            self._json[topic] = self._channel(topic, message_encoding="json", schema=described, context=self._context)
+        return self._json[topic]
+
+    def _at(self, t_ns: int) -> Any:
+        return self._m.Timestamp(*divmod(t_ns, 1_000_000_000))
+
+
+def _xyz(values: Array) -> dict[str, float]:
+    return dict(zip("xyz", values.tolist(), strict=True))
+
+
+def _quaternion(m: Any, xyzw: Array) -> Any:
+    return m.Quaternion(**dict(zip("xyzw", xyzw.tolist(), strict=True)))
+
+
+def _from_x(direction: Array) -> Array:
+    """Return a rotation that turns the x axis into a direction, as a quaternion xyzw (4)."""
+    x, y, z = direction.tolist()
+    if x < -1 + 1e-9:
+        return np.array([0.0, 0.0, 1.0, 0.0])  # half a turn about z
+    quaternion = np.array([0.0, -z, y, 1.0 + x])
+    return quaternion / np.linalg.norm(quaternion)

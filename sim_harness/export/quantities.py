@@ -1,0 +1,204 @@
+"""The quantities of an exported log: the one table of topics, fields and units for all formats.
+
+`docs/how-to/replay-and-logs.md` shows it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.run.logs import REFUSED_STATE, LoggedRun
+from transport.protocol.codec import vector
+from transport.protocol.messages.base import Vector
+from transport.protocol.messages.torque import TorqueMessage
+
+JOINTS, CONTACTS = ("JOINT",), ("CONTACT_n", "CONTACT_t1", "CONTACT_t2")
+"""Fields of a quantity with a value per actuated joint, and with three per contact; the names replace the capitals."""
+
+STATUSES = ("ok", "degraded", "hold", "damping", "fault", REFUSED_STATE)
+"""Statuses of replies, by the number of the field `status.level`."""
+
+XYZ = ("x", "y", "z")
+
+
+class Quantity(NamedTuple):
+    """A row of the table. fields: names, or JOINTS or CONTACTS; values: of a run (n, number of fields), NaN where absent
+
+    base: whether robots with a fixed base do not have it
+    """
+
+    topic: str
+    fields: tuple[str, ...]
+    unit: str
+    meaning: str
+    values: Callable[[LoggedRun], Array]
+    base: bool = False
+
+    def names(self, robot: Robot) -> tuple[str, ...]:
+        """Return the names of the fields for a robot."""
+        if self.fields == JOINTS:
+            return robot.joint_names
+        if self.fields == CONTACTS:
+            return tuple(field.replace("CONTACT", name) for name in robot.contact_names for field in CONTACTS)
+        return self.fields
+
+
+def quantities_of(robot: Robot) -> list[Quantity]:
+    """Return the quantities that a robot has."""
+    return [each for each in QUANTITIES if each.names(robot) and (robot.floating or not each.base)]
+
+
+def _positions(run: LoggedRun) -> Array:
+    robot = run.controller.robot
+    return np.array([robot.joint_angles(q) for q in run.trace.q])
+
+
+def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[LoggedRun], Array]:
+    """Return the values of a torque vector of the replies, in the robot's order of joints."""
+
+    def values(run: LoggedRun) -> Array:
+        na, joints = run.controller.robot.na, run.agreement.joints
+        found = np.full((len(run.exchanges), na), np.nan)
+        for row, exchange in enumerate(run.exchanges):
+            if isinstance(exchange.reply, TorqueMessage):
+                found[row] = joints.torques_to_robot(vector(pick(exchange.reply), na, "tau"))
+        return found
+
+    return values
+
+
+def _applied(run: LoggedRun) -> Array:
+    na, joints = run.controller.robot.na, run.agreement.joints
+    found = np.full((len(run.exchanges), na), np.nan)
+    for row, exchange in enumerate(run.exchanges):
+        sent = exchange.state.tau_applied
+        if sent is not None and isinstance(exchange.reply, TorqueMessage):  # a refused state may have a wrong size
+            found[row] = joints.torques_to_robot(vector(sent, na, "tau_applied"))
+    return found
+
+
+def _limits(run: LoggedRun) -> Array:
+    found = np.full((len(run.exchanges), run.controller.robot.na), np.nan)
+    for row, exchange in enumerate(run.exchanges):
+        if isinstance(exchange.reply, TorqueMessage):
+            found[row] = run.agreement.joints.torques_to_robot(np.array(exchange.reply.limited_by))
+    return found
+
+
+def _part(part: str, *names: str) -> Callable[[LoggedRun], Array]:
+    """Return numbers of a part of the replies, such as `solver`; NaN where the reply does not have them."""
+
+    def values(run: LoggedRun) -> Array:
+        found = np.full((len(run.exchanges), len(names)), np.nan)
+        for row, exchange in enumerate(run.exchanges):
+            given = getattr(exchange.reply, part, None)  # a refusal has no parts
+            if given is not None:
+                found[row] = np.array([getattr(given, name) for name in names], dtype=np.float64)  # None becomes NaN
+        return found
+
+    return values
+
+
+def _attitude(run: LoggedRun) -> Array:
+    quaternions = run.trace.q[:, 3:7]
+    found = np.full((len(quaternions), 3), np.nan)
+    good = np.linalg.norm(quaternions, axis=1) > 0  # False for NaN
+    if good.any():
+        found[good] = Rotation.from_quat(quaternions[good]).as_euler("ZYX")[:, ::-1]
+    return found
+
+
+def _force_sums(run: LoggedRun) -> Array:
+    return np.stack([_sum(run.trace.predicted), _sum(run.trace.simulated)], axis=1)
+
+
+def _sum(forces: Array) -> Array:
+    """Return Σ f_N of each row [N] (n); NaN for rows without forces."""
+    normal = forces[:, :, 0]
+    return np.where(np.isfinite(normal).any(axis=1), np.nansum(normal, axis=1), np.nan)
+
+
+def _times(run: LoggedRun) -> Array:
+    trips = [np.nan if each.state.rtt_us is None else each.state.rtt_us for each in run.exchanges]
+    return np.column_stack([run.trace.solve_time * 1e6, trips, 1e3 * _part("comm", "age_ms")(run)])
+
+
+def _levels(run: LoggedRun) -> Array:
+    trace = run.trace
+    return np.array([STATUSES.index(mode) for mode in trace.modes], dtype=np.float64)[trace.mode][:, None]
+
+
+def _numbers(run: LoggedRun) -> Array:
+    return np.array([[each.state.seq] for each in run.exchanges], dtype=np.float64)
+
+
+QUANTITIES = (
+    Quantity("/position", JOINTS, "rad", "measured position of the joint", _positions),
+    Quantity(
+        "/velocity",
+        JOINTS,
+        "rad/s",
+        "measured velocity of the joint",
+        lambda run: run.trace.v[:, run.controller.robot.tree.a],
+    ),
+    Quantity("/position_ref", JOINTS, "rad", "reference of the position", lambda run: run.trace.q_ref),
+    Quantity("/velocity_ref", JOINTS, "rad/s", "reference of the velocity", lambda run: run.trace.v_ref),
+    Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda run: run.trace.tau),
+    Quantity("/torque_ff", JOINTS, "N·m", "its part from inverse dynamics, `tau_ff`", _torques(lambda reply: reply.tau_ff)),
+    Quantity("/torque_fb", JOINTS, "N·m", "its part from feedback, `tau_fb`", _torques(lambda reply: reply.tau_fb)),
+    Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if the robot sends it", _applied),
+    Quantity("/limited_by", JOINTS, "bits", "what limited the torque, as in the reply", _limits),
+    Quantity("/force_predicted", CONTACTS, "N", "predicted force on the robot", lambda run: _flat(run.trace.predicted)),
+    Quantity("/force_sensed", CONTACTS, "N", "sensed force on the robot, `f_sensed`", lambda run: _flat(run.trace.simulated)),
+    Quantity("/normal_force", ("predicted", "sensed"), "N", "sum of the normal forces", _force_sums),
+    Quantity("/base_position", XYZ, "m", "position of the base in the world", lambda run: run.trace.q[:, :3], base=True),
+    Quantity("/base_attitude", ("roll", "pitch", "yaw"), "rad", "attitude of the base", _attitude, base=True),
+    Quantity("/base_velocity", XYZ, "m/s", "velocity of the base in its axes", lambda run: run.trace.v[:, :3], base=True),
+    Quantity(
+        "/base_rate", XYZ, "rad/s", "angular velocity of the base in its axes", lambda run: run.trace.v[:, 3:6], base=True
+    ),
+    Quantity(
+        "/residual",
+        ("primal", "complementarity", "dynamics", "demand"),
+        "as in the reply",
+        "residuals of the certificate",
+        _part("solver", "res_primal", "res_comp", "res_dyn", "res_demand"),
+    ),
+    Quantity(
+        "/solver",
+        ("iterations", "contacts", "null_space"),
+        "1",
+        "pivots; contacts; dimension of the null space",
+        _part("solver", "iters", "n_contacts", "null_dim"),
+    ),
+    Quantity(
+        "/demand_change", ("value",), "rad/s", "change of joint velocities by projection", _part("solver", "demand_change")
+    ),
+    Quantity("/time", ("step", "round_trip", "age"), "µs", "controller step; last round trip; delay of the state", _times),
+    Quantity(
+        "/link",
+        ("success_100", "lost", "late", "duplicate", "out_of_order"),
+        "1",
+        "share of answered states; counts of the transmission",
+        _part("comm", "success_100", "lost", "late", "dup", "out_of_order"),
+    ),
+    Quantity("/watchdog", ("misses",), "1", "ticks without a state before this one", _part("watchdog", "misses")),
+    Quantity(
+        "/mismatch",
+        ("motion", "force"),
+        "g, weight of the robot",
+        "model-mismatch monitor, `reality`",
+        _part("reality", "motion", "force"),
+    ),
+    Quantity("/status", ("level",), "1", f"0 to {len(STATUSES) - 1}: {', '.join(STATUSES)}", _levels),
+    Quantity("/seq", ("value",), "1", "number of the state in its session", _numbers),
+)
+"""All quantities, one value per tick."""
+
+
+def _flat(forces: Array) -> Array:
+    return forces.reshape(len(forces), -1)

@@ -1,0 +1,268 @@
+"""Logs in formats of other tools, read by MCAP's, pyarrow's and rerun's own readers and compared with the bytes of the log."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonschema
+import msgpack
+import msgspec
+import numpy as np
+import pinocchio as pin
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fast import full
+from mcap.reader import make_reader
+from mcap_protobuf.decoder import DecoderFactory
+from rerun.chunk import RrdReader
+
+from idyn.types import Array
+from sim_harness.commands.main import main
+from sim_harness.export.quantities import QUANTITIES, STATUSES, quantities_of
+from sim_harness.export.scene import events_of
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.logs import LoggedRun, logged_runs
+from sim_harness.run.plan import build_plan, load_plan
+from transport.log.reader import LogReader
+from transport.protocol.messages.error import Code, ErrorMessage
+
+FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+TICKS = 60
+
+
+class Logged(NamedTuple):
+    """A log, and what msgpack itself reads in it. times: of arrival, wall clock [ns] (n)"""
+
+    path: Path
+    urdf: str
+    joints: list[str]
+    states: list[dict[str, Any]]
+    replies: list[dict[str, Any]]
+    times: list[int]
+
+    def vectors(self, what: str) -> Array:
+        return np.array([np.frombuffer(each[what]) for each in (self.states if what in ("q", "vel") else self.replies)])
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    """A short walk of the quadruped; its states have sensed forces."""
+    path = tmp_path_factory.mktemp("export") / "run.mcap"
+    settings = load_plan("demo", TICKS * 1e-3).settings
+    run_in_process(build_plan(msgspec.structs.replace(settings, contacts="message")), "coulomb", lambda *_: None, log=path)
+    with LogReader(path) as reader:
+        entries = [(msgpack.unpackb(e.request), msgpack.unpackb(e.reply), e.t_recv_ns) for e in reader.exchanges() if e.reply]
+        offset, urdf = reader.wall_offset_ns, reader.attachments["robot.urdf"].decode()
+    ticks = [each for each in entries if each[0]["t"] == "state"]
+    joints = next(request["actuated"] for request, _, _ in entries if request["t"] == "hello")
+    states, replies, times = zip(*ticks, strict=True)
+    return Logged(path, urdf, joints, list(states), list(replies), [each + offset for each in times])
+
+
+@pytest.fixture(scope="module")
+def foxglove(logged: Logged) -> dict[str, list[tuple[Any, str, Any, int]]]:
+    """Topic → (schema, encoding, decoded message, time) of each message of the exported MCAP."""
+    out = logged.path.with_suffix(".foxglove.mcap")
+    assert main(["export", str(logged.path)]) == 0
+    found: dict[str, list[tuple[Any, str, Any, int]]] = {}
+    with out.open("rb") as file:
+        for schema, channel, message in make_reader(file).iter_messages():
+            assert schema is not None
+            decode = DecoderFactory().decoder_for(channel.message_encoding, schema) or json.loads
+            row = schema, channel.message_encoding, decode(message.data), message.log_time
+            found.setdefault(channel.topic, []).append(row)
+    return found
+
+
+def test_foxglove_gets_the_robot_with_its_joints_by_name(logged: Logged, foxglove: dict[str, Any]) -> None:
+    ((schema, encoding, message, _),) = foxglove["/robot_description"]
+    assert (schema.name, encoding, message["data"]) == ("std_msgs/String", "json", logged.urdf)
+    rows = foxglove["/joint_states"]
+    assert {(schema.name, schema.encoding) for schema, *_ in rows} == {("foxglove.JointStates", "protobuf")}
+    assert [time for *_, time in rows] == logged.times
+    q, tau = logged.vectors("q"), logged.vectors("tau")
+    for row, (_, _, message, time) in enumerate(rows):
+        assert message.timestamp.seconds * 10**9 + message.timestamp.nanos == time
+        assert [joint.name for joint in message.joints] == logged.joints
+        assert [joint.position for joint in message.joints] == q[row, 7:].tolist()
+        assert [joint.effort for joint in message.joints] == tau[row].tolist()
+
+
+def test_transforms_lead_from_the_world_to_each_link(logged: Logged, foxglove: dict[str, Any]) -> None:
+    """Composed along the tree, they are Pinocchio's poses of the links of the exported URDF."""
+    model = pin.buildModelFromXML(logged.urdf, pin.JointModelFreeFlyer())
+    data = model.createData()
+    q = dict(zip(logged.times, logged.vectors("q"), strict=True))
+    rows = foxglove["/tf"]
+    assert len(rows) == 7  # 100 in a second, and the last
+    for _, _, message, time in (rows[0], rows[-1]):
+        pin.framesForwardKinematics(model, data, q[time])
+        placed = {"world": pin.SE3.Identity()}
+        for each in message.transforms:
+            t, r = each.translation, each.rotation
+            placed[each.child_frame_id] = placed[each.parent_frame_id] * pin.XYZQUATToSE3(
+                np.array([t.x, t.y, t.z, r.x, r.y, r.z, r.w])
+            )
+        links = [frame.name for frame in model.frames if frame.type == pin.FrameType.BODY and frame.name != "universe"]
+        assert sorted(placed) == sorted(["world", *links])
+        for link in links:
+            there = data.oMf[model.getFrameId(link, pin.FrameType.BODY)]
+            np.testing.assert_allclose(placed[link].homogeneous, there.homogeneous, atol=1e-12)
+
+
+def test_contact_forces_are_arrows_at_the_feet(logged: Logged, foxglove: dict[str, Any]) -> None:
+    """Each begins at its foot, points along the force and has a length in proportion to it."""
+    time_row = {time: row for row, time in enumerate(logged.times)}
+    scales = []
+    for _, _, message, time in foxglove["/contact_forces"]:
+        predicted, sensed = message.entities
+        assert (predicted.id, sensed.id) == ("predicted forces", "sensed forces")
+        assert predicted.frame_id == "world"
+        forces = [np.array([f["ft1"], f["ft2"], f["fn"]]) for f in logged.replies[time_row[time]]["contact_force"]]
+        assert len(predicted.arrows) == len(forces) == 4
+        for arrow, force in zip(predicted.arrows, forces, strict=True):
+            r = arrow.pose.orientation
+            towards = pin.Quaternion(r.w, r.x, r.y, r.z) * np.array([1.0, 0.0, 0.0])
+            assert towards[2] == pytest.approx(force[2] / np.linalg.norm(force), abs=1e-9)  # flat ground: n is z
+            scales.append(np.linalg.norm(force) / (arrow.shaft_length + arrow.head_length))
+            assert abs(arrow.pose.position.z) < 0.02
+    assert np.ptp(scales) < 1e-6 * np.mean(scales)
+    assert len(foxglove["/contact_forces"][3][2].entities[1].arrows) == 4  # sensed
+
+
+def test_all_numbers_are_flat_fields_with_names(logged: Logged, foxglove: dict[str, Any]) -> None:
+    """JSON that fits its schema, with no other values than numbers."""
+    numeric = {topic for topic, rows in foxglove.items() if rows[0][1] == "json"} - {"/robot_description"}
+    (run,) = logged_runs(logged.path)
+    assert numeric == {each.topic for each in quantities_of(run.controller.robot)}
+    for topic in sorted(numeric):
+        schema, _, first, _ = foxglove[topic][0]
+        described = json.loads(schema.data)
+        jsonschema.Draft202012Validator(described).validate(first)
+        assert first.keys() <= described["properties"].keys()
+        assert all(
+            isinstance(value, int | float) and abs(value) < 2**53 for _, _, m, _ in foxglove[topic] for value in m.values()
+        )
+    tau = logged.vectors("tau_fb")
+    for (_, _, message, _), expected in zip(foxglove["/torque_fb"], tau, strict=True):
+        assert message == dict(zip(logged.joints, expected.tolist(), strict=True))
+    forces = foxglove["/force_predicted"][-1][2]
+    for each in logged.replies[-1]["contact_force"]:
+        assert (forces[f"{each['frame']}_n"], forces[f"{each['frame']}_t1"]) == (each["fn"], each["ft1"])
+    *_, (_, _, sums, _) = foxglove["/normal_force"]
+    assert sums["predicted"] == pytest.approx(sum(each["fn"] for each in logged.replies[-1]["contact_force"]))
+
+
+def test_changes_of_the_status_are_log_messages(logged: Logged, foxglove: dict[str, Any]) -> None:
+    texts = [(message.level, message.message) for _, _, message, _ in foxglove["/log"]]
+    statuses = [reply["status"] for reply in logged.replies]
+    assert texts[0][1].startswith(statuses[0])
+    assert texts[-1][1].startswith("end of the run: ")
+    changes = [
+        (a["status"], a["message"]) != (b["status"], b["message"])
+        for a, b in zip(logged.replies, logged.replies[1:], strict=False)
+    ]
+    assert len(texts) == 2 + sum(changes)
+
+
+def test_refused_states_are_errors_and_have_no_torque(logged: Logged) -> None:
+    """The reply to one state is replaced by a refusal, before the export reads it."""
+    (run,) = logged_runs(logged.path)
+    exchanges = list(run.exchanges)
+    exchanges[5] = exchanges[5]._replace(reply=ErrorMessage(code=Code.STALE_STATE, message="too old", recoverable=True))
+    trace = msgspec.structs.replace(run.trace, modes=(*run.trace.modes, "refused"), mode=run.trace.mode.copy())
+    trace.mode[5] = len(trace.modes) - 1
+    refused: LoggedRun = msgspec.structs.replace(run, exchanges=exchanges, trace=trace)
+    event = next(each for each in events_of(refused) if each.row == 5)
+    assert (event.level, event.text) == ("error", "refused: stale_state: too old")
+    values = {each.topic: each.values(refused)[5] for each in QUANTITIES}
+    assert np.isnan(values["/torque_ff"]).all()
+    assert np.isnan(values["/solver"]).all()
+    assert values["/status"] == STATUSES.index("refused")
+
+
+def test_parquet_has_a_row_per_tick_with_units(logged: Logged) -> None:
+    out = logged.path.with_suffix(".parquet")
+    assert main(["export", str(logged.path), "--parquet"]) == 0
+    table = pq.read_table(out)
+    assert table["time"].cast("int64").to_pylist() == logged.times
+    assert set(table["session"].to_pylist()) == {1}
+    assert table["status"].to_pylist() == [reply["status"] for reply in logged.replies]
+    tau, speed = logged.vectors("tau"), logged.vectors("vel")
+    for k, joint in enumerate(logged.joints):
+        assert table[f"torque.{joint}"].to_pylist() == tau[:, k].tolist()
+        assert table[f"velocity.{joint}"].to_pylist() == speed[:, 6 + k].tolist()
+    assert table.schema.field(f"torque.{logged.joints[0]}").metadata[b"unit"].decode() == "N·m"
+    assert table.schema.metadata[b"urdf"].decode() == logged.urdf
+    assert table["mismatch.force"].null_count > 0  # before the first comparison
+
+
+def test_rerun_reads_numbers_poses_and_arrows(logged: Logged) -> None:
+    out = logged.path.with_suffix(".rrd")
+    assert main(["export", str(logged.path), "--rerun"]) == 0
+    chunks: dict[str, list[Any]] = {}
+    for chunk in RrdReader(out).stream():
+        chunks.setdefault(chunk.entity_path, []).append(chunk)
+    batch = moving(chunks[f"/torque/{logged.joints[0]}"])
+    assert batch["time"].cast("int64").to_pylist() == logged.times
+    values = [value for (value,) in batch["Scalars:scalars"].to_pylist()]
+    assert values == logged.vectors("tau")[:, 0].tolist()
+    base = moving(chunks["/tf/BODY0"])
+    first = np.array(base["Transform3D:translation"].to_pylist()[0][0])
+    np.testing.assert_allclose(first, logged.vectors("q")[0, :3], atol=1e-6)  # rerun stores 32 bits
+    assert base["Transform3D:parent_frame"].to_pylist()[0] == ["world"]
+    assert len(moving(chunks["/contact_forces/predicted"])["Arrows3D:vectors"].to_pylist()[0]) == 4
+    assert any("visual_geometries" in path for path in chunks)
+    assert moving(chunks["/log"])["TextLog:text"].to_pylist()[-1][0].startswith("end of the run")
+
+
+def moving(chunks: list[Any]) -> Any:
+    """The part of an entity with times, as one table."""
+    return pa.Table.from_batches([chunk.to_record_batch() for chunk in chunks if not chunk.is_static])
+
+
+@pytest.mark.parametrize(
+    ("option", "module", "suffix"),
+    [("foxglove", "foxglove", ".mcap"), ("rerun", "rerun", ".rrd"), ("parquet", "pyarrow", ".parquet")],
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    option: str,
+    module: str,
+    suffix: str,
+    logged: Logged,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing is left in the folder."""
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["export", str(logged.path), f"--{option}", "--out", str(tmp_path / f"run{suffix}")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("idyn: export: ")
+    assert "pip install" in said
+    assert said.endswith(f"[{option}]'\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_names_of_files_are_refused(logged: Logged, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(logged.path), "--rerun", "--out", str(tmp_path / "x.mcap")]) == 2
+    assert "expected a file that ends with .rrd" in capsys.readouterr().err
+    (tmp_path / "there.parquet").touch()
+    assert main(["export", str(logged.path), "--parquet", "--out", str(tmp_path / "there.parquet")]) == 2
+    assert "file exists" in capsys.readouterr().err
+
+
+@full
+@pytest.mark.parametrize("experiment", ["grasp", "stand-g1", "squat-fivebar"])
+def test_arms_and_humanoids_are_exported(experiment: str, tmp_path: Path) -> None:
+    """A fixed base has no pose of its own."""
+    log = tmp_path / "run.mcap"
+    plan = load_plan(experiment, 0.02)
+    run_in_process(plan, "run", lambda *_: None, log=log)
+    (run,) = logged_runs(log)
+    robot = run.controller.robot
+    assert robot.floating == any(each.topic == "/base_position" for each in quantities_of(robot))
+    for option in ("--foxglove", "--rerun", "--parquet"):
+        assert main(["export", str(log), option]) == 0
