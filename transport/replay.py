@@ -86,6 +86,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
                 f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
                 f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
                 f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
+                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces",
             ]
         return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from sim_harness.bench.round_trips import bench_server, server_table
 from sim_harness.bench.slopes import bench_slopes, slopes_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
-from sim_harness.measure.metrics import text_table
+from sim_harness.report.tables import text_table
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

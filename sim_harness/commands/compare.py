@@ -19,7 +19,8 @@ from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.study import measure, report_of
 from sim_harness.compare.tasks.peer import PEERS
-from sim_harness.measure.metrics import table, text_table
+from sim_harness.report.summaries import text_summary
+from sim_harness.report.tables import text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
 from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study, tasks_study
@@ -76,7 +77,7 @@ def _study(name: str, out: Path, settings: dict[str, Any]) -> tuple[Any, bool]:
 def _logs(paths: list[str]) -> tuple[Any, bool]:
     """Return the figures of all sessions, and whether all robots did their tasks."""
     summaries = [summary for path in paths for summary in summarise_log(Path(path))]
-    print(text_table(table(summaries)))
+    print(text_summary(summaries))
     return msgspec.to_builtins(summaries), all(summary.verdict.good for summary in summaries)
 
 

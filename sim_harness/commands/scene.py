@@ -8,7 +8,7 @@ import msgspec
 
 from idyn.errors import ConfigError
 from sim_harness.commands.output import new_folder, progress_bar
-from sim_harness.measure.metrics import text_table
+from sim_harness.report.tables import text_table
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
 from sim_harness.scenes.results.keep import save_run
 from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_of, steps_table

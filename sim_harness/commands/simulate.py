@@ -13,9 +13,9 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness.commands import scene
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
-from sim_harness.measure.metrics import table, text_table
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of
+from sim_harness.report.summaries import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.scenes.bodies.settings import is_scene
@@ -63,7 +63,7 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
         for label, run in zip(labels, runs, strict=True):
             run.save(folder / label)
     summaries = [run.summary for run in runs]
-    print(text_table(table(summaries)))
+    print(text_summary(summaries))
     for line in (line for run in runs for line in run.said):
         print(line)
     if folder:

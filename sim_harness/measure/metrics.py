@@ -187,32 +187,3 @@ def normal_forces(trace: Trace) -> tuple[Array, Array]:
     predicted, simulated = trace.predicted[..., 0], trace.simulated[..., 0]
     near, known = np.isfinite(simulated).any(axis=1), np.isfinite(predicted).any(axis=1)
     return np.where(known, np.nansum(predicted, axis=1), np.nan), np.where(near, np.nansum(simulated, axis=1), np.nan)
-
-
-COLUMNS = (
-    ("law", lambda s: s.label),
-    ("verdict", lambda s: s.verdict.text),
-    ("height m", lambda s: f"{s.height:.4f}"),
-    ("tilt mrad", lambda s: f"{s.tilt * 1e3:.1f}"),
-    ("tracking mrad", lambda s: f"{s.tracking * 1e3:.2f}"),
-    ("mean |τ| N·m", lambda s: f"{s.torque:.3f}"),
-    ("mean |dτ/dt| N·m/s", lambda s: f"{s.torque_rate:.3g}"),
-    ("max |dτ/dt| N·m/s", lambda s: f"{s.torque_rate_max:.3g}"),
-    ("Σf_N error N", lambda s: f"{s.force_error:.2e}"),
-    ("ok %", lambda s: f"{100 * s.modes.get('ok', 0.0):.1f}"),
-    ("round trip p50/p99 µs", lambda s: "–" if s.round_trip_p50 is None else f"{s.round_trip_p50:.0f}/{s.round_trip_p99:.0f}"),
-    ("late", lambda s: str(s.late)),
-    ("× real time", lambda s: f"{s.pace:.2f}"),
-)
-"""Columns of the summary table: heading, and function that returns the cell."""
-
-
-def table(summaries: list[Summary]) -> list[list[str]]:
-    """Return the summary table: headings, and a row for each run."""
-    return [[heading for heading, _ in COLUMNS], *([cell(s) for _, cell in COLUMNS] for s in summaries)]
-
-
-def text_table(rows: list[list[str]]) -> str:
-    """Return a table as text with aligned columns."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

@@ -2,13 +2,13 @@
 
 import base64
 import html
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sim_harness.measure.metrics import text_table
-from sim_harness.report.tables import Table
+from sim_harness.report.tables import WIDTH, Table, text_table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #222; }
@@ -39,7 +39,7 @@ class Report:
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
         self._note(text)
-        self._text.append((0, text))
+        self._text.append((0, "\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in text.splitlines())))
 
     def table(self, rows: Table) -> None:
         """Add a table. Its first row has the headings."""

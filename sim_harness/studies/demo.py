@@ -11,12 +11,13 @@ from controllers.config.tables import kind_of, named
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt
-from sim_harness.measure.metrics import Summary, normal_forces, table
+from sim_harness.measure.metrics import Summary, normal_forces
 from sim_harness.measure.pace import slowness
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
-from sim_harness.report.tables import Table, listed
+from sim_harness.report.summaries import FORCE_ERROR, LARGEST_RATE, OK, PACE, RATE, TORQUE, TRACKING, VERDICT, legend, table
+from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.studies.sentences import right_and_wrong
@@ -72,6 +73,11 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
         return [sentence for sentence in sentences if sentence]
 
 
+LAWS_COLUMNS = (TRACKING, TORQUE, RATE, FORCE_ERROR, OK, PACE)
+CHATTER_COLUMNS = (VERDICT, TRACKING, TORQUE, RATE, LARGEST_RATE, FORCE_ERROR, OK)
+"""Columns of the tables of laws and of chatter, besides the law."""
+
+
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run the demo; write the data of each law to a subfolder of `folder`."""
     runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
@@ -111,6 +117,7 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     )
     report.heading("Result")
     report.table(laws_table(demo.summaries))
+    report.paragraph(legend(LAWS_COLUMNS))
     report.heading("The robot")
     _show_walk(report, plan, folder)
     if reference.walks:
@@ -123,7 +130,7 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     report.picture(torques(runs, pushes), "Torques of all joints.", "torques")
     _add_slide(report, demo.slide)
     report.heading("Torque chatter")
-    report.table(table([run.summary for run in demo.chatter]))
+    report.table(table([run.summary for run in demo.chatter], CHATTER_COLUMNS))
     report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
     report.heading("Timing")
     for sentence in demo.slowness(plan):
@@ -135,16 +142,9 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
 
 def laws_table(summaries: Sequence[Summary]) -> Table:
     """Return a table with a row for each law, which ends with what the law got right and wrong."""
-    columns: dict[str, Callable[[Summary], str]] = {
-        "tracking mrad": lambda s: f"{1e3 * s.tracking:.2f}",
-        "mean |τ| N·m": lambda s: f"{s.torque:.3f}",
-        "mean |dτ/dt| N·m/s": lambda s: f"{s.torque_rate:.3g}",
-        "Σf_N error N": lambda s: f"{s.force_error:.2e}",
-        "ok %": lambda s: f"{100 * s.modes.get('ok', 0.0):.1f}",
-        "× real time": lambda s: f"{s.pace:.2f}",
-        "in words": lambda s: right_and_wrong(s, summaries),
-    }
-    return listed("law", ((summary.label, summary) for summary in summaries), columns)
+    heading, *rows = table(summaries, LAWS_COLUMNS)
+    words = (right_and_wrong(summary, summaries) for summary in summaries)
+    return [[*heading, "in words"], *([*row, sentence] for row, sentence in zip(rows, words, strict=True))]
 
 
 def _show_walk(report: Report, plan: Plan, folder: Path) -> None:

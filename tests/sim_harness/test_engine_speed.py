@@ -9,7 +9,7 @@ from conftest import Stand
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
-from sim_harness.measure.metrics import text_table
+from sim_harness.report.tables import text_table
 from sim_harness.world.worlds import NAMES, AnyEngine, build_world
 
 DT, STEPS, SWAY = 1e-3, 2000, 0.01
