@@ -7,6 +7,7 @@ import numpy as np
 
 from controllers.drive import DriveGains
 from idyn.tasks.outcomes import TaskOutcome
+from idyn.tasks.stack import Mode as ContactMode
 from idyn.tasks.stack import TaskStack
 from idyn.types import Array, Prediction, Record
 
@@ -138,6 +139,11 @@ class Inputs(Record, frozen=True):
     estop: bool = False
     delay: float = 0.0
     follows: bool = True
+
+    @property
+    def lifted(self) -> tuple[str, ...]:
+        """Return the contacts that the tasks ask to be open."""
+        return () if self.tasks is None else tuple(key for key, mode in self.tasks.modes.items() if mode == ContactMode.OPEN)
 
 
 class Mismatch(Record, frozen=True):

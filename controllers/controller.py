@@ -119,7 +119,7 @@ class Controller:
         at, angles = self._placed_at(state), self.robot.joint_angles(state.q)
         off = np.zeros(self.robot.na) if self._wanted is None else self.robot.joint_error(self._wanted, angles)
         acted = inputs.follows and self._wanted is not None
-        return self._switches.judge(at, closed, off, (inputs.dt, acted), forces)
+        return self._switches.judge(at, closed, off, (inputs.dt, acted), forces, inputs.lifted)
 
     def _placed_at(self, state: State) -> Kinematics:
         """Return the kinematics of a state, computed unless they are cached, and cache them for `answer`."""

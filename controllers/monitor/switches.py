@@ -13,7 +13,7 @@ Heights are those above the controller's terrain, relative to the lowest foot, s
 the base's height has no effect.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -28,7 +28,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
-"""Values of a switch; UNKNOWN: a contact place without one."""
+"""Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
 
 LONG = 0.02
 """Time after which a switch in the air, a held foot and a force at an open switch are contradictions [s]."""
@@ -153,19 +153,26 @@ class Switches:
         self._record.reset()
 
     def judge(
-        self, at: Kinematics, keys: tuple[str, ...], off: Array, since: tuple[float, bool], forces: dict[str, float]
+        self,
+        at: Kinematics,
+        keys: tuple[str, ...],
+        off: Array,
+        since: tuple[float, bool],
+        forces: dict[str, float],
+        lifted: Sequence[str] = (),
     ) -> tuple[tuple[str, ...], str]:
         """Return the contact places whose switches count as closed, and which switches contradict, '' without any.
 
         keys: places with a closed switch; off: angles minus reference [rad] (na)
         since: time since the last state [s], and whether the asked torques acted meanwhile; forces: place → sensed force [N]
+        lifted: places that shall be in the air
         """
         places = self._robot.spheres.keys
         at_ground = contacts_from_geometry(self._robot, at, self._terrain, margin=np.inf)
         force = self._force
         if forces:
             force = np.array([forces.get(place, np.nan) for place in places])
-        closed = np.array([CLOSED if place in keys else OPEN for place in places])
+        closed = np.array([CLOSED if place in keys else UNKNOWN if place in lifted else OPEN for place in places])
         n = len(places)
         if not self._watch(self._record.fields, *since, (at_ground.points[:n], at_ground.gaps[:n], closed, force, off)):
             return keys, ""
@@ -191,8 +198,8 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
     """Update all switches. Return the number of contradictions; `found` and `values` have them.
 
     dt: time since the last state [s]; acted: whether the asked torques acted meanwhile
-    measured: contact points [m] (n, 3), gaps [m] (n), switches: CLOSED or OPEN (n), sensed forces [N], NaN: unknown (n), angles
-        minus reference [rad] (na)
+    measured: contact points [m] (n, 3), gaps [m] (n), switches: CLOSED, OPEN or UNKNOWN (n), sensed forces [N], NaN: unknown
+        (n), angles minus reference [rad] (na)
     """
     points, gaps, closed, forces, off = measured
     lowest, count = np.inf, 0
@@ -201,12 +208,12 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
     for k in range(len(gaps)):
         shut, height, force = closed[k] == CLOSED, gaps[k] - lowest, forces[k]
         flies = height > switches.air
-        leg = _leg(switches, k, points, off, dt if acted and not shut else 0.0)
+        leg = _leg(switches, k, points, off, dt if acted and closed[k] == OPEN else 0.0)
         # NaN compares as false: a force that is not sensed contradicts nothing
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
         switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > switches.force else 0.0
         switches.idle[k] = switches.idle[k] + dt if shut and force < switches.least else 0.0
-        if shut or flies:
+        if shut or flies or closed[k] == UNKNOWN:
             switches.stuck[k] = 0.0
         elif switches.still[k] >= LONG and leg > switches.held:
             switches.stuck[k], switches.values[k] = 1.0, leg

@@ -26,6 +26,7 @@ class Feet:
         self.lift = lambda tick: 0.0
         self.joints = np.zeros(self.robot.na)
         self.off = lambda tick: 0.0
+        self.lifted = ()
         self.tick = 0
 
     def run(self, ticks, closed, forces=None):
@@ -37,7 +38,8 @@ class Feet:
             q[7:] += self.joints
             at = self.robot.kinematics(State(q=q, v=np.zeros(self.robot.nv)))
             off = np.full(self.robot.na, self.off(self.tick))
-            keys, text = self.switches.judge(at, tuple(closed), off, (DT if self.tick else 0.0, self.tick > 0), forces or {})
+            since = DT if self.tick else 0.0, self.tick > 0
+            keys, text = self.switches.judge(at, tuple(closed), off, since, forces or {}, self.lifted)
             if text:
                 found.append((self.tick, keys, text))
             else:
@@ -106,6 +108,20 @@ def test_a_held_foot_with_an_open_switch_counts_as_closed_until_it_closes(contro
     assert len(feet.run(50, feet.feet[1:])) == 50
     assert feet.run(50, feet.feet) == []
     assert feet.run(50, feet.feet[1:]) == []
+
+
+def test_a_foot_that_shall_be_in_the_air_is_not_held(controller):
+    """A jumping robot moves its joints at the top, where its feet hardly move."""
+    feet = Feet(controller)
+    feet.off = lambda tick: 1e-3 * min(max(tick - 50, 0), 60)
+    feet.lifted = feet.feet
+    assert feet.run(150, ()) == []
+    feet.lifted = feet.feet[1:]
+    feet.off = lambda tick: 1e-3 * min(tick - 150, 60)
+    found = feet.run(150, ())
+    assert {keys for _, keys, _ in found} == {feet.feet[:1]}
+    feet.lifted = feet.feet
+    assert feet.run(50, ()) == []
 
 
 def test_a_moving_foot_is_not_held(controller):

@@ -43,6 +43,7 @@ class PlannerClient:
 
     welcome: the server's description of the robot
     state: the robot's last state when the server answered last; None before the first one
+    t_robot: time of that state on the robot's clock [ns]; 0 before the first one
     """
 
     def __init__(self, endpoint: str, name: str, *, timeout_ms: int = 5000, keys: Keys | None = None) -> None:
@@ -62,7 +63,8 @@ class PlannerClient:
         except IdynError:
             self._socket.close()
             raise
-        self.welcome, self.state = reply, _state_of(reply)
+        self.welcome = reply
+        self._see(reply)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +113,7 @@ class PlannerClient:
         )
         reply = self._ask(message)
         assert isinstance(reply, CommandAck), reply
-        self.state = _state_of(reply)
+        self._see(reply)
         return reply
 
     def _ask(self, message: FromClient) -> FromServer:
@@ -125,11 +127,11 @@ class PlannerClient:
             raise CommandRefused(reply)
         return reply  # type: ignore[return-value]
 
-
-def _state_of(reply: PlanWelcome | CommandAck) -> State | None:
-    """Return the robot's state in a reply."""
-    seen = reply.state
-    if seen is None:
-        return None
-    q, v = (np.frombuffer(each) if isinstance(each, bytes) else np.array(each) for each in (seen.q, seen.vel))
-    return State(q=q, v=v)
+    def _see(self, reply: PlanWelcome | CommandAck) -> None:
+        """Keep the robot's state in a reply."""
+        seen = reply.state
+        self.state: State | None = None
+        self.t_robot = 0
+        if seen is not None:
+            q, v = (np.frombuffer(each) if isinstance(each, bytes) else np.array(each) for each in (seen.q, seen.vel))
+            self.state, self.t_robot = State(q=q, v=v), seen.t_robot
