@@ -7,6 +7,7 @@ OTHERS = {"long", "soak", "bench", "browser", "clients"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-minutes", type=float, default=30.0, help="duration of the soak test [min] (default: 30)")
+    parser.addoption("--crocoddyl", metavar="PYTHON", help="interpreter of an environment with crocoddyl, to plan a jump anew")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

@@ -53,14 +53,15 @@ class Planned:
         self.service.settle()
         return reply
 
-    def run(self, seconds, tasks=None, **state):
-        """Simulate. tasks(t): the tasks of a command, sent every `PERIOD` ticks; None: no commands
+    def run(self, seconds, tasks=None, modes=lambda t: None, **state):
+        """Simulate. tasks(t), modes(t): the tasks and contact modes of a command, sent every `PERIOD` ticks; None: no commands
         state: further fields of the state messages"""
         for tick in range(round(seconds / DT)):
             self.now += MS
             self.t += DT
             if tasks is not None and tick % PERIOD == 0:
-                command = CommandMessage(session=self.session, valid_for=VALID, tasks=write_tasks(tasks(self.t)))
+                asked = write_tasks(tasks(self.t))
+                command = CommandMessage(session=self.session, valid_for=VALID, tasks=asked, modes=modes(self.t))
                 assert isinstance(self.ask(command), CommandAck)
             self.q, v = self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
             reply = self.client.exchange(StateMessage(q=self.q.tobytes(), vel=v.tobytes(), t_robot=self.now, **state))
