@@ -7,8 +7,8 @@ The file has one row for each command of `follow_plan.py`: base, joints, and whe
 import sys
 from typing import Any
 
-import crocoddyl  # type: ignore[import-not-found]
-import example_robot_data  # type: ignore[import-untyped]
+import crocoddyl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import example_robot_data  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import numpy as np
 import pinocchio as pin
 
@@ -154,7 +154,8 @@ def main() -> None:
     solver, converged = jump.solve()
     plan = rows(jump, solver)
     names = [jump.model.names[i] for i in range(2, jump.model.njoints)]
-    np.savez_compressed(sys.argv[1], joints=names, feet=[f"{leg}_foot" for leg in LEGS], period=PERIOD, **plan)
+    feet = [f"{leg}_foot" for leg in LEGS]
+    np.savez_compressed(sys.argv[1], joints=names, feet=feet, period=PERIOD, **plan)  # type: ignore[arg-type]
     height = 100 * (plan["position"][:, 2] - plan["position"][0, 2])
     print(f"converged: {converged}; base {height.max():.1f} cm up, {-height.min():.1f} cm down")
 
