@@ -10,7 +10,7 @@ from typing import Any
 import crocoddyl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import example_robot_data  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import numpy as np
-import pinocchio as pin
+import pinocchio as pin  # type: ignore[import-untyped,unused-ignore]
 
 KNOT, PERIOD = 0.01, 0.02
 """Interval of the optimisation, and of the commands [s]."""
