@@ -8,11 +8,13 @@ from fast import full
 from faults import told
 from hostile import GB, chunk, zstd_of_zeros
 
+from controllers.build import load_controller
 from controllers.config.loading import find, load
 from controllers.robot.load import load_robot
 from idyn.errors import IdynError
 from sim_harness.commands.main import main
 from transport.log.part import CONTINUES, LogPart
+from transport.log.provenance import attachments, metadata
 from transport.serve import serve
 from transport.server.settings import ServerSettings
 
@@ -140,8 +142,12 @@ def test_a_chunk_that_fills_the_memory(tmp_path: Path, capsys: pytest.CaptureFix
 )
 def test_a_log_without_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.mcap"
-    part = LogPart(path, [], {})
+    controller = load_controller("quadruped")
+    part = LogPart(
+        path, attachments(controller.snapshot(), ServerSettings(controller="quadruped")), metadata(controller.robot, None)
+    )
     part.finish(path)
     part.close()
-    assert main(["export", str(path), "--out", str(tmp_path / "out.mcap")]) == 2
-    assert f"{path}: {CONTINUES}: expected another file in the same folder, got 'log.mcap'" in capsys.readouterr().err
+    for more in ([], ["--messages"]):
+        assert main(["export", str(path), "--out", str(tmp_path / "out.mcap"), *more]) == 2
+        assert f"{path}: {CONTINUES}: expected another file in the same folder, got 'log.mcap'" in capsys.readouterr().err
