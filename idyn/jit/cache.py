@@ -33,6 +33,11 @@ DIGITS = 16
 OWN_ROOT = Path(__file__).parents[2]
 """The directory that holds the package `idyn`."""
 
+OWN_PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Names of directories with installed packages."""
+
 COMMENT = re.compile(r"  #[^\"'\n]*$", re.MULTILINE)
 """Comment after code. It contains no quotation mark, so the # is not inside a string."""
 
@@ -52,13 +57,19 @@ def module_root(path: Path, module: str) -> Path:
 
 @lru_cache(maxsize=4096)
 def imported_files(path: Path, base: Path) -> frozenset[Path]:
-    """Return the source files that a file imports from `base` or from the directory of `idyn`; other packages are ignored."""
+    """Return the source files that a file imports from `base` or from the directory of `idyn`; other packages are ignored.
+
+    Where packages are installed (`site-packages`), others are beside: only those of idyn and the file's own are followed.
+    """
     found: set[Path] = set()
+    own = {*OWN_PACKAGES, path.relative_to(base).parts[0].removesuffix(".py") if path.is_relative_to(base) else ""}
     for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
         wanted = [name.strip().split(" ")[0] for name in plain.split(",")] if plain else [module]
         wanted += [f"{module}.{name}" for name in re.findall(r"\w+", names)] if module else []
         for name in wanted:
             for folder in (base, OWN_ROOT):
+                if folder.name in INSTALLED and name.split(".")[0] not in own:
+                    continue
                 place = folder.joinpath(*name.split("."))
                 found.update(each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file())
     return frozenset(found)

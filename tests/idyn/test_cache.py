@@ -111,6 +111,21 @@ def test_imports_are_followed_into_idyn(mine: Path) -> None:
     assert content_digest(mine / "tools.py", mine.parent) != content_digest(mine / "others.py", mine.parent)
 
 
+def test_installed_packages_of_others_do_not_count(mine: Path) -> None:
+    """Where idyn is installed, NumPy and numba lie beside the user's package: their files are no part of its digest."""
+    installed = mine.parent / "site-packages"
+    shutil.copytree(mine, installed / "mine")
+    (installed / "numpy").mkdir()
+    (installed / "numpy" / "__init__.py").write_text("a = 1\n")
+    before = directories(installed / "mine")
+    (installed / "numpy" / "__init__.py").write_text("a = 2\n")
+    assert directories(installed / "mine") == before
+    (installed / "mine" / "tools.py").write_text("a = 1\n")
+    after = directories(installed / "mine")
+    assert (after[0] != before[0], after[1] != before[1], after[2] == before[2]) == (True, True, True)
+    assert before == directories(mine)  # a checkout with the same sources shares its kernels
+
+
 def test_a_change_of_a_law_concerns_no_kernels_of_the_controller_and_the_server() -> None:
     law = OWN_ROOT / "idyn" / "laws" / "coulomb.py"
     files = [file for part in ("controllers", "transport") for file in (OWN_ROOT / part).rglob("*.py")]
