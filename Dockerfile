@@ -1,0 +1,35 @@
+# A torque server with compiled kernels. In this folder:
+#
+#     docker build -t idyn .
+#     docker run --ulimit rtprio=51 --ulimit memlock=-1 -v /run/idyn:/run/idyn idyn
+#
+# SERVER: a server configuration, whose kernels are compiled; EXTRAS: see docs/how-to/install.md. Kernels are compiled for the kind
+# of processor that builds the image; on another kind the server compiles again when it starts.
+ARG PYTHON=3.11
+
+FROM python:${PYTHON}-slim-bookworm AS build
+ARG SERVER=quadruped
+ARG EXTRAS=metrics
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY . .
+RUN python -m venv /opt/idyn && /opt/idyn/bin/pip install --no-cache-dir ".[${EXTRAS}]"
+ENV NUMBA_CACHE_DIR=/opt/kernels
+RUN /opt/idyn/bin/idyn warm-up "${SERVER}" && python deployment/slim.py /opt/idyn --server
+
+FROM python:${PYTHON}-slim-bookworm
+ARG SERVER=quadruped
+COPY --from=build /opt/idyn /opt/idyn
+RUN useradd --uid 1000 --create-home idyn && install -d -o 1000 -m 0700 /run/idyn
+COPY --from=build --chown=1000 /opt/kernels /opt/kernels
+# IDYN_ENDPOINT: the address that the health check asks, if `serve` gets --endpoint
+ENV PATH=/opt/idyn/bin:$PATH \
+    NUMBA_CACHE_DIR=/opt/kernels \
+    XDG_RUNTIME_DIR=/run \
+    IDYN_SERVER=${SERVER} \
+    IDYN_ENDPOINT=
+USER 1000
+HEALTHCHECK --interval=60s --timeout=20s --start-period=60s \
+    CMD ["sh", "-c", "exec idyn top --once ${IDYN_ENDPOINT}"]
+CMD ["sh", "-c", "exec idyn serve ${IDYN_SERVER}"]

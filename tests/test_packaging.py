@@ -1,0 +1,111 @@
+"""Files for packaging agree with the project: image, conda recipe, what an image leaves out, platforms, table of extras."""
+
+import os
+import re
+import runpy
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from documents import ROOT, table, words
+
+from idyn.errors import IdynError
+from sim_harness.commands.main import build_parser, check_platform
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+
+CONDA = {"pin": "pinocchio", "msgpack": "msgpack-python", "matplotlib": "matplotlib-base"}
+"""Packages that have another name at conda-forge."""
+
+
+def instructions(name: str) -> list[str]:
+    return re.findall(rf"^\s*{name} (.+)$", DOCKERFILE, flags=re.MULTILINE)
+
+
+def test_the_image_runs_commands_that_exist() -> None:
+    commands = re.findall(r"\bidyn ((?:serve|warm-up|top)\b[^&\"\]]*)", "\n".join(instructions("RUN") + instructions("CMD")))
+    commands += re.findall(r"exec idyn ([^\"]+)", "\n".join(instructions("HEALTHCHECK .*CMD")))
+    assert {command.split()[0] for command in commands} == {"warm-up", "top", "serve"}
+    for command in commands:
+        build_parser().parse_args(shlex.split(re.sub(r"\$\{\w+\}", "quadruped", command)))
+
+
+def test_the_image_gets_all_files_that_a_wheel_needs() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "*"
+    kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in kept)
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {*wheel, "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], "deployment"} == kept
+
+
+def test_the_extras_of_the_image_exist() -> None:
+    (extras,) = re.findall(r"ARG EXTRAS=(\S*)", DOCKERFILE)
+    assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:
+    recipe = (ROOT / "deployment" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f'version: "{PROJECT["version"]}"' in recipe
+    run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, flags=re.MULTILINE)
+    assert run is not None
+    found = {line.removeprefix("    - ") for line in run[1].splitlines()}
+    expected = {f"python {PROJECT['requires-python']}", "__unix"}
+    for requirement in PROJECT["dependencies"]:
+        name, bounds = re.fullmatch(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+        expected.add(f"{CONDA.get(name, name)} {bounds}")
+    assert found == expected
+    (script,) = (f"{name} = {target}" for name, target in PROJECT["scripts"].items())
+    assert f"- {script}" in recipe
+
+
+def test_what_is_not_needed_to_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two equal libraries one file remains, with both names."""
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    files = {
+        "cmeel.prefix/include/pinocchio/x.hpp": "header",
+        "cmeel.prefix/lib/libx.so.1": "library",
+        "cmeel.prefix/lib/libx.so": "library",
+        "cmeel.prefix/lib/liby.so": "other",
+        "cmeel.prefix/lib/libz.a": "static",
+        "numpy/core.py": "code",
+        "numpy/tests/test_core.py": "test",
+        "pip/__init__.py": "installer",
+        "distutils-precedence.pth": "line",
+        "matplotlib/__init__.py": "plots",
+    }
+    for name, text in files.items():
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text(text)
+    slim = runpy.run_path(str(ROOT / "deployment" / "slim.py"))
+    slim["slim"].__globals__["LIBRARIES"] = ()  # the libraries of this test have no symbols
+    slim["slim"](packages, server=False)
+    left = {path.relative_to(packages).as_posix() for path in packages.rglob("*") if path.is_file()}
+    libraries = {"cmeel.prefix/lib/libx.so.1", "cmeel.prefix/lib/libx.so", "cmeel.prefix/lib/liby.so"}
+    assert left == libraries | {"numpy/core.py", "matplotlib/__init__.py"}
+    assert os.path.samefile(packages / "cmeel.prefix/lib/libx.so", packages / "cmeel.prefix/lib/libx.so.1")
+    assert (packages / "cmeel.prefix/lib/liby.so").read_text() == "other"
+    slim["slim"](packages, server=True)
+    assert not (packages / "matplotlib").exists()
+    sizes = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
+    assert len(sizes) >= 10
+
+
+@pytest.mark.parametrize("platform", ["win32", "cygwin"])
+def test_windows_is_refused_in_words(platform: str) -> None:
+    with pytest.raises(IdynError, match=r"does not run on Windows.*WSL"):
+        check_platform(platform)
+    for other in ("linux", "darwin"):
+        check_platform(other)
+
+
+def test_the_table_of_extras_is_complete() -> None:
+    """All but those for developers, with their packages."""
+    rows = table("docs/how-to/install.md", "extras")
+    assert sorted(words(rows[0][2])) == sorted(re.match(r"[\w-]+", each)[0] for each in PROJECT["dependencies"])  # type: ignore[index]
+    named = {words(row[0])[0]: sorted(words(row[2])) for row in rows[1:]}
+    extras = PROJECT["optional-dependencies"]
+    users = {name: sorted(re.match(r"[\w-]+", each)[0] for each in packages) for name, packages in extras.items()}  # type: ignore[index]
+    assert named == {name: users[name] for name in users.keys() - {"docs", "notebooks", "drake", "browser", "test"}}
