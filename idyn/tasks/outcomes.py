@@ -84,11 +84,11 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
         return self.find_outcomes()
 
     def __getitem__(self, name: str) -> TaskOutcome:
-        """Return the outcome of the task with this name. Raises KeyError."""
-        for outcome in self.outcomes:
-            if outcome.name == name:
-                return outcome
-        raise KeyError(name)
+        """Return the outcome of the task with this name. Raises KeyError unless exactly one task has it."""
+        found = [outcome for outcome in self.outcomes if outcome.name == name]
+        if len(found) != 1:
+            raise KeyError(f"{len(found)} tasks have the name {name!r}" + "; give each task a `name`" * (len(found) > 1))
+        return found[0]
 
     def __str__(self) -> str:
         lines = [str(outcome) for outcome in self.outcomes]

@@ -61,7 +61,7 @@ class TaskLimits(Record, frozen=True):
 class TaskStack(Record, frozen=True):
     """Tasks with their limits, and the modes of the contacts.
 
-    tasks: motion and contact tasks, see `idyn.tasks`
+    tasks: motion and contact tasks, see `idyn.tasks`; no two with the same `name`, unless it is ""
     limits: of the solution
     modes: intended modes of contacts by key; all other contacts stick if they touch (gap ≤ `Ground.touching`). A contact that
         shall stick or slide and has a gap is asked to close it within one period
@@ -72,6 +72,7 @@ class TaskStack(Record, frozen=True):
     modes: Mapping[str, Mode | str] = {}
 
     def __post_init__(self) -> None:
+        names = set[str]()
         for i, task in enumerate(self.tasks):
             if not isinstance(task, (MotionTask, ContactTask)):
                 raise InputError(f"tasks[{i}]", f"expected a task, got {type(task).__name__}")
@@ -84,6 +85,9 @@ class TaskStack(Record, frozen=True):
                 sound = bool(((weight > 0.0) & (weight < np.inf)).all())
             if not sound:
                 raise InputError(f"tasks[{i}].weight", f"expected finite numbers > 0, got {task.weight!r}")
+            if task.name and task.name in names:
+                raise InputError(f"tasks[{i}].name", f"expected a name that no task before it has, got {task.name!r}")
+            names.add(task.name)
         for key, mode in self.modes.items():
             if mode not in list(Mode):
                 raise InputError(f"modes.{key}", f"expected one of {', '.join(Mode)}, got {mode!r}")

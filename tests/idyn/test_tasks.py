@@ -349,6 +349,7 @@ def test_malformed_tasks_are_named(field, tasks, stack):
         ("tasks[0].weight", lambda: TaskStack(tasks=[ComTask(weight=0.0)])),
         ("tasks[0].level", lambda: TaskStack(tasks=[ComTask(level=-1)])),
         ("tasks[1]", lambda: TaskStack(tasks=[ComTask(), "stand"])),
+        ("tasks[2].name", lambda: TaskStack(tasks=[ComTask(name="sway"), ComTask(), PostureTask(name="sway")])),
         ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
         ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
         ("limits.torque", lambda: TaskLimits(torque=0.0)),
@@ -358,6 +359,21 @@ def test_malformed_stacks_are_named(field, make):
     with pytest.raises(InputError) as error:
         make()
     assert error.value.field == field
+
+
+def test_two_tasks_on_one_frame_are_told_apart_by_their_names():
+    robot, state, contacts, _ = tick()
+    position = FrameTask(frame="root_joint", position=state.q[:3])
+    far = FrameTask(frame="root_joint", position=state.q[:3] + 0.1 * np.eye(3)[2], level=1, name="height")
+    answer = solve(robot, state, contacts, [position, far])
+    assert answer["root_joint"].met
+    assert not answer["height"].met
+    assert "task root_joint" in answer["height"].obstacles
+    answer = solve(robot, state, contacts, [position, msgspec.structs.replace(far, name="")])
+    with pytest.raises(KeyError, match="2 tasks have the name 'root_joint'; give each task a `name`"):
+        answer["root_joint"]
+    with pytest.raises(KeyError, match="0 tasks have the name 'height'"):
+        answer["height"]
 
 
 def test_a_law_without_contact_forces_is_refused():

@@ -120,6 +120,7 @@ def test_a_command_replaces_the_last_one_as_a_whole(planned: Rig) -> None:
         ("tasks[0].contacts", [ForcePart(contacts=[], normal=1.0)], {}),
         ("tasks[0].normal", [ForcePart(contacts=[FOOT])], {}),
         ("tasks[0].contacts", [PressurePart(contacts=["nose"], point=[0.0] * 3)], {}),
+        ("tasks[1].name", [ComPart(name="sway"), FramePart(frame="root_joint", name="sway")], {}),
         ("tasks", [ComPart()] * 33, {}),
         ("modes.nose", [ComPart()], {"modes": {"nose": "open"}}),
         ("modes", [], {"modes": {FOOT: "open"}, "velocity": [0.0] * 3}),
