@@ -172,6 +172,7 @@ def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -
             condim=3,
             solref=settings.contact_solref,
             solimp=settings.solimp,
+            solreffriction=settings.solreffriction or (0.0, 0.0),
         )
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0  # only the listed pairs make contact

@@ -94,6 +94,7 @@ def _add_pair(spec: mujoco.MjSpec, scene: SceneModel, settings: MujocoSettings, 
         friction=[mu, mu, 0.0, 0.0, 0.0],
         solref=settings.contact_solref,
         solimp=settings.solimp,
+        solreffriction=settings.solreffriction or (0.0, 0.0),
     )
 
 

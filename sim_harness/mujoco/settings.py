@@ -13,6 +13,8 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
 
     ground: compliance of all contacts, a row of `GROUNDS`: critically damped with that time constant
     solref: replaces `ground`: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
+    solreffriction: solref of the friction of all contacts; None: that of the normal force. With a larger time constant contacts
+        bounce less while they slide
     solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
     cone: type of the friction cone
     impratio: ratio of friction to normal impedance; larger values reduce creep
@@ -22,6 +24,7 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
 
     ground: Literal["default", "firm", "stiff"] = "default"
     solref: tuple[float, float] | None = None
+    solreffriction: tuple[float, float] | None = None
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
     cone: Literal["elliptic", "pyramidal"] = "elliptic"
     impratio: Positive = 1.0
@@ -34,6 +37,9 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
             raise ValueError(f"solref: expected two numbers > 0, or a stiffness < 0 and a damping ≤ 0, got {first}, {second}")
         if 0 < first < 2 * self.timestep:
             raise ValueError(f"solref: expected a time constant of at least two time steps of {self.timestep} s, got {first} s")
+
+        if self.solreffriction is not None and not min(self.solreffriction) > 0.0:
+            raise ValueError(f"solreffriction: expected a time constant [s] and a damping ratio > 0, got {self.solreffriction}")
 
     @property
     def contact_solref(self) -> tuple[float, float]:
