@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import FrameNotFound
+from idyn.errors import FrameNotFound, ModelError
 from idyn.model.build import build_model, check_mass_matrix, read_text
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
@@ -84,9 +84,12 @@ class Robot:
     def from_urdf(cls, path: str | Path, **settings: Any) -> "Robot":
         """Return the robot of a URDF file. settings: fields of `Description`
 
-        Raises ModelError for a file that cannot be read, and the exceptions of `Robot`.
+        Raises ModelError for a file that cannot be read or is an MJCF, and the exceptions of `Robot`.
         """
-        return cls(Description(urdf=read_text(path), **settings), str(path))
+        text = read_text(path)
+        if is_mjcf(text):
+            raise ModelError(f"{path}: expected a URDF, got an MJCF: use `Robot.from_mjcf`")
+        return cls(Description(urdf=text, **settings), str(path))
 
     @classmethod
     def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":

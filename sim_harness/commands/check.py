@@ -48,11 +48,7 @@ def _log(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:
-    robots = (
-        [Robot.from_urdf(options.what, base="fixed" if options.fixed else "free_flyer")]
-        if options.what.endswith((".urdf", ".xml"))
-        else _robots(options.what)
-    )
+    robots = [_from_file(options.what, options.fixed)] if options.what.endswith((".urdf", ".xml")) else _robots(options.what)
     findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
     lines = [_describe(robot) for robot in robots]
     lines += [f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}" for robot, finding in findings]
@@ -62,6 +58,15 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
         _print_floors(options.what)
     rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
     return rows, not any(finding.severity == "warning" for _, finding in findings)
+
+
+def _from_file(path: str, fixed: bool) -> Robot:
+    """Return the robot of a URDF or an MJCF. fixed: whether the base of a URDF is fixed"""
+    if not path.endswith(".xml"):
+        return Robot.from_urdf(path, base="fixed" if fixed else "free_flyer")
+    if fixed:
+        raise ConfigError("--fixed", "expected a URDF; an MJCF says itself whether its base is fixed")
+    return Robot.from_mjcf(path)
 
 
 def _robots(what: str) -> list[Robot]:

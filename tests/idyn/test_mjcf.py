@@ -11,6 +11,7 @@ from controllers.robot.load import load_robot
 from idyn import ModelError, Robot, State, contacts_from_geometry, predict
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
+from sim_harness.commands.main import main
 from sim_harness.mujoco.robot_model import bodies_of
 from sim_harness.mujoco.settings import MujocoSettings
 
@@ -132,6 +133,25 @@ def test_a_robot_from_mjcf_predicts_and_is_pickled(robot_of):
     one, other = (predict(each, state, contacts, np.zeros(robot.na), law="no-slip", dt=1e-3) for each in (robot, again))
     assert np.isfinite(one.tau).all()
     np.testing.assert_array_equal(one.tau, other.tau)
+
+
+def test_an_mjcf_is_not_read_as_a_urdf(tmp_path):
+    """Its contacts and torque limits would be missing."""
+    path = tmp_path / "hopper.xml"
+    path.write_text(HOPPER)
+    with pytest.raises(ModelError, match=r"expected a URDF, got an MJCF: use `Robot\.from_mjcf`"):
+        Robot.from_urdf(path)
+
+
+def test_check_reads_an_mjcf_with_its_contacts_and_limits(tmp_path, capsys):
+    path = tmp_path / "hopper.xml"
+    path.write_text(HOPPER)
+    assert main(["check", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "contact points shank.toe" in printed
+    assert "hopper.knee: no valid effort limit" not in printed
+    assert main(["check", str(path), "--fixed"]) == 2
+    assert "--fixed: expected a URDF" in capsys.readouterr().err
 
 
 def test_a_configuration_may_name_an_mjcf(tmp_path):
