@@ -27,6 +27,7 @@ def tasks_of(plan: Plan, k: int, start: np.ndarray) -> tuple[Sequence[FrameTask 
     Standing feet move the base; in the air, only the joints follow the plan, and the feet are told to be open.
     """
     joints = PostureTask(
+        name="joints",
         joints=plan["joints"].tolist(),
         angles=plan["angles"][k],
         velocity=plan["angle_velocity"][k],
