@@ -36,7 +36,13 @@ GROUPS = {
         ("controllers.planners",),
         ("controllers.feedback",),
         ("controllers.monitor",),
-        ("controllers.settings", "controllers.feedforward", "controllers.controller", "controllers.build"),
+        (
+            "controllers.settings",
+            "controllers.feedforward",
+            "controllers.controller",
+            "controllers.build",
+            "controllers.floors",
+        ),
     ),
     "sim_harness": (
         ("sim_harness.engines",),

@@ -11,6 +11,7 @@ from typing import Any
 
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
+from controllers.floors import floor_warning
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from transport.kernels import Precompilation
@@ -101,7 +102,7 @@ def serve(
 
 
 def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Controller:
-    """Return the controller of `own`, or of the configuration that the settings name. Log what is doubtful about its robot."""
+    """Return the controller of `own`, or of the configuration that the settings name. Log what is doubtful about it."""
     if own is None:
         controller = load_controller(settings.controller, settings.changes)
     else:
@@ -109,6 +110,8 @@ def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Con
     for finding in controller.robot.inspect():
         if finding.severity == "warning":
             log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
+    if warning := floor_warning(controller):
+        log.warning("%s", warning)
     _check_start(settings, controller)
     return controller
 

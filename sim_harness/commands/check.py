@@ -12,6 +12,7 @@ import msgspec
 
 from controllers.build import build_controller
 from controllers.config.loading import SECTIONS, Settings, files, has_sections, load
+from controllers.floors import floor_map, floor_text
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
@@ -19,7 +20,6 @@ from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
-from sim_harness.measure.floors import floor_map, floor_text
 from sim_harness.run.plan import ExperimentSettings, load_plan
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene

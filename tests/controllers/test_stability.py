@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from controllers.build import load_controller
+from controllers.floors import floor_map, floor_warning
 from controllers.monitor.stability import VerticalLeg, critical_damping, spectral_radius
-from sim_harness.measure.floors import floor_map
 
 QUADRUPED = VerticalLeg(base=1.15, foot=0.05, kp=900.0, kd=60.0)
 SOFT = VerticalLeg(base=1.15, foot=0.05, kp=400.0, kd=40.0, relaxation=0.025)
@@ -96,3 +96,25 @@ def test_the_map_of_a_shipped_robot(name):
 @pytest.mark.parametrize("name", ["arm", "fivebar"])
 def test_robots_without_a_free_base_have_no_map(name):
     assert floor_map(load_controller(name)) is None
+
+
+@pytest.mark.parametrize("name", ["go2-trot", "solo12", "quadruped-trot", "arm"])
+def test_shipped_controllers_are_not_warned_about(name):
+    assert floor_warning(load_controller(name)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "cause"),
+    [
+        ("go2", {"period": 0.01}, "period = 0.01 s (stable with 0.001 s):"),
+        ("go2", {"ground": {"relaxation": 0.005}}, "ground.relaxation = 0.005 s (stable with 0.05 s):"),
+        ("go2", {"feedback": {"kp": 1e4, "kd": 2e3}}, "feedback.kp = 10000, feedback.kd = 2000 on a foot of"),
+        ("paper-stand", {}, "ground.relaxation = 0 s (stable with 0.05 s)"),
+    ],
+)
+def test_settings_that_cannot_hold_are_named(name, changes, cause):
+    """The map, which `idyn check` prints, agrees."""
+    controller = load_controller(name, changes)
+    found, light = floor_map(controller)
+    assert max(found[0]) > light
+    assert cause in floor_warning(controller)
