@@ -41,6 +41,7 @@ class Trace(Record, frozen=True):
     modes: names of the modes: statuses of replies, modes of the failsafe
     answer: what the server answered, as an index into `answers` (n); empty: not recorded
     answers: '' for no answer, 'torque', 'law NAME' or 'refused: REASON'
+    mismatch: model mismatch from the reply: motion [g], force [weight of the robot] (n, 2); empty: not recorded
     """
 
     t: Array
@@ -60,6 +61,7 @@ class Trace(Record, frozen=True):
     modes: tuple[str, ...]
     answer: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     answers: tuple[str, ...] = ()
+    mismatch: Array = msgspec.field(default_factory=lambda: np.zeros((0, 2)))
 
     def __len__(self) -> int:
         return len(self.t)
@@ -122,6 +124,7 @@ class TraceWriter:
         self._refusals: dict[str, str] = {}
         self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
         self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
+        self._mismatch = np.full((ticks, 2), np.nan)
 
     def __len__(self) -> int:
         """Return the number of complete rows."""
@@ -152,6 +155,10 @@ class TraceWriter:
     def solved(self, seconds: float) -> None:
         """Set the run time of the controller's step [s]."""
         self._solve_time[self._row] = seconds
+
+    def mismatch(self, motion: float | None, force: float | None) -> None:
+        """Set the model mismatch: motion [g], force [weight of the robot]; None: not known."""
+        self._mismatch[self._row] = [np.nan if part is None else part for part in (motion, force)]
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
         """Set a predicted contact force along n, t1, t2 [N]. Names that are not contacts of the robot are ignored."""
@@ -198,4 +205,5 @@ class TraceWriter:
             modes=tuple(self._modes),
             answer=self._answer[:n],
             answers=tuple(self._answers),
+            mismatch=self._mismatch[:n],
         )

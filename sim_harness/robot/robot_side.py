@@ -231,6 +231,8 @@ class RobotSide:
             )
         if reply.solver is not None:
             trace.solved(reply.solver.time_us * 1e-6)
+        if reply.reality is not None:
+            trace.mismatch(reply.reality.motion, reply.reality.force)
         for force in reply.contact_force:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
 

@@ -190,6 +190,8 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
             trace.reference(*both)
         if reply.solver is not None:
             trace.solved(reply.solver.time_us * 1e-6)
+        if reply.reality is not None:
+            trace.mismatch(reply.reality.motion, reply.reality.force)
         for force in reply.contact_force:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         trace.simulated(*_sensed_forces(state, after, agreement), status=0)

@@ -16,6 +16,8 @@ from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.metrics import GRAVITY
+from sim_harness.measure.trace import Trace
+from sim_harness.view.curves import Panel, extremes, intervals, panels_of
 from sim_harness.view.film import Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import RecordedRun, mesh_folders
@@ -34,6 +36,10 @@ LIBRARY = "meshcat/viewer/dist/main.min.js"
 """Path of Meshcat's viewer with three.js, below site-packages."""
 
 
+PROGRAM = ("stage.js", "plots.js", "player.js")
+"""Files of the player's program, in order."""
+
+
 def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
     """Return the page of recorded runs. Raises ConfigError without the extra `[viz]`."""
     controllers = {run.controller.robot.urdf_sha256: run.controller for run in runs}
@@ -42,7 +48,9 @@ def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
         controller = run.controller
         film = film_of(controller.robot, controller.terrain, run.trace)
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
-        data.append(_run(controller, run.label, film, run.trace.modes, path) | {"verdict": run.verdict.text})
+        curves = curves_data(controller, run.trace, int(np.searchsorted(run.trace.t, film.t[-1])) + 1)
+        shown = _run(controller, run.label, film, run.trace.modes, path)
+        data.append(shown | {"verdict": run.verdict.text, "curves": curves})
     return page_with(title, _looks(controllers), data, live=False)
 
 
@@ -73,7 +81,7 @@ def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *,
         "style": _part("style.css"),
         "library": library(),
         "data": encoded.replace("<", "\\u003c"),  # "</script>" in the data must not end the script
-        "program": _part("stage.js") + _part("player.js"),
+        "program": "".join(map(_part, PROGRAM)),
     }
     page = _part("page.html")
     for name, text in parts.items():
@@ -163,6 +171,25 @@ def ground_data(ground: Ground) -> dict[str, str]:
 def film_data(film: Film) -> dict[str, Any]:
     arrays = {name: floats(getattr(film, name)) for name in ("t", "poses", "points", "world", "predicted")}
     return arrays | {"known": film.known, "mode": film.mode.tolist(), "joints": film.poses.shape[1]}
+
+
+def curves_data(controller: Controller, trace: Trace, count: int) -> dict[str, Any]:
+    """Return the curves of the first `count` ticks of a run in the format of the player."""
+    starts = intervals(count)
+    return {
+        "t": floats(trace.t[starts]),
+        "panels": [_panel(panel, starts, count) for panel in panels_of(controller, trace)],
+    }
+
+
+def _panel(panel: Panel, starts: Array, count: int) -> dict[str, Any]:
+    lines = []
+    for label, values in panel.lines.items():
+        low, high = (floats(part.T) for part in extremes(values[:count], starts))
+        lines.append({"label": label, "low": low} | ({} if low == high else {"high": high}))
+    bounds = [[float(bound) if np.isfinite(bound) else None for bound in both] for both in panel.bounds]
+    axes = {"title": panel.title, "unit": panel.unit, "choices": panel.choices, "log": panel.log}
+    return axes | {"lines": lines, "bounds": bounds}
 
 
 def floats(array: Array) -> str:

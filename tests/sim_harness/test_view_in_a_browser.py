@@ -1,29 +1,17 @@
-"""The demo's report in a real browser, from the disk and without a network: the robot moves, and the arrows are there.
-
-Needs the extra `browser` and Debian's `chromium` (or another Chromium on the path).
-"""
+"""The demo's report in a real browser, from the disk and without a network: the robot moves, and the arrows are there."""
 
 import base64
 import io
-import shutil
 
 import numpy as np
 import pytest
+from browser import opened
 from PIL import Image
 
 from sim_harness.view.runs import read_run
 
 pytestmark = pytest.mark.browser
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = (
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 COLOURS = {"world": (232, 89, 12), "predicted": (25, 113, 194)}
 SECONDS = 1.0
 
@@ -38,25 +26,12 @@ def folder(make_report, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(folder):
     """The frame with the robot in the opened report, and what the page has asked for and complained of."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (extra)
-
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    assert path, f"no browser on the path, expected one of {', '.join(BROWSERS)}: apt-get install chromium"
-    requests, errors = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS), chromium_sandbox=False)
-        context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.goto((folder / "report.html").as_uri())
+    with opened(folder / "report.html") as (page, requests, errors):
         page.locator("iframe").scroll_into_view_if_needed()
         frame = page.frames[1]
         frame.wait_for_function("typeof run === 'object' && run !== null")
         frame.evaluate("play(false)")
         yield frame, requests, errors
-        browser.close()
 
 
 def picture(frame):

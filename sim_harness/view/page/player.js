@@ -4,6 +4,7 @@ const at = (id) => document.getElementById(id);
 window.addEventListener("error", (event) => { at("note").textContent = `This page cannot be shown: ${event.message}`; });
 const viewer = new MeshCat.Viewer(at("pane"), false);  // renderer, scene, orbiting camera
 const KINDS = ["world", "predicted"];
+const plots = new Plots(at("plots"), (moment) => { play(false); show(moment); });
 let run = null;       // the run that is shown
 let time = 0;
 let playing = true;
@@ -18,6 +19,8 @@ function prepare() {
   for (const [i, one] of data.runs.entries()) at("run").add(new Option(one.label, i));
   at("choice").hidden = data.runs.length < 2;
   for (const id of ["play", "time", "pace"]) at(id).hidden = data.live;
+  at("with-plots").hidden = !data.runs.some((one) => one.curves);
+  at("show-plots").checked = window.innerWidth > 900;
 }
 
 function load(number) {
@@ -41,6 +44,8 @@ function load(number) {
   const first = run === null;
   run = { ...source, film, joints, stage, bodies, arrows, sun, where: new THREE.Vector3() };
   describe();
+  plots.load(run);
+  arrange();
   show(Math.min(time, film.t[film.t.length - 1]), first);
   if (first) lookAtRobot();
 }
@@ -68,6 +73,15 @@ function lookAtRobot() {
   const from = middle.add(new THREE.Vector3(1.6, -3.2, 1.5).multiplyScalar(run.size));
   viewer.camera.position.copy(upright(from));
   viewer.controls.update();
+}
+
+// Leave room for the plots if they are shown.
+function arrange() {
+  const shown = at("show-plots").checked && Boolean(run.curves);
+  at("plots").hidden = !shown;
+  document.body.classList.toggle("plotted", shown);
+  viewer.set_3d_pane_size();
+  plots.draw();
 }
 
 // Set the texts that do not change with time.
@@ -108,11 +122,7 @@ function carries(forces, place) {
 function show(now, jump = false) {
   const { t, poses } = run.film;
   time = now;
-  let frame = 0;
-  for (let low = 0, high = t.length - 1; low <= high;) {
-    const middle = (low + high) >> 1;
-    if (t[middle] <= now + 1e-6) { frame = middle; low = middle + 1; } else high = middle - 1;
-  }
+  const frame = rowAt(t, now);
   const next = Math.min(frame + 1, t.length - 1);
   const share = next > frame ? Math.min(Math.max((now - t[frame]) / (t[next] - t[frame]), 0), 1) : 0;
   const [here, there] = [7 * frame * run.joints, 7 * next * run.joints];
@@ -126,6 +136,7 @@ function show(now, jump = false) {
   run.frame = frame;
   follow(run.bodies[run.base].position, jump);
   figures();
+  plots.mark(time);
   viewer.set_dirty();
 }
 
@@ -199,6 +210,7 @@ function tick(now) {
 function listen() {
   at("play").onclick = () => play(!playing);
   at("time").oninput = () => { play(false); show(+at("time").value); };
+  at("show-plots").onchange = arrange;
   at("run").onchange = () => load(+at("run").value);
   for (const kind of KINDS) at(`show-${kind}`).onchange = () => viewer.set_dirty();
   document.onkeydown = (event) => {

@@ -1,0 +1,36 @@
+"""A real browser for tests of pages: Chromium without a network.
+
+Needs the extra `browser` and Debian's `chromium` (or another Chromium on the path).
+"""
+
+import shutil
+from contextlib import contextmanager
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = (
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@contextmanager
+def opened(path):
+    """Open a page. Yields it, the list of its requests and the list of its errors."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (extra)
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert found, f"no browser on the path, expected one of {', '.join(BROWSERS)}: apt-get install chromium"
+    requests, errors = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS), chromium_sandbox=False)
+        page = browser.new_context(offline=True, viewport={"width": 1200, "height": 900}).new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.goto(path.as_uri())
+        yield page, requests, errors
+        browser.close()
