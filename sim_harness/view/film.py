@@ -17,12 +17,22 @@ MAX_COORDINATE = 1e3
 """Configurations with a larger or a non-finite coordinate are not shown: the simulation diverged [m, rad]."""
 
 
+MAX_FRICTION = 1e3
+"""Friction coefficient in place of larger ones, also of infinity."""
+
+FRAME = ("poses", "points", "normals", "friction", "centre", "world", "predicted")
+"""Fields of a film that have a row for each frame."""
+
+
 class Film(Record, frozen=True):
     """An animation of f frames with c contacts, in world axes. Missing contacts have force 0.
 
     t: time [s] (f)
     poses: position [m] and quaternion xyzw of each joint frame; joint 0 is the world (f, njoints, 7)
     points: contact points, or the nearest points of contacts that do not touch [m] (f, c, 3)
+    normals: normals of the contacts, towards the robot (f, c, 3)
+    friction: friction coefficients that the controller assumes; 0 without a cone, at most `MAX_FRICTION` (f, c)
+    centre: centre of mass [m] (f, 3)
     world: simulated or measured force on the robot in the tick that begins at t [N] (f, c, 3)
     predicted: predicted force on the robot in that tick [N] (f, c, 3)
     known: whether `world` has forces; logs of robots without force sensors have none
@@ -32,43 +42,53 @@ class Film(Record, frozen=True):
     t: Array
     poses: Array
     points: Array
+    normals: Array
+    friction: Array
+    centre: Array
     world: Array
     predicted: Array
     known: bool
     mode: Array
 
 
-def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) -> Film:
+def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE, mu: float | None = None) -> Film:
     """Return the animation of a trace, until the simulation diverges.
 
     rate: frames per second, at most the ticks per second of the trace
+    mu: friction coefficient of all contacts; None: those of robot and terrain
     Raises InputError if the first configuration cannot be shown.
     """
     count = int(np.argmin(np.append([displayable(q) for q in trace.q], False)))
     if not count:
         raise InputError("trace.q", f"expected a first configuration of finite numbers below {MAX_COORDINATE:g}")
     rows = frames(trace.t[:count], rate)
-    parts = [frame_of(robot, terrain, trace.q[row], trace.simulated[row], trace.predicted[row]) for row in rows]
-    poses, points, world, predicted = (np.array(part) for part in zip(*parts, strict=True))
+    parts = [frame_of(robot, terrain, trace.q[row], (trace.simulated[row], trace.predicted[row]), mu) for row in rows]
     return Film(
         t=trace.t[rows],
-        poses=poses,
-        points=points,
-        world=world,
-        predicted=predicted,
         known=bool(np.isfinite(trace.simulated).any()),
         mode=trace.mode[rows],
+        **{name: np.array([part[name] for part in parts]) for name in FRAME},
     )
 
 
-def frame_of(robot: Robot, terrain: Terrain, q: Array, simulated: Array, predicted: Array) -> tuple[Array, Array, Array, Array]:
-    """Return (poses, points, world, predicted) of one frame, as in `Film`.
+def frame_of(
+    robot: Robot, terrain: Terrain, q: Array, forces: tuple[Array, Array], mu: float | None = None
+) -> dict[str, Array]:
+    """Return the fields `FRAME` of one frame, as in `Film`.
 
-    simulated, predicted: forces along n, t1, t2 of each contact, as in `Trace` [N] (c, 3)
+    forces: simulated and predicted forces along n, t1, t2 of each contact, as in `Trace` [N] (c, 3); mu: see `film_of`
     """
-    poses = poses_of(robot, q)
-    contacts = contacts_from_geometry(robot, q, terrain, margin=np.inf)
-    return poses, contacts.points, world_forces(contacts, simulated), world_forces(contacts, predicted)
+    assumed = None if mu is None else np.full(len(robot.contact_names), mu)
+    contacts = contacts_from_geometry(robot, q, terrain, margin=np.inf, mu=assumed)
+    return {
+        "poses": poses_of(robot, q),
+        "points": contacts.points,
+        "normals": contacts.normals,
+        "friction": np.minimum(contacts.mu, MAX_FRICTION),
+        "centre": robot.frames.center_of_mass(q),
+        "world": world_forces(contacts, forces[0]),
+        "predicted": world_forces(contacts, forces[1]),
+    }
 
 
 def frames(t: Array, rate: float) -> Array:

@@ -106,6 +106,6 @@ def _serve(snapshot: dict[str, Any], rows: Connection) -> None:
 
 
 def _frame(controller: Controller, label: str, row: Row) -> dict[str, Any]:
-    poses, points, world, predicted = frame_of(controller.robot, controller.terrain, row.q, row.simulated, row.predicted)
-    arrays = {"poses": poses, "points": points, "world": world, "predicted": predicted}
+    mu = controller.settings.contact.mu
+    arrays = frame_of(controller.robot, controller.terrain, row.q, (row.simulated, row.predicted), mu)
     return {"label": label, "t": row.t, "mode": row.mode} | {name: a.round(5).ravel().tolist() for name, a in arrays.items()}

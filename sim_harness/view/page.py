@@ -18,7 +18,7 @@ from idyn.types import Array
 from sim_harness.measure.metrics import GRAVITY
 from sim_harness.measure.trace import Trace
 from sim_harness.view.curves import Panel, extremes, intervals, panels_of
-from sim_harness.view.film import Film, film_of, frame_of
+from sim_harness.view.film import FRAME, Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import RecordedRun, mesh_folders
 from sim_harness.view.shapes import Look, Shape, look_of
@@ -36,7 +36,7 @@ LIBRARY = "meshcat/viewer/dist/main.min.js"
 """Path of Meshcat's viewer with three.js, below site-packages."""
 
 
-PROGRAM = ("stage.js", "plots.js", "player.js")
+PROGRAM = ("stage.js", "marks.js", "plots.js", "player.js")
 """Files of the player's program, in order."""
 
 
@@ -46,7 +46,7 @@ def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
     data = []
     for run in runs:
         controller = run.controller
-        film = film_of(controller.robot, controller.terrain, run.trace)
+        film = film_of(controller.robot, controller.terrain, run.trace, mu=controller.settings.contact.mu)
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
         curves = curves_data(controller, run.trace, int(np.searchsorted(run.trace.t, film.t[-1])) + 1)
         shown = _run(controller, run.label, film, run.trace.modes, path)
@@ -57,11 +57,10 @@ def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
 def live_page(controller: Controller) -> str:
     """Return the page of a live run, which receives its frames from the URL `frames`. Raises ConfigError without `[viz]`."""
     robot, no_force = controller.robot, np.zeros((len(controller.robot.contact_names), 3))
-    frame = frame_of(robot, controller.terrain, controller.stance, no_force, no_force)
-    poses, points, world, predicted = (part[None] for part in frame)
+    frame = frame_of(robot, controller.terrain, controller.stance, (no_force, no_force), controller.settings.contact.mu)
     zero = np.zeros(1)
-    film = Film(t=zero, poses=poses, points=points, world=world, predicted=predicted, known=True, mode=zero.astype(int))
-    path = poses[0, _base(robot), :3] + LIVE_GROUND * np.array([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
+    film = Film(t=zero, known=True, mode=zero.astype(int), **{name: part[None] for name, part in frame.items()})
+    path = film.poses[0, _base(robot), :3] + LIVE_GROUND * np.array([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
     run = _run(controller, "", film, ("waiting",), path)
     return page_with(robot.name, _looks({robot.urdf_sha256: controller}), [run], live=True)
 
@@ -169,7 +168,7 @@ def ground_data(ground: Ground) -> dict[str, str]:
 
 
 def film_data(film: Film) -> dict[str, Any]:
-    arrays = {name: floats(getattr(film, name)) for name in ("t", "poses", "points", "world", "predicted")}
+    arrays = {name: floats(getattr(film, name)) for name in ("t", *FRAME)}
     return arrays | {"known": film.known, "mode": film.mode.tolist(), "joints": film.poses.shape[1]}
 
 

@@ -7,6 +7,7 @@ import pytest
 from controllers.contact.source import ContactSettings
 from controllers.contact.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
 from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
@@ -50,6 +51,29 @@ def test_predicted_forces_are_shown_with_simulated_ones(trot):
     lifted = film.points[:, :, 2] - terrain.height(film.points.reshape(-1, 3)).reshape(film.points.shape[:2]) > 0.003
     assert lifted.any()
     np.testing.assert_allclose(film.world[lifted], 0.0, atol=1e-12)
+
+
+def test_centre_of_mass_and_normals_match_pinocchio_and_the_ground(trot):
+    robot, terrain, trace = trot
+    film = film_of(robot, terrain, trace)
+    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
+    data = model.createData()
+    for row, centre in zip(np.searchsorted(trace.t, film.t - 1e-9), film.centre, strict=True):
+        np.testing.assert_allclose(centre, pin.centerOfMass(model, data, trace.q[row]), atol=1e-12)
+    step = 1e-4  # the normal is the gradient of the distance
+    for k in range(3):
+        ahead, behind = (terrain.query((film.points + s * step * np.eye(3)[k]).reshape(-1, 3))[0] for s in (1, -1))
+        slopes = (np.asarray(ahead) - behind).reshape(film.points.shape[:2]) / (2 * step)
+        np.testing.assert_allclose(film.normals[..., k], slopes, atol=0.02)
+
+
+def test_friction_is_that_of_the_controller_the_ground_or_else_the_robot(trot):
+    robot, terrain, trace = trot
+    film = film_of(robot, terrain, trace)
+    np.testing.assert_allclose(film.friction[3], terrain.friction.at(film.points[3]))
+    assert (film_of(robot, Flat(), trace).friction == robot.spheres.mu).all()
+    assert (film_of(robot, terrain, trace, mu=0.25).friction == 0.25).all()
+    assert np.isfinite(film_of(robot, terrain, trace, mu=np.inf).friction).all()
 
 
 def test_the_number_of_frames_is_as_requested(trot):

@@ -73,8 +73,9 @@ def test_the_page_contains_the_motion(runs):
     assert [run["label"] for run in data["runs"]] == ["one", "two"]
     assert len(data["robots"]) == 1
     scene = read_run(runs / "two")
-    film = film_of(scene.controller.robot, scene.controller.terrain, scene.trace)
-    for name in ("t", "poses", "points", "world", "predicted"):
+    controller = scene.controller
+    film = film_of(controller.robot, controller.terrain, scene.trace, mu=controller.settings.contact.mu)
+    for name in ("t", "poses", "points", "normals", "friction", "centre", "world", "predicted"):
         np.testing.assert_array_equal(numbers(data["runs"][1]["film"][name]), getattr(film, name).astype("<f4").ravel())
     weight = 4.8 * 9.81
     assert data["runs"][0]["weight"] == pytest.approx(weight)

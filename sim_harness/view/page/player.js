@@ -30,19 +30,21 @@ function load(number) {
   }
   const source = data.runs[number];
   const film = { ...source.film };
-  for (const name of ["t", "poses", "points", "world", "predicted"]) film[name] = floats(film[name]);
+  for (const name of ["t", "poses", "points", "normals", "friction", "centre", "world", "predicted"]) film[name] = floats(film[name]);
   const { joints } = film;
   const { size } = source;
   const stage = new THREE.Group();
   const bodies = makeRobot(data.robots[source.robot], joints);
   const arrows = {};
   for (const kind of KINDS) arrows[kind] = source.places.map(() => new Arrow(COLOURS[kind], 0.012 * size));
+  const marks = new Marks(source, film);
+  stage.add(marks.group);
   stage.add(makeGround(source.ground), ...bodies, ...arrows.world, ...arrows.predicted);
   const sun = makeSun(size);
   stage.add(sun, sun.target);
   viewer.scene.add(stage);
   const first = run === null;
-  run = { ...source, film, joints, stage, bodies, arrows, sun, where: new THREE.Vector3() };
+  run = { ...source, film, joints, stage, bodies, arrows, marks, sun, where: new THREE.Vector3() };
   describe();
   plots.load(run);
   arrange();
@@ -75,6 +77,9 @@ function lookAtRobot() {
   viewer.controls.update();
 }
 
+// Return which marks are switched on, by name.
+const shownMarks = () => Object.fromEntries(MARKS.map((name) => [name, at(`show-${name}`).checked]));
+
 // Leave room for the plots if they are shown.
 function arrange() {
   const shown = at("show-plots").checked && Boolean(run.curves);
@@ -93,6 +98,7 @@ function describe() {
     run.film.known ? "" : "This log has no measured contact forces.",
     data.robots[run.robot].note,
   ].filter(Boolean).join(" ");
+  at("marks").hidden = Boolean(run.unpredicted);
   at("scale").textContent = `10 cm (a square of the ground) of arrow: ${+(run.newtons / 10).toPrecision(3)} N`;
   at("time").max = run.film.t[run.film.t.length - 1];
   const touching = run.places.map((_, c) => c)
@@ -137,6 +143,7 @@ function show(now, jump = false) {
   follow(run.bodies[run.base].position, jump);
   figures();
   plots.mark(time);
+  run.marks.show(frame, shownMarks());
   viewer.set_dirty();
 }
 
@@ -212,6 +219,7 @@ function listen() {
   at("time").oninput = () => { play(false); show(+at("time").value); };
   at("show-plots").onchange = arrange;
   at("run").onchange = () => load(+at("run").value);
+  for (const name of MARKS) at(`show-${name}`).onchange = () => show(time);
   for (const kind of KINDS) at(`show-${kind}`).onchange = () => viewer.set_dirty();
   document.onkeydown = (event) => {
     if (event.key === " " && event.target.tagName !== "BUTTON") { event.preventDefault(); play(!playing); }
