@@ -318,6 +318,7 @@ sys.path.insert(0, sys.argv[2])
 from standin import SpringDamper, solo
 import transport.serve as server
 server.load_controller = lambda name, changes: SpringDamper(solo())
+server.floor_warning = lambda controller: ""
 server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]),
              ready=lambda endpoint: print(endpoint, flush=True))
 print("ended", flush=True)
