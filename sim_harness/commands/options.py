@@ -106,6 +106,9 @@ def view(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE.html", help="the page (default: view.html in the folder, or beside the log)"
     )
+    parser.add_argument(
+        "--with", dest="beside", type=Path, metavar="RUN|LOG", help="show a second run transparent, its curves dashed"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 

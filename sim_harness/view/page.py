@@ -40,8 +40,11 @@ PROGRAM = ("stage.js", "marks.js", "plots.js", "player.js")
 """Files of the player's program, in order."""
 
 
-def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
-    """Return the page of recorded runs. Raises ConfigError without the extra `[viz]`."""
+def page_of(title: str, runs: Sequence[RecordedRun], beside: int | None = None) -> str:
+    """Return the page of recorded runs. Raises ConfigError without the extra `[viz]`.
+
+    beside: index of the run that is shown with the first one
+    """
     controllers = {run.controller.robot.urdf_sha256: run.controller for run in runs}
     data = []
     for run in runs:
@@ -51,7 +54,7 @@ def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
         curves = curves_data(controller, run.trace, int(np.searchsorted(run.trace.t, film.t[-1])) + 1)
         shown = _run(controller, run.label, film, run.trace.modes, path)
         data.append(shown | {"verdict": run.verdict.text, "curves": curves})
-    return page_with(title, _looks(controllers), data, live=False)
+    return page_with(title, _looks(controllers), data, live=False, beside=beside)
 
 
 def live_page(controller: Controller) -> str:
@@ -70,10 +73,13 @@ def _looks(controllers: dict[str, Controller]) -> dict[str, Look]:
     return {key: look_of(c.robot, mesh_folders(c)) for key, c in controllers.items()}
 
 
-def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *, live: bool) -> str:
-    """Return the page of runs, which are in the format of the player. looks: shapes of the robots, by digest of the URDF"""
+def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *, live: bool, beside: int | None = None) -> str:
+    """Return the page of runs, which are in the format of the player.
+
+    looks: shapes of the robots, by digest of the URDF; beside: see `page_of`
+    """
     robots = {key: _look(look) for key, look in looks.items()}
-    data = {"title": title, "live": live, "robots": robots, "runs": runs}
+    data = {"title": title, "live": live, "robots": robots, "runs": runs, "beside": beside}
     encoded = json.dumps(data, separators=(",", ":"), allow_nan=False)
     parts = {
         "title": html.escape(title),

@@ -160,3 +160,27 @@ def test_path_and_centre_of_mass_follow_the_motion(page, folder):
     np.testing.assert_allclose(centre, bodies.masses[1:] @ centres[1:] / robot.total_mass, atol=1e-5)
     switch(page, "path", on=False)
     switch(page, "centre", on=False)
+
+
+def test_a_second_run_is_transparent_and_its_curves_are_dashed(page, folder):
+    both = [read_run(folder / label).trace for label in ("coulomb", "cone")]
+    page.locator("#with").select_option(label="cone")
+    plot(page, "torque").locator("select").select_option(index=4)
+    row = 640
+    page.evaluate(f"show({both[0].t[row]})")
+    torques = {"applied": both[0].tau[row, 4], "cone: applied": both[1].tau[row, 4]}
+    assert values(page, "torque") == pytest.approx(torques, rel=6e-3)
+    assert page.evaluate("plots.plots[0].shown.map((line) => line.dashed)") == [False, True]
+    for bodies, trace in zip(("run.bodies", "run.ghost.bodies"), both, strict=True):
+        where = page.evaluate(f"{bodies}[1].position.toArray()")
+        np.testing.assert_allclose(where, trace.q[row, :3], atol=1e-5)
+    opacities = """(bodies) => {
+        const found = [];
+        for (const body of bodies()) body.traverse((object) => object.material && found.push(object.material.opacity));
+        return found;
+    }"""
+    assert set(page.evaluate(f"({opacities})(() => run.bodies)")) == {1}
+    assert max(page.evaluate(f"({opacities})(() => run.ghost.bodies)")) < 0.5
+    page.locator("#with").select_option(label="–")
+    assert page.evaluate("run.ghost") is None
+    assert list(values(page, "torque")) == ["applied"]

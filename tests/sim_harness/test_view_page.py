@@ -182,3 +182,15 @@ def test_a_live_view_shows_a_running_simulation():
     place = 3 * robot.spheres.keys.index("RF_FOOT")
     np.testing.assert_allclose(first["world"][place : place + 3], [2.0, 3.0, 1.0], atol=1e-5)  # n is z, s is x, n × s is y
     np.testing.assert_allclose(first["predicted"][place : place + 3], [0.0, 0.0, 4.0], atol=1e-5)
+
+
+def test_a_second_run_is_shown_with_the_first(tmp_path, runs, capsys):
+    page = tmp_path / "both.html"
+    assert main(["view", str(runs / "two"), "--with", str(runs / "one"), "--out", str(page)]) == 0
+    data = data_of(page.read_text())
+    assert [run["label"] for run in data["runs"]] == [f"{runs.name}/two", f"{runs.name}/one"]
+    assert data["beside"] == 1
+    assert main(["view", str(runs), "--out", str(page)]) == 0
+    assert data_of(page.read_text())["beside"] is None
+    assert main(["view", str(runs / "two"), "--with", str(tmp_path), "--out", str(page)]) == 2
+    assert "expected a log" in capsys.readouterr().err

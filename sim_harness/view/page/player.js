@@ -4,6 +4,7 @@ const at = (id) => document.getElementById(id);
 window.addEventListener("error", (event) => { at("note").textContent = `This page cannot be shown: ${event.message}`; });
 const viewer = new MeshCat.Viewer(at("pane"), false);  // renderer, scene, orbiting camera
 const KINDS = ["world", "predicted"];
+const GHOST = 0.35;   // opacity of the second robot
 const plots = new Plots(at("plots"), (moment) => { play(false); show(moment); });
 let run = null;       // the run that is shown
 let time = 0;
@@ -16,8 +17,10 @@ function prepare() {
   viewer.camera.fov = 35;
   viewer.controls.maxPolarAngle = 0.6 * Math.PI;
   viewer.scene.add(new THREE.HemisphereLight(0xffffff, 0xaab4be, 0.64));
-  for (const [i, one] of data.runs.entries()) at("run").add(new Option(one.label, i));
-  at("choice").hidden = data.runs.length < 2;
+  at("with").add(new Option("–", ""));
+  for (const [i, one] of data.runs.entries()) for (const id of ["run", "with"]) at(id).add(new Option(one.label, i));
+  at("with").value = data.beside ?? "";
+  at("choice").hidden = at("second").hidden = data.runs.length < 2;
   for (const id of ["play", "time", "pace"]) at(id).hidden = data.live;
   at("with-plots").hidden = !data.runs.some((one) => one.curves);
   at("show-plots").checked = window.innerWidth > 900;
@@ -35,21 +38,36 @@ function load(number) {
   const { size } = source;
   const stage = new THREE.Group();
   const bodies = makeRobot(data.robots[source.robot], joints);
+  const ghost = makeGhost(at("with").value);
   const arrows = {};
   for (const kind of KINDS) arrows[kind] = source.places.map(() => new Arrow(COLOURS[kind], 0.012 * size));
   const marks = new Marks(source, film);
-  stage.add(marks.group);
+  stage.add(marks.group, ...ghost?.bodies ?? []);
   stage.add(makeGround(source.ground), ...bodies, ...arrows.world, ...arrows.predicted);
   const sun = makeSun(size);
   stage.add(sun, sun.target);
   viewer.scene.add(stage);
   const first = run === null;
-  run = { ...source, film, joints, stage, bodies, arrows, marks, sun, where: new THREE.Vector3() };
+  run = { ...source, film, joints, stage, bodies, ghost, arrows, marks, sun, where: new THREE.Vector3() };
   describe();
-  plots.load(run);
+  plots.load(run, ghost?.source);
   arrange();
   show(Math.min(time, film.t[film.t.length - 1]), first);
   if (first) lookAtRobot();
+}
+
+// Return a second run that is shown with the first: its robot is transparent. number: '' for none
+function makeGhost(number) {
+  if (number === "") return null;
+  const source = data.runs[number];
+  const film = { ...source.film, t: floats(source.film.t), poses: floats(source.film.poses) };
+  const bodies = makeRobot(data.robots[source.robot], film.joints);
+  for (const body of bodies) body.traverse((object) => {
+    if (!object.material) return;
+    Object.assign(object.material, { transparent: true, opacity: GHOST * object.material.opacity, depthWrite: false });
+    object.castShadow = object.receiveShadow = false;
+  });
+  return { source, film, bodies };
 }
 
 function makeSun(size) {
@@ -94,6 +112,7 @@ function describe() {
   at("show-predicted").closest("th").hidden = Boolean(run.unpredicted);
   at("run-name").textContent = data.runs.length > 1 ? run.label : "";
   at("note").textContent = [
+    run.ghost ? `Transparent, with dashed curves: ${run.ghost.source.label}.` : "",
     run.verdict ? `Verdict: ${run.verdict}.` : "",
     run.film.known ? "" : "This log has no measured contact forces.",
     data.robots[run.robot].note,
@@ -124,21 +143,27 @@ function carries(forces, place) {
   return false;
 }
 
-// Show the state at a time, interpolated between two frames.
-function show(now, jump = false) {
-  const { t, poses } = run.film;
-  time = now;
+// Move the bodies of a robot to where they are at a time, interpolated between two frames. Return the first of these.
+function move(bodies, { t, poses }, now) {
   const frame = rowAt(t, now);
   const next = Math.min(frame + 1, t.length - 1);
   const share = next > frame ? Math.min(Math.max((now - t[frame]) / (t[next] - t[frame]), 0), 1) : 0;
-  const [here, there] = [7 * frame * run.joints, 7 * next * run.joints];
+  const [here, there] = [7 * frame * bodies.length, 7 * next * bodies.length];
   const after = new THREE.Object3D();
-  for (const [k, body] of run.bodies.entries()) {
+  for (const [k, body] of bodies.entries()) {
     place(body, poses, here + 7 * k);
     place(after, poses, there + 7 * k);
     body.position.lerp(after.position, share);
     body.quaternion.slerp(after.quaternion, share);
   }
+  return frame;
+}
+
+// Show the state at a time.
+function show(now, jump = false) {
+  time = now;
+  const frame = move(run.bodies, run.film, now);
+  if (run.ghost) move(run.ghost.bodies, run.ghost.film, now);
   run.frame = frame;
   follow(run.bodies[run.base].position, jump);
   figures();
@@ -218,7 +243,7 @@ function listen() {
   at("play").onclick = () => play(!playing);
   at("time").oninput = () => { play(false); show(+at("time").value); };
   at("show-plots").onchange = arrange;
-  at("run").onchange = () => load(+at("run").value);
+  at("run").onchange = at("with").onchange = () => load(+at("run").value);
   for (const name of MARKS) at(`show-${name}`).onchange = () => show(time);
   for (const kind of KINDS) at(`show-${kind}`).onchange = () => viewer.set_dirty();
   document.onkeydown = (event) => {

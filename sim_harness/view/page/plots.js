@@ -2,7 +2,7 @@
 const LINE_COLOURS = { world: "#e8590c", predicted: "#1971c2" };
 const FURTHER_COLOURS = ["#343a40", "#7048e8"];
 const BOUND_COLOUR = "#e03131";
-const [LEFT, TOP, BOTTOM] = [44, 4, 18];  // margins of the axes [px]
+const [LEFT, TOP, BOTTOM] = [44, 7, 18];  // margins of the axes [px]
 
 // Decode the curves of a run: low and high hold the extremes of each interval, one array for each choice.
 function decodeCurves({ t, panels }) {
