@@ -40,6 +40,8 @@ FOOTFALL_SECONDS = 1.5
 
 WALK_CAPTION = (
     "Contact forces on the robot: simulated, and beside them the server's prediction for the same period. "
+    "A peak at a touchdown is the impact of the foot: its impulse is physical, its height depends on the engine. "
+    "It is predicted only if the contact is known before the touchdown. "
     "Drag to rotate, scroll to zoom, drag with the right button to move."
 )
 

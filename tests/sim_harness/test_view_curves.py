@@ -74,3 +74,13 @@ def test_missing_values_leave_gaps():
     low, high = extremes(values, intervals(len(values)))
     np.testing.assert_array_equal(low[:3, 0], [0.0, np.nan, 6.0])
     np.testing.assert_array_equal(high[:3, 0], [2.0, np.nan, 8.0])
+
+
+@pytest.mark.parametrize(("experiment", "known"), [("trot", True), ("trot-quadruped", False)], ids=["geometry", "switches"])
+def test_the_force_of_a_touchdown_is_predicted_only_if_the_contact_is_known(experiment, known):
+    """As docs/how-to/view.md explains: switches report a contact with the state after the touchdown."""
+    trace = run_in_process(load_plan(experiment, 0.75), "coulomb", quiet).trace
+    simulated, predicted = (np.nan_to_num(f[..., 0]) > 0 for f in (trace.simulated, trace.predicted))
+    touchdowns = simulated[1:] & ~simulated[:-1]
+    assert touchdowns.any()
+    assert (predicted[1:][touchdowns] == known).all()
