@@ -40,6 +40,7 @@ FOOTFALL_SECONDS = 1.5
 
 WALK_CAPTION = (
     "Contact forces on the robot: simulated, and beside them the server's prediction for the same period. "
+    "The plots show the torque of each joint with its limits, forces, model mismatch and times; a click moves the time. "
     "A peak at a touchdown is the impact of the foot: its impulse is physical, its height depends on the engine. "
     "It is predicted only if the contact is known before the touchdown. "
     "Drag to rotate, scroll to zoom, drag with the right button to move."
@@ -129,7 +130,6 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     pushes = [(push.start, push.start + push.duration) for push in settings.push]
     report.picture(motion(runs, pushes), "Motion of the base; all laws follow the same reference. Shaded: a push.", "motion")
     report.picture(forces(runs, pushes), "Sum of the normal forces: simulated, and predicted by the server.", "forces")
-    report.picture(torques(runs, pushes), "Torques of all joints.", "torques")
     _add_slide(report, demo.slide)
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter], CHATTER_COLUMNS))
@@ -236,11 +236,6 @@ def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
         lines[f"{run.summary.label}\nΣ f_N [N]"] = both
     lines["|error| [N]"] = over_time(runs, lambda trace: np.maximum(np.abs(np.subtract(*normal_forces(trace))), 1e-16))
     return stacked(lines, log="|error| [N]", spans=pushes)
-
-
-def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """Draw all joint torques of each run."""
-    return stacked({f"{run.summary.label}\nτ [N·m]": {"": (run.trace.t, run.trace.tau)} for run in runs}, spans=pushes)
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
