@@ -41,7 +41,7 @@ LARGEST_RATE = Column("max |dτ/dt|", "N·m/s", lambda s: f"{s.torque_rate_max:.
 LATE = Column("late", "", lambda s: str(s.late), "replies that took longer than a period")
 PACE = Column("× real time", "", lambda s: f"{s.pace:.2f}", "simulated time over wall-clock time")
 
-FIRST = (VERDICT, TILT, TRACKING, RATE, FORCE_ERROR, OK, ROUND_TRIP)
+FIRST = (TILT, TRACKING, RATE, FORCE_ERROR, OK, ROUND_TRIP)
 REST = (HEIGHT, TORQUE, LARGEST_RATE, LATE, PACE)
 """Columns of the table of runs that `idyn simulate` and `idyn compare LOG` print, and of the one below it."""
 
@@ -57,6 +57,7 @@ def legend(columns: Sequence[Column]) -> str:
 
 
 def text_summary(summaries: Sequence[Summary]) -> str:
-    """Return the tables of runs and their legend as text for a terminal."""
+    """Return the verdicts, whole and a line each, the tables of runs and their legend as text for a terminal."""
+    verdicts = "\n".join(f"{each.label}: {each.verdict.text}" for each in summaries)
     tables = (text_table(table(summaries, columns)) for columns in (FIRST, REST))
-    return "\n\n".join((*tables, textwrap.fill(legend(FIRST + REST), WIDTH, break_on_hyphens=False)))
+    return "\n\n".join((verdicts, *tables, textwrap.fill(legend(FIRST + REST), WIDTH, break_on_hyphens=False)))

@@ -1,6 +1,5 @@
 """Runs with known ends get the right verdict and exit code, from `idyn simulate` and from their logs."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,12 @@ def test_there_are_twenty_runs_and_each_ending_is_among_them():
     assert {known.ending for known in KNOWN} >= set(Ending) - {Ending.LET_GO}
 
 
-def printed(text, out):
-    """Whether a text stands in a table, whose columns wrap long cells: its words follow each other."""
-    return re.search(r"\s.*?".join(map(re.escape, text.split())), out, re.DOTALL) is not None
-
-
 @pytest.mark.parametrize("known", fast_if(KNOWN, lambda known: known.what in FAST), ids=lambda known: known.what)
 def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
     code, verdict = ended(known, tmp_path)
     assert (verdict["ending"], code) == (known.ending, known.exit_code)
     assert known.text in verdict["text"]
-    assert printed(verdict["text"], capsys.readouterr().out)
+    assert verdict["text"] in capsys.readouterr().out
 
 
 @full
@@ -53,9 +47,9 @@ def test_a_log_has_the_verdict_of_its_run(known, tmp_path, capsys):
     assert logged.verdict.at == pytest.approx(run.summary.verdict.at, abs=1e-9)
     assert known.text in logged.verdict.text
     assert main(["compare", str(log)]) == known.exit_code
-    assert printed(logged.verdict.text, capsys.readouterr().out)
+    assert logged.verdict.text in capsys.readouterr().out
     assert main(["replay", str(log)]) == 0
-    assert printed(logged.verdict.text, capsys.readouterr().out)
+    assert logged.verdict.text in capsys.readouterr().out
 
 
 def test_the_page_has_all_runs_with_their_endings_and_exit_codes():
