@@ -128,7 +128,7 @@ class Robot:
         self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = _parts(self.placements)
-        self._inverse_slopes: tuple[Array, Array] = self._placed.dtau_dq, self._placed.dtau_dv
+        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
         self._current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
@@ -140,6 +140,16 @@ class Robot:
             assert all(_address(getattr(data.oMi[i], own)) == _address(seen[i]) for i in range(n))
         assert placements.flags.c_contiguous
         return placements
+
+    def _inertias_of(self, data: Any) -> Array:
+        """Return a view of the composite inertias without their masses (njoints, 9), see `inverse_dynamics_slopes`."""
+        own, n = data.oYcrb, self._model.njoints
+        first, stride = own[0].lever, _address(own[1].lever) - _address(own[0].lever)
+        inertias: Array = np.lib.stride_tricks.as_strided(first, (n, 9), (stride, 8))
+        own[n - 1].inertia = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
+        assert inertias[n - 1, 3:].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        assert all(_address(own[i].lever) == _address(inertias[i]) for i in range(n))
+        return inertias
 
     def joint_of_frame(self, name: str) -> int:
         """Return the index of the parent joint of a frame. Raises FrameNotFound."""
@@ -258,11 +268,12 @@ class Robot:
         """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
         return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
 
-    def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array]:
-        """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv)."""
+    def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
+        """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with
+        each joint the centre of mass, then xx, xy, yy, xz, yz, zz of the inertia about it, in the world (njoints, 9)."""
         pin.computeRNEADerivatives(self._model, self._placed, q, v, acceleration)
-        by_q, by_v = self._inverse_slopes
-        return by_q.copy(), by_v.copy()
+        by_q, by_v, inertias = self._inverse_slopes
+        return by_q.copy(), by_v.copy(), inertias.copy()
 
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""

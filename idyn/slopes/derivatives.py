@@ -19,7 +19,7 @@ from idyn.selection.aim import OBJECTIVES, Near
 from idyn.slopes import parts
 from idyn.slopes.expansion import expand
 from idyn.slopes.faces import SWITCHES
-from idyn.slopes.layout import ACCELERATION, CODES, FORCES, NONE, STIRRED, TORQUES, extent
+from idyn.slopes.layout import ACCELERATION, CODES, FORCES, NONE, TORQUES, extent
 from idyn.status import Conditions
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics
 from idyn.terms.given import CONTACTS
@@ -81,11 +81,12 @@ class Derivatives:
 
     @cached_property
     def q(self) -> Slope:
-        return self._part("by_place", self._setting.robot.nv, (self._inverse_dynamics[0], self._stirred))
+        by_q, _, inertias = self._inverse_dynamics
+        return self._part("by_place", self._setting.robot.nv, (by_q, inertias, self._setting.robot.bodies.masses))
 
     @cached_property
     def v(self) -> Slope:
-        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics[1:])
+        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics[1:2])
 
     @cached_property
     def mu(self) -> Slope:
@@ -119,22 +120,11 @@ class Derivatives:
         return not self.switches
 
     @cached_property
-    def _inverse_dynamics(self) -> tuple[Array, Array]:
-        """Slopes of the inverse dynamics without contacts by q and by v, at the predicted acceleration (nv, nv)."""
-        robot, state = self._setting.robot, self._setting.state
-        return robot.inverse_dynamics_slopes(state.q, state.v, self._motion(ACCELERATION))
-
-    @property
-    def _stirred(self) -> Array:
-        """Slope of the inverse dynamics by q with the acceleration that the impulses add since the last tick (nv, nv)."""
-        robot, state, (_, _, rho) = self._setting.robot, self._setting.state, self._setting.numbers
-        if rho == 0.0:
-            return self._inverse_dynamics[0]
-        return robot.inverse_dynamics_slopes(state.q, state.v, self._motion(STIRRED))[0]
-
-    def _motion(self, row: int) -> Array:
-        nv = self._setting.robot.nv
-        return self._expansion[0][row * nv : (row + 1) * nv]
+    def _inverse_dynamics(self) -> Arrays:
+        """`Robot.inverse_dynamics_slopes`, without contacts, at the predicted acceleration."""
+        robot, state, nv = self._setting.robot, self._setting.state, self._setting.robot.nv
+        acceleration = self._expansion[0][ACCELERATION * nv : (ACCELERATION + 1) * nv]
+        return robot.inverse_dynamics_slopes(state.q, state.v, acceleration)
 
     def _part(self, name: str, k: int, inverse: Arrays = ()) -> Slope:
         setting, expansion = self._setting, self._expansion
@@ -253,6 +243,6 @@ def _expand() -> Callable[..., bool]:
 @cache
 def _part(name: str) -> Callable[..., None]:
     """Return a function of `idyn.slopes.parts`."""
-    inverse = {"by_place": (Borrowed(MATRIX, MATRIX),), "by_velocity": (Borrowed(MATRIX),)}.get(name, ())
+    inverse = {"by_place": (Borrowed(MATRIX, MATRIX, VECTOR),), "by_velocity": (Borrowed(MATRIX),)}.get(name, ())
     types = Model.TYPE, Borrowed(*EXPANSION), *inverse, several(REAL, 3), Output(MATRIX)
     return entry_point(getattr(parts, name), *types)

@@ -169,11 +169,11 @@ def _fill_motions(g: Given, x: Expansion, p: Array, v_plus: Array, u_hat: Array)
     v_hat, free, stirred = x.motions[V_HAT], x.motions[ACCELERATION], x.motions[STIRRED]
     for j in range(len(v_plus)):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
-        free[j] = stirred[j] = (v_plus[j] - g.v[j]) / g.dt
+        free[j], stirred[j] = (v_plus[j] - g.v[j]) / g.dt, 0.0
     for i in range(len(u)):
         change = dot(x.push[i], x.impulses[CHANGE])
         v_hat[u[i]] += g.rho * change
-        stirred[u[i]] += change
+        stirred[u[i]] = change
     for row in range(rows):
         u_hat[row] = dot(x.J[row], v_hat) + (allowance(g, row // 3) if row % 3 == 2 else 0.0)
 

@@ -34,7 +34,7 @@ class Expansion(NamedTuple):
     impulses (3, 3n): P: p; CHANGE: p − p⁻; HOLDING: multipliers of the projection
     motions (5, nv)
         V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection
-        ACCELERATION: (v⁺ − v)/dt; STIRRED: the same plus M_uu⁻¹ J_uᵀ (p − p⁻)
+        ACCELERATION: (v⁺ − v)/dt; STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0
     marks: dimension of the choice, objective, rank of the projection, codes of the contacts (n), held rows (3n), bodies (2n)
     """
 

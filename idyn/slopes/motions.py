@@ -5,6 +5,11 @@ spatial motions in the world (linear at its origin, then angular). Jacobians are
 
     ∂(Jᵀ p)_k/∂q_j = (S_j × S_k) · W_k,              W_k: wrench of the contacts that move with k
     ∂(J y)/∂q_j    = E (S_j × (V_b − V_λ)),          V_b: velocity of the contact's body for y, V_λ: of the body before joint j
+
+So do the rows of the mass matrix, with I_j the composite inertia and F_j = Σ I V the momentum of the bodies that move with j:
+
+    ∂(M y)_k/∂q_j  = −S_k · I_k (S_j × V_λ)                       j moves k
+                   = S_k · (S_j ×* F_j − I_j (S_j × V_λ))         k moves j
 """
 
 from typing import NamedTuple
@@ -13,7 +18,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.vectors import fill_rows
+from idyn.solvers.vectors import copy, dot, fill_rows
 from idyn.terms.stages import Model
 from idyn.types import Array
 
@@ -72,17 +77,8 @@ def turn_forces(model: Model, places: Places, p: Array, slope: Array) -> None:
 @compiled
 def turn_velocities(model: Model, places: Places, y: Array, slope: Array) -> None:
     """Fill ∂(J y)/∂q (3n, nv) for a velocity y (nv)."""
-    axes, support, nv, joints = places.axes, model.support, len(places.axes), len(model.parents)
-    V, dof = stack_array((joints, 6)), 0
-    for c in range(6):
-        V[0, c] = 0.0
-    for i in range(1, joints):
-        for c in range(6):
-            V[i, c] = V[model.parents[i], c]
-        while dof < nv and model.dof_joint[dof] == i:
-            for c in range(6):
-                V[i, c] += axes[dof, c] * y[dof]
-            dof += 1
+    axes, support, nv, V = places.axes, model.support, len(places.axes), stack_array((len(model.parents), 6))
+    _fill_velocities(model, axes, y, V)
     for i in range(len(places.ends)):
         x0, x1, x2, n0, n1, n2, s0, s1, s2 = places.frames[i]
         t0, t1, t2 = n1 * s2 - n2 * s1, n2 * s0 - n0 * s2, n0 * s1 - n1 * s0
@@ -102,6 +98,89 @@ def turn_velocities(model: Model, places: Places, y: Array, slope: Array) -> Non
             slope[3 * i, j] = s0 * v0 + s1 * v1 + s2 * v2
             slope[3 * i + 1, j] = t0 * v0 + t1 * v1 + t2 * v2
             slope[3 * i + 2, j] = n0 * v0 + n1 * v1 + n2 * v2
+
+
+@compiled
+def _fill_velocities(model: Model, axes: Array, y: Array, V: Array) -> None:
+    """Fill the velocities of the bodies (njoints, 6) for a velocity y (nv)."""
+    dof = 0
+    for c in range(6):
+        V[0, c] = 0.0
+    for i in range(1, len(model.parents)):
+        for c in range(6):
+            V[i, c] = V[model.parents[i], c]
+        while dof < len(axes) and model.dof_joint[dof] == i:
+            for c in range(6):
+                V[i, c] += axes[dof, c] * y[dof]
+            dof += 1
+
+
+@compiled
+def turn_momenta(model: Model, axes: Array, inertias: tuple[Array, Array], y: Array, slope: Array) -> None:
+    """Fill the unactuated rows of ∂(M y)/∂q (nu, nv) for a velocity y (nv) of unactuated joints only.
+
+    inertias: (of the bodies that move with each joint, see `Robot.inverse_dynamics_slopes` (njoints, 9); masses of the bodies
+        (njoints))
+    """
+    u, support, of, masses = model.u, model.support, model.dof_joint, stack_array(len(model.parents))
+    copy(inertias[1], masses)
+    for i in range(len(masses) - 1, 0, -1):
+        masses[model.parents[i]] += masses[i]
+    composite = inertias[0], masses
+    V, own = stack_array((len(model.parents), 6)), stack_array((len(u), 6))
+    _fill_velocities(model, axes, y, V)
+    for i in range(len(u)):
+        _fill(own[i], _momentum(composite, of[u[i]], axes[u[i]]))
+    F, A, moved, mine = stack_array(6), stack_array(6), stack_array(6), stack_array(6)
+    for j in range(len(axes)):
+        joint = of[j]
+        S, before = axes[j], V[model.parents[joint]]
+        # A = S × V_λ;  moved = S ×* F − I A
+        A[0] = S[4] * before[2] - S[5] * before[1] + S[1] * before[5] - S[2] * before[4]
+        A[1] = S[5] * before[0] - S[3] * before[2] + S[2] * before[3] - S[0] * before[5]
+        A[2] = S[3] * before[1] - S[4] * before[0] + S[0] * before[4] - S[1] * before[3]
+        A[3] = S[4] * before[5] - S[5] * before[4]
+        A[4] = S[5] * before[3] - S[3] * before[5]
+        A[5] = S[3] * before[4] - S[4] * before[3]
+        _fill(F, _momentum(composite, joint, V[joint]))
+        for i in range(len(u)):
+            if support[of[u[i]]][j] and of[u[i]] != joint:
+                for c in range(6):
+                    F[c] += y[u[i]] * own[i, c]
+        _fill(mine, _momentum(composite, joint, A))
+        moved[0] = S[4] * F[2] - S[5] * F[1] - mine[0]
+        moved[1] = S[5] * F[0] - S[3] * F[2] - mine[1]
+        moved[2] = S[3] * F[1] - S[4] * F[0] - mine[2]
+        moved[3] = S[4] * F[5] - S[5] * F[4] + S[1] * F[2] - S[2] * F[1] - mine[3]
+        moved[4] = S[5] * F[3] - S[3] * F[5] + S[2] * F[0] - S[0] * F[2] - mine[4]
+        moved[5] = S[3] * F[4] - S[4] * F[3] + S[0] * F[1] - S[1] * F[0] - mine[5]
+        for i in range(len(u)):
+            value = 0.0
+            if support[of[u[i]]][j]:
+                value = -dot(own[i], A)
+            elif support[joint][u[i]]:
+                value = dot(axes[u[i]], moved)
+            slope[i, j] = value
+
+
+@compiled
+def _momentum(inertias: tuple[Array, Array], joint: int, V: Array) -> Six:
+    """Return the momentum of the bodies that move with a joint, at velocity V: linear, then angular at the world's origin.
+
+    inertias: (as of `turn_momenta`, masses of these bodies)
+    """
+    (x, y, z, xx, xy, yy, xz, yz, zz), mass = inertias[0][joint], inertias[1][joint]
+    a, b, c = V[3], V[4], V[5]
+    f0, f1, f2 = mass * (V[0] + b * z - c * y), mass * (V[1] + c * x - a * z), mass * (V[2] + a * y - b * x)
+    m0 = xx * a + xy * b + xz * c + y * f2 - z * f1
+    m1 = xy * a + yy * b + yz * c + z * f0 - x * f2
+    m2 = xz * a + yz * b + zz * c + x * f1 - y * f0
+    return f0, f1, f2, m0, m1, m2
+
+
+@compiled
+def _fill(x: Array, values: Six) -> None:
+    x[0], x[1], x[2], x[3], x[4], x[5] = values
 
 
 @compiled

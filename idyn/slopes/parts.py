@@ -18,13 +18,14 @@ from idyn.slopes.layout import (
     FORCES,
     OBJECTIVE,
     PULL,
+    STIRRED,
     TORQUES,
     V_HAT,
     Expansion,
     P,
     carve,
 )
-from idyn.slopes.motions import Places, turn_forces, turn_velocities
+from idyn.slopes.motions import Places, turn_forces, turn_momenta, turn_velocities
 from idyn.slopes.projection import demand_by_demand, demand_by_place, demand_by_velocity
 from idyn.solvers.vectors import copy, fill_rows
 from idyn.terms.stages import Model
@@ -157,9 +158,9 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
 
 @compiled
 def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
-    """Fill the derivatives by the configuration (k = nv). inverse: (slopes of the inverse dynamics by q (nv, nv) at the
-    accelerations ACCELERATION and STIRRED)"""
-    x, (at, stirred), (dt, _, rho) = opened(model, given), inverse, numbers
+    """Fill the derivatives by the configuration (k = nv). inverse: (slope of the inverse dynamics by q (nv, nv), and the
+    inertias of `turn_momenta`)"""
+    x, (at, inertias, masses), (dt, _, rho) = opened(model, given), inverse, numbers
     (rows, nv), u, nothing = x.J.shape, model.u, stack_array((0, 0))
     places, nu, chooses = Places(x.axes, x.frames, x.ends), len(u), x.marks[DIMENSION] > 0
     v_a, R, b = stack_array((len(model.a), nv)), stack_array((nv, nv)), stack_array((rows, nv))
@@ -175,9 +176,10 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
     turn_velocities(model, places, x.motions[V_HAT], b)
     if rho > 0.0:
         turn_forces(model, places, x.impulses[CHANGE], turned)
+        turn_momenta(model, x.axes, (inertias, masses), x.motions[STIRRED], pushes)
         for i in range(nu):
             for c in range(nv):
-                pushes[i, c] = turned[u[i], c] - (stirred[u[i], c] - at[u[i], c])
+                pushes[i, c] = turned[u[i], c] - pushes[i, c]
         np.dot(x.push.T, pushes, pulled)
         for row in range(rows):
             axpy(rho, pulled[row], b[row])
