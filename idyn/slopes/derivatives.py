@@ -57,7 +57,7 @@ class _Setting(NamedTuple):
 
 
 class Derivatives:
-    """Result of `derivatives`. Each slope is computed when it is first read.
+    """Result of `derivatives`. Each slope except that by the demand is computed when it is first read.
 
     q_ddot: by the demanded joint accelerations (k = na)
     q: by the configuration, along its tangent; contact points, normals, gaps, v and the last tick are held (k = nv)
@@ -70,14 +70,14 @@ class Derivatives:
     """
 
     def __init__(self, setting: _Setting, expansion: Arrays) -> None:
-        self._setting, self._expansion = setting, expansion
+        self._setting, self._expansion, self._by_demand = setting, expansion[:2], expansion[2]
 
     def __repr__(self) -> str:
         return f"Derivatives(nv={self._setting.robot.nv}, contacts={len(self._setting.keys)}, switches={self.switches})"
 
     @cached_property
     def q_ddot(self) -> Slope:
-        return self._part("by_demand", self._setting.robot.na)
+        return self._split(self._by_demand)
 
     @cached_property
     def q(self) -> Slope:
@@ -128,11 +128,13 @@ class Derivatives:
 
     def _part(self, name: str, k: int, inverse: Arrays = ()) -> Slope:
         setting, expansion = self._setting, self._expansion
-        na, nv = setting.robot.na, setting.robot.nv
-        rows = 3 * len(setting.keys)
-        out = np.empty((na + rows + nv, k))
+        out = np.empty((len(self._by_demand), k))
         given = (inverse,) if inverse else ()
         _part(name)(setting.model.fields, expansion, *given, setting.numbers, (out,))
+        return self._split(out)
+
+    def _split(self, out: Array) -> Slope:
+        na, rows = self._setting.robot.na, 3 * len(self._setting.keys)
         return Slope(out[:na], out[na : na + rows], out[na + rows :])
 
 
@@ -221,9 +223,9 @@ def _expanded(
 
 
 def _buffers(robot: Robot, n: int) -> Arrays:
-    """Return the arrays of an `Expansion` for n contacts."""
-    values, marks = extent(n, (robot.nu, robot.na))
-    return np.empty(values), np.empty(marks, np.int64)
+    """Return the arrays of an `Expansion` for n contacts, and of the derivatives by the demand."""
+    values, marks = extent(n, robot.nu, robot.na)
+    return np.empty(values), np.empty(marks, np.int64), np.empty((robot.na + 3 * n + robot.nv, robot.na))
 
 
 @cache
@@ -236,7 +238,7 @@ def _expand() -> Callable[..., bool]:
         Borrowed(VECTOR, VECTOR, VECTOR),
         Borrowed(MATRIX, MATRIX, VECTOR, VECTOR, MATRIX),
         several(WHOLE, 5),
-        Output(*EXPANSION),
+        Output(*EXPANSION, MATRIX),
     )
 
 

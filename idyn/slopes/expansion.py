@@ -12,6 +12,8 @@ friction cones, A = B Q₂, and K is the Hessian of the objective: 1 for forces,
 too:
 
     dp ← dp − A (Aᵀ K A)⁻¹ Aᵀ (K dp + dgradient)
+
+The derivatives by the demand are filled at once; those by other quantities on request (`idyn.slopes.parts`).
 """
 
 import numpy as np
@@ -23,6 +25,7 @@ from idyn.slopes.dense import gather, inverse, scale
 from idyn.slopes.faces import FACETS, TURNING, Basis, Friction, fill_basis
 from idyn.slopes.layout import ACCELERATION, CHANGE, CODES, FORCES, NONE, OBJECTIVE, PULL, STIRRED, V_HAT, Expansion, P, carve
 from idyn.slopes.operators import Choice, fill_operators
+from idyn.slopes.parts import by_demand
 from idyn.slopes.projection import hold
 from idyn.solvers.linalg import cholesky, forward_rows
 from idyn.solvers.vectors import copy_rows, dot, fill
@@ -52,7 +55,7 @@ def expand(
         corners of the law's friction polygon (k, 2)); without: (0, 3), (0)
     how: objective, whether the law has round cones, whether its friction is unlimited, whether the demand is projected on
         motions that hold contacts, and whether these must not lift
-    out: arrays that `carve` divides
+    out: arrays that `carve` divides, and the derivatives by the demand, to be filled (na + 3n + nv, na)
     """
     g, (p, v_plus, tau), (last, force, torque, q_ddot, corners) = d.given, answer, before
     n, nu, na, nv, rows = len(g.mu), len(g.model.u), len(g.model.a), len(g.v), len(d.J)
@@ -104,6 +107,7 @@ def expand(
     x.marks[OBJECTIVE] = kind
     _fill_friction(x, basis, multipliers)
     hold(g, x, q_ddot, holds != 0, closed != 0)
+    by_demand(g.model, x, g.dt, out[2])
     return True
 
 

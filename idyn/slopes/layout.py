@@ -1,5 +1,6 @@
 """The arrays of one differentiation."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from idyn.jit.compiled import compiled
@@ -58,9 +59,9 @@ class Expansion(NamedTuple):
     ends: Array
 
 
-def extent(n: int, sizes: tuple[int, int]) -> tuple[int, int]:
-    """Return the lengths of the arrays of an `Expansion` for n contacts. sizes: (nu, na)"""
-    nu, na = sizes
+@lru_cache
+def extent(n: int, nu: int, na: int) -> tuple[int, int]:
+    """Return the lengths of the arrays of an `Expansion` for n contacts."""
     rows, nv = 3 * n, nu + na
     words = 5 * nv + nv * nv + 2 * rows * nv + 6 * nv + 13 * n + nu * nu + 3 * nu * rows
     return words + 3 * rows * rows + rows * na + 3 * rows, CODES + n + rows + 2 * n

@@ -128,12 +128,12 @@ def _answer(x: Expansion, given: tuple[Array, Array], d: int, p: Array) -> None:
 
 
 @compiled
-def by_demand(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> None:
+def by_demand(model: Model, x: Expansion, dt: float, out: Array) -> None:
     """Fill the derivatives by the demand (k = na)."""
-    x, na, nothing = opened(model, given), len(model.a), stack_array((0, 0))
+    na, nothing = len(model.a), stack_array((0, 0))
     v_a = stack_array((na, na))
-    demand_by_demand(x, model.a, numbers[0], v_a)
-    propagate(model, x, Seeds(v_a, nothing, nothing, nothing, nothing), numbers[0], out[0])
+    demand_by_demand(x, model.a, dt, v_a)
+    propagate(model, x, Seeds(v_a, nothing, nothing, nothing, nothing), dt, out)
 
 
 @compiled
