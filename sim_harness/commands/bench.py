@@ -10,6 +10,7 @@ from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
 from sim_harness.bench.slopes import bench_slopes, slopes_table
+from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of
 from sim_harness.report.tables import text_table
@@ -23,6 +24,9 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     print(text_table(laws_table(result)))
     result["derivatives"] = bench_slopes(options.robot)
     print(text_table(slopes_table(result["derivatives"])))
+    result["tasks"] = bench_tasks(options.robot)
+    if result["tasks"]:
+        print(text_table(tasks_table(result["tasks"])))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)

@@ -158,7 +158,7 @@ def bench(parser: ArgumentParser) -> None:
     parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5000, help="predictions per measured figure (default: %(default)s)")
     parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
-    parser.add_argument("--no-server", action="store_true", help="measure the laws and derivatives only")
+    parser.add_argument("--no-server", action="store_true", help="measure the laws, derivatives and tasks only")
     parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
     _json(parser, "the figures")
 
