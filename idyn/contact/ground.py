@@ -116,6 +116,18 @@ def allowance(g: Any, i: int) -> float:
 
 
 @compiled
+def in_world(given: tuple[Array, Array, Array], largest: float, out: tuple[Array]) -> None:
+    """Fill forces in the world (n, 3), each component limited to ± largest. given: (forces in rows S, T, N (3n), first tangents
+    s, normals n, each (n, 3)); out: tuple of the forces"""
+    (force, tangents, normals), (world,) = given, out
+    for i in range(len(world)):
+        s, n, a, b, c = tangents[i], normals[i], force[3 * i], force[3 * i + 1], force[3 * i + 2]
+        for k in range(3):
+            t = n[(k + 1) % 3] * s[(k + 2) % 3] - n[(k + 2) % 3] * s[(k + 1) % 3]
+            world[i, k] = min(max(a * s[k] + b * t + c * n[k], -largest), largest)
+
+
+@compiled
 def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
     """Fill the first rows of p (3n): impulses dt · force along s, t = n × s, n of each contact. force: in the world (n, 3)"""
     for i in range(len(force)):

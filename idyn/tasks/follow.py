@@ -4,8 +4,8 @@
     A v̇ + drift = asked                                                                                      levels of the tasks
     v̇_a = −v_a · REST                                                                                        last level
 
-Z spans the directions of the unactuated space that no permitted force reaches. See `idyn.tasks.held` for the other symbols;
-there the same equations are solved for coordinates, on which limits are linear.
+Z spans the directions of the unactuated space that no permitted force reaches. For the other symbols see
+`idyn.tasks.limited.held`; there the same equations are solved for coordinates, on which limits are linear.
 """
 
 from collections.abc import Callable

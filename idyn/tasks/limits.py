@@ -1,4 +1,4 @@
-"""Limits of the solution as linear bounds on the coordinates x of the held motion and forces, with a name for each row."""
+"""Limits of the solution: names, and bounds of the joint accelerations."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -8,28 +8,13 @@ import numpy as np
 from idyn.jit.compiled import FLAG, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
-from idyn.tasks.held import Affine, HeldMotion
-from idyn.tasks.levels import Bounds
 from idyn.tasks.modes import ModeRows
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array
 
 
-def bounds_of(
-    robot: Robot, accelerations: tuple[Array, Array], limits: TaskLimits, held: HeldMotion, modes: ModeRows
-) -> Bounds:
-    """Return the bounds, rows in the order of `names_of`. accelerations: bounds of the joints, `joint_bounds`"""
-    parts = [_bounds(_of_force(held.force, modes.facets), modes.least, np.full(len(modes.least), np.inf))]
-    most = limits.torque * robot.limits.tau_max
-    parts.append(_bounds(held.torque, -most, most))
-    joints = Affine(held.acceleration.offset[robot.tree.a], held.acceleration.slope[robot.tree.a])
-    parts.append(_bounds(joints, *accelerations))
-    G, low, high = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Bounds(G, low, high)
-
-
 def names_of(robot: Robot, keys: Sequence[str], modes: ModeRows) -> list[str]:
-    """Return a name for each row of `bounds_of`."""
+    """Return a name for each limit of a `idyn.tasks.limited.program.Program`."""
     contacts = [f"{kind} of contact {keys[i]}" for i, kind in modes.of]
     return (
         contacts
@@ -69,11 +54,3 @@ def fill_bounds(given: tuple[Array, ...], out: tuple[Array, Array], dt: float, c
             slowest = -min(v_max[k], np.sqrt((c * dt) ** 2 + 2.0 * c * max(q[k] - q_min[k], 0.0)) - c * dt)
             upper[k] = min(max((fastest - v[k]) / dt, -c, -most), most)
             lower[k] = min(max(min((slowest - v[k]) / dt, c), -most), most)
-
-
-def _of_force(force: Affine, rows: Array) -> Affine:
-    return Affine(rows @ force.offset, rows @ force.slope)
-
-
-def _bounds(value: Affine, lower: Array, upper: Array) -> Bounds:
-    return Bounds(value.slope, lower - value.offset, upper - value.offset)

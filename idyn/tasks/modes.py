@@ -45,19 +45,19 @@ def mode_rows(kinds: Array, friction: Array, mu: Array, law: Law, limits: TaskLi
 
     kinds: of the modes (n); friction: per normal force of contacts that slide (n, 2); mu: friction coefficients (n)
     """
-    corners = corners_of(law)
-    free = np.isinf(mu) | ((mu > 0.0) & law.unlimited_friction)
-    reach = np.where(free, np.inf, mu * (1.0 - limits.friction_margin))
-    arrays = kinds, friction, mu, reach, corners
-    return _mode_rows(*(array.tobytes() for array in arrays), limits.normal_force)
+    arrays = kinds, friction, mu, corners_of(law)
+    given = tuple(array.tobytes() for array in arrays)
+    return _mode_rows(given, law.unlimited_friction, limits.friction_margin, limits.normal_force)
 
 
 @lru_cache(maxsize=256)
-def _mode_rows(kinds: bytes, friction: bytes, mu: bytes, reach: bytes, corners: bytes, least: float) -> ModeRows:
-    """Return `mode_rows` for the bytes of its arrays: modes and friction rarely change from tick to tick. reach: μ that may be
-    used (n); corners: of the friction polygon (k, 2)"""
-    slip, mus, reaches = np.frombuffer(friction).reshape(-1, 2), np.frombuffer(mu), np.frombuffer(reach)
-    polygon_corners, n = np.frombuffer(corners).reshape(-1, 2), len(mus)
+def _mode_rows(given: tuple[bytes, ...], unlimited: bool, margin: float, least: float) -> ModeRows:
+    """Return `mode_rows` for the bytes of its arrays: modes and friction rarely change from tick to tick. given: of kinds,
+    friction, mu, and corners of the friction polygon (k, 2); unlimited: whether every μ > 0 counts as ∞"""
+    kinds, friction, mu, corners = given
+    slip, polygon_corners = (np.frombuffer(each).reshape(-1, 2) for each in (friction, corners))
+    mus = np.frombuffer(mu)
+    reaches, n = np.where(np.isinf(mus) | ((mus > 0.0) & unlimited), np.inf, mus * (1.0 - margin)), len(mus)
     columns: list[Array] = []
     held: list[int] = []
     facets: list[tuple[Array, float, tuple[int, str]]] = []
@@ -77,7 +77,7 @@ def _mode_rows(kinds: bytes, friction: bytes, mu: bytes, reach: bytes, corners: 
             columns.append(_row(n, i, slip[i], 1.0))
             held.append(3 * i + 2)
     return ModeRows(
-        B=np.array(columns).reshape(len(columns), 3 * n).T,
+        B=np.ascontiguousarray(np.array(columns).reshape(len(columns), 3 * n).T),
         held=np.array(held, np.int64),
         facets=np.array([row for row, _, _ in facets]).reshape(len(facets), 3 * n),
         least=np.array([least for _, least, _ in facets]),

@@ -1,12 +1,15 @@
 """`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from idyn.contact.ground import in_world
 from idyn.errors import InputError
+from idyn.jit.compiled import MATRIX, REAL, VECTOR
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
@@ -22,7 +25,7 @@ from idyn.tasks.motion import FrameTask, MotionTask, PostureTask
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, slides
 from idyn.tasks.reasons import outcomes_of, predicted_value
-from idyn.tasks.stack import MODES, TaskStack
+from idyn.tasks.stack import MODES, TaskLimits, TaskStack
 from idyn.terms.dynamics import checked, evaluate, fill_dynamics
 from idyn.terms.inputs import LARGEST_FORCE
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
@@ -62,7 +65,7 @@ def predict_tasks(
     2. motion nearest to the tasks, among those that the modes permit            `idyn.tasks.follow`
     3. `predict` with its joint accelerations, and its forces as preferred ones  `idyn.prediction.predict`
     4. where a limit binds or the predicted modes differ: the motion and forces nearest to the tasks within the limits, for the
-       predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.levels`
+       predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.limited.levels`
     5. outcome of each task                                                      `idyn.tasks.reasons`
 
     stack: tasks, limits and contact modes; the other arguments are those of `predict`. The fields `selection` and `consistency`
@@ -214,9 +217,14 @@ def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
     """Return contact forces in the world (n, 3) from rows S, T, N (3n)."""
     if force is None:
         return None
-    f, s, n = force.reshape(-1, 3), contacts.tangents, contacts.normals
-    world: Array = f[:, :1] * s + f[:, 1:2] * np.cross(n, s) + f[:, 2:] * n
-    return np.clip(world, -LARGEST_FORCE, LARGEST_FORCE)
+    world = np.empty((len(contacts.mu), 3))
+    _world()((force, contacts.tangents, contacts.normals), LARGEST_FORCE, (world,))
+    return world
+
+
+@cache
+def _world() -> Callable[..., None]:
+    return entry_point(in_world, Borrowed(VECTOR, MATRIX, MATRIX), REAL, Output(MATRIX))
 
 
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
@@ -239,4 +247,5 @@ def compile_task_kernels(robot: Robot, law: Law, options: Options, state: State,
     ]
     if len(contacts):
         tasks.append(ForceTask(contacts=contacts.keys, normal=robot.weight, level=2))
-    predict_tasks(robot, state, contacts, TaskStack(tasks=tasks), law=law, dt=1e-3, options=options)
+    for limits in (TaskLimits(), TaskLimits(torque=1e-3)):  # the second ones bind
+        predict_tasks(robot, state, contacts, TaskStack(tasks=tasks, limits=limits), law=law, dt=1e-3, options=options)

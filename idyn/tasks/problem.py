@@ -10,12 +10,13 @@ import numpy as np
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
 from idyn.tasks.fields import fill_roots
-from idyn.tasks.follow import REST, SLIDE, follow, push
+from idyn.tasks.follow import SLIDE, follow, push
 from idyn.tasks.forces import ContactTask
-from idyn.tasks.held import HeldMotion, held_motion
 from idyn.tasks.kinematics import TaskKinematics
-from idyn.tasks.levels import Bounds, Equations, resolve
-from idyn.tasks.limits import bounds_of, joint_bounds, names_of
+from idyn.tasks.limited.held import HeldMotion, held_motion
+from idyn.tasks.limited.levels import resolve
+from idyn.tasks.limited.program import Program, program_of
+from idyn.tasks.limits import joint_bounds, names_of
 from idyn.tasks.modes import ModeRows, mode_rows, opposing
 from idyn.tasks.motion import MotionTask, Rows
 from idyn.tasks.outcomes import MET
@@ -40,7 +41,7 @@ class Solution(NamedTuple):
 
     kinds: of the modes, see `idyn.tasks.follow` (n); directions: of sliding along s and t, as used (n, 2)
     motion: v̇ (nv); force: f, rows S, T, N (3n); None: no contact task asks for forces, and no limit was considered
-    active: for each level, the rows of limits (`idyn.tasks.limits`) that prevent a smaller error
+    active: limits (`idyn.tasks.limits`) that prevent a smaller error of a level (levels, k); None: no limit binds
     relaxed: names of limits that were widened
     """
 
@@ -48,7 +49,7 @@ class Solution(NamedTuple):
     directions: Array
     motion: Array
     force: Array | None
-    active: tuple[tuple[int, ...], ...] = ()
+    active: Array | None = None
     relaxed: tuple[str, ...] = ()
 
 
@@ -64,11 +65,13 @@ class RowStack:
         self._ends[level] = self._end
         return self.rows.part(start, self._end)
 
-    @property
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level."""
-        A, asked, drift, roots = self.rows
-        return A, asked - drift, roots, np.array(list(self._ends.values()), np.int64)
+    def arrays(self, levels: list[int]) -> tuple[Array, Array, Array, Array]:
+        """A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level (levels)."""
+        (A, asked, drift, roots), ends, end = self.rows, [], 0
+        for level in levels:
+            end = self._ends.get(level, end)
+            ends.append(end)
+        return A, asked - drift, roots, np.array(ends, np.int64)
 
 
 class TaskProblem:
@@ -90,7 +93,7 @@ class TaskProblem:
             fill_roots(task.weight, rows.roots)
             self.asked.append(Asked(task, rows, of_force))
         self.levels = list(dict.fromkeys([task.level for task, _, _ in counts]))
-        self._motion, self._forces = motion.arrays, forces.arrays if pushes else None
+        self._motion, self._forces, self._pushes = motion.arrays(self.levels), forces.arrays(self.levels), pushes > 0
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
 
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
@@ -105,7 +108,7 @@ class TaskProblem:
             within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
         if not within:
             return None
-        if self._forces is None:
+        if not self._pushes:
             return Solution(kinds, directions, motion, None)
         A, wanted, _, _ = self._forces
         force = np.empty(A.shape[1])
@@ -117,40 +120,25 @@ class TaskProblem:
     def resolve(self, kinds: Array, directions: Array) -> Solution:
         """Return the solution within the limits."""
         for _ in range(2):
-            held, rows, bounds, levels = self.linear(kinds, directions)
-            resolution = resolve([*levels, *self._rest(held)], bounds, held.force.slope.shape[1])
+            held, rows, program = self.linear(kinds, directions)
+            resolution = resolve(program)
             motion = held.acceleration.at(resolution.x)
             if not slides(kinds):
                 break
             directions = self.sliding(motion)
-        active = tuple(tuple(each.tolist()) for each in resolution.active)
         relaxed: tuple[str, ...] = ()
         if len(resolution.relaxed):
             names = names_of(self.robot, self.contacts.keys, rows)
             relaxed = tuple(dict.fromkeys(names[row] for row in resolution.relaxed.tolist()))
-        return Solution(kinds, directions, motion, held.force.at(resolution.x), active, relaxed)
+        return Solution(kinds, directions, motion, held.force.at(resolution.x), resolution.active, relaxed)
 
-    def linear(self, kinds: Array, directions: Array) -> tuple[HeldMotion, ModeRows, Bounds, list[Equations]]:
-        """Return motion and forces as functions of coordinates, the rows of the modes, the limits, and the equations of each
-        level, weighted; those of forces are divided by the mass."""
-        limits, mass = self.stack.limits, self.robot.total_mass
+    def linear(self, kinds: Array, directions: Array) -> tuple[HeldMotion, ModeRows, Program]:
+        """Return motion and forces as functions of coordinates, the rows of the modes, and the program."""
+        limits, robot = self.stack.limits, self.robot
         rows = mode_rows(kinds, self._friction(kinds, directions), self.contacts.mu, self.law, limits)
         held = held_motion(self.dynamics, rows)
-        bounds = bounds_of(self.robot, self.joint_bounds, limits, held, rows)
-        levels: dict[int, list[Equations]] = {level: [] for level in self.levels}
-        for each in self.asked:
-            A, wanted, drift, roots = each.rows
-            value, weights = (held.force, roots / mass) if each.of_force else (held.acceleration, roots)
-            row = Equations(weights[:, None] * (A @ value.slope), weights * (wanted - drift - A @ value.offset))
-            levels[each.task.level].append(row)
-        stacked = [Equations(np.vstack([r.A for r in rows]), np.concatenate([r.b for r in rows])) for rows in levels.values()]
-        return held, rows, bounds, stacked
-
-    def _rest(self, held: HeldMotion) -> list[Equations]:
-        """Return the last two levels: joints that no task moves come to rest; the forces are as small as possible."""
-        a, motion, force, mass = self.robot.tree.a, held.acceleration, held.force, self.robot.total_mass
-        resting = Equations(motion.slope[a], -REST * self.state.v[a] - motion.offset[a])
-        return [resting, Equations(force.slope / mass, -force.offset / mass)]
+        bounds = *self.joint_bounds, limits.torque * robot.limits.tau_max
+        return held, rows, program_of(self.dynamics, held, rows, (self._motion, self._forces), bounds, robot.total_mass)
 
     def sliding(self, motion: Array) -> Array:
         """Return the directions of sliding û_T of a motion v̇ (n, 2)."""

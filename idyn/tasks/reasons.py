@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from idyn.tasks.follow import OPEN, SLIDE
-from idyn.tasks.held import HeldMotion
-from idyn.tasks.levels import solved
+from idyn.tasks.limited.held import HeldMotion
+from idyn.tasks.limited.levels import solved
 from idyn.tasks.limits import names_of
 from idyn.tasks.outcomes import MET, TaskOutcome, near
 from idyn.tasks.problem import Asked, Solution, TaskProblem
@@ -62,7 +62,7 @@ def predicted_value(asked: Asked, answer: Prediction, v: Array) -> Array:
 
 def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, ...]:
     """Return what prevents task k, by decreasing influence."""
-    held, modes, bounds, _ = problem.linear(solution.kinds, solution.directions)
+    held, modes, program = problem.linear(solution.kinds, solution.directions)
     asked = problem.asked[k]
     (A, wanted, drift, roots), affine = asked.rows, held.force if asked.of_force else held.acceleration
     value = solution.force if asked.of_force else solution.motion
@@ -72,7 +72,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     found: list[tuple[float, str]] = []
     # the error that is left if only contacts and dynamics restrict the task, with its gradient
     weighted, target = roots[:, None] * (A @ affine.slope), roots * (wanted - drift - A @ affine.offset)
-    rest = weighted @ solved(weighted, target, float(np.abs(A).max()))[0] - target
+    rest = weighted @ solved(weighted, target, float(np.abs(A).max())) - target
     if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
         fixed = _fixed(problem, solution, held.rows, modes.held)
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
@@ -80,8 +80,8 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
         names = names_of(problem.robot, problem.contacts.keys, modes)
         level = problem.levels.index(asked.task.level)
-        active = [row for rows in solution.active[: level + 1] for row in rows]
-        limits = [(names[row], bounds.G[row : row + 1]) for row in active]
+        active = [] if solution.active is None else np.nonzero(solution.active[: level + 1])[1].tolist()
+        limits = [(names[row], program.G[row : row + 1]) for row in active]
         found += _shares([*limits, *_other_tasks(problem, solution, held, k)], free)
     largest = max((share for share, _ in found), default=0.0)
     named = sorted(((share, name) for share, name in found if share > SHARE * largest), reverse=True)

@@ -1,0 +1,216 @@
+"""Held motion and forces: all accelerations v̇ and contact forces f that the contact modes and the unactuated dynamics permit.
+
+    M_u v̇ + h_u = J_uᵀ ((1 + ρ) f − ρ f⁻) + G_uᵀ λ,   f = B ζ         unactuated rows; f⁻: forces of the last tick
+    W (J v̇ + J v/T_r + φ/dt²) = 0,   G (v̇ dt + v) = −rate             held rows of contacts; closures
+
+v̇ is the acceleration without the memory of the contact compliance model (ρ = T_p/dt), f are the forces that act. Both are
+affine in coordinates x = (y, w):  v̇ = v̇₀ + V x,  f = f₀ + F x,  τ = τ₀ + T x. Inconsistent held rows are met in the sense of
+least squares.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.contact.ground import allowance
+from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.slopes.dense import axpy, multiply
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.rows import solve_all, solve_and_span
+from idyn.solvers.vectors import copy, dot, fill_rows
+from idyn.tasks.modes import ModeRows
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
+
+
+class Affine(NamedTuple):
+    """value(x) = offset + slope x."""
+
+    offset: Array
+    slope: Array
+
+    def at(self, x: Array) -> Array:
+        """Return the value at x."""
+        value: Array = self.offset + self.slope @ x
+        return value
+
+
+class HeldMotion(NamedTuple):
+    """Motion and forces as functions of the coordinates.
+
+    values: offsets in the first column, then slopes: of v̇, f and τ, one below the other (nv + 3n + na, 1 + coordinates)
+    acceleration: v̇ (nv); force: f, rows S, T, N of each contact (3n): parts of `values`
+    rows: left sides of the equations for v̇, first those of held contact rows (·, nv)
+    """
+
+    values: Array
+    acceleration: Affine
+    force: Affine
+    rows: Array
+
+
+def held_motion(d: Dynamics, modes: ModeRows) -> HeldMotion:
+    """Return the accelerations and forces that the modes permit."""
+    rows, nv, nu, na = modes.B.shape[0], len(d.given.own["v"]), len(d.given.model.own["u"]), len(d.given.model.own["a"])
+    closures = len(d.own["G"])
+    count, most = nv + rows + na, 1 + nv + modes.B.shape[1] + closures
+    values, held, sizes = np.empty(count * most), np.empty((len(modes.held) + closures + nu, nv)), np.empty(2, np.int64)
+    _fill_held()(d.fields, (modes.B, modes.held), (values, held, sizes))
+    width, equations = sizes.tolist()
+    values = values[: count * width].reshape(count, width)
+    motion, force = values[:nv], values[nv : nv + rows]
+    return HeldMotion(values, Affine(motion[:, 0], motion[:, 1:]), Affine(force[:, 0], force[:, 1:]), held[:equations])
+
+
+@cache
+def _fill_held() -> Callable[..., None]:
+    return entry_point(fill_held, Dynamics.TYPE, Borrowed(MATRIX, INDICES), Output(VECTOR, MATRIX, INDICES))
+
+
+@compiled
+def fill_held(d: Dynamics, modes: tuple[Array, Array], out: tuple[Array, Array, Array]) -> None:
+    """Fill the arrays of a `HeldMotion`. modes: (B (3n, m), held (r)), see `ModeRows`
+
+    out: (values, in the first elements; rows; (width of values, number of rows))
+    """
+    g, (B, held), (memory, rows, sizes) = d.given, modes, out
+    u, (n3, m), nv = g.model.u, B.shape, len(g.v)
+    nu, closures, rho = len(u), len(d.G), g.rho if len(u) > 0 else 0.0
+    # forces: columns of the unactuated rows, with closures: inverse (m, nu); directions z that no force reaches
+    count = m + closures
+    pushes, one, inverse = np.zeros((nu, count)), np.zeros((nu, nu)), np.empty((count, nu))
+    free, unreached = np.empty((count, count)), np.empty((nu, nu))
+    for i in range(nu):
+        one[i, i] = 1.0
+        for row in range(n3):
+            axpy(d.J[row, u[i]], B[row], pushes[i, :m])
+        for k in range(closures):
+            pushes[i, m + k] = d.G[k, u[i]]
+    internal, missing = solve_all(pushes, one, inverse, (free, unreached))
+    # equations for v̇, then v̇₀ and the motions that they leave
+    equations = len(held) + closures + missing
+    bias, targets, start = np.empty(nu), np.empty(equations), np.empty(nv)
+    for i in range(nu):
+        bias[i] = g.h[u[i]]
+        for row in range(n3 if rho > 0.0 else 0):
+            bias[i] += rho * d.J[row, u[i]] * g.last[row] / g.dt
+    _fill_equations(d, held, (unreached, bias), rows, targets)
+    columns, motions = np.empty((nv, equations)), np.empty((nv, nv))
+    for row in range(equations):
+        for j in range(nv):
+            columns[j, row] = rows[row, j]
+    moving = nv - solve_and_span((columns, targets), (start, motions), 0.0)
+    # coordinates x = (y, w)
+    width = 1 + moving + internal
+    sizes[0], sizes[1] = width, equations
+    values = memory[: (nv + n3 + len(g.model.a)) * width].reshape((nv + n3 + len(g.model.a), width))
+    fill_rows(values, 0.0)
+    for j in range(nv):
+        values[j, 0] = start[j]
+        copy(motions[j, :moving], values[j, 1 : 1 + moving])
+    load, parts = np.zeros((nu, width)), np.zeros((count, width))
+    for i in range(nu):
+        for j in range(nv):
+            axpy(g.M[u[i], j] / (1.0 + rho), values[j], load[i])
+        load[i, 0] += bias[i] / (1.0 + rho)
+    multiply(inverse, load, 1.0, parts)
+    for c in range(count):
+        for k in range(internal):
+            parts[c, 1 + moving + k] += free[k, c]
+    multiply(B, parts[:m], 1.0, values[nv : nv + n3])
+    _fill_torque(d, values)
+
+
+@compiled
+def _fill_equations(d: Dynamics, held: Array, unreached: tuple[Array, Array], rows: Array, targets: Array) -> None:
+    """Fill the equations for v̇. unreached: (directions that no force reaches, as rows; h_u + ρ J_uᵀ f⁻)"""
+    g, (directions, bias), c = d.given, unreached, 0
+    u, nv = g.model.u, len(g.v)
+    for row in held:
+        copy(d.J[row], rows[c])
+        speed = allowance(g, row // 3) if row % 3 == 2 else 0.0
+        targets[c] = -((1.0 - g.keep) * dot(d.J[row], g.v) + speed) / g.dt
+        c += 1
+    for k in range(len(d.G)):
+        copy(d.G[k], rows[c])
+        targets[c] = -(d.rate[k] + dot(d.G[k], g.v)) / g.dt
+        c += 1
+    for k in range(len(targets) - c):
+        z, row = directions[k], rows[c + k]
+        for j in range(nv):
+            row[j] = 0.0
+        for i in range(len(u)):
+            axpy(z[i], g.M[u[i]], row)
+        targets[c + k] = -dot(z, bias)
+
+
+@compiled
+def _fill_torque(d: Dynamics, values: Array) -> None:
+    """Fill the last rows with τ = M_au v̇_u + M_aa v̇_a + h_a − J_aᵀ f − G_aᵀ λ, with v̇_u and λ from the unactuated rows and the
+    closures."""
+    g, n3, (_, width) = d.given, len(d.J), values.shape
+    u, a, nv = g.model.u, g.model.a, len(g.v)
+    nu, closures, force = len(u), len(d.G), values[nv : nv + n3]
+    # push = Jᵀ f − h;  motion: v̇_a, and v̇_u by M_uu v̇_u = push_u − M_ua v̇_a
+    push, motion, L = np.zeros((nv, width)), np.zeros((nv, width)), np.empty((nu, nu))
+    for row in range(n3):
+        for j in range(nv):
+            if d.J[row, j] != 0.0:
+                axpy(d.J[row, j], force[row], push[j])
+    for j in range(nv):
+        push[j, 0] -= g.h[j]
+    for j in a:
+        copy(values[j], motion[j])
+    for i in range(nu):
+        for j in range(nu):
+            L[i, j] = g.M[u[i], u[j]]
+    cholesky(L)
+    base = np.empty((width, nu))
+    for i in range(nu):
+        for c in range(width):
+            base[c, i] = push[u[i], c]
+            for j in a:
+                base[c, i] -= g.M[u[i], j] * motion[j, c]
+    for c in range(width):
+        forward(L, base[c])
+        backward(L, base[c])
+        for i in range(nu):
+            motion[u[i], c] = base[c, i]
+    if closures > 0:
+        _close(d, L, motion, push)
+    torque = values[nv + n3 :]
+    for k in range(len(a)):
+        for j in range(nv):
+            axpy(g.M[a[k], j], motion[j], torque[k])
+        axpy(-1.0, push[a[k]], torque[k])
+
+
+@compiled
+def _close(d: Dynamics, L: Array, motion: Array, push: Array) -> None:
+    """Add Gᵀ λ to `push`, and its effect to v̇_u in `motion`. L: Cholesky factor of M_uu"""
+    g, closures, width = d.given, len(d.G), motion.shape[1]
+    u, nu = g.model.u, len(g.model.u)
+    asked, closing, moved = np.zeros((closures, width)), np.empty((closures, width)), np.empty((closures, nu))
+    S, spare, other = np.empty((closures, closures)), np.empty((closures, closures)), np.empty((closures, closures))
+    for k in range(closures):
+        asked[k, 0] = -(d.rate[k] + dot(d.G[k], g.v)) / g.dt
+        for j in range(len(g.v)):
+            axpy(-d.G[k, j], motion[j], asked[k])
+        for i in range(nu):
+            moved[k, i] = d.G[k, u[i]]
+        forward(L, moved[k])
+        backward(L, moved[k])
+    for k in range(closures):
+        for j in range(closures):
+            S[k, j] = 0.0
+            for i in range(nu):
+                S[k, j] += d.G[k, u[i]] * moved[j, i]
+    solve_all(S, asked, closing, (spare, other))
+    for k in range(closures):
+        for i in range(nu):
+            axpy(moved[k, i], closing[k], motion[u[i]])
+        for j in range(len(g.v)):
+            axpy(d.G[k, j], closing[k], push[j])
