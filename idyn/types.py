@@ -235,8 +235,8 @@ class Prediction(Record, frozen=True):
     iterations: pivots or QP iterations of this rung
     residuals: residuals of the certificate
     demand_change: change of the demanded joint velocities by the projection, max norm [rad/s]
-    torque_excess: largest excess of a torque over its limit [N·m]; 0 within the limits
-    force_excess: largest excess of a contact force over `Options.force_limit` [N]; 0 within the limit
+    torque_excess: largest excess of a torque over its limit [N·m]; 0 up to 1e-9 of the limit
+    force_excess: largest excess of a contact force over `Options.force_limit` [N]; 0 up to 1e-9 of it
     null_dim: dimension of the space of contact impulses that cause no motion
     closing: impulse of each closure on its first body, in the world: x, y, z [N·s] (3m)
     guess: warm start for the next call

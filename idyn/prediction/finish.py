@@ -24,6 +24,9 @@ from idyn.terms.reduction import recover, reduce_problem
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
+WITHIN = 1e-9
+"""Share of a limit by which a value may exceed it and count as within: the precision of the programs that keep limits."""
+
 REFUSED, COMPLETE, UNSELECTED = range(3)
 """Results of `finish`: not certified; certified; certified, but the selection failed."""
 
@@ -190,18 +193,24 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
     # impulses to forces; excess over the torque limits and the force limit
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):
-        torque = max(torque, abs(tau[k]) - given.model.tau_max[k])
+        torque = max(torque, _excess(abs(tau[k]), given.model.tau_max[k]))
     for i in range(len(force)):
         square = 0.0
         for c in range(3):
             force[i, c] /= given.dt
             square += force[i, c] ** 2
-        beyond = max(beyond, np.sqrt(square) - f.force_limit)
+        beyond = max(beyond, _excess(np.sqrt(square), f.force_limit))
     figures[BEYOND_TORQUE], figures[BEYOND_FORCE], figures[CHANGE] = torque, beyond, demanded.change
     small = True
     for residual in figures[:BEYOND_TORQUE]:
         small = small and residual <= CERTIFIED
     return small
+
+
+@compiled
+def _excess(value: float, limit: float) -> float:
+    """Return by how much a value exceeds its limit; 0 up to `WITHIN`."""
+    return value - limit if value > limit * (1.0 + WITHIN) else 0.0
 
 
 @compiled

@@ -307,6 +307,19 @@ def test_a_joint_stops_at_its_limit():
     assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
 
 
+def test_a_torque_at_its_limit_does_not_exceed_it():
+    """A program meets its limits up to rounding, which no answer reports as an excess."""
+    robot, state, contacts, rng = tick()
+    at_limits = 0
+    for _ in range(40):
+        asked = np.concatenate([[3.0, 3.0, 60.0] * rng.normal(size=3), 20.0 * rng.normal(size=3)])
+        answer = solve(robot, state, contacts, [base_task(robot, state, acceleration=asked)]).prediction
+        excess = np.abs(answer.tau) - robot.limits.tau_max
+        at_limits += (np.abs(excess) < 1e-6).any()
+        assert (answer.torque_excess > 0.0) == (excess > 1e-9 * robot.limits.tau_max).any()
+    assert at_limits > 5
+
+
 def test_limits_that_no_motion_meets_are_named_and_the_answer_is_certified():
     robot, state, contacts, _ = tick()
     answer = solve(robot, state, contacts, [base_task(robot, state)], limits=TaskLimits(torque=0.05, normal_force=5e3))
