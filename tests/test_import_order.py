@@ -84,6 +84,7 @@ TRANSPORT = {
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
     "metrics": ("protocol", "server.settings", "server.sessions", "server"),
+    "unitree": (),
     "serve": (
         "metrics",
         "realtime",
@@ -134,6 +135,7 @@ IMPORTERS = {
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
     "pygame": {"sim_harness.steering.gamepad"},
+    "cyclonedds": {"transport.unitree.dds"},
     "prometheus_client": {"transport.metrics"},
     "shtab": {"sim_harness.commands.completion"},
     "trimesh": {"sim_harness.view.meshes"},
@@ -149,7 +151,7 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-LARGER = {"sim_harness.commands": 24}
+LARGER = {"sim_harness.commands": 25}
 """Folders with more: one file for each command."""
 
 

@@ -58,6 +58,18 @@ def drive(parser: ArgumentParser) -> None:
     _keys(parser, "of the role 'plan'")
 
 
+def bridge(parser: ArgumentParser) -> None:
+    """Connect a robot by its own interface."""
+    parser.add_argument("kind", choices=["unitree"], metavar="unitree", help="Unitree's low-level interface over DDS")
+    parser.add_argument("--robot", required=True, choices=["go2", "g1"], help="the robot")
+    parser.add_argument("--domain", type=int, default=0, help="DDS domain: 0 on a robot (default), 1 in Unitree's simulator")
+    parser.add_argument("--interface", default="lo", help="network interface (default: %(default)s, this machine only)")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")
+    parser.add_argument("--dry-run", action="store_true", help="show the joints and the first goal; send nothing")
+    parser.add_argument("--yes", action="store_true", help="confirm the checklist")
+    _json(parser, "the figures")
+
+
 def top(parser: ArgumentParser) -> None:
     """Show the work of a running server, once per second."""
     _endpoint(parser)
@@ -68,14 +80,10 @@ def top(parser: ArgumentParser) -> None:
 def simulate(parser: ArgumentParser) -> None:
     """Simulate the robot of an experiment, or the bodies of a scene."""
     parser.add_argument("experiment", help="name or path of an experiment or a scene, or a URDF or MJCF")
-    parser.add_argument(
-        "--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: run each law in this process)"
-    )
+    parser.add_argument("--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: in this process)")
     _keys(parser, "of this robot")
     parser.add_argument("--seconds", type=float, help="simulated time (default: the experiment's)")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the data that `idyn view` shows, a subfolder per run"
-    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the data of `idyn view`, a subfolder per run")
     _engine(parser)
     _view(parser)
     _json(parser, "the summaries")
@@ -103,9 +111,7 @@ def export(parser: ArgumentParser) -> None:
 def view(parser: ArgumentParser) -> None:
     """Write a self-contained page that shows a run in three dimensions."""
     parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of run folders, or a log.mcap")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="the page (default: view.html in the folder, or beside the log)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: view.html beside the run or the log)")
     parser.add_argument(
         "--with", dest="beside", type=Path, metavar="RUN|LOG", help="show a second run transparent, its curves dashed"
     )
@@ -273,6 +279,7 @@ COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "demo": demo,
     "serve": serve,
     "drive": drive,
+    "bridge": bridge,
     "top": top,
     "simulate": simulate,
     "replay": replay,

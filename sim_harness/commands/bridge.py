@@ -1,0 +1,110 @@
+"""`idyn bridge`: connect a robot's own interface."""
+
+import argparse
+import signal
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from controllers.robot.load import load_robot
+from idyn.errors import ConfigError
+from idyn.extras import missing_extra
+from sim_harness.report.tables import Table, text_table
+from transport.unitree.robots import ROBOTS, UnitreeRobot
+from transport.unitree.script import Step, parse_script, read_script
+
+try:
+    from transport.unitree.bridge import Report, run_script
+    from transport.unitree.dds import Bus
+    from transport.unitree.low_level import LowLevel
+    from transport.unitree.postures import KD, KP, PostureMotion
+except ImportError as error:
+    raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
+
+CHECKLIST = """Before torque flows:
+  - The robot lies on its belly on level ground, or hangs from a support; nobody is within 2 m.
+  - Its own controller is released (sport mode off), and its remote control is in your hand: L2+B damps.
+  - The battery is above 30 %.
+  - DDS knows no keys: every process on the network '{interface}' can command this robot.
+Motors: up to {most} N·m by limits of the model. The bridge ends with damping; the robot then sinks."""
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    robot = ROBOTS[options.robot]
+    steps = parse_script("stand 10\nlie", "default") if options.script is None else read_script(options.script)
+    if not robot.lying and any(step.word == "lie" for step in steps):
+        if options.script is not None:
+            raise ConfigError("script", f"{options.robot} cannot lie down")
+        steps = [step for step in steps if step.word != "lie"]
+    model, stance = load_robot(robot.model)
+    postures = {"stand": model.joint_angles(stance)}
+    if robot.lying:
+        postures["lie"] = np.array([robot.lying[robot.joints.index(name)] for name in model.joint_names])
+    _confirm(options, float(model.limits.tau_max.max()))
+    link = LowLevel(robot, model.joint_names, model.limits.tau_max, Bus(options.domain, options.interface))
+    if options.dry_run:
+        return _show(link, robot, model.joint_names, steps, postures)
+    end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
+    report = run_script(link, steps, postures, print, end.is_set)
+    print(text_table(_table(report)))
+    if report.ended:
+        print(report.ended)
+    return _figures(report), not report.ended
+
+
+def _confirm(options: argparse.Namespace, most: float) -> None:
+    """Ask the user to confirm the checklist. Raises ConfigError without a confirmation."""
+    if options.dry_run or options.yes:
+        return
+    print(CHECKLIST.format(interface=options.interface, most=f"{most:g}"))
+    if not sys.stdin.isatty():
+        raise ConfigError("--yes", "expected a terminal to confirm the checklist, or --yes")
+    if input("Type 'yes' to go on: ").strip() != "yes":
+        raise ConfigError("checklist", "not confirmed; nothing was sent")
+
+
+def _show(
+    link: LowLevel, robot: UnitreeRobot, joints: tuple[str, ...], steps: list[Step], postures: dict[str, Any]
+) -> tuple[Any, bool]:
+    """Print the present angles and the goal of the first step. Nothing is sent."""
+    state = link.state(5.0)
+    if state is None:
+        raise ConfigError("robot", "no state within 5 s; is the domain right, and the interface?")
+    motion = PostureMotion(state, postures[steps[0].word], soft=True)
+    last = motion.command(state.at + motion.seconds)
+    rows = [["joint", "motor", "angle rad", "goal rad", "kp N·m/rad", "kd N·m·s/rad"]]
+    for k, name in enumerate(joints):
+        goal = postures[steps[0].word][k]
+        rows.append(
+            [name, str(robot.joints.index(name)), f"{state.q[k]:.3f}", f"{goal:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"]
+        )
+    print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s, gains up to {KP:g} and {KD:g}.")
+    print(text_table(rows))
+    return {"joints": dict(zip(joints, state.q.tolist(), strict=True))}, True
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    def quantiles(values: Any) -> list[float]:
+        return np.quantile(values, [0.5, 0.99, 1.0]).tolist() if len(values) else []
+
+    return {
+        "answered": report.answered,
+        "missed": report.missed,
+        "period_ms": quantiles(1e3 * report.periods),
+        "delay_us": quantiles(1e6 * report.delays),
+        "tilt_rad": float(report.tilts.max(initial=0.0)),
+        "torque_Nm": float(report.torques.max(initial=0.0)),
+        "ended": report.ended,
+    }
+
+
+def _table(report: Report) -> Table:
+    figures = _figures(report)
+    rows = [["states answered", "missed", "period ms p50", "p99", "longest", "delay µs p50", "p99", "tilt rad", "torque N·m"]]
+    period, delay = figures["period_ms"] or [np.nan] * 3, figures["delay_us"] or [np.nan] * 3
+    cells = [f"{value:.3g}" for value in (*period, *delay[:2], figures["tilt_rad"], figures["torque_Nm"])]
+    return [*rows, [str(report.answered), str(report.missed), *cells]]

@@ -1,0 +1,13 @@
+"""Unitree's SDK and simulator, beside the project; tests that need them are skipped where they are not."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[4] / "shared" / "third_party" / "unitree"
+
+needs_unitree = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs Unitree's SDK and simulator beside the project")
+
+if FOLDER.is_dir() and str(FOLDER) not in sys.path:
+    sys.path.append(str(FOLDER))

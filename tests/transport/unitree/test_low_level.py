@@ -1,0 +1,106 @@
+"""The low-level interface: over DDS between two processes' worth of participants, and the bound of its commands."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from idyn.errors import ConfigError
+from transport.unitree.dds import Bus
+from transport.unitree.layout import Message
+from transport.unitree.low_level import BETWEEN_S, COMMAND, STATE, LowLevel, LowState, MotorCommand, bounded
+from transport.unitree.robots import G1, GO2
+
+MOST = np.array([23.7, 23.7, 45.43])
+number = st.floats(-50.0, 50.0)
+gain = st.floats(0.0, 500.0)
+
+
+def state_at(q, v):
+    nothing = np.zeros(3)
+    return LowState(
+        at=0.0,
+        q=q,
+        v=v,
+        tau=nothing,
+        attitude=np.array([0.0, 0.0, 0.0, 1.0]),
+        rate=nothing,
+        acceleration=nothing,
+        temperature=nothing,
+        message=Message(GO2.family.state),
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(*[arrays(float, 3, elements=number)] * 5, *[arrays(float, 3, elements=gain)] * 2)
+def test_torque_and_feedback_stay_within_the_limits_until_the_next_command(q, v, target, speed, tau, kp, kd):
+    command = bounded(MotorCommand(q=target, v=speed, tau=tau, kp=kp, kd=kd), state_at(q, v), MOST)
+    for passed in np.linspace(0.0, BETWEEN_S, 5):
+        motor = command.tau + command.kp * (command.q - q - passed * v) + command.kd * (command.v - v)
+        assert (np.abs(motor) <= MOST * (1 + 1e-9) + 1e-9).all()
+
+
+def test_a_command_within_the_limits_is_sent_as_it_is():
+    command = MotorCommand(q=np.ones(3), v=np.zeros(3), tau=np.full(3, 2.0), kp=np.full(3, 10.0), kd=np.ones(3))
+    sent = bounded(command, state_at(np.zeros(3), np.zeros(3)), MOST)
+    for name in ("q", "v", "tau", "kp", "kd"):
+        np.testing.assert_allclose(getattr(sent, name), getattr(command, name), atol=1e-12)
+
+
+@pytest.mark.parametrize("robot", [GO2, G1], ids=["go2", "g1"])
+def test_states_and_commands_go_by_motor(robot):
+    """A robot made of two topics: its joints arrive in the model's order, and commands reach its motors."""
+    joints, family = tuple(sorted(robot.joints)), robot.family
+    bus = Bus(91 if robot is GO2 else 95)
+    states, link = bus.writer(STATE, family.state), LowLevel(robot, joints, np.full(len(joints), 40.0), bus)
+    commands = bus.reader(COMMAND, family.command)
+    message = Message(family.state)
+    message["motor_state.q"] = 0.01 * np.arange(family.motors)
+    message["imu_state.quaternion"] = np.array([0.5, 0.1, 0.2, 0.3])
+    while not states.readers or not commands.writers:
+        pass
+    states.write(message.sealed())
+    state = link.state(5.0)
+    motors = [robot.joints.index(name) for name in joints]
+    np.testing.assert_allclose(state.q, 0.01 * np.array(motors), atol=1e-7)
+    np.testing.assert_allclose(state.attitude, [0.1, 0.2, 0.3, 0.5], atol=1e-7)
+    ones = np.ones(len(joints))
+    link.send(MotorCommand(q=state.q + 0.1, v=0 * ones, tau=0.5 * ones, kp=20 * ones, kd=ones), state)
+    (received,) = commands.take(5.0)
+    assert received.is_sound
+    np.testing.assert_allclose(received["motor_cmd.q"][motors], state.q + 0.1, atol=1e-6)
+    assert (received["motor_cmd.mode"][motors] == 1).all()
+    rest = sorted(set(range(family.motors)) - set(motors))
+    assert not received["motor_cmd.kp"][rest].any()
+    assert not received["motor_cmd.mode"][rest].any()
+
+
+def test_a_state_with_a_wrong_checksum_is_counted_and_not_used():
+    bus = Bus(92)
+    states, link = bus.writer(STATE, GO2.family.state), LowLevel(GO2, GO2.joints, np.full(12, 40.0), bus)
+    while not states.readers:
+        pass
+    message = Message(GO2.family.state)
+    message["crc"] = 7
+    states.write(bytes(message.data))
+    assert link.state(5.0) is None
+    assert link.wrong == 1
+
+
+def test_a_robot_that_another_process_commands_is_refused():
+    bus = Bus(93)
+    other = bus.writer(COMMAND, GO2.family.command)
+    with pytest.raises(ConfigError, match="another process sends commands"):
+        LowLevel(GO2, GO2.joints, np.full(12, 40.0), bus)
+    del other
+
+
+def test_joints_without_a_motor_are_named():
+    with pytest.raises(ConfigError, match="tail_joint"):
+        LowLevel(GO2, ("tail_joint",), np.ones(1), Bus(94))
+
+
+def test_a_network_interface_that_does_not_exist_is_named():
+    with pytest.raises(ConfigError, match="DDS domain 96 on the network interface 'nowhere0'"):
+        Bus(96, "nowhere0")

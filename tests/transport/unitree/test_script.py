@@ -1,0 +1,27 @@
+"""Scripts of a bridge."""
+
+import pytest
+
+from idyn.errors import ConfigError
+from transport.unitree.script import Step, parse_script
+
+
+def test_steps_comments_and_empty_lines():
+    text = "# first\nstand 5\n\n  lie   # rest\n"
+    assert parse_script(text, "x") == [Step("stand", 5.0), Step("lie", 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected at least one step"),
+        ("stand 5\nrun 3", "line 2: expected one of stand, lie, got 'run'"),
+        ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
+        ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
+        ("stand -1", "line 1: expected seconds > 0, got '-1'"),
+        ("stand nan", "line 1: expected seconds > 0, got 'nan'"),
+    ],
+)
+def test_wrong_lines_are_named(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_script(text, "file.txt")

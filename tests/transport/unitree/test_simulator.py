@@ -1,0 +1,103 @@
+"""The bridge with Unitree's own simulator, over DDS. Its trace is the judge."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fast import full
+from sdk import FOLDER, needs_unitree
+
+from controllers.robot.load import load_robot
+
+DOMAIN = "57"
+
+
+@pytest.fixture
+def simulator(tmp_path):
+    """Return a function that starts the simulator for some seconds; it returns what waits for its end and gives the trace."""
+    started = []
+
+    def start(robot, seconds):
+        trace = tmp_path / "trace.npz"
+        environment = os.environ | {"PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, str(FOLDER / "headless.py"), "--robot", robot, "--seconds", str(seconds), "--domain", DOMAIN]
+        started.append(subprocess.Popen([*command, "--trace", str(trace)], env=environment, stdout=subprocess.PIPE, text=True))
+
+        def end():
+            started[-1].communicate(timeout=seconds + 30)
+            with np.load(trace) as found:
+                return found["rows"], int(found["nq"]), int(found["nv"])
+
+        return end
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def bridge(tmp_path, *options):
+    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", DOMAIN, *options]
+    command += ["--json", str(tmp_path / "figures.json")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@full
+@needs_unitree
+def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
+    script = tmp_path / "script.txt"
+    script.write_text("stand 3\nlie\n")
+    end = simulator("go2", 16)
+    done = bridge(tmp_path, "--script", str(script), "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows, nq, nv = end()
+    heights, torques = rows[:, 3], rows[:, 1 + nq + nv :]
+    robot, stance = load_robot("go2")
+    assert abs(heights.max() - stance[2]) < 0.03
+    standing = heights > 0.3
+    assert standing.sum() * 0.002 > 2.5
+    assert heights[-1] < 0.12
+    tilts = np.arccos(np.clip(1.0 - 2.0 * (rows[standing, 5] ** 2 + rows[standing, 6] ** 2), -1.0, 1.0))
+    assert tilts.max() < 0.1
+    assert np.abs(torques).max() < robot.limits.tau_max.max()
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["answered"] > 1000
+    assert figures["ended"] == ""
+
+
+@full
+@needs_unitree
+def test_a_dry_run_sends_nothing(simulator, tmp_path):
+    end = simulator("go2", 8)
+    shown = bridge(tmp_path, "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert "FL_calf_joint" in shown.stdout
+    rows, nq, nv = end()
+    assert not np.ptp(rows[:, 1 + nq + nv :], axis=0).any()  # the torques of the simulator's first pose
+
+
+@full
+@needs_unitree
+def test_a_robot_that_falls_silent_ends_the_bridge(simulator, tmp_path):
+    end = simulator("go2", 8)
+    done = bridge(tmp_path, "--yes")
+    end()
+    assert done.returncode == 1
+    assert "no state for 0.1 s" in done.stdout
+
+
+def test_without_a_robot_the_bridge_says_so(tmp_path):
+    done = bridge(tmp_path, "--dry-run")
+    assert done.returncode == 2
+    assert "no state within 5 s" in done.stderr
+
+
+def test_the_checklist_must_be_confirmed(tmp_path):
+    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", DOMAIN]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 2
+    assert "expected a terminal to confirm the checklist, or --yes" in done.stderr
+    assert "every process on the network 'lo' can command this robot" in done.stdout

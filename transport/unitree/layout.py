@@ -1,0 +1,139 @@
+"""Layouts of messages of fixed size: as bytes on the wire, and as the C structures over which their checksums are computed.
+
+On the wire (CDR, little-endian, after a header of 4 bytes) each number is aligned to its size, structures are not. In C a
+structure starts and ends at a multiple of its largest alignment.
+"""
+
+import zlib
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from idyn.types import Array
+
+HEADER = b"\x00\x01\x00\x00"
+"""First bytes of a message on the wire: CDR, little-endian."""
+
+MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in reverse order."""
+
+
+class Structure(NamedTuple):
+    """A structure: its name in DDS, and its fields: (name, format of NumPy or structure, number of elements)."""
+
+    name: str
+    fields: tuple[tuple[str, "str | Structure", int], ...]
+
+
+class Place(NamedTuple):
+    """Where a field lies: the elements `where` of the message as an array of this format."""
+
+    format: str
+    where: Array
+
+
+class Layout:
+    """The layout of one kind of message.
+
+    structure: its fields; places: of each number or array by its path, such as `motor_cmd.q`, elements of arrays of structures
+    one after the other; size: length on the wire without the header [bytes]
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        wire, self.size = _offsets(structure, of_c=False)
+        c, length = _offsets(structure, of_c=True)
+        self.places = {path: Place(kind, np.array(found) // np.dtype(kind).itemsize) for path, (kind, found) in wire.items()}
+        # byte of the wire for each byte of the C structure; padding reads the byte after the last one, which is 0
+        self._gather = np.full(length, self.size)
+        for path, (kind, found) in c.items():
+            for there, here in zip(found, wire[path][1], strict=True):
+                size = np.dtype(kind).itemsize
+                self._gather[there : there + size] = np.arange(here, here + size)
+        words = (
+            np.arange(length - 4).reshape(-1, 4)[:, ::-1].ravel()
+        )  # without the checksum itself; most significant byte first
+        self._gather = self._gather[words]
+
+    def checksum(self, payload: Array) -> int:
+        """Return the CRC-32 of a message without its header (size): polynomial 04C11DB7, most significant bit first."""
+        words = np.append(payload, np.uint8(0))[self._gather].tobytes()
+        mirrored = zlib.crc32(words.translate(MIRROR)) ^ 0xFFFFFFFF
+        return int.from_bytes(mirrored.to_bytes(4, "little").translate(MIRROR), "big")
+
+
+class Message:
+    """One message: numbers by path.
+
+    message["motor_cmd.q"] is a copy of the numbers; assignment writes them into `data`, the bytes on the wire.
+    """
+
+    def __init__(self, layout: Layout, data: bytes | None = None) -> None:
+        """data: bytes on the wire; None: zeros. Raises ValueError for another length or header."""
+        size = len(HEADER) + layout.size
+        self.layout, self.data = layout, bytearray(HEADER + bytes(layout.size) if data is None else data)
+        if len(self.data) < size or self.data[:2] != HEADER[:2]:
+            raise ValueError(f"{layout.structure.name}: expected {size} bytes of little-endian CDR, got {len(self.data)}")
+        self._payload = np.frombuffer(self.data, np.uint8, layout.size, len(HEADER))
+        self._views: dict[str, Array] = {}
+
+    def _view(self, kind: str) -> Array:
+        if kind not in self._views:
+            itemsize = np.dtype(kind).itemsize
+            self._views[kind] = np.frombuffer(self.data, f"<{kind}", self.layout.size // itemsize, len(HEADER))
+        return self._views[kind]
+
+    def __getitem__(self, path: str) -> Array:
+        place = self.layout.places[path]
+        found: Array = self._view(place.format)[place.where]
+        return found
+
+    def __setitem__(self, path: str, value: float | Array) -> None:
+        place = self.layout.places[path]
+        self._view(place.format)[place.where] = value
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the checksum is right."""
+        return int(self["crc"][0]) == self.layout.checksum(self._payload)
+
+    def sealed(self) -> bytes:
+        """Write the checksum, and return the bytes on the wire."""
+        self["crc"] = self.layout.checksum(self._payload)
+        return bytes(self.data)
+
+    def copy(self) -> Self:
+        """Return a copy with bytes of its own."""
+        return type(self)(self.layout, bytes(self.data))
+
+
+def _offsets(structure: Structure, *, of_c: bool) -> tuple[dict[str, tuple[str, list[int]]], int]:
+    """Return format and offsets of each field by path, and the size."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    return found, _place(structure, 0, "", found, of_c)
+
+
+def _place(structure: Structure, at: int, prefix: str, found: dict[str, tuple[str, list[int]]], of_c: bool) -> int:
+    """Place the fields from offset `at` on; return the end."""
+    step = _alignment(structure) if of_c else 1
+    at = _next(at, step)
+    for name, kind, count in structure.fields:
+        for _ in range(count):
+            if isinstance(kind, Structure):
+                at = _place(kind, at, f"{prefix}{name}.", found, of_c)
+                continue
+            size = np.dtype(kind).itemsize
+            at = _next(at, size)
+            found.setdefault(prefix + name, (kind, []))[1].append(at)
+            at += size
+    return _next(at, step)
+
+
+def _alignment(structure: Structure) -> int:
+    kinds = [kind for _, kind, _ in structure.fields]
+    return max(_alignment(kind) if isinstance(kind, Structure) else np.dtype(kind).itemsize for kind in kinds)
+
+
+def _next(at: int, step: int) -> int:
+    """Return the next multiple of `step` from `at` on."""
+    return -(-at // step) * step
