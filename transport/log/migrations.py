@@ -45,6 +45,7 @@ MIGRATIONS = (
         renamed={"server.anticipation.lead_us": "server.anticipation_us"},
     ),
     Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
+    Migration(constants={}, renamed={}, added={"server.session_bits": 64}),
 )
 """Entry k leads from version k to version k + 1."""
 

@@ -95,6 +95,7 @@ class ServerSettings(Settings, frozen=True):
     planners: names of clients that may send commands, without `curve`; with it a key of the role 'plan' may
     estops: names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
     estop_timeout_ms: largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
+    session_bits: length of session numbers. 53 bits fit the numbers of every language; logs of older versions have 64
     shadow: serve one shadow client beside the controlling one, with a separate controller
     metrics_port: port of Prometheus metrics by HTTP; 0: any free one; None: no metrics (extra 'metrics')
     metrics_host: address that they are bound to; whoever can reach it can read them
@@ -120,6 +121,7 @@ class ServerSettings(Settings, frozen=True):
     planners: tuple[str, ...] = ()
     estops: tuple[str, ...] = ()
     estop_timeout_ms: Milliseconds | None = None
+    session_bits: Annotated[int, msgspec.Meta(ge=32, le=64)] = 53
     shadow: bool = False
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     metrics_host: str = "127.0.0.1"

@@ -37,7 +37,7 @@ def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
     controller["reference"]["gait"] |= OLD_GAIT
     controller["reference"]["path"] |= OLD_PATH
     server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
-    del server["anticipation_us"], server["start"], server["watchdog"]["silence_ms"]
+    del server["anticipation_us"], server["start"], server["watchdog"]["silence_ms"], server["session_bits"]
     return controller, server | OLD_SERVER
 
 
@@ -45,7 +45,8 @@ def test_settings_of_version_0_are_migrated() -> None:
     controller, server = migrated(*version_0(), version=0)
     assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
     watchdog = WatchdogSettings(silence_ms=1e6)
-    expected = ServerSettings(controller="quadruped-trot", anticipation_us=400.0, start="motion", watchdog=watchdog)
+    old = {"anticipation_us": 400.0, "start": "motion", "session_bits": 64}
+    expected = ServerSettings(controller="quadruped-trot", watchdog=watchdog, **old)  # type: ignore[arg-type]
     assert parse(server, ServerSettings, "server") == expected
 
 

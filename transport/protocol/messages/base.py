@@ -24,7 +24,7 @@ Name = Annotated[str, msgspec.Meta(max_length=256)]
 Names = Annotated[list[Name], msgspec.Meta(max_length=MOST)]
 Frames = Annotated[list[Name], msgspec.Meta(max_length=256)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-"""Integer ≥ 0, at most 64 bits."""
+"""Integer ≥ 0. Servers write at most 53 bits; a client may send 64."""
 
 Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 """Time [ns]; the bounds keep sums within 64 bits."""

@@ -23,7 +23,7 @@ class SeenState(ServerPart):
 class PlanWelcome(ServerMessage, tag="plan_welcome"):
     """The answer to `plan_hello`."""
 
-    session: Count  # session number, for commands
+    session: Count  # session number below 2⁵³, for commands
     model_name: str
     joint_names: list[str]  # motors, in the server's order
     contact_frames: list[str]

@@ -79,7 +79,7 @@ class EffectiveLimits(ServerPart):
 class Welcome(ServerMessage, tag="welcome"):
     """The answer to `hello`: the session has started."""
 
-    session: Count  # session number, for all later messages
+    session: Count  # session number below 2⁵³, for all later messages
     server: str  # name and version of the server
     dry_run: bool  # true for a shadow: its torques must not be applied
     limits: EffectiveLimits

@@ -58,7 +58,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
     if hello.mu is not None and not hello.mu >= 0:
         raise ProtocolError(Code.BAD_SCHEMA, "mu", f"expected ≥ 0, got {hello.mu}")
     return Agreement(
-        id=session_id(data, now_ns),
+        id=session_id(data, now_ns, host.settings.session_bits),
         robot=host.robot,
         joints=joints,
         gate=Gate(limits_in_force(host.robot, hello.limits, joints)),
@@ -117,7 +117,7 @@ def _contact_frames(hello: Hello, robot: Robot) -> frozenset[str] | None:
     return frozenset(hello.contact_frames)
 
 
-def session_id(data: bytes, now_ns: int) -> int:
-    """Return the session number of a hello: a hash of its bytes and the time, so that a replay gets the same."""
+def session_id(data: bytes, now_ns: int, bits: int) -> int:
+    """Return the session number of a hello, below 2^bits: a hash of its bytes and the time, so that a replay gets the same."""
     digest = hashlib.blake2b(data + str(now_ns).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
+    return int.from_bytes(digest, "little") % 2**bits or 1

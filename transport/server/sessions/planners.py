@@ -43,7 +43,7 @@ class PlannerSessions:
             )
         if len(self._sessions) >= MOST_PLANNERS and hello.name not in self._sessions:
             del self._sessions[next(iter(self._sessions))]
-        number = session_id(arrival.data, arrival.now_ns)
+        number = session_id(arrival.data, arrival.now_ns, host.settings.session_bits)
         self._sessions[hello.name] = arrival.identity, number
         robot = host.robot
         return Reply(

@@ -3,7 +3,7 @@
 // `Client.tick` is called once per period with the measured state and returns the torques to apply. It starts the session,
 // sends the state, waits a bounded time for the answer and keeps the robot safe without one. The last joints of q and vel are
 // those with motors, as in a robot on a free base. Vectors travel as float64 of a little-endian machine; nanoseconds and
-// session numbers are BigInt, because they exceed 2⁵³.
+// session numbers are BigInt, as the decoder returns integers of 64 bits.
 import { Decoder, Encoder } from "@msgpack/msgpack";
 import { Dealer } from "zeromq";
 

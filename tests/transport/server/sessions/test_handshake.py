@@ -1,5 +1,7 @@
 """`hello` and `welcome`: agreement on joints, base, limits and roles."""
 
+import hashlib
+
 import msgpack
 import numpy as np
 import pytest
@@ -32,6 +34,21 @@ def test_the_welcome_reports_the_limits_in_force(rig: Rig, robot: Robot) -> None
     assert (welcome.watchdog_ms, welcome.latch_ms) == (20.0, 100.0)
     assert welcome.limits.tau_max == robot.limits.tau_max.tobytes()
     assert welcome.controller == {"law": "springs", "feedback": {"kp": 3.0}}
+
+
+def test_session_numbers_are_exact_in_float64(rig: Rig) -> None:
+    """A client in C++ may keep them in int64, one in JavaScript in a number."""
+    for rig.now in range(0, 40 * 10**9, 10**9):
+        number = rig.greet().session
+        assert 0 < number == int(float(number)) < 2**53
+
+
+def test_a_log_with_longer_session_numbers_gets_them_again(robot: Robot) -> None:
+    rig, data = Rig(robot, session_bits=64), encode(hello(robot))
+    rig.now = 5
+    welcome = rig.raw(data)
+    assert isinstance(welcome, Welcome)
+    assert welcome.session == int.from_bytes(hashlib.blake2b(data + b"5", digest_size=8).digest(), "little")
 
 
 @pytest.mark.parametrize(
