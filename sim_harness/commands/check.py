@@ -5,6 +5,7 @@ several outcomes under the same torques.
 """
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sim_harness.run.plan import ExperimentSettings, load_plan
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import load_scene
+from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings, endpoint
 
 FILES: dict[str, tuple[type[Settings], ...]] = {
@@ -36,7 +38,17 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if options.hello:
+        return _hello(options.what), True
     return _log(options) if options.what.endswith(".mcap") else _model(options)
+
+
+def _hello(what: str) -> dict[str, Any]:
+    """Print and return what a client says of a robot: its `hello`, and its stance as `q` of a `state`."""
+    robot, stance = load_robot(what)
+    facts = {"hello": msgspec.to_builtins(hello_for(robot, 0.001)), "q": stance.tolist(), "contacts": robot.contact_names}
+    print(json.dumps(facts))
+    return facts
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -196,6 +196,9 @@ def check(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
+    parser.add_argument(
+        "--hello", action="store_true", help="print, as JSON, the hello of a client for this robot, its stance and its contacts"
+    )
     _json(parser, "the findings")
 
 

@@ -4,12 +4,17 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from fast import full
 
+from controllers.robot.load import load_robot
 from idyn.laws import LAWS
 from sim_harness.commands.main import main
+from transport.protocol.messages.hello import Hello
+from transport.server.sessions.handshake import Host, agree
+from transport.server.settings import ServerSettings
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -32,6 +37,17 @@ def test_check_finds_no_fault_in_the_shipped_robot(capsys, tmp_path):
     assert main(["check", "quadruped", "--json", str(findings)]) == 0
     assert "4.8 kg" in capsys.readouterr().out
     assert json.loads(findings.read_text()) == []
+
+
+def test_check_prints_a_hello_that_the_server_accepts(capsys):
+    assert main(["check", "go2", "--hello"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    robot, stance = load_robot("go2")
+    data = json.dumps(facts["hello"]).encode()
+    agreement = agree(msgspec.json.decode(data, type=Hello), Host(robot, ServerSettings(controller="go2"), {}), data, 0)
+    assert agreement.id > 0
+    assert facts["q"] == stance.tolist()
+    assert facts["contacts"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]
 
 
 def test_list_explains_all_settings(capsys, tmp_path):

@@ -33,7 +33,8 @@ Generated from the classes in `transport/protocol/messages` by `python -m transp
 [JSON Schema](messages.schema.json). Schema version {SCHEMA}.
 
 - The key `t` of a message is its type, as in the headings; `v` is the schema version.
-- A field that is not required may be omitted, or nil. An unknown field in a message of a client is refused; servers may add fields.
+- A field that is not required may be omitted. An unknown field in a message of a client is refused; servers may add fields.
+- In a message of the server, a field that is not required may be nil.
 - A vector is `bin` of little-endian float64, or a list of numbers. nq, nv, na: lengths of configuration, velocity, torques.
 
 [Wire protocol](wire-protocol.md) explains the conventions and the course of a session.
