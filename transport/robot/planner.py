@@ -21,7 +21,7 @@ from transport.protocol.messages.command import CommandAck, CommandMessage, Gait
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import connected
+from transport.robot.client import STOP_MS, connected
 from transport.robot.conversation import ConnectionFailed
 
 NO_MODES: Mapping[str, Mode] = {}
@@ -42,8 +42,9 @@ class PlannerClient:
         planner.command((0.4, 0.0, 0.0), valid_for=0.2)
 
     welcome: the server's description of the robot
-    state: the robot's last state when the server answered last; None before the first one
-    t_robot: time of that state on the robot's clock [ns]; 0 before the first one
+    state: the robot's last state when the server answered last; None while no client controls the robot: before its first
+        state, after its `stop`, and after a second without states
+    t_robot: time of that state on the robot's clock [ns]; 0 without one
     """
 
     def __init__(self, endpoint: str, name: str, *, timeout_ms: int = 5000, keys: Keys | None = None) -> None:
@@ -73,10 +74,11 @@ class PlannerClient:
         self.close()
 
     def close(self) -> None:
-        """Disconnect. The last command stands until it expires. Further calls have no effect."""
+        """Send `stop` and disconnect. The last command stands until it expires. Further calls have no effect."""
         if not self._socket.closed:
             with suppress(zmq.Again):
                 self._socket.send(encode(Stop(session=self.welcome.session)), zmq.NOBLOCK)
+                self._socket.poll(STOP_MS)
         self._socket.close()
 
     def command(

@@ -4,6 +4,11 @@ PERIOD_NS = 1_000_000_000
 """Minimum interval of lines of one kind [ns]."""
 
 
+def similar(suppressed: int) -> str:
+    """Return the end of a line: how many lines of its kind were suppressed since the last one; '' without any."""
+    return f"; {suppressed} similar not logged" if suppressed else ""
+
+
 class RateLimit:
     """Limits log lines to one per kind and period, and counts the suppressed ones."""
 

@@ -23,7 +23,7 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet
 from transport.protocol.messages.state import StateMessage
 from transport.server.controller_slot import ControllerSlot
-from transport.server.rate_limit import RateLimit
+from transport.server.rate_limit import RateLimit, similar
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.dispatcher import Dispatcher
@@ -147,7 +147,7 @@ class Service:
         """Note a message that is not answered, because too many of its client wait."""
         self.timings.dropped += 1
         if (silent := self._lines.admit("dropped", now_ns)) is not None:
-            log.warning("a message was dropped: its client sends too many; %d similar not logged", silent)
+            log.warning("a message was dropped: its client sends too many%s", similar(silent))
 
     def farewell(self, reason: str) -> list[tuple[bytes, bytes]]:
         """End all sessions because the server ends. Return identity and goodbye of each client."""
@@ -182,7 +182,7 @@ class Service:
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """Log a refusal, at most one per second and code."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
-            log.warning("refused (%s): %s; %d similar not logged", error.code, printable(error.message), silent)
+            log.warning("refused (%s): %s%s", error.code, printable(error.message), similar(silent))
 
     def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """Log a pause of this process or of the robot's clock, except for simulated robots, which may pause at any time."""

@@ -28,7 +28,7 @@ def refuse_second_server(address: str) -> None:
 
 
 class AddressFile:
-    """Restricts the file of a bound address to this user, and notices when it is removed or replaced."""
+    """Restricts the file of a bound address to this user, notices when it is lost, and removes it at the end."""
 
     def __init__(self, address: str) -> None:
         """Raises OSError if the rights cannot be set."""
@@ -52,6 +52,11 @@ class AddressFile:
         if found == self._own:
             return ""
         return "was removed" if found is None else "was replaced"
+
+    def remove(self) -> None:
+        """Remove the file, unless it is another server's by now."""
+        if self._path is not None and self._found() == self._own:
+            self._path.unlink(missing_ok=True)
 
     def _found(self) -> tuple[int, int] | None:
         """Return device and inode of the file, None without one."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from transport.server.rate_limit import RateLimit
+from transport.server.rate_limit import RateLimit, similar
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Connections:
         if open_bytes > most:
             _cut(fd)
             if (silent := self._lines.admit("cut", now_ns)) is not None:
-                log.warning("connection closed: %d bytes without a complete message; %d similar not logged", open_bytes, silent)
+                log.warning("connection closed: %d bytes without a complete message%s", open_bytes, similar(silent))
 
 
 def _cut(fd: int) -> None:

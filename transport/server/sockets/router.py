@@ -19,7 +19,7 @@ from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
 from transport.protocol.sizes import PARTS
-from transport.server.rate_limit import RateLimit
+from transport.server.rate_limit import RateLimit, similar
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings
@@ -106,6 +106,7 @@ class Router:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._file.remove()
         self.close()
 
     def close(self) -> None:
@@ -210,9 +211,8 @@ class Router:
             self._socket.bind(self.endpoint)  # without unbinding, which would end the connections
             self._file.restrict()
         except (zmq.ZMQError, OSError) as error:
-            raise ConfigError(
-                "server.endpoint", f"the file of {self.endpoint} {lost}; cannot bind it again ({error})"
-            ) from error
+            why = f"the file of {self.endpoint} {lost}; cannot bind it again ({error})"
+            raise ConfigError("server.endpoint", why) from error
         log.warning("bound %s anew", self.endpoint)
 
     def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
@@ -297,4 +297,4 @@ class Router:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
             if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
-                log.warning("a client is disconnected or does not read its replies; %d similar not logged", silent)
+                log.warning("a client is disconnected or does not read its replies%s", similar(silent))

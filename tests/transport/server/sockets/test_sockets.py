@@ -37,6 +37,7 @@ from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
+from transport.server.sockets.address import AddressFile
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.listening import SOCKET_MAX_BYTES
 from transport.server.sockets.others import newest
@@ -98,6 +99,31 @@ def test_a_planner_commands_over_a_socket_of_its_own(robot: Robot, address: str)
         PlannerClient(address, "stranger")
     with pytest.raises(ConnectionFailed, match="no answer"):
         PlannerClient(f"{address}-nobody", "joystick", timeout_ms=50)
+
+
+def test_a_planner_that_ends_is_no_lost_client(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    with PlannerClient(address, "joystick") as planner:
+        planner.command((0.2, 0.0, 0.0), valid_for=0.001)
+    time.sleep(0.01)
+    with PlannerClient(address, "joystick"):  # the server has handled the end of the first one
+        assert caplog.text == ""
+
+
+def test_the_file_of_the_address_ends_with_the_server(robot: Robot, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with serving(robot, f"ipc://{path}"):
+        assert path.is_socket()
+    assert not path.exists()
+
+
+def test_the_file_of_another_server_stays(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.touch()
+    file = AddressFile(f"ipc://{path}")
+    path.rename(tmp_path / "t")
+    path.touch()
+    file.remove()
+    assert path.exists()
 
 
 @full
