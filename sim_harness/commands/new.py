@@ -6,12 +6,12 @@ from typing import Any
 
 from idyn.errors import ConfigError
 from sim_harness.new.draft import draft
-from sim_harness.new.source import find_model, poses_of
+from sim_harness.new.source import draft_name, find_model, poses_of
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     model = find_model(options.robot, Path.cwd())
-    target = options.out or Path(f"{model.path.stem}.toml")
+    target = options.out or Path(draft_name(options.robot, model))
     if target.exists() and not options.force:
         raise ConfigError(str(target), "the file exists; --force replaces it")
     drafted = draft(model, poses_of(model, options.srdf), stand=options.stand)

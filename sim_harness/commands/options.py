@@ -79,7 +79,7 @@ def top(parser: ArgumentParser) -> None:
 
 def simulate(parser: ArgumentParser) -> None:
     """Simulate the robot of an experiment, or the bodies of a scene."""
-    parser.add_argument("experiment", help="name or path of an experiment or a scene, or a URDF or MJCF")
+    parser.add_argument("experiment", help="name or path of an experiment or a scene; or a robot, as for `idyn new`")
     parser.add_argument("--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: in this process)")
     _keys(parser, "of this robot")
     parser.add_argument("--seconds", type=float, help="simulated time (default: the experiment's)")

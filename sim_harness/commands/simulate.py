@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
+from controllers.config.loading import files
 from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness.commands import scene
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
 from sim_harness.new.draft import draft
-from sim_harness.new.source import find_model, is_model, poses_of
+from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.summaries import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
@@ -23,12 +24,21 @@ from transport.keys import client_keys
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    if is_model(options.experiment):
+    if is_model(options.experiment) or _is_robot(options.experiment):
         with _drafted(options.experiment) as path:
             return _simulate(path, options)
     if is_scene(options.experiment):
         return scene.run(options)
     return _simulate(options.experiment, options)
+
+
+def _is_robot(word: str) -> bool:
+    """Return whether a word is the name of a robot of example-robot-data, and of no experiment."""
+    return (
+        not word.endswith(".toml")
+        and word not in files("experiments")
+        and any(word in names for names in shared_names().values())
+    )
 
 
 @contextmanager

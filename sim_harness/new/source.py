@@ -88,10 +88,22 @@ def shared_models() -> list[str]:
     return [] if folder is None else sorted(str(path.relative_to(folder)) for path in folder.rglob("*.urdf"))
 
 
+def shared_names() -> dict[str, set[str]]:
+    """Return the names of each URDF of example-robot-data: those of its file and of its folder, by its path."""
+    return {path: {Path(path).stem, robot_name(path)} for path in shared_models()}
+
+
+def draft_name(word: str, model: Model) -> str:
+    """Return the name of a draft's file: the name of the robot that the user gave, or that of the model's file."""
+    name = word.removeprefix(DESCRIPTIONS)
+    is_name = not name.endswith(SUFFIXES) and "/" not in name
+    return f"{name if is_name else model.path.stem}.toml"
+
+
 def _by_name(name: str, folder: Path) -> Model:
     """Return the model with a name in one of the collections. Raises ConfigError."""
-    shared = shared_models()
-    names = {path: {Path(path).stem, robot_name(path)} for path in shared}
+    names = shared_names()
+    shared = list(names)
     found = [ROBOT_DATA + path for path in shared if name in names[path]]
     exact = [ROBOT_DATA + path for path in shared if {name} == names[path]] or found
     if len(exact) == 1:

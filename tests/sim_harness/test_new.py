@@ -178,6 +178,22 @@ def test_a_robot_is_found_by_its_name(tmp_path, monkeypatch):
     assert tomllib.loads((tmp_path / "b1.toml").read_text())["robot"]["urdf"] == DATA + QUADRUPEDS["b1"]
 
 
+def test_the_file_has_the_name_that_the_user_gave(tmp_path, monkeypatch):
+    """The models of hyq and anymal_c are hyq_no_sensors.urdf and anymal.urdf."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "hyq"]) == 0
+    assert main(["new", "anymal_c"]) == 0
+    assert main(["new", DATA + QUADRUPEDS["hyq"]]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"hyq.toml", "anymal_c.toml", "hyq_no_sensors.toml"}
+
+
+def test_a_robot_is_simulated_by_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", "finger_edu", "--seconds", "0.01"]) == 0
+    assert "to keep and change these settings: idyn new finger_edu" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_given_srdf_is_used(tmp_path):
     srdf = tmp_path / "mine.srdf"
     srdf.write_text('<robot><group_state name="standing"><joint name="panda_joint4" value="-1.5"/></group_state></robot>')
