@@ -1,5 +1,6 @@
 """The table of the figures of runs, and what its headings mean."""
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -26,7 +27,10 @@ TILT = Column("tilt", "mrad", lambda s: f"{s.tilt * 1e3:.1f}", "largest angle of
 TRACKING = Column("tracking", "mrad", lambda s: f"{s.tracking * 1e3:.2f}", "mean deviation of the joints from their references")
 RATE = Column("|dτ/dt|", "N·m/s", lambda s: f"{s.torque_rate:.3g}", "mean rate of the torques over time and joints")
 FORCE_ERROR = Column(
-    "Σf_N error", "N", lambda s: f"{s.force_error:.2e}", "mean error of the predicted sum of the normal forces"
+    "Σf_N error",
+    "N",
+    lambda s: "–" if math.isnan(s.force_error) else f"{s.force_error:.2e}",
+    "mean error of the predicted sum of the normal forces",
 )
 OK = Column("ok", "%", lambda s: f"{100 * s.modes.get('ok', 0.0):.1f}", "share of the ticks with the status ok")
 ROUND_TRIP = Column(

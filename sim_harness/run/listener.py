@@ -58,7 +58,7 @@ class Listener:
         """Return what was said, one line each."""
         said = [f"in {count} ticks: {self._first[kind]}" for kind, count in self._messages.most_common(MOST_LINES)]
         tasks = [
-            f"task {name}: met in {met} of {ticks} ticks, at most {missing:.3g} missing"
+            f"task {name}: met in {met} of {ticks} ticks, at most {missing:.3g} m/s², rad/s² or N off"
             for name, (ticks, met, missing) in self._tasks.items()
         ]
         return (*said, *tasks[:MOST_LINES])

@@ -27,7 +27,7 @@ def test_messages_and_tasks_are_counted():
     far = [task for reply in tasks for task in reply if task.name == "far"]
     worst = np.max([task.missing for task in far])
     met = sum(task.met for task in far)
-    assert f"task far: met in {met} of {len(far)} ticks, at most {worst:.3g} missing" in lines
+    assert f"task far: met in {met} of {len(far)} ticks, at most {worst:.3g} m/s², rad/s² or N off" in lines
 
 
 def test_messages_that_differ_by_numbers_are_one_line():

@@ -55,6 +55,7 @@ def test_the_summary_fits_and_explains_its_headings(label):
     fell = msgspec.structs.replace(run, verdict=FELL)
     text = text_summary([run, fell])
     assert max(map(len, text.splitlines())) <= WIDTH
+    assert "nan" not in text
     legend = " ".join(text.split("\n\n")[-1].split())
     explained = {part.split(":")[0] for part in re.split(r"; ", legend)}
     assert explained == {each.name for each in (*FIRST, *REST)} - {"verdict", "max |dτ/dt|"}
