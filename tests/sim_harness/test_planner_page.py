@@ -3,8 +3,10 @@
 import threading
 import time
 
+import msgpack
 import mujoco
 import numpy as np
+import zmq
 from documents import titled
 from fast import full
 
@@ -17,7 +19,7 @@ from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.robot_model import build_model
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.state import Contact, StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
@@ -127,6 +129,35 @@ def test_the_policy_of_the_page(tmp_path):
         assert np.abs(world.state[1]).max() < 0.01
         assert max(angles) - min(angles) > 0.06
         assert 0.8 < world.state[0][2] / world.stance[2] < 1.2
+
+
+@full
+def test_a_client_of_the_page_s_world_stands(tmp_path):
+    """The quadruped, through a client that knows the world by its messages only."""
+    settings, heights = ServerSettings(controller="quadruped", endpoint=f"ipc://{tmp_path}/s"), []
+    address, (robot, stance) = f"ipc://{tmp_path}/w", load_robot("quadruped")
+    thread = threading.Thread(target=lambda: heights.append(code("world")["simulate"](address, "quadruped", 1000)))
+    with (
+        ServerProcess(settings, load("controllers", "quadruped", ControllerSettings)) as server,
+        RobotClient(server.endpoint, hello_for(robot, DT, kind="sim"), deadline_ms=5000) as client,
+        zmq.Context() as context,
+        context.socket(zmq.REQ) as world,
+    ):
+        thread.start()
+        world.connect(address)
+        client.hello()
+        tau = np.zeros(robot.na).tobytes()
+        for _ in range(1000):
+            world.send(msgpack.packb({"tau": tau}))
+            seen = msgpack.unpackb(world.recv())
+            feet = [Contact(frame=name) for name in seen["feet"]]
+            reply = client.exchange(StateMessage(q=seen["q"], vel=seen["vel"], t_robot=seen["t_robot"], contacts=feet))
+            assert reply is not None, client.error
+            tau = bytes(reply.tau)
+        thread.join()
+    assert reply.status == "ok"
+    assert len(feet) == 4
+    assert abs(heights[0] / stance[2] - 1.0) < 0.02
 
 
 @full
