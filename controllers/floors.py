@@ -37,7 +37,8 @@ def floor_map(controller: Controller) -> tuple[Map, float] | None:
 
 def floor_text(found: Map, light: float) -> tuple[str, str]:
     """Return the map as a table, and a warning about lightly damped floors, '' if the loop is stable on them."""
-    lines = ["least damping of the floor per foot [N·s/m] for which the vertical loop is stable, by delay and stiffness [N/m]:"]
+    lines = ["least damping of the floor per foot [N·s/m] with which the robot stands without oscillating,"]
+    lines.append("by delay of the torques [ticks] and stiffness of the floor [N/m]:")
     lines.append("  delay " + "".join(f"{k:>9.0e}" for k in STIFFNESSES))
     for delay, row in found.items():
         lines.append(f"  {delay:>5} " + "".join(f"{'never' if np.isinf(d) else format(d, '.3g'):>9}" for d in row))
@@ -45,7 +46,8 @@ def floor_text(found: Map, light: float) -> tuple[str, str]:
     if not bad:
         return "\n".join(lines), ""
     ticks = ", ".join(map(str, bad))
-    return "\n".join(lines), f"on a floor of {light:.3g} N·s/m per foot the robot may oscillate with a delay of {ticks} ticks"
+    floor = f"on a lightly damped floor ({light:.3g} N·s/m per foot)"
+    return "\n".join(lines), f"if torques act {ticks} ticks late, the robot may oscillate {floor}"
 
 
 def floor_warning(controller: Controller) -> str:
