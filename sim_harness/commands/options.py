@@ -191,14 +191,10 @@ def doctor(parser: ArgumentParser) -> None:
 def check(parser: ArgumentParser) -> None:
     """Check a configuration, a URDF, or the states of a log."""
     parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
-    parser.add_argument(
-        "--every", type=int, default=10, metavar="N", help="check every N-th state of a log (default: %(default)s)"
-    )
+    parser.add_argument("--every", type=int, default=10, metavar="N", help="check each N-th state of a log (default: 10)")
     parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
-    parser.add_argument(
-        "--hello", action="store_true", help="print, as JSON, the hello of a client for this robot, its stance and its contacts"
-    )
+    parser.add_argument("--hello", action="store_true", help="print, as JSON, hello, stance and contacts of a client")
     _json(parser, "the findings")
 
 
