@@ -32,6 +32,7 @@ GROUPS = {
         ("controllers.config",),
         ("controllers.robot",),
         ("controllers.drive", "controllers.command"),
+        ("controllers.estimation",),
         ("controllers.contact",),
         ("controllers.planners",),
         ("controllers.feedback",),

@@ -1,0 +1,204 @@
+"""The estimator: pose and velocity of a free base, and the feet that touch, from an IMU, joint sensors and torques."""
+
+from collections.abc import Callable
+from functools import cache
+from math import inf
+
+import numpy as np
+
+from controllers.estimation.base import fill_attitude, fill_base, put_on_ground
+from controllers.estimation.filter import begin, observe_attitude, observe_feet, observe_rest, predict_motion
+from controllers.estimation.forces import begin_forces, fill_forces, is_at_rest, place_feet, touch
+from controllers.estimation.memory import GYRO_BIAS, EstimatorState
+from controllers.estimation.settings import EstimatorSettings
+from idyn.errors import ConfigError, InputError
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
+from idyn.model.robot import Robot
+from idyn.solvers.vectors import dot
+from idyn.types import Array, Record, State
+
+LONGEST = 0.1
+"""After a longer time without a measurement the estimate begins anew [s]."""
+
+UNIT = 0.01
+"""Largest deviation of a quaternion's length from 1."""
+
+
+class Measurement(Record, frozen=True):
+    """What a robot's own sensors say at one instant.
+
+    t: time [s]
+    angles [rad], speeds [rad/s], torques [N·m]: of the actuated joints; the torques acted since the last measurement (na)
+    attitude: of the IMU, quaternion x, y, z, w (4)
+    gyro: rate in the IMU's axes [rad/s] (3); accelerometer: mean specific force since the last measurement [m/s²] (3)
+    """
+
+    t: float
+    angles: Array
+    speeds: Array
+    torques: Array
+    attitude: Array
+    gyro: Array
+    accelerometer: Array
+
+
+class Estimate(Record, frozen=True):
+    """The estimated state.
+
+    state: q (nq) and v (nv) of the robot
+    touching: whether each foot touches (n); probability: how likely that is (n); slipped: whether it slipped just now (n)
+    force: contact forces in the world [N] (n, 3)
+    deviations: standard deviations of attitude [rad], velocity [m/s] and position [m] of the IMU, in the world (9)
+    """
+
+    state: State
+    touching: Array
+    probability: Array
+    slipped: Array
+    force: Array
+    deviations: Array
+
+
+class Estimator:
+    """Estimates the state of one robot, measurement by measurement."""
+
+    def __init__(self, settings: EstimatorSettings, robot: Robot) -> None:
+        """Raises ConfigError for a robot without a free base on feet, or with joints of several axes."""
+        if not (robot.floating and len(robot.spheres.keys) and robot.one_axis_each):
+            raise ConfigError("estimator", "expected a robot with a free base, feet, and joints of one axis each")
+        if settings.release >= settings.touch:
+            raise ConfigError("estimator.release", f"expected a number < touch ({settings.touch}), got {settings.release}")
+        self._robot, self._state = robot, EstimatorState(settings, robot)
+        self._last: float | None = None
+
+    def reset(self) -> None:
+        """Forget all measurements: the next one is the first, of a robot at rest."""
+        self._last = None
+
+    def update(self, given: Measurement) -> Estimate:
+        """Return the estimate at a measurement. The first one, and one after a gap, counts as that of a robot at rest.
+
+        Raises InputError for arrays of a wrong size, numbers that are not finite, or a time that does not increase.
+        """
+        x, robot, n = self._state, self._robot, len(self._state.feet)
+        dt = 0.0 if self._last is None else given.t - self._last
+        anew = self._last is None or dt > LONGEST
+        if not 0.0 < dt < inf and not (anew and abs(given.t) < inf):
+            raise InputError("t", f"expected a finite time after {self._last}, got {given.t}")
+        imu, joints = (given.attitude, given.gyro, given.accelerometer), (given.angles, given.speeds, given.torques)
+        q, v = robot.neutral(), np.zeros(robot.nv)
+        try:
+            sound = _advance()(x.fields, imu, joints, (q, v), dt, anew)
+        except TypeError:  # arrays of other types
+            sound = False
+        if not sound:
+            self._refuse(given)
+        self._last = given.t
+        terms = robot.terms(q, v)
+        arrays = terms.M.T, terms.h, terms.axes, v, terms.placements
+        places, (touching, probability) = np.empty((n, 3)), np.empty((2, n))
+        final, speeds, deviations = q.copy(), v.copy(), np.empty(GYRO_BIAS)
+        out = places, touching, probability, final, speeds, deviations
+        _correct()(x.fields, arrays, joints, out, dt, anew)
+        return Estimate(
+            state=State(q=final, v=speeds),
+            touching=touching > 0.0,
+            probability=probability,
+            slipped=x.slipped > 0.0,
+            force=x.force.copy(),
+            deviations=deviations,
+        )
+
+    def _refuse(self, given: Measurement) -> None:
+        """Raise InputError for the first field that is wrong."""
+        na = self._robot.na
+        sizes = {"angles": na, "speeds": na, "torques": na, "attitude": 4, "gyro": 3, "accelerometer": 3}
+        for name, size in sizes.items():
+            value = np.asarray(getattr(given, name))
+            if value.dtype != np.float64 or value.shape != (size,) or not np.isfinite(value).all():
+                raise InputError(name, f"expected {size} finite numbers (float64), got {value}")
+        raise InputError("attitude", f"expected a unit quaternion, got the length {np.linalg.norm(given.attitude):.3g}")
+
+
+@compiled
+def advance(
+    x: EstimatorState,
+    imu: tuple[Array, Array, Array],
+    joints: tuple[Array, Array, Array],
+    out: tuple[Array, Array],
+    dt: float,
+    anew: bool,
+) -> bool:
+    """Move on to the next measurement, or begin with it. Return False, and change nothing, for malformed data.
+
+    imu: (attitude (4), rate (3), specific force (3)); joints: (angles, speeds, torques), each (na)
+    out: (q, v) with the base at the origin, to be filled (nq), (nv)
+    """
+    (attitude, gyro, accelerometer), (angles, speeds, torques), na = imu, joints, len(x.a)
+    if not (len(attitude) == 4 and len(gyro) == len(accelerometer) == 3):
+        return False
+    if not (len(angles) == len(speeds) == len(torques) == na):
+        return False
+    total = dot(gyro, gyro) + dot(accelerometer, accelerometer)
+    total += dot(angles, angles) + dot(speeds, speeds) + dot(torques, torques)
+    length, R = np.sqrt(dot(attitude, attitude)), stack_array((3, 3))
+    if not (np.isfinite(total) and abs(length - 1.0) < UNIT):
+        return False
+    fill_attitude(R, attitude, length)
+    if anew:
+        begin(x, R, gyro)
+    else:
+        predict_motion(x, gyro, accelerometer, dt)
+        observe_attitude(x, R)
+    for k in range(na):
+        out[0][x.places[k]], out[1][x.a[k]] = angles[k], speeds[k]
+    fill_base(x, out[0], out[1])
+    return True
+
+
+@compiled
+def correct(
+    x: EstimatorState,
+    terms: tuple[Array, ...],
+    joints: tuple[Array, Array, Array],
+    out: tuple[Array, ...],
+    dt: float,
+    anew: bool,
+) -> None:
+    """Use the legs.
+
+    terms: (M, h, axes, v, placements) with the base at the origin; joints: see `advance`
+    out: to be filled: places of the feet (n, 3), whether they touch (n), how likely that is (n), q (nq), v (nv), standard
+        deviations of attitude, velocity and position (9)
+    """
+    (M, h, axes, v, placements), (places, touching, probability, q, speeds, deviations) = terms, out
+    place_feet(x, axes, placements, v, places)
+    if anew:
+        begin_forces(x, v)
+        put_on_ground(x, places)
+    else:
+        fill_forces(x, (M, h, axes, v), places, joints[2], dt)
+    touch(x, touching, probability)
+    observe_feet(x, places, touching, dt)
+    if is_at_rest(x, touching, v):
+        observe_rest(x)
+    fill_base(x, q, speeds)
+    for r in range(3):
+        q[r] = x.p[r] - dot(x.R[r], x.imu)
+    for i in range(len(deviations)):
+        deviations[i] = np.sqrt(x.P[i, i])
+
+
+@cache
+def _advance() -> Callable[..., bool]:
+    three, out = Borrowed(VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
+    return entry_point(advance, EstimatorState.TYPE, three, three, out, REAL, FLAG)
+
+
+@cache
+def _correct() -> Callable[..., None]:
+    terms, three = Borrowed(MATRIX, VECTOR, MATRIX, VECTOR, MATRIX), Borrowed(VECTOR, VECTOR, VECTOR)
+    out = Output(MATRIX, *[VECTOR] * 5)
+    return entry_point(correct, EstimatorState.TYPE, terms, three, out, REAL, FLAG)

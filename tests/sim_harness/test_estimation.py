@@ -1,0 +1,183 @@
+"""The estimator on runs in MuJoCo: the estimate against the simulated state."""
+
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+from fast import full
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+from sensed import EXACT, IMU, Errors, readings
+
+from controllers.config.loading import load
+from controllers.estimation.estimator import Estimator, Measurement
+from controllers.estimation.settings import EstimatorSettings
+from controllers.robot.load import load_robot
+from idyn.errors import ConfigError, InputError
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import ExperimentSettings, build_plan
+
+NOISY = Errors()
+
+
+@cache
+def trotted(seconds):
+    """A go2 that trots in MuJoCo, on its default ground."""
+    settings = load("experiments", "trot-go2", ExperimentSettings)
+    plan = build_plan(msgspec.structs.replace(settings, duration=seconds, engine=MujocoSettings()))
+    return load_robot("go2")[0], run_in_process(plan, "coulomb", lambda label, ticks: None).trace
+
+
+def estimator(robot, **changes):
+    return Estimator(EstimatorSettings(imu=tuple(IMU), **changes), robot)
+
+
+def errors_of(estimates, truth):
+    """Errors of the base: velocity in the world [m/s], position [m], attitude [rad], each (n, 3)."""
+    q = np.array([each.state.q for each in estimates])
+    v = np.array([each.state.v for each in estimates])
+    R, true = Rotation.from_quat(q[:, 3:7]), Rotation.from_quat(truth.q[:, 3:7])
+    return R.apply(v[:, :3]) - true.apply(truth.v[:, :3]), q[:, :3] - truth.q[:, :3], (R * true.inv()).as_rotvec()
+
+
+@pytest.mark.parametrize(("errors", "seconds"), [(EXACT, 2.0), pytest.param(NOISY, 6.0, marks=full)], ids=["exact", "noisy"])
+def test_a_trotting_robot_knows_its_motion(errors, seconds):
+    robot, trace = trotted(seconds)
+    measured, truth = readings(trace, 2, errors)
+    estimates = [estimator_.update(each) for estimator_ in [estimator(robot)] for each in measured]
+    velocity, position, attitude = (each[len(measured) // 4 :] for each in errors_of(estimates, truth))
+    assert np.sqrt((velocity**2).mean(axis=0)).max() < 0.02
+    assert np.abs(attitude[:, :2]).max() < 0.01
+    assert abs(position[:, 2].mean()) < 0.003
+    way = np.linalg.norm(truth.q[-1, :2] - truth.q[0, :2])
+    assert way > 0.05 * seconds
+    assert np.linalg.norm(position[-1, :2] - position[0, :2]) < 0.01 * way + 0.002 * seconds
+    right = np.array([each.touching for each in estimates])[50:] == truth.touching[50:]
+    assert right.mean() > 0.97
+
+
+@full
+def test_feet_that_roll_are_taken_into_account():
+    """With points instead of spheres the same robot drifts five times as far."""
+    robot, trace = trotted(6.0)
+    measured, truth = readings(trace, 2)
+    points = robot.variant(contact=tuple(msgspec.structs.replace(each, radius=0.0) for each in robot.description.contact))
+    drifts = []
+    for variant in (robot, points):
+        filter_ = estimator(variant, ground=1e3)
+        position = errors_of([filter_.update(each) for each in measured], truth)[1]
+        drifts.append(np.linalg.norm(position[-1, :2] - position[0, :2]))
+    assert drifts[1] > 5.0 * drifts[0]
+
+
+@full
+def test_the_errors_are_as_large_as_the_covariance_says():
+    """Squared errors of the velocity over their variances, mean over seeds and time: about 1; a filter that believes its leg
+    measurements ten times too much gets more than 9."""
+    robot, trace = trotted(3.0)
+    means = {}
+    for name, changes in (("told", {}), ("too sure", {"leg": 2e-4, "creep": 2e-3, "ground": 3e-4})):
+        squares = []
+        for seed in range(3):
+            measured, truth = readings(trace, 2, NOISY, seed)
+            filter_ = estimator(robot, **changes)
+            for each, true in zip(measured, truth.velocity, strict=True):
+                estimate = filter_.update(each)
+                q, v = estimate.state.q, estimate.state.v
+                imu = Rotation.from_quat(q[3:7]).apply(v[:3] + np.cross(v[3:6], IMU))
+                squares.append(((imu - true) / estimate.deviations[3:6]) ** 2)
+        means[name] = np.mean(squares)
+    assert 0.1 < means["told"] < 2.0
+    assert means["too sure"] > 4.0 * means["told"]
+
+
+def at_rest(robot, stance, k, **changes):
+    """A measurement of a robot that lies still, held by something else."""
+    fields = {
+        "t": 0.002 * k,
+        "angles": robot.joint_angles(stance),
+        "speeds": np.zeros(robot.na),
+        "torques": robot.terms(stance, np.zeros(robot.nv)).h[robot.tree.a].copy(),
+        "attitude": np.array([0.0, 0.0, 0.0, 1.0]),
+        "gyro": np.zeros(3),
+        "accelerometer": np.array([0.0, 0.0, 9.81]),
+    }
+    return Measurement(**fields | changes)
+
+
+def test_a_robot_that_lies_still_does_not_drift():
+    """No foot carries it, and its accelerometer has an offset of 0.1 m/s²."""
+    robot, stance = load_robot("go2")
+    filter_ = estimator(robot)
+    for k in range(1500):
+        estimate = filter_.update(at_rest(robot, stance, k, accelerometer=np.array([0.1, 0.0, 9.81])))
+    assert not estimate.touching.any()
+    assert np.abs(estimate.state.v).max() < 0.01
+    assert np.linalg.norm(estimate.state.q[:2]) < 0.02
+
+
+def test_after_a_reset_or_a_gap_the_estimate_begins_anew():
+    robot, stance = load_robot("go2")
+    filter_ = estimator(robot)
+    first = filter_.update(at_rest(robot, stance, 0))
+    for k in range(1, 50):
+        filter_.update(at_rest(robot, stance, k, accelerometer=np.array([3.0, 0.0, 9.81]), gyro=np.array([0.0, 0.0, 1.0])))
+    again = filter_.update(at_rest(robot, stance, 5000))
+    np.testing.assert_array_equal(again.state.q, first.state.q)
+    np.testing.assert_array_equal(again.state.v, first.state.v)
+    filter_.reset()
+    np.testing.assert_array_equal(filter_.update(at_rest(robot, stance, 3)).state.q, first.state.q)
+
+
+def test_a_foot_that_slides_is_named_and_not_believed():
+    """A standing go2 whose front left foot is dragged forward by 0.5 m/s under load."""
+    robot, trace = trotted(2.0)
+    measured, _ = readings(trace, 2)
+    still = measured[100]
+    filter_ = estimator(robot)
+    for k in range(150):
+        filter_.update(msgspec.structs.replace(still, t=0.002 * k, speeds=np.zeros(robot.na), gyro=np.zeros(3)))
+    names = [robot.joint_names.index(f"FL_{part}_joint") for part in ("thigh", "calf")]
+    slipped, fastest, angles = np.zeros(4, bool), 0.0, still.angles
+    for k in range(150, 200):
+        speeds = np.zeros(robot.na)
+        speeds[names] = min(1.0, (k - 149) / 20) * np.array([-2.0, 1.0])
+        angles = angles + 0.002 * speeds
+        estimate = filter_.update(msgspec.structs.replace(still, t=0.002 * k, speeds=speeds, angles=angles, gyro=np.zeros(3)))
+        slipped |= estimate.slipped
+        fastest = max(fastest, np.linalg.norm(estimate.state.v[:3]))
+    assert slipped.tolist() == [name.startswith("FL") for name in robot.spheres.keys]
+    assert fastest < 0.04
+
+
+@examples(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["angles", "speeds", "torques", "attitude", "gyro", "accelerometer"]),
+    st.sampled_from([np.nan, np.inf, "short", "list"]),
+)
+def test_wrong_measurements_are_named_and_change_nothing(field, wrong):
+    robot, stance = load_robot("go2")
+    filter_, other = estimator(robot), estimator(robot)
+    good = at_rest(robot, stance, 0)
+    for each in (filter_, other):
+        each.update(good)
+    value = getattr(good, field)
+    changed = value[:-1] if wrong == "short" else value.astype(np.float32) if wrong == "list" else np.full_like(value, wrong)
+    with pytest.raises(InputError, match=field):
+        filter_.update(msgspec.structs.replace(good, t=0.002, **{field: changed}))
+    with pytest.raises(InputError, match="t: expected a finite time after 0"):
+        filter_.update(msgspec.structs.replace(good, t=-1.0))
+    following = at_rest(robot, stance, 1, accelerometer=np.array([0.3, 0.0, 9.81]))
+    np.testing.assert_array_equal(filter_.update(following).state.v, other.update(following).state.v)
+
+
+def test_robots_and_settings_that_do_not_apply_are_refused():
+    arm, _ = load_robot("arm")
+    with pytest.raises(ConfigError, match="a free base, feet"):
+        Estimator(EstimatorSettings(), arm)
+    with pytest.raises(ConfigError, match=r"estimator.release: expected a number < touch"):
+        Estimator(EstimatorSettings(release=0.2), load_robot("go2")[0])
