@@ -85,7 +85,7 @@ TRANSPORT = {
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
     "metrics": ("protocol", "server.settings", "server.sessions", "server"),
-    "unitree": (),
+    "unitree": ("protocol", "robot"),
     "serve": (
         "metrics",
         "realtime",

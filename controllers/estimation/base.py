@@ -19,6 +19,14 @@ def fill_attitude(R: Array, quaternion: Array, length: float) -> None:
 
 
 @compiled
+def face_north(x: EstimatorState, R: Array) -> None:
+    """Turn an attitude about the vertical, so that the heading at the start is 0."""
+    for c in range(3):
+        a, b = R[0, c], R[1, c]
+        R[0, c], R[1, c] = x.north[0] * a + x.north[1] * b, x.north[0] * b - x.north[1] * a
+
+
+@compiled
 def fill_base(x: EstimatorState, q: Array, v: Array) -> None:
     """Fill the attitude in q, and in v the velocity of the base, linear, then angular, in its axes."""
     R = x.R

@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from controllers.estimation.base import fill_attitude, fill_base, put_on_ground
+from controllers.estimation.base import face_north, fill_attitude, fill_base, put_on_ground
 from controllers.estimation.filter import begin, observe_attitude, observe_feet, observe_rest, predict_motion
 from controllers.estimation.forces import begin_forces, fill_forces, is_at_rest, place_feet, touch
 from controllers.estimation.memory import GYRO_BIAS, EstimatorState
@@ -77,8 +77,25 @@ class Estimator:
         """Forget all measurements: the next one is the first, of a robot at rest."""
         self._last = None
 
+    def warm_up(self) -> None:
+        """Compile or load the kernels; then `reset`."""
+        zero, level = np.zeros(self._robot.na), np.array([0.0, 0.0, 0.0, 1.0])
+        for k in range(2):
+            rest = Measurement(
+                t=1e-3 * k,
+                angles=zero,
+                speeds=zero,
+                torques=zero,
+                attitude=level,
+                gyro=np.zeros(3),
+                accelerometer=-self._state.gravity,
+            )
+            self.update(rest)
+        self.reset()
+
     def update(self, given: Measurement) -> Estimate:
-        """Return the estimate at a measurement. The first one, and one after a gap, counts as that of a robot at rest.
+        """Return the estimate at a measurement. The first one, and one after a gap, counts as that of a robot at rest above the
+        origin, with heading 0.
 
         Raises InputError for arrays of a wrong size, numbers that are not finite, or a time that does not increase.
         """
@@ -147,6 +164,10 @@ def advance(
     if not (np.isfinite(total) and abs(length - 1.0) < UNIT):
         return False
     fill_attitude(R, attitude, length)
+    if anew:
+        forward = np.sqrt(R[0, 0] ** 2 + R[1, 0] ** 2)
+        x.north[0], x.north[1] = (R[0, 0] / forward, R[1, 0] / forward) if forward > 0.0 else (1.0, 0.0)
+    face_north(x, R)
     if anew:
         begin(x, R, gyro)
     else:

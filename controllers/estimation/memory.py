@@ -17,6 +17,7 @@ class EstimatorState(ArrayRecord):
         R: attitude (3, 3); v [m/s], p [m]: velocity and position (3); gyro_bias [rad/s], bias [m/s²] (3)
         feet: centres of the feet's spheres [m] (n, 3); P: covariance (15 + 3n, 15 + 3n)
         error: order of its components, see `ATTITUDE`
+        north: cosine and sine of the heading at the start, which counts as 0 (2)
         last_gyro: last rate [rad/s] (3); rolling: velocities of the centres of rolling feet [m/s] (n, 3)
         sliding: speed of each foot on the ground, by the joint speeds [m/s] (n)
     Feet
@@ -37,6 +38,7 @@ class EstimatorState(ArrayRecord):
     bias: Vector
     feet: Matrix
     P: Matrix
+    north: Vector
     last_gyro: Vector
     rolling: Matrix
     sliding: Vector
@@ -73,7 +75,7 @@ class EstimatorState(ArrayRecord):
 
     def __init__(self, settings: EstimatorSettings, robot: Robot) -> None:
         n, m = len(robot.spheres.keys), FEET + 3 * len(robot.spheres.keys)
-        sizes = {"residual": robot.na, "last_v": robot.nv}
+        sizes = {"residual": robot.na, "last_v": robot.nv, "north": 2}
         sizes |= dict.fromkeys(("v", "p", "gyro_bias", "bias", "last_gyro"), 3)
         sizes |= dict.fromkeys(("stands", "slipped", "sliding"), n)
         self.put(**{name: np.zeros(size) for name, size in sizes.items()})

@@ -8,20 +8,29 @@ from typing import Any
 
 import numpy as np
 
+from controllers.estimation.estimator import Estimator
+from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from idyn.extras import missing_extra
+from idyn.model.robot import Robot
 from sim_harness.report.tables import Table, text_table
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
 from transport.unitree.robots import ROBOTS, UnitreeRobot
 from transport.unitree.script import Step, parse_script, read_script
 
 try:
-    from transport.unitree.bridge import Report, run_script
+    from transport.unitree.bridge import Bridge, Report
     from transport.unitree.dds import Bus
     from transport.unitree.low_level import LowLevel
     from transport.unitree.postures import KD, KP, PostureMotion
+    from transport.unitree.served import ServedRobot
 except ImportError as error:
     raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
+
+PERIOD = 0.002
+"""Period of the states [s]."""
 
 CHECKLIST = """Before torque flows:
   - The robot lies on its belly on level ground, or hangs from a support; nobody is within 2 m.
@@ -49,11 +58,22 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
-    report = run_script(link, steps, postures, print, end.is_set)
+    report = Bridge(link, postures, print, _served(options, robot, model)).run(steps, end.is_set)
     print(text_table(_table(report)))
+    for mode, count in sorted(report.modes.items()):
+        print(f"{mode}: {count}")
     if report.ended:
         print(report.ended)
     return _figures(report), not report.ended
+
+
+def _served(options: argparse.Namespace, robot: UnitreeRobot, model: Robot) -> ServedRobot | None:
+    """Return what answers states by a server; None without `--connect`."""
+    if options.connect is None:
+        return None
+    estimator = Estimator(EstimatorSettings(imu=robot.imu, friction=robot.friction, damping=robot.damping), model)
+    client = RobotClient(options.connect, hello_for(model, PERIOD, name=f"bridge {options.robot}"))
+    return ServedRobot(model, estimator, client, KD)
 
 
 def _confirm(options: argparse.Namespace, most: float) -> None:
@@ -98,6 +118,7 @@ def _figures(report: Report) -> dict[str, Any]:
         "delay_us": quantiles(1e6 * report.delays),
         "tilt_rad": float(report.tilts.max(initial=0.0)),
         "torque_Nm": float(report.torques.max(initial=0.0)),
+        "modes": report.modes,
         "ended": report.ended,
     }
 

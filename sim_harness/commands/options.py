@@ -65,6 +65,7 @@ def bridge(parser: ArgumentParser) -> None:
     parser.add_argument("--domain", type=int, default=0, help="DDS domain: 0 on a robot (default), 1 in Unitree's simulator")
     parser.add_argument("--interface", default="lo", help="network interface (default: %(default)s, this machine only)")
     parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")
+    parser.add_argument("--connect", metavar="ENDPOINT", help="server that answers after standing up (default: none)")
     parser.add_argument("--dry-run", action="store_true", help="show the joints and the first goal; send nothing")
     parser.add_argument("--yes", action="store_true", help="confirm the checklist")
     _json(parser, "the figures")

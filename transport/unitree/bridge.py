@@ -10,6 +10,7 @@ from idyn.types import Array
 from transport.unitree.low_level import LowLevel, LowState, MotorCommand, damping
 from transport.unitree.postures import KD, PostureMotion
 from transport.unitree.script import Step
+from transport.unitree.served import ServedRobot
 
 SILENCE_S = 0.1
 """Time without states after which the bridge damps and ends [s]."""
@@ -27,7 +28,8 @@ class Report(NamedTuple):
     answered: number of states that were answered; missed: that arrived together with a later one
     periods: times between answered states [s]; delays: from the arrival of a state to its command [s]
     tilts: angle between the vertical axes of IMU and world [rad]; torques: largest |τ| of each answered state [N·m]
-    ended: why the script ended early; '': it was completed
+    modes: number of served states by the status of the answer, or by the mode of the failsafe
+    ended: why the script ended early, or what the server said last; '': it was completed
     """
 
     answered: int
@@ -36,59 +38,83 @@ class Report(NamedTuple):
     delays: Array
     tilts: Array
     torques: Array
+    modes: dict[str, int]
     ended: str
 
 
-def run_script(
-    link: LowLevel,
-    steps: Sequence[Step],
-    postures: dict[str, Array],
-    note: Callable[[str], None],
-    stopped: Callable[[], bool] = lambda: False,
-) -> Report:
-    """Do the steps of a script; then damp.
+class Bridge:
+    """Does the steps of a script with one robot."""
 
-    postures: goal of each word of a script, angles [rad] (na); note: called with a line for each step
-    stopped: whether the user asks to end
-    """
-    state = link.state(START_S)
-    if state is None:
-        return _report([], link, f"no state within {START_S:g} s")
-    rows: list[tuple[float, float, float, float]] = []
-    last, ended = state, ""
-    for k, step in enumerate(steps):
-        motion = PostureMotion(last, postures[step.word], soft=k == 0)
-        note(f"{step.word}: {motion.seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
-        until = last.at + motion.seconds + step.seconds
-        while not ended and last.at < until:
-            ended = "stopped by the user" if stopped() else ""
-            state = link.state(SILENCE_S)
-            if state is None:
-                ended = ended or f"no state for {SILENCE_S:g} s"
-                break
-            _answer(link, motion.command(state.at), state, rows)
-            last = state
-        if ended:
-            break
-    _damp(link, last)
-    return _report(rows, link, ended)
+    def __init__(
+        self, link: LowLevel, postures: dict[str, Array], note: Callable[[str], None], served: ServedRobot | None = None
+    ) -> None:
+        """postures: goals of `stand` and `lie`, angles [rad] (na); note: called with a line for each step
+        served: what answers after standing up; None: the motors hold the posture"""
+        self._link, self._postures, self._note, self._served = link, postures, note, served
+        self._rows: list[tuple[float, float, float, float]] = []
+        self._last: LowState | None = None
 
+    def run(self, steps: Sequence[Step], stopped: Callable[[], bool] = lambda: False) -> Report:
+        """Do the steps; then damp. stopped: whether the user asks to end"""
+        self._last = self._link.state(START_S)
+        if self._last is None:
+            return self._report(f"no state within {START_S:g} s")
+        ended = ""
+        for step in steps:
+            ended = ended or self._do(step, stopped)
+        if self._served is not None:
+            self._served.end()
+        self._damp()
+        return self._report(ended)
 
-def _answer(link: LowLevel, command: MotorCommand, state: LowState, rows: list[tuple[float, float, float, float]]) -> None:
-    link.send(command, state)
-    x, y = state.attitude[:2]
-    tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
-    rows.append((state.at, monotonic() - state.at, float(tilt), float(np.abs(state.tau).max())))
+    def _do(self, step: Step, stopped: Callable[[], bool]) -> str:
+        """Do a step. Return why it ended early, or ''."""
+        served, last, soft = self._served, self._last, not self._rows
+        assert last is not None
+        if step.word == "velocity":
+            if served is None:
+                return "the step 'velocity' needs a server (--connect)"
+            self._note(f"velocity {step.velocity}: {step.seconds:g} s")
+            served.drive(np.array(step.velocity))
+            return self._go_on(served.command, step.seconds, stopped)
+        if served is not None:
+            served.pause()
+        motion = PostureMotion(last, self._postures[step.word], soft=soft)
+        self._note(f"{step.word}: {motion.seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
+        ended = self._go_on(lambda states: motion.command(states[-1].at), motion.seconds, stopped)
+        if ended or not step.seconds:
+            return ended
+        if served is None:
+            return self._go_on(lambda states: motion.command(states[-1].at), step.seconds, stopped)
+        served.begin([self._last] if self._last is not None else [])
+        return self._go_on(served.command, step.seconds, stopped)
 
+    def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
+        """Answer all states for some time. Return why it ended early, or ''."""
+        assert self._last is not None
+        until = self._last.at + seconds
+        while self._last.at < until:
+            if stopped():
+                return "stopped by the user"
+            states = self._link.states(SILENCE_S)
+            if not states:
+                return f"no state for {SILENCE_S:g} s"
+            self._last = last = states[-1]
+            self._link.send(answer(states), last)
+            x, y = last.attitude[:2]
+            tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
+            self._rows.append((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
+        return ""
 
-def _damp(link: LowLevel, last: LowState) -> None:
-    """Brake all joints until they rest. The last command stays in force after the process has ended."""
-    until = monotonic() + DAMPING_S
-    while monotonic() < until:
-        last = link.state(0.01) or last
-        link.send(damping(last, KD), last)
+    def _damp(self) -> None:
+        """Brake all joints until they rest. The last command stays in force after the process has ended."""
+        until = monotonic() + DAMPING_S
+        while self._last is not None and monotonic() < until:
+            self._last = self._link.state(0.01) or self._last
+            self._link.send(damping(self._last, KD), self._last)
 
-
-def _report(rows: list[tuple[float, float, float, float]], link: LowLevel, ended: str) -> Report:
-    times, delays, tilts, torques = np.array(rows).reshape(-1, 4).T
-    return Report(len(rows), max(link.received - len(rows), 0), np.diff(times), delays, tilts, torques, ended)
+    def _report(self, ended: str) -> Report:
+        times, delays, tilts, torques = np.array(self._rows).reshape(-1, 4).T
+        missed, served = max(self._link.received - len(times), 0), self._served
+        modes, problem = ({}, "") if served is None else (dict(served.modes), served.problem)
+        return Report(len(times), missed, np.diff(times), delays, tilts, torques, modes, ended or problem)

@@ -10,6 +10,7 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.types import Array, Record
+from transport.unitree.clock import RobotClock
 from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
 from transport.unitree.robots import UnitreeRobot
@@ -32,7 +33,7 @@ HEAD, LOW_LEVEL = (0xFE, 0xEF), 0xFF
 class LowState(Record, frozen=True):
     """A state as the robot measured it.
 
-    at: time of arrival by the monotonic clock [s]
+    at: time of arrival by the monotonic clock [s]; clock_ns: the robot's own time [ns]
     q, v, tau: angle [rad], speed [rad/s] and torque [N·m] of each joint (na)
     attitude: of the IMU, quaternion x, y, z, w (4)
     rate, acceleration: in the axes of the IMU [rad/s] (3), [m/s²] (3); the acceleration is that of free fall subtracted
@@ -41,6 +42,7 @@ class LowState(Record, frozen=True):
     """
 
     at: float
+    clock_ns: int
     q: Array
     v: Array
     tau: Array
@@ -103,21 +105,32 @@ class LowLevel:
             raise ConfigError("robot", f"another process sends commands to it ({COMMAND}: {commands.writers} writers)")
         self._writer = bus.writer(COMMAND, robot.family.command)
         self._command = Message(robot.family.command)
+        self._clock = RobotClock()
         self.received = self.wrong = 0
 
+    def states(self, timeout: float) -> list[LowState]:
+        """Return the states that have arrived since the last call, the oldest first; wait up to `timeout` [s] for one. States
+        with a wrong checksum are counted and left out."""
+        found = []
+        for message in self._states.take(timeout):
+            self.received += 1
+            if message["crc"][0] and not message.is_sound:  # Unitree's simulator sends 0
+                self.wrong += 1
+            else:
+                found.append(self._read(message))
+        return found
+
     def state(self, timeout: float) -> LowState | None:
-        """Return the newest state; wait up to `timeout` [s] for one. None: none arrived, or its checksum is wrong."""
-        messages = self._states.take(timeout)
-        if not messages:
-            return None
-        self.received += len(messages)
-        message = messages[-1]
-        if message["crc"][0] and not message.is_sound:  # Unitree's simulator sends 0
-            self.wrong += 1
-            return None
+        """Return the newest state, see `states`; None without one."""
+        found = self.states(timeout)
+        return found[-1] if found else None
+
+    def _read(self, message: Message) -> LowState:
         w, x, y, z = message["imu_state.quaternion"].tolist()
+        now = monotonic()
         return LowState(
-            at=monotonic(),
+            at=now,
+            clock_ns=self._clock.time_ns(int(message["tick"][0]), now),
             q=self._of_motors(message, "q"),
             v=self._of_motors(message, "dq"),
             tau=self._of_motors(message, "tau_est"),

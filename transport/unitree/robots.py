@@ -12,6 +12,7 @@ class UnitreeRobot(NamedTuple):
     joints: of the motors of a message, in their order; further motors are not used
     lying: angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie
     imu: position of the IMU in the frame of the base [m]
+    friction, damping: of each joint, dry [N·m] and viscous [N·m·s/rad], by Unitree's MuJoCo model
     """
 
     family: Family
@@ -19,6 +20,8 @@ class UnitreeRobot(NamedTuple):
     joints: tuple[str, ...]
     lying: tuple[float, ...]
     imu: tuple[float, float, float]
+    friction: float
+    damping: float
 
 
 def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -27,10 +30,12 @@ def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 
 GO2 = UnitreeRobot(
     family=FAMILIES["go"],
-    model="go2",
+    model="go2-unitree",
     joints=_joints(("FR", "FL", "RR", "RL"), ("hip", "thigh", "calf")),
     lying=(-0.05, 1.22, -2.44, 0.05, 1.22, -2.44) * 2,
     imu=(-0.02557, 0.0, 0.04232),
+    friction=0.2,
+    damping=0.1,
 )
 
 LEG = "hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll"
@@ -46,6 +51,8 @@ G1 = UnitreeRobot(
     ),
     lying=(),
     imu=(0.0, 0.0, 0.0),
+    friction=0.2,
+    damping=0.05,
 )
 
 ROBOTS = {"go2": GO2, "g1": G1}

@@ -21,6 +21,7 @@ def state_at(q, v):
     nothing = np.zeros(3)
     return LowState(
         at=0.0,
+        clock_ns=0,
         q=q,
         v=v,
         tau=nothing,

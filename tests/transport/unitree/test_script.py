@@ -7,19 +7,21 @@ from transport.unitree.script import Step, parse_script
 
 
 def test_steps_comments_and_empty_lines():
-    text = "# first\nstand 5\n\n  lie   # rest\n"
-    assert parse_script(text, "x") == [Step("stand", 5.0), Step("lie", 0.0)]
+    text = "# first\nstand 5\n\nvelocity 0.3 -0.1 0 7\n  lie   # rest\n"
+    assert parse_script(text, "x") == [Step("stand", 5.0), Step("velocity", 7.0, (0.3, -0.1, 0.0)), Step("lie")]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "expected at least one step"),
-        ("stand 5\nrun 3", "line 2: expected one of stand, lie, got 'run'"),
+        ("stand 5\nrun 3", "line 2: expected one of stand, velocity, lie, got 'run'"),
         ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
         ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
         ("stand -1", "line 1: expected seconds > 0, got '-1'"),
-        ("stand nan", "line 1: expected seconds > 0, got 'nan'"),
+        ("stand nan", "line 1: expected a finite number, got 'nan'"),
+        ("velocity 1 0 0", "line 1: 'velocity': expected 4 numbers, got 3"),
+        ("velocity inf 0 0 3", "line 1: expected a finite number, got 'inf'"),
     ],
 )
 def test_wrong_lines_are_named(text, message):

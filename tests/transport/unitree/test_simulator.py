@@ -5,14 +5,19 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 from fast import full
 from sdk import FOLDER, needs_unitree
 
+from controllers.config.loading import load
 from controllers.robot.load import load_robot
+from sim_harness.run.server_process import ServerProcess
+from transport.server.settings import ServerSettings
 
-DOMAIN = "57"
+DOMAIN = str(20 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+"""One for each worker: simulators of the same domain would share their topics."""
 
 
 @pytest.fixture
@@ -66,6 +71,28 @@ def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["answered"] > 1000
     assert figures["ended"] == ""
+
+
+@full
+@needs_unitree
+def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
+    """Torques of a server, over DDS; the base is estimated."""
+    script = tmp_path / "script.txt"
+    script.write_text("stand 2\nvelocity 0.3 0 0 4\nvelocity 0 0 0 1.5\n")
+    settings = load("server", "go2-unitree", ServerSettings)
+    with ServerProcess(msgspec.structs.replace(settings, endpoint=f"ipc://{tmp_path}/server")) as server:
+        end = simulator("go2", 22)
+        done = bridge(tmp_path, "--script", str(script), "--yes", "--connect", server.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows, _, _ = end()
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["modes"]["ok"] > 0.9 * sum(figures["modes"].values())
+    standing = rows[rows[:, 3] > 0.31]
+    assert 0.9 < np.ptp(standing[:, 1]) < 1.35
+    assert np.abs(standing[:, 2]).max() < 0.1
+    tilts = np.arccos(np.clip(1.0 - 2.0 * (standing[:, 5] ** 2 + standing[:, 6] ** 2), -1.0, 1.0))
+    assert len(standing) * 0.002 > 6.0
+    assert tilts.max() < 0.1
 
 
 @full

@@ -1,0 +1,134 @@
+"""A robot whose torques come from an idyn server: states are estimated from its own sensors, answers become motor commands.
+
+The motor's own feedback goes on between two answers. The torque that is sent leaves out what this feedback adds at the measured
+state, so that their sum there is the torque of the server, or of the failsafe while answers are missing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from controllers.estimation.estimator import Estimate, Estimator, Measurement
+from idyn.model.robot import Robot
+from idyn.types import Array
+from transport.protocol.messages.command import CommandMessage
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.requests import Stop
+from transport.protocol.messages.state import Contact, StateMessage
+from transport.protocol.torque_gate import limits_of
+from transport.robot.client import RobotClient
+from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
+from transport.unitree.low_level import LowState, MotorCommand
+
+VELOCITY_S = 0.5
+"""Validity of a velocity command, which is repeated ten times as often [s]."""
+
+
+class ServedRobot:
+    """Answers states with motor commands of a server.
+
+    modes: number of states by the status of the answer, or by the mode of the failsafe
+    estimate: the last one; problem: last refusal of the server, '' without one
+    """
+
+    def __init__(self, robot: Robot, estimator: Estimator, client: RobotClient, kd: float) -> None:
+        """client: without a session; kd: damping of the failsafe [N·m·s/rad]"""
+        estimator.warm_up()  # a robot that stands must not wait for it
+        self._robot, self._estimator, self._client = robot, estimator, client
+        self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
+        self._drive: DriveCommand | None = None
+        self._order: Array | None = None  # velocity that is commanded (3)
+        self._ordered_ns, self._serving = 0, False
+        self.modes: Counter[str] = Counter()
+        self.estimate: Estimate | None = None
+        self.problem = ""
+
+    def begin(self, states: Sequence[LowState]) -> None:
+        """Start a session and the estimate, with a robot at rest. Raises ConnectionFailed."""
+        self._estimator.reset()
+        self._failsafe.reset()
+        self._drive, self._order = None, None
+        self._client.hello()
+        self._serving = True
+        self._observe(states)
+
+    def pause(self) -> None:
+        """End the session, if there is one; `begin` may start another one."""
+        if self._serving:
+            self._client.ask(Stop(session=self._client.session))
+            self._serving = False
+
+    def end(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+    def drive(self, velocity: Array | None) -> None:
+        """Command the velocity of the base from now on: forward, left [m/s], turn [rad/s] (3); None: the server's own plan."""
+        self._order, self._ordered_ns = velocity, 0
+
+    def command(self, states: Sequence[LowState]) -> MotorCommand:
+        """Return the motor command for the newest of these states. The others are used for the estimate."""
+        last, estimate = states[-1], self._observe(states)
+        now = last.clock_ns
+        self._repeat(now)
+        reply = self._client.exchange(self._message(estimate, last))
+        drive, fault = None, False
+        if reply is not None:
+            drive = drive_command(reply, self._robot.na)
+            fault, self.problem = reply.status == "fault", reply.message
+            self._drive = drive
+        elif self._client.error is not None:
+            fault = self._client.error.code is Code.LATCHED_FAULT
+            self.problem = self._client.error.message
+        tau, mode = self._failsafe.torque(now, last.q, last.v, drive, fault=fault)
+        self.modes[reply.status if reply is not None and mode is FailsafeMode.OK else f"failsafe:{mode}"] += 1
+        return self._with_feedback(tau, mode, last)
+
+    def _observe(self, states: Sequence[LowState]) -> Estimate:
+        for state in states:
+            self.estimate = self._estimator.update(
+                Measurement(
+                    t=state.clock_ns * 1e-9,
+                    angles=state.q,
+                    speeds=state.v,
+                    torques=state.tau,
+                    attitude=state.attitude,
+                    gyro=state.rate,
+                    accelerometer=state.acceleration,
+                )
+            )
+        assert self.estimate is not None
+        return self.estimate
+
+    def _message(self, estimate: Estimate, state: LowState) -> StateMessage:
+        touching = [
+            Contact(frame=key) for key, touches in zip(self._robot.spheres.keys, estimate.touching, strict=True) if touches
+        ]
+        return StateMessage(
+            q=estimate.state.q.tolist(),
+            vel=estimate.state.v.tolist(),
+            t_robot=state.clock_ns,
+            tau_meas=state.tau.tolist(),
+            contacts=touching,
+        )
+
+    def _repeat(self, now_ns: int) -> None:
+        """Send the velocity again before it expires."""
+        if self._order is None or now_ns - self._ordered_ns < VELOCITY_S * 1e8:
+            return
+        self._ordered_ns = now_ns
+        reply = self._client.ask(
+            CommandMessage(session=self._client.session, valid_for=VELOCITY_S, velocity=self._order.tolist())
+        )
+        if isinstance(reply, ErrorMessage):
+            self.problem = reply.message
+
+    def _with_feedback(self, tau: Array, mode: FailsafeMode, state: LowState) -> MotorCommand:
+        """Return the command whose torque and feedback are `tau` at this state."""
+        last = self._drive
+        if mode in (FailsafeMode.DAMPING, FailsafeMode.STOPPED) or last is None or last.posture is None:
+            zero = np.zeros_like(tau)
+            return MotorCommand(q=state.q, v=zero, tau=tau, kp=zero, kd=zero)
+        q, v, kp, kd = last.posture
+        return MotorCommand(q=q, v=v, tau=tau - kp * (q - state.q) - kd * (v - state.v), kp=kp, kd=kd)
