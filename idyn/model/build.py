@@ -40,7 +40,10 @@ def build_model(description: Description, source: str) -> pin.Model:
     except (ElementTree.ParseError, ValueError, RuntimeError) as error:
         raise ModelError(f"{source}: not a {kind} that Pinocchio can parse ({error})") from error
     if model.nv == 0:
-        raise ModelError(f"{source}: expected at least one moving joint, got none")
+        unexpanded = (
+            ": elements of xacro are not expanded, expand the file by xacro first" if "<xacro:" in description.urdf else ""
+        )
+        raise ModelError(f"{source}: expected at least one moving joint, got none{unexpanded}")
     return model
 
 

@@ -17,6 +17,9 @@ ROUNDING = 1e-6
 ROUNDING_RADIUS = 1e-6
 """A radius of gyration below this is rounding [m]: the link is a point mass."""
 
+MAX_GYRATION = 1.5
+"""Root mean square distance of a link's mass from its centre beyond which its inertia is doubtful [m]."""
+
 MAX_MASS = 1e6
 """Of a link [kg]."""
 
@@ -84,7 +87,7 @@ def _inspect_link(link: ElementTree.Element) -> list[tuple[str, str]]:
             raise _Wrong(f"inertia {name}: expected ≥ 0 kg·m², got {moment:g}")
     if mass == 0:
         return [("note", "mass 0 kg: the link has no mass")]
-    return _inspect_moments(np.where(np.abs(moments) < rounding, 0.0, moments), rounding)
+    return _inspect_moments(np.where(np.abs(moments) < rounding, 0.0, moments), rounding) + _inspect_size(moments, mass)
 
 
 def _inspect_moments(moments: np.ndarray, rounding: float) -> list[tuple[str, str]]:
@@ -96,6 +99,17 @@ def _inspect_moments(moments: np.ndarray, rounding: float) -> list[tuple[str, st
         rank = " of rank one" if moments[1] == 0 else ""
         return [("warning", f"inertia{rank}: {values} violate the triangle inequality: no rigid body has this inertia")]
     return []
+
+
+def _inspect_size(moments: np.ndarray, mass: float) -> list[tuple[str, str]]:
+    """Check that principal moments [kg·m²] are those of a body with this mass [kg] and the size of a robot's link."""
+    radius = float(np.sqrt(max(moments.sum(), 0.0) / (2 * mass)))
+    if radius < MAX_GYRATION:
+        return []
+    said = (
+        f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m from the centre of mass"
+    )
+    return [("warning", f"{said}: probably a placeholder")]
 
 
 def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
@@ -152,7 +166,10 @@ def _check_origin(element: ElementTree.Element) -> None:
 
 
 def _vector(element: ElementTree.Element, name: str, what: str) -> list[float]:
-    words = element.get(name, "").split()
+    text = element.get(name, "")
+    words = text.split()
+    if "${" in text or "$(" in text:
+        raise _Wrong(f"{what}: '{text}' is an expression of xacro: expand the file by xacro first")
     if len(words) != 3:
         raise _Wrong(f"{what}: expected 3 numbers, got {len(words)}")
     return [_finite(word, what) for word in words]

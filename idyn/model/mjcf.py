@@ -5,6 +5,7 @@ limits of motors and contact spheres, with the defaults of their classes.
 """
 
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,8 +32,12 @@ Defaults = dict[str, dict[str, dict[str, str]]]
 
 
 def is_mjcf(text: str) -> bool:
-    """Return whether the text of a model is MJCF."""
-    return "<mujoco" in text
+    """Return whether the text of a model is MJCF, by its root element; a URDF may have an element `mujoco` inside."""
+    try:
+        _, root = next(ElementTree.iterparse(StringIO(text), events=("start",)))
+    except (ElementTree.ParseError, StopIteration, ValueError):
+        return False
+    return root.tag.startswith("mujoco")
 
 
 def build_mjcf(text: str) -> pin.Model:

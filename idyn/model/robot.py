@@ -18,7 +18,7 @@ from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
 from idyn.model.mjcf import is_mjcf, read_mjcf
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
-from idyn.model.urdf import parse_urdf
+from idyn.model.urdf import parse_urdf, with_declared_prefixes
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
@@ -89,7 +89,7 @@ class Robot:
         text = read_text(path)
         if is_mjcf(text):
             raise ModelError(f"{path}: expected a URDF, got an MJCF: use `Robot.from_mjcf`")
-        return cls(Description(urdf=text, **settings), str(path))
+        return cls(Description(urdf=with_declared_prefixes(text), **settings), str(path))
 
     @classmethod
     def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":

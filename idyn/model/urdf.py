@@ -1,6 +1,8 @@
 """Text of a URDF: parsed within bounds, and continuous joints rewritten such that Pinocchio counts their turns."""
 
+import re
 from xml.etree import ElementTree
+from xml.parsers.expat import errors
 
 from idyn.errors import ModelError
 
@@ -9,6 +11,10 @@ MAX_BYTES = 16 * 1024 * 1024
 
 MAX_NESTING = 100
 """Nesting of XML elements; a URDF has 5 levels."""
+
+
+PREFIXES = re.compile(r"</?([A-Za-z_][\w.-]*):|\s([A-Za-z_][\w.-]*):[\w.-]+\s*=")
+"""A prefix of an element or of an attribute."""
 
 
 def parse_urdf(text: str, source: str) -> ElementTree.Element:
@@ -30,6 +36,21 @@ def parse_urdf(text: str, source: str) -> ElementTree.Element:
         if depth > MAX_NESTING:
             raise ModelError(f"{source}: expected at most {MAX_NESTING} nested XML elements")
     return robot
+
+
+def with_declared_prefixes(text: str) -> str:
+    """Return the URDF with prefixes such as `drake:` declared in its root element, if they are used and no element declares
+    them: readers of URDFs ignore prefixes. Line numbers stay the same."""
+    try:
+        ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError) as error:
+        if getattr(error, "code", None) != errors.codes[errors.XML_ERROR_UNBOUND_PREFIX]:
+            return text
+    else:
+        return text
+    used = {prefix for pair in PREFIXES.findall(text) for prefix in pair} - {"", "xml", "xmlns"}
+    missing = sorted(prefix for prefix in used if f"xmlns:{prefix}" not in text)
+    return re.sub(r"<robot(?=[\s>])", "<robot" + "".join(f' xmlns:{prefix}="{prefix}"' for prefix in missing), text, count=1)
 
 
 def with_counted_turns(text: str, source: str) -> str:

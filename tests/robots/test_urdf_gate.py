@@ -59,6 +59,10 @@ REFUSED = {
     "centre nan": (pair(BODY.replace("<mass", '<origin xyz="0 nan 0"/><mass')), "b: origin xyz: expected a finite number"),
     "no inertia": (pair(""), "j: expected links with mass and inertia beyond this joint"),
     "origin of a joint": (pair(more='<origin xyz="0 0"/>'), "j: origin xyz: expected 3 numbers, got 2"),
+    "xacro": (
+        pair(more='<origin xyz="$(optenv OFFSET 0 0 1)"/>'),
+        "j: origin xyz: '$(optenv OFFSET 0 0 1)' is an expression of xacro: expand the file by xacro first",
+    ),
     "axis of length 0": (pair(axis="0 0 0"), "j: axis: expected a unit vector, got 0 0 0"),
     "axis nan": (pair(axis="0 0 nan"), "j: axis: expected a finite number, got 'nan'"),
     "lower > upper": (limits('lower="1" upper="-1"'), "j: limit: expected lower < upper, got 1 and -1"),
@@ -159,6 +163,45 @@ def test_products_of_inertia_that_make_a_moment_negative_are_a_warning():
     ((severity, where, message),) = messages(pair(inertial(ixx=1, iyy=1, izz=1, ixy=1.2)))
     assert (severity, where) == ("warning", "b")
     assert message.startswith("principal moments -0.2, 1, 2.2 kg·m²: the smallest is negative")
+
+
+def test_an_inertia_far_too_large_for_a_link_is_a_warning():
+    """A rod of 50 g with 1 kg·m² would be 15 m long; one of 2 m with its true inertia is no finding."""
+    ((severity, where, message),) = messages(pair(inertial("0.05")))
+    assert (severity, where) == ("warning", "b")
+    assert message.startswith("inertia: 0.05 kg with moments up to 1 kg·m² are spread over 5.5 m")
+    rod = 0.05 * 2.0**2 / 12
+    assert messages(pair(inertial("0.05", ixx=rod, iyy=rod, izz=1e-6))) == []
+
+
+def test_a_prefix_that_no_element_declares_is_ignored(tmp_path):
+    """As URDFs for Drake have it. The lines of errors stay those of the file."""
+    limit = 'drake:acceleration="2" lower="-1" upper="1" effort="3" velocity="1"'
+    text = pair(limit=limit).replace("</robot>", "\n<drake:group><drake:member/></drake:group>\n</robot>")
+    path = tmp_path / "drake.urdf"
+    path.write_text(text, encoding="utf-8")
+    assert Robot.from_urdf(path).limits.tau_max == pytest.approx([3.0])
+    broken = text.replace("</robot>", joint("k", "b", "c", kind="screw") + link("c") + "</robot>")
+    path.write_text(broken, encoding="utf-8")
+    with pytest.raises(ModelError, match="line 3, joint k: type"):
+        Robot.from_urdf(path)
+    path.write_text(text.replace("</drake:group>", ""), encoding="utf-8")
+    with pytest.raises(ModelError, match="not XML"):
+        Robot.from_urdf(path)
+
+
+def test_a_file_whose_joints_are_made_by_xacro_is_told_so():
+    text = urdf(link("world"), '<xacro:arm parent="world"/>').replace(
+        "<robot", '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"'
+    )
+    with pytest.raises(ModelError, match="expected at least one moving joint, got none: elements of xacro are not expanded"):
+        Robot(Description(urdf=text, base="fixed"))
+
+
+def test_a_urdf_with_settings_for_mujoco_is_a_urdf(tmp_path):
+    path = tmp_path / "robot.urdf"
+    path.write_text(pair().replace("</robot>", "<mujoco><compiler/></mujoco></robot>"), encoding="utf-8")
+    assert Robot.from_urdf(path).joint_names == ("j",)
 
 
 def test_what_the_parser_ignores_is_a_warning():
