@@ -11,7 +11,11 @@ FALLEN_TILT = 0.5
 """A robot has fallen when its base is tilted by more than this [rad]."""
 
 FALLEN_HEIGHT = 0.5
-"""A robot has fallen when the height of its base above the ground is below this share of the initial height."""
+"""A robot has fallen when the height of its base above the ground is below this share of the initial height. Where the base's
+frame starts far below the centre of mass, when it sank by this share of the initial height of the centre of mass."""
+
+LOW_FRAME = 0.5
+"""Height of such a frame, as a share of that of the centre of mass."""
 
 DROPS, LANDED = 20, 1e-4
 """Search for the ground below a point: largest number of iterations, tolerance [m]."""
@@ -24,7 +28,7 @@ class Posture:
         """q: initial configuration (nq)"""
         self._terrain = terrain
         self._floats = robot.floating
-        self._first = above_ground(q[None, :3], terrain)[0] if self._floats else 0.0
+        self._lowest = self._lowest_height(robot, q) if self._floats else 0.0
 
     def upright(self, q: Array) -> bool:
         """Return whether the robot is upright in all configurations (n, nq)."""
@@ -34,8 +38,13 @@ class Posture:
         """Return in which of the configurations (n, nq) the robot has fallen (n); it has in those with non-finite values."""
         if not self._floats:
             return np.zeros(len(q), dtype=bool)
-        low = FALLEN_HEIGHT * self._first
-        return ~((base_tilt(q) < FALLEN_TILT) & (above_ground(q[:, :3], self._terrain) >= low))
+        return ~((base_tilt(q) < FALLEN_TILT) & (above_ground(q[:, :3], self._terrain) >= self._lowest))
+
+    def _lowest_height(self, robot: Robot, q: Array) -> float:
+        """Return the least height of the base above the ground of a robot that has not fallen [m]; it may be negative."""
+        base, mass = above_ground(np.stack([q[:3], robot.center_of_mass(q)]), self._terrain).tolist()
+        lowest: float = FALLEN_HEIGHT * base if base >= LOW_FRAME * mass else base - FALLEN_HEIGHT * mass
+        return lowest
 
 
 def base_tilt(q: Array) -> Array:

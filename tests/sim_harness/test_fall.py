@@ -2,9 +2,13 @@
 
 import msgspec
 import numpy as np
+import pytest
 
 from controllers.robot.load import load_robot
+from controllers.robot.stance import standing
 from idyn.contact.terrain import Flat, Slope
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
 from sim_harness.measure.fall import Posture
 from sim_harness.robot.pushes import PushSettings
 from sim_harness.run.experiment import run_in_process
@@ -28,6 +32,28 @@ def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
         assert posture.upright(moved(q, up, roll)[None]) is upright
         assert posture.upright(np.array([q, moved(q, up, roll), q])) is upright
     assert not posture.upright(np.full((1, robot.nq), np.nan))
+
+
+def test_a_base_frame_at_the_ground_has_not_fallen_yet():
+    """The frame of the base is where the modeller put it: here, 1 cm below the feet. The robot is down when its mass is."""
+    text = "".join(
+        f'<link name="{name}"><inertial><origin xyz="0 0 {z}"/><mass value="1"/>'
+        '<inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        for name, z in (("base", 0.4), ("foot", 0.0))
+    )
+    text += (
+        '<joint name="j" type="prismatic"><parent link="base"/><child link="foot"/><origin xyz="0 0 0.01"/><axis xyz="0 0 1"/>'
+    )
+    text = f'<robot name="low">{text}<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>'
+    robot = Robot(Description(urdf=text, contact=(ContactPoint(frame="foot"),)))
+    q = standing(robot, {})
+    mass = robot.center_of_mass(q)[2]
+    assert (q[2], mass) == (pytest.approx(-0.01), pytest.approx(0.195))
+    posture = Posture(robot, Flat(), q)
+    assert posture.upright(q[None])
+    assert posture.upright(moved(q, up=-0.49 * mass)[None])
+    assert not posture.upright(moved(q, up=-0.51 * mass)[None])
+    assert not posture.upright(moved(q, roll=0.51)[None])
 
 
 def test_height_is_measured_above_the_ground_below():
