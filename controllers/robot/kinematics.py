@@ -36,8 +36,10 @@ def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "re
     return angles
 
 
-def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
+def angles_for_places(robot: Robot, q: Array, places: Array, nearly: float = TOLERANCE) -> Array | None:
     """Return joint angles (na) that put the contact spheres at `places` [m] (n, 3) with the base of q; None if out of reach.
+
+    nearly: largest position error of the nearest solution, where there is no exact one [m]
 
     Gauss–Newton steps with the contact Jacobian, from the joint angles of q. Joints without a motor are moved so that
     chains stay closed.
@@ -49,12 +51,13 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
         error = np.concatenate([(places - contact_places(robot, moved)).ravel(), -gaps])
         if np.abs(error[: places.size]).max() < TOLERANCE and np.abs(gaps).max(initial=0.0) < CLOSED:
             return robot.joint_angles(moved)
+        nearest = moved, float(np.abs(error).max())
         # δθ = argmin ‖[J; G] δθ − [x_des − x; −g]‖, with |δθ| ≤ 0.2 rad
         axes = robot.terms(moved, still).axes
         step, rows = np.zeros(robot.nv), np.vstack([contact_jacobian(robot, axes, places), G])
         step[joints] = np.linalg.lstsq(rows[:, joints], error, rcond=1e-9)[0]
         moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
-    return None
+    return robot.joint_angles(nearest[0]) if nearest[1] < nearly else None
 
 
 def contact_jacobian(robot: Robot, axes: Array, points: Array) -> Array:

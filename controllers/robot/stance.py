@@ -14,6 +14,10 @@ CLOSING_STEPS = 50
 OUT_OF_PLANE = 1e-5
 """Largest gap of a closed chain [m]. Planar linkages whose links are not exactly in one plane cannot close further."""
 
+SLANTED = 1e-8
+"""Largest position error of a resting foot [m] where an exact solution needs a third joint: for a leg of two joints whose plane
+is not exactly vertical, as with an angle of 1.57075 rad in the URDF."""
+
 RESTING = 1e-10
 """Convergence limit: gap of a resting foot [m], last joint step [rad or m]."""
 
@@ -84,7 +88,7 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
         return stance
     q = np.array(stance)
     q[2] += up.mean()
-    angles = angles_for_places(robot, q, places)
+    angles = angles_for_places(robot, q, places, nearly=SLANTED)
     if angles is None:
         raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
     q = robot.with_joint_angles(q, angles)
