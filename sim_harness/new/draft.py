@@ -14,8 +14,19 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.new.holding import MOST, holding_pose, load
-from sim_harness.new.limbs import Foot, feet_of
-from sim_harness.new.pose import Pose, below_the_hips, fits, heights_of, known_angles, level, middle
+from sim_harness.new.limbs import UP, Foot, feet_of, legs_with_other_axis_up, provisional_feet
+from sim_harness.new.pose import (
+    COMPUTED,
+    Pose,
+    apart,
+    below_the_hips,
+    fits,
+    heights_of,
+    known_angles,
+    level,
+    middle,
+    steadiness,
+)
 from sim_harness.new.rotors import rotors_of
 from sim_harness.new.source import Model, warnings_of
 from sim_harness.new.toml import controller_section, experiment_section, fixed_section, header, robot_section
@@ -33,8 +44,26 @@ OWN = "simulated in idyn's own engine `lcp`"
 SOLELESS = "two feet without soles do not stand still"
 """Beginning of the sentence about a biped that is fixed to the world."""
 
+NARROW = "its feet are so close together that it tips over when it is inclined"
+"""Beginning of the sentence about a robot that is fixed to the world for this reason."""
+
+STEADY = 0.06
+"""Least steadiness of a computed pose to stand in. Humanoids have 0.1 or more."""
+
 WEAK = "its motors cannot hold this pose"
 """Beginning of the sentence about a robot with too small torque limits."""
+
+TURNED = "another axis of the base than z seems to point up"
+"""Beginning of the sentence about a model that lies on its side."""
+
+MANY = 4
+"""Least number of feet that are looked for in other poses than the given one: arms have fewer ends."""
+
+BESIDE = 0.2
+"""Distance of two feet that are one, as a share of the height of the hips: the halves of a leg that the URDF leaves open."""
+
+JOINED = "Where the two are joined, close the chain by `[[robot.closure]]`"
+"""End of the sentence about such feet."""
 
 SHOWN = 4
 """Names of joints in one sentence."""
@@ -59,19 +88,64 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> D
 
     Raises ModelError for a model that cannot be simulated, or that has no joint with a motor.
     """
-    robot = model.robot()
+    try:
+        robot = model.robot()
+    except ModelError:
+        if model.is_mjcf:
+            raise
+        robot = model.robot("fixed")  # raises if the defect is not that of the base
     if not robot.na:
         raise ModelError(f"{model.path}: expected at least one joint with a motor, got none")
     if not robot.floating:
-        return _fixed(model, robot, poses, "the model is fixed to the world")
+        why = "the model is fixed to the world" if model.is_mjcf else "its base has no inertia of its own: fixed to the world"
+        return _fixed(model, robot, poses, why)
     pose, q = _first_pose(robot, poses)
     feet = feet_of(robot, model.shapes(robot), q)
+    turned = _turned(model, robot, q) if len(feet) <= 2 else []
+    hints: list[str] = []
+    if pose is None and len(feet) < 2 and not turned:
+        feet, q, hints = _hanging_feet(model, robot, feet, q)
     if len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet)):
-        return _standing(model, robot.variant(contact=_places(feet)), feet, pose, q, stand=stand)
-    why = SOLELESS if len(feet) == 2 else "less than two legs that reach the ground"
+        own = robot.variant(contact=_places(feet))
+        pose = _on_level_feet(own, feet, pose, q)
+        steady = steadiness(own, feet, standing(own, pose.angles))
+        if steady >= STEADY or not pose.source.startswith(COMPUTED):
+            return _standing(model, own, feet, pose, hints, stand=stand)
+        why = f"{NARROW} by {np.arctan(max(steady, 0.0)):.2g} rad"
+    else:
+        why = SOLELESS if len(feet) == 2 else "less than two legs that reach the ground"
     if model.is_mjcf:
         raise ModelError(f"{model.path}: {why}, and the base has a free joint; remove it to fix the robot to the world")
-    return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
+    return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world", turned)
+
+
+def _turned(model: Model, robot: Robot, q: Array) -> list[str]:
+    """Return a sentence about a model that stands on four feet or more with another axis than z upwards; [] for any other."""
+    if model.is_mjcf:
+        return []
+    axis, legs = legs_with_other_axis_up(robot, model.shapes(robot), q)
+    if legs < MANY:
+        return []
+    root = (
+        f'a root link, and a fixed joint with rpy="{" ".join(f"{angle:.5g}" for angle in UP[axis])}" from it to the present one'
+    )
+    return [f"{TURNED}: {axis}. {legs} feet reach the ground then; add {root}"]
+
+
+def _hanging_feet(model: Model, robot: Robot, feet: list[Foot], q: Array) -> tuple[list[Foot], Array, list[str]]:
+    """Return the feet of a robot whose limbs lie flat or point up at q, the configuration with the limbs hanging down, and a
+    sentence about feet that are left out; what was given if there are fewer than four feet."""
+    shapes = model.shapes(robot)
+    limbs = provisional_feet(robot, shapes, q)
+    if len(limbs) < MANY:
+        return feet, q, []
+    hanging = standing(robot, below_the_hips(robot, limbs, q).angles)
+    found = feet_of(robot, shapes, hanging)
+    own, beside = apart(robot, found, hanging, BESIDE * _hip_height(robot, found, hanging)) if found else ([], [])
+    if len(own) < MANY:
+        return feet, q, []
+    names = ", ".join(foot.limb.frame for foot in beside)
+    return own, hanging, [f"without contact, because another foot is beside them: {names}. {JOINED}"] if beside else []
 
 
 def foot_list(feet: Sequence[Foot]) -> str:
@@ -82,13 +156,18 @@ def foot_list(feet: Sequence[Foot]) -> str:
     return "; ".join(f"{', '.join(frames)} ({source})" for source, frames in sources.items())
 
 
-def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose | None, q: Array, *, stand: bool) -> Draft:
-    """Return the draft of a robot that stands on its feet. robot: with their contact places; q: where they were looked for"""
-    found = [f"{len(feet)} feet: {foot_list(feet)}"]
+def _on_level_feet(robot: Robot, feet: Sequence[Foot], pose: Pose | None, q: Array) -> Pose:
+    """Return the pose with the feet at one height, or one with the feet below the hips. q: where the feet were found"""
     if pose is None or _spread(robot, feet, standing(robot, pose.angles)) > LEVEL:
         pose = below_the_hips(robot, feet, q)
     if _spread(robot, feet, standing(robot, pose.angles)) > EXACT:
         pose = level(robot, feet, pose, standing(robot, pose.angles))
+    return pose
+
+
+def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hints: Sequence[str], *, stand: bool) -> Draft:
+    """Return the draft of a robot that stands on its feet. robot: with their contact places"""
+    found = [f"{len(feet)} feet: {foot_list(feet)}", *hints]
     height = _hip_height(robot, feet, standing(robot, pose.angles))
     found += [
         f"standing: {pose.source}",
@@ -108,12 +187,12 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose | Non
     )
 
 
-def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:
-    """Return the draft of a robot that is fixed to the world."""
+def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: Sequence[str] = ()) -> Draft:
+    """Return the draft of a robot that is fixed to the world. why: it is; hints: what to change so that it can stand"""
     given = next((Pose(known_angles(robot, pose), pose.source) for pose in poses if fits(robot, pose)), None)
     pose = given or holding_pose(robot)
     share = load(robot, standing(robot, pose.angles))
-    found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", f"standing: {pose.source}", *_unlimited(robot)]
+    found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", *hints, f"standing: {pose.source}", *_unlimited(robot)]
     if share > MOST:
         found.append(f"{WEAK}: {share:.2g} times the torque limit of a joint is needed")
     refusal = mujoco_refusal(robot)

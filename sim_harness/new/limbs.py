@@ -22,8 +22,19 @@ FLAT = 0.004
 LONG = 0.25
 """Least length of a leg, as a share of the robot's height: fingers and castors are shorter."""
 
+UP = {
+    "x": (0.0, -np.pi / 2, 0.0),
+    "-x": (0.0, np.pi / 2, 0.0),
+    "y": (np.pi / 2, 0.0, 0.0),
+    "-y": (-np.pi / 2, 0.0, 0.0),
+}
+"""Axis of the base → rotation vector that makes it point up [rad]."""
+
 SOLE = 0.04
 """Least length and width of a sole [m]."""
+
+UPRIGHT = 0.95
+"""Least cosine of the angle between the z axis of a sole's frame and the vertical."""
 
 ROUND = 0.002
 """Largest root mean square distance of points from the sphere that stands for a foot [m]."""
@@ -96,6 +107,31 @@ def feet_of(robot: Robot, shapes: Sequence[Shape], q: Array) -> list[Foot]:
     return [_foot(robot, limb, shapes, points, q) for limb in legs]
 
 
+def legs_with_other_axis_up(robot: Robot, shapes: Sequence[Shape], q: Array) -> tuple[str, int]:
+    """Return the axis of the base, a key of `UP`, that has the most feet when it points up in place of z, and their number."""
+    numbers = {}
+    for axis, turn in UP.items():
+        numbers[axis] = len(
+            feet_of(robot, shapes, robot.integrate(q, np.array([0.0, 0.0, 0.0, *turn, *np.zeros(robot.nv - 6)])))
+        )
+    return max(numbers.items(), key=lambda each: each[1])
+
+
+def provisional_feet(robot: Robot, shapes: Sequence[Shape], q: Array) -> list[Foot]:
+    """Return a foot at the end of every limb of at least two joints, whether or not it reaches the ground at q."""
+    placements = robot.terms(q, np.zeros(robot.nv)).placements
+    points = [_points(shape, placements[shape.joint]) for shape in shapes]
+    found = []
+    for limb in limbs_of(robot):
+        if len(limb.joints) > 1:
+            pose = robot.frames.placement(limb.frame, q)
+            own = _end(robot, limb, shapes, points, q)
+            end = own[np.linalg.norm(own - placements[limb.joints[-1], 9:], axis=1).argmax()]
+            place = _sphere(limb.frame, (end - pose.translation) @ pose.rotation, 0.0)
+            found.append(Foot(limb, (place,), "end of the limb"))
+    return found
+
+
 def _end(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Array], q: Array) -> Array:
     """Return the points of a limb's last link in the world; its frame's origin if it has no shapes."""
     own = [cloud for shape, cloud in zip(shapes, points, strict=True) if shape.joint == limb.joints[-1]]
@@ -153,16 +189,35 @@ def _foot(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Ar
     cloud, kind, up = np.vstack(list(clouds.values())), shapes[low[0]].kind, pose.rotation[2]
     heights = cloud @ up - float((cloud @ up).min())
     bottom = cloud[heights < FLAT]
-    size, middle = np.ptp(bottom, axis=0), 0.5 * (bottom.min(axis=0) + bottom.max(axis=0))
-    if up[2] > 0.95 and min(size[0], size[1]) > SOLE:
-        x, y = np.round(middle[:2], 4).tolist()
-        length, width, z = np.round([size[0], size[1], bottom[:, 2].min()], 4).tolist()
-        sole = Sole(frame=limb.frame, length=length, width=width, offset=(x, y, z), mu=FRICTION)
-        return Foot(limb, sole, f"lowest points of its collision {kind}")
+    level = _with_level_frame(robot, limb, q)
+    sole = None if level is None else _sole(robot, level, bottom @ pose.rotation.T + pose.translation, q)
+    if level is not None and sole is not None:
+        return Foot(level, sole, f"lowest points of its collision {kind}")
     fitted = _fitted_sphere(cloud, heights)
     if fitted is not None:
         return Foot(limb, (_sphere(limb.frame, *fitted),), f"sphere fitted to its collision {kind}")
     return Foot(limb, (_sphere(limb.frame, bottom.mean(axis=0), 0.0),), f"lowest point of its collision {kind}")
+
+
+def _with_level_frame(robot: Robot, limb: Limb, q: Array) -> Limb | None:
+    """Return the limb with a frame of its last link whose z axis points up: its own if possible; None if there is none."""
+    others = [name for name in robot.frames.names if robot.frames.attached(name).joint == limb.joints[-1]]
+    frames = [limb.frame, *(name for name in others if name not in robot.tree.dof_names)]
+    level = (name for name in frames if robot.frames.placement(name, q).rotation[2, 2] > UPRIGHT)
+    frame = next(level, None)
+    return None if frame is None else limb._replace(frame=frame)
+
+
+def _sole(robot: Robot, limb: Limb, points: Array, q: Array) -> Sole | None:
+    """Return the rectangle that contains the lowest points of a foot; None if they are not wide enough. points: in the world"""
+    pose = robot.frames.placement(limb.frame, q)
+    bottom = (points - pose.translation) @ pose.rotation
+    size, middle = np.ptp(bottom, axis=0), 0.5 * (bottom.min(axis=0) + bottom.max(axis=0))
+    if min(size[0], size[1]) <= SOLE:
+        return None
+    x, y = np.round(middle[:2], 4).tolist()
+    length, width, z = np.round([size[0], size[1], bottom[:, 2].min()], 4).tolist()
+    return Sole(frame=limb.frame, length=length, width=width, offset=(x, y, z), mu=FRICTION)
 
 
 def _sphere(frame: str, centre: Array, radius: float) -> ContactPoint:

@@ -20,6 +20,9 @@ PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "
 MJCF_SIZES = {"free": 7, "ball": 4}
 """Positions of the joints of an MJCF that have several."""
 
+COMPUTED = "computed"
+"""Beginning of the source of a pose of `below_the_hips`."""
+
 REACH = 0.8
 """Height of a hip above its foot, as a share of the length of the leg."""
 
@@ -156,7 +159,7 @@ def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
             break
         shift += off
     known = others | rounded(robot, {name: angles[name] for name in names})
-    return Pose(known, "computed, with the feet below the hips and the centre of mass above their middle")
+    return Pose(known, f"{COMPUTED}, with the feet below the hips and the centre of mass above their middle")
 
 
 def level(robot: Robot, feet: Sequence[Foot], pose: Pose, q: Array) -> Pose:
@@ -172,8 +175,11 @@ def level(robot: Robot, feet: Sequence[Foot], pose: Pose, q: Array) -> Pose:
         heights = np.concatenate([heights_of(robot, foot, there) for foot in feet])
         return np.concatenate([1e3 * (heights - heights.mean()), 1e-3 * change])
 
-    change = least_squares(error, np.zeros(len(rows))).x
-    moved = dict(zip([robot.joint_names[k] for k in rows], (robot.joint_angles(q)[rows] + change).tolist(), strict=True))
+    now = robot.joint_angles(q)[rows]
+    low = np.minimum(np.ceil(robot.limits.q_min[rows] * 1e6) / 1e6 - now, -1e-9)
+    high = np.maximum(np.floor(robot.limits.q_max[rows] * 1e6) / 1e6 - now, 1e-9)
+    change = least_squares(error, np.zeros(len(rows)), bounds=(low, high)).x
+    moved = dict(zip([robot.joint_names[k] for k in rows], (now + change).tolist(), strict=True))
     return Pose(pose.angles | {name: round(angle, 6) for name, angle in moved.items()}, f"{pose.source}, feet made level")
 
 
@@ -182,6 +188,26 @@ def heights_of(robot: Robot, foot: Foot, q: Array) -> Array:
     pose = robot.frames.placement(foot.limb.frame, q)
     heights: Array = np.array([(pose.translation + pose.rotation @ np.array(p.offset))[2] - p.radius for p in foot.points])
     return heights
+
+
+def apart(robot: Robot, feet: Sequence[Foot], q: Array, distance: float) -> tuple[list[Foot], list[Foot]]:
+    """Return the feet that are at least `distance` [m] from those before them, and the others."""
+    own: list[Foot] = []
+    for foot in feet:
+        if all(np.linalg.norm(_contact(robot, foot, q) - _contact(robot, other, q)) >= distance for other in own):
+            own.append(foot)
+    return own, [foot for foot in feet if foot not in own]
+
+
+def steadiness(robot: Robot, feet: Sequence[Foot], q: Array) -> float:
+    """Return the distance of the centre of mass from the nearest edge of the support polygon, as a share of its height above
+    the feet: the tangent of the inclination at which the robot tips over. Negative if it does so without inclination."""
+    frames = [(robot.frames.placement(foot.limb.frame, q), foot) for foot in feet]
+    places = np.array([pose.translation + pose.rotation @ np.array(p.offset) for pose, foot in frames for p in foot.points])
+    away = places - robot.center_of_mass(q)
+    angles = np.linspace(0.0, 2.0 * np.pi, 360, endpoint=False)
+    reach = (away[:, :2] @ np.stack([np.cos(angles), np.sin(angles)])).max(axis=0)
+    return float(reach.min() / -away[:, 2].mean())
 
 
 def _length(robot: Robot, foot: Foot, q: Array) -> float:
