@@ -25,13 +25,16 @@ from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
 from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study, tasks_study
 
+OWN_ROBOTS = "own-robots"
+"""A study that takes robots: `idyn compare own-robots FOLDER …`."""
+
 STUDIES = {
     "sap-study": sap_study.study,
     "newton-study": newton_study.study,
     "first-order-study": first_order_study.study,
     "cone-study": cone_study.study,
     "tasks": tasks_study.study,
-    "own-robots": own_robots.study,
+    OWN_ROBOTS: own_robots.study,
 }
 """Name → study of one engine or law, of task controllers, or of drafted robots."""
 
@@ -45,6 +48,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     peers = {name: path for name in PEERS if (path := getattr(options, name)) is not None}
     if peers and what != ["tasks"]:
         raise ConfigError(f"--{next(iter(peers))}", f"expected the comparison tasks, got {', '.join(what)}")
+    if what[0] == OWN_ROBOTS and len(what) > 1:
+        return _study(OWN_ROBOTS, options.out, {"models": what[1:]})
     if len(what) == 1 and what[0] in STUDIES:
         return _study(what[0], options.out, {"peers": peers} if peers else {})
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):

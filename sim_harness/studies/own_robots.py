@@ -1,9 +1,10 @@
 """Robots that nobody set up: `idyn compare own-robots`.
 
-Each URDF of example-robot-data is drafted as by `idyn new`, and simulated in MuJoCo as by `idyn simulate`: it stands or holds
-its pose, and if the draft has a gait it also walks.
+Each URDF of example-robot-data, or each robot that is given, is drafted as by `idyn new`, and simulated in MuJoCo as by
+`idyn simulate`: it stands or holds its pose, and if the draft has a gait it also walks.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -12,10 +13,10 @@ import numpy as np
 
 from controllers.robot.collections import ROBOT_DATA
 from controllers.robot.load import load_robot
-from idyn.errors import IdynError
+from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
-from sim_harness.new.draft import OWN, SOLELESS, WEAK, draft
+from sim_harness.new.draft import NARROW, OWN, SOLELESS, TURNED, WEAK, draft
 from sim_harness.new.source import find_model, poses_of, shared_models
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Run, run_in_process
@@ -29,6 +30,10 @@ STILL, FOLLOWED = 0.05, 0.1
 
 WALKED = 0.8
 """A robot has walked if it covered this share of the way that was asked for."""
+
+
+DONE = ("stood", "held", "walked")
+"""Outcomes of robots that did their task."""
 
 
 class Outcome(NamedTuple):
@@ -50,8 +55,29 @@ class Outcome(NamedTuple):
 
 
 def robots() -> dict[str, str]:
-    """Return the URDFs of example-robot-data by their path below its folder, as `idyn new` takes them."""
-    return {name: ROBOT_DATA + name for name in shared_models()}
+    """Return the URDFs of example-robot-data as `idyn new` takes them, by the name of the folder and of the file."""
+    return {
+        f"{Path(path).parts[0].removesuffix('_description')}, {Path(path).stem}": ROBOT_DATA + path for path in shared_models()
+    }
+
+
+def given_robots(words: Sequence[str]) -> dict[str, str]:
+    """Return the robots that a user gives, by folder and file.
+
+    words: folders, for all URDFs below them, or robots as `idyn new` takes them
+    Raises ConfigError for a folder without a URDF, and for a robot that is not found.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        folder = Path(word).resolve()
+        models = {str(path): path for path in sorted(folder.rglob("*.urdf"))}
+        if folder.is_dir() and not models:
+            raise ConfigError("own-robots", f"expected a folder with URDFs, got none below {word}")
+        for reference, path in (models or {word: find_model(word, Path.cwd()).path.resolve()}).items():
+            root = folder.parent if models else path.parent.parent
+            name = str(path.relative_to(root).with_suffix(""))
+            found[str(path) if name in found else name] = reference
+    return found
 
 
 def outcome_of(reference: str, task: str) -> Outcome | None:
@@ -66,8 +92,10 @@ def outcome_of(reference: str, task: str) -> Outcome | None:
             path.write_text(drafted.text, encoding="utf-8")
             plan = load_plan(str(path), SECONDS)
             found = _judged(plan, run_in_process(plan, task, lambda *_: None))
-        reason = next((line for line in drafted.found if line.startswith((OWN, SOLELESS, WEAK))), "")
-        return found._replace(reason=reason)
+        reasons = [line for line in drafted.found if line.startswith((OWN, SOLELESS, NARROW, TURNED, WEAK))]
+        if found.outcome not in DONE:
+            reasons += drafted.warnings
+        return found._replace(reason="; ".join(reasons))
     except IdynError as error:
         return Outcome("refused", reason=_brief(str(error), model.path)) if task == "stand" else None
 
@@ -99,9 +127,7 @@ def standing_table(found: Figures) -> Table:
     """Return what each robot does that shall stand still."""
     head = ["robot", "outcome", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]", "largest tracking error [rad or m]"]
     rows = [
-        [_name(name), o.outcome, _g(o.tilt), _g(o.rate), _g(o.error)]
-        for (name, task), o in found["runs"].items()
-        if task == "stand"
+        [name, o.outcome, _g(o.tilt), _g(o.rate), _g(o.error)] for (name, task), o in found["runs"].items() if task == "stand"
     ]
     return [head, *rows]
 
@@ -110,7 +136,7 @@ def walking_table(found: Figures) -> Table:
     """Return what each robot does whose draft has a gait."""
     head = ["robot", "outcome", "walked [m]", "asked [m]", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]"]
     rows = [
-        [_name(name), o.outcome, _g(o.distance), _g(o.asked), _g(o.tilt), _g(o.rate)]
+        [name, o.outcome, _g(o.distance), _g(o.asked), _g(o.tilt), _g(o.rate)]
         for (name, task), o in found["runs"].items()
         if task == "walk" and o is not None
     ]
@@ -120,24 +146,23 @@ def walking_table(found: Figures) -> Table:
 def reasons(found: Figures) -> list[str]:
     """Return why robots were refused, fixed to the world, or simulated in another engine: one paragraph for each."""
     outcomes = ((name, o) for (name, task), o in found["runs"].items() if task == "stand" and o.reason)
-    return [f"{_name(name)}: {o.outcome}; {o.reason}" for name, o in outcomes]
-
-
-def _name(path: str) -> str:
-    """Return the name of a robot: its folder, and its file where that says more."""
-    return f"{Path(path).parts[0].removesuffix('_description')}, {Path(path).stem}"
+    return [f"{name}: {o.outcome}; {o.reason}" for name, o in outcomes]
 
 
 def _g(value: float) -> str:
     return f"{value:.2g}" if np.isfinite(value) else "–"
 
 
-def study() -> Study:
-    """Return the study of robots that nobody set up."""
+def study(models: Sequence[str] = ()) -> Study:
+    """Return the study of robots that nobody set up.
+
+    models: folders of URDFs, or robots as `idyn new` takes them; () for those of example-robot-data
+    """
     return Study(
         "Robots that nobody set up",
-        f"Each URDF of example-robot-data: drafted by `idyn new`, then {SECONDS:g} s in MuJoCo with its default ground.",
-        sweeps={"runs": Sweep((robots(), ("stand", "walk")), outcome_of)},
+        f"Each {'robot' if models else 'URDF of example-robot-data'}: drafted by `idyn new`, then {SECONDS:g} s in MuJoCo with "
+        "its default ground.",
+        sweeps={"runs": Sweep((given_robots(models) if models else robots(), ("stand", "walk")), outcome_of)},
         tables=(standing_table, walking_table),
         notes=reasons,
     )
