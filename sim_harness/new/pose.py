@@ -29,6 +29,9 @@ REACH = 0.8
 BALANCING, BALANCED = 4, 0.003
 """Balance of a computed pose: largest number of iterations, tolerance [m]."""
 
+LEVELLING = 100
+"""Largest number of evaluations when feet are made level within the limits of joints."""
+
 STARTS = 24
 """Number of starts of the search for the angles of a leg."""
 
@@ -178,7 +181,9 @@ def level(robot: Robot, feet: Sequence[Foot], pose: Pose, q: Array) -> Pose:
     now = robot.joint_angles(q)[rows]
     low = np.minimum(np.ceil(robot.limits.q_min[rows] * 1e6) / 1e6 - now, -1e-9)
     high = np.maximum(np.floor(robot.limits.q_max[rows] * 1e6) / 1e6 - now, 1e-9)
-    change = least_squares(error, np.zeros(len(rows)), bounds=(low, high)).x
+    change = least_squares(error, np.zeros(len(rows))).x
+    if ((change < low) | (change > high)).any():  # with bounds the search takes much longer
+        change = least_squares(error, np.zeros(len(rows)), bounds=(low, high), max_nfev=LEVELLING).x
     moved = dict(zip([robot.joint_names[k] for k in rows], (now + change).tolist(), strict=True))
     return Pose(pose.angles | {name: round(angle, 6) for name, angle in moved.items()}, f"{pose.source}, feet made level")
 
