@@ -59,6 +59,9 @@ TURNED = "another axis of the base than z seems to point up"
 MANY = 4
 """Least number of feet that are looked for in other poses than the given one: arms have fewer ends."""
 
+MOST_LIMBS = 8
+"""Largest number of limbs that are tried hanging down: robots with hands have more, and the search takes long."""
+
 BESIDE = 0.2
 """Distance of two feet that are one, as a share of the height of the hips: the halves of a leg that the URDF leaves open."""
 
@@ -137,7 +140,7 @@ def _hanging_feet(model: Model, robot: Robot, feet: list[Foot], q: Array) -> tup
     sentence about feet that are left out; what was given if there are fewer than four feet."""
     shapes = model.shapes(robot)
     limbs = provisional_feet(robot, shapes, q)
-    if len(limbs) < MANY:
+    if not MANY <= len(limbs) <= MOST_LIMBS:
         return feet, q, []
     hanging = standing(robot, below_the_hips(robot, limbs, q).angles)
     found = feet_of(robot, shapes, hanging)
