@@ -5,7 +5,6 @@ limits of motors and contact spheres, with the defaults of their classes.
 """
 
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,13 +30,26 @@ Defaults = dict[str, dict[str, dict[str, str]]]
 """Class → tag → attributes."""
 
 
+SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))
+"""Beginning and end of what may stand before the root element."""
+
+
 def is_mjcf(text: str) -> bool:
-    """Return whether the text of a model is MJCF, by its root element; a URDF may have an element `mujoco` inside."""
-    try:
-        _, root = next(ElementTree.iterparse(StringIO(text), events=("start",)))
-    except (ElementTree.ParseError, StopIteration, ValueError):
-        return False
-    return root.tag.startswith("mujoco")
+    """Return whether the text of a model is MJCF, by its root element; a URDF may have an element `mujoco` inside.
+
+    Parsers are not used: they leave cycles of objects, at every robot that a server builds without garbage collection.
+    """
+    at = 0
+    while True:
+        while at < len(text) and (text[at].isspace() or text[at] == "\ufeff"):
+            at += 1
+        ends = [end for begin, end in SKIPPED if text.startswith(begin, at)]
+        if not ends:
+            return text.startswith("<mujoco", at)
+        found = text.find(ends[0], at)
+        if found < 0:
+            return False
+        at = found + len(ends[0])
 
 
 def build_mjcf(text: str) -> pin.Model:
