@@ -100,6 +100,8 @@ class Bridge:
             if not states:
                 return f"no state for {SILENCE_S:g} s"
             self._last = last = states[-1]
+            if any(state.stop for state in states):
+                return "stopped by the remote control (L2 and B)"
             self._link.send(answer(states), last)
             x, y = last.attitude[:2]
             tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))

@@ -113,8 +113,11 @@ def _raw(structure: Structure) -> Any:
         sample.data = data
         return sample
 
+    def deserialize_key(cls: Any, *_: Any, **__: Any) -> Any:
+        return deserialize(cls, b"")  # a writer has ended
+
     kind = _type_of(structure)
-    kind.serialize, kind.deserialize = serialize, classmethod(deserialize)
+    kind.serialize, kind.deserialize, kind.deserialize_key = serialize, classmethod(deserialize), classmethod(deserialize_key)
     return kind
 
 

@@ -23,6 +23,9 @@ DISCOVERY_S = 0.5
 BETWEEN_S = 0.006
 """Longest usual time between two commands [s]: three periods. Until then the joints move on under the old command."""
 
+STOP_BUTTONS = 1 << 5 | 1 << 9
+"""L2 and B of the remote control, in its 16 bits of buttons."""
+
 SERVO = 1
 """Mode of a motor that follows commands."""
 
@@ -37,7 +40,8 @@ class LowState(Record, frozen=True):
     q, v, tau: angle [rad], speed [rad/s] and torque [N·m] of each joint (na)
     attitude: of the IMU, quaternion x, y, z, w (4)
     rate, acceleration: in the axes of the IMU [rad/s] (3), [m/s²] (3); the acceleration is that of free fall subtracted
-    temperature: hottest of each motor [°C] (na)
+    temperature: hottest of each motor [°C] (na); voltage: of the supply [V], 0: not reported
+    stop: whether L2 and B of the remote control are pressed
     message: all of it
     """
 
@@ -50,6 +54,8 @@ class LowState(Record, frozen=True):
     rate: Array
     acceleration: Array
     temperature: Array
+    voltage: float
+    stop: bool
     message: Message
 
 
@@ -127,7 +133,8 @@ class LowLevel:
 
     def _read(self, message: Message) -> LowState:
         w, x, y, z = message["imu_state.quaternion"].tolist()
-        now = monotonic()
+        low, high = message["wireless_remote"][2:4].tolist()
+        now, motors = monotonic(), message["motor_state.temperature"].astype(np.float64)
         return LowState(
             at=now,
             clock_ns=self._clock.time_ns(int(message["tick"][0]), now),
@@ -137,7 +144,9 @@ class LowLevel:
             attitude=np.array([x, y, z, w]),
             rate=message["imu_state.gyroscope"].astype(np.float64),
             acceleration=message["imu_state.accelerometer"].astype(np.float64),
-            temperature=message["motor_state.temperature"].reshape(self._robot.family.motors, -1).max(axis=1)[self._motors],
+            temperature=motors.reshape(self._robot.family.motors, -1).max(axis=1)[self._motors],
+            voltage=float(message["power_v"][0]) if "power_v" in message.layout.places else 0.0,
+            stop=(low | high << 8) & STOP_BUTTONS == STOP_BUTTONS,
             message=message,
         )
 

@@ -111,6 +111,8 @@ class ServedRobot:
             t_robot=state.clock_ns,
             tau_meas=state.tau.tolist(),
             contacts=touching,
+            temp=state.temperature.tolist() if state.temperature.any() else None,
+            volt=state.voltage or None,
         )
 
     def _repeat(self, now_ns: int) -> None:

@@ -29,6 +29,8 @@ def state_at(q, v):
         rate=nothing,
         acceleration=nothing,
         temperature=nothing,
+        voltage=0.0,
+        stop=False,
         message=Message(GO2.family.state),
     )
 
