@@ -2,7 +2,7 @@
 
 import pytest
 
-OTHERS = {"long", "soak", "bench", "browser", "clients"}
+OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -98,7 +98,9 @@ class Bridge:
                 return "stopped by the user"
             states = self._link.states(SILENCE_S)
             if not states:
-                return f"no state for {SILENCE_S:g} s"
+                if monotonic() - self._last.at > SILENCE_S:
+                    return f"no state for {SILENCE_S:g} s"
+                continue
             self._last = last = states[-1]
             if any(state.stop for state in states):
                 return "stopped by the remote control (L2 and B)"
@@ -117,6 +119,6 @@ class Bridge:
 
     def _report(self, ended: str) -> Report:
         times, delays, tilts, torques = np.array(self._rows).reshape(-1, 4).T
-        missed, served = max(self._link.received - len(times), 0), self._served
+        missed, served = max(self._link.received - self._link.repeated - len(times), 0), self._served
         modes, problem = ({}, "") if served is None else (dict(served.modes), served.problem)
         return Report(len(times), missed, np.diff(times), delays, tilts, torques, modes, ended or problem)

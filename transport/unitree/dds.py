@@ -74,7 +74,8 @@ class Reader:
         """Return the messages that have arrived, the oldest first; wait up to `timeout` [s] for one."""
         if timeout > 0.0:
             self._wait.wait(round(timeout * 1e9))
-        return [Message(self._layout, data) for sample in self._reader.take(DEPTH) if (data := getattr(sample, "data", None))]
+        samples = [sample for sample in self._reader.take(DEPTH) if getattr(sample, "data", None)]
+        return [Message(self._layout, sample.data, sample.sample_info.source_timestamp) for sample in samples]
 
     @property
     def writers(self) -> int:

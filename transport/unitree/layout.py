@@ -66,10 +66,13 @@ class Message:
     """One message: numbers by path.
 
     message["motor_cmd.q"] is a copy of the numbers; assignment writes them into `data`, the bytes on the wire.
+
+    sent_ns: time of sending by the sender's clock [ns]; 0: not received
     """
 
-    def __init__(self, layout: Layout, data: bytes | None = None) -> None:
+    def __init__(self, layout: Layout, data: bytes | None = None, sent_ns: int = 0) -> None:
         """data: bytes on the wire; None: zeros. Raises ValueError for another length or header."""
+        self.sent_ns = sent_ns
         size = len(HEADER) + layout.size
         self.layout, self.data = layout, bytearray(HEADER + bytes(layout.size) if data is None else data)
         if len(self.data) < size or self.data[:2] != HEADER[:2]:
@@ -104,7 +107,7 @@ class Message:
 
     def copy(self) -> Self:
         """Return a copy with bytes of its own."""
-        return type(self)(self.layout, bytes(self.data))
+        return type(self)(self.layout, bytes(self.data), self.sent_ns)
 
 
 def _offsets(structure: Structure, *, of_c: bool) -> tuple[dict[str, tuple[str, list[int]]], int]:

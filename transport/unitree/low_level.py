@@ -20,6 +20,9 @@ STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
 DISCOVERY_S = 0.5
 """Time in which participants on a network find each other [s]."""
 
+REPEATED_NS = 20_000_000
+"""Time for which a state that repeats the one before is left out [ns]; then the robot rests."""
+
 BETWEEN_S = 0.006
 """Longest usual time between two commands [s]: three periods. Until then the joints move on under the old command."""
 
@@ -112,17 +115,22 @@ class LowLevel:
         self._writer = bus.writer(COMMAND, robot.family.command)
         self._command = Message(robot.family.command)
         self._clock = RobotClock()
-        self.received = self.wrong = 0
+        self._seen, self._seen_ns = bytearray(), 0
+        self.received = self.wrong = self.repeated = 0
 
     def states(self, timeout: float) -> list[LowState]:
         """Return the states that have arrived since the last call, the oldest first; wait up to `timeout` [s] for one. States
-        with a wrong checksum are counted and left out."""
+        with a wrong checksum are counted and left out. So are those that repeat the one before, for up to 20 ms: a simulator
+        sends them when it has not gone on."""
         found = []
         for message in self._states.take(timeout):
             self.received += 1
             if message["crc"][0] and not message.is_sound:  # Unitree's simulator sends 0
                 self.wrong += 1
+            elif message.data == self._seen and message.sent_ns - self._seen_ns < REPEATED_NS:
+                self.repeated += 1
             else:
+                self._seen, self._seen_ns = message.data, message.sent_ns
                 found.append(self._read(message))
         return found
 
@@ -134,10 +142,10 @@ class LowLevel:
     def _read(self, message: Message) -> LowState:
         w, x, y, z = message["imu_state.quaternion"].tolist()
         low, high = message["wireless_remote"][2:4].tolist()
-        now, motors = monotonic(), message["motor_state.temperature"].astype(np.float64)
+        motors = message["motor_state.temperature"].astype(np.float64)
         return LowState(
-            at=now,
-            clock_ns=self._clock.time_ns(int(message["tick"][0]), now),
+            at=monotonic(),
+            clock_ns=self._clock.time_ns(int(message["tick"][0]), message.sent_ns),
             q=self._of_motors(message, "q"),
             v=self._of_motors(message, "dq"),
             tau=self._of_motors(message, "tau_est"),

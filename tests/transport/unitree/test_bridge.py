@@ -30,6 +30,7 @@ class Puppet:
 
     def _run(self):
         while not self._end.is_set():
+            self.message["tick"] = self.message["tick"] + 2
             self.states.write(self.message.sealed())
             for command in self._heard.take():
                 self.commands.append(command)
