@@ -79,7 +79,7 @@ def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
     script = tmp_path / "script.txt"
     script.write_text("stand 2\nvelocity 0.3 0 0 4\nvelocity 0 0 0 1.5\n")
     controller = tmp_path / "controller.toml"
-    controller.write_text(files("controllers")["go2-unitree"].read_text() + "\n[alarms]\njoint_drift = inf\n")
+    controller.write_text(files("controllers")["go2-unitree"].read_text().replace("joint_drift = 0.1", "joint_drift = inf"))
     settings = ServerSettings(controller=str(controller), endpoint=f"ipc://{tmp_path}/server")
     with ServerProcess(settings) as server:
         end = simulator("go2", 22)
