@@ -1,7 +1,9 @@
 """The bridge with a robot made of two topics, which does what its commands say."""
 
+import os
 import threading
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,16 +15,21 @@ from transport.unitree.low_level import COMMAND, STATE, LowLevel
 from transport.unitree.robots import GO2
 from transport.unitree.script import Step
 
-BUS = Bus(97)
 MOTORS = len(GO2.joints)
+
+
+@cache
+def bus():
+    """One for each worker: robots of the same domain would share their topics."""
+    return Bus(100 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
 
 
 class Puppet:
     """Publishes states at 500 Hz; its joints follow the targets of the last command at once. commands: all that it received"""
 
     def __init__(self):
-        self.states, self.commands = BUS.writer(STATE, GO2.family.state), []
-        self._heard = BUS.reader(COMMAND, GO2.family.command)
+        self.states, self.commands = bus().writer(STATE, GO2.family.state), []
+        self._heard = bus().reader(COMMAND, GO2.family.command)
         self.message, self._end = Message(GO2.family.state), threading.Event()
         self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
         self._thread = threading.Thread(target=self._run)
@@ -51,7 +58,7 @@ def puppet():
 
 
 def bridge(notes):
-    link = LowLevel(GO2, GO2.joints, np.full(MOTORS, 40.0), BUS)
+    link = LowLevel(GO2, GO2.joints, np.full(MOTORS, 40.0), bus())
     return Bridge(link, {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}, notes.append)
 
 
