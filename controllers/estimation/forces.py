@@ -2,7 +2,7 @@
 
     r = M v̇ + h − S τ,  averaged over 1/observer;     Jᵀ f = r in the rows of the joints, with the least f
 
-A joint whose rotor turns fast needs its armature in M: without it a go2's feet are judged wrongly in 16 % of the ticks.
+M must contain the armature of the motors: a leg that swings would seem to be pushed.
 """
 
 import numpy as np

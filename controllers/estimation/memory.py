@@ -15,8 +15,7 @@ class EstimatorState(ArrayRecord):
 
     Filter: estimate of the IMU's motion in the world, and covariance of its error
         R: attitude (3, 3); v [m/s], p [m]: velocity and position (3); gyro_bias [rad/s], bias [m/s²] (3)
-        feet: centres of the feet's spheres [m] (n, 3); P: covariance (15 + 3n, 15 + 3n)
-        error: order of its components, see `ATTITUDE`
+        feet: centres of the feet's spheres [m] (n, 3); P: covariance (15 + 3n, 15 + 3n), see `ATTITUDE`
         north: cosine and sine of the heading at the start, which counts as 0 (2)
         last_gyro: last rate [rad/s] (3); rolling: velocities of the centres of rolling feet [m/s] (n, 3)
         sliding: speed of each foot on the ground, by the joint speeds [m/s] (n)

@@ -4,7 +4,7 @@ from controllers.config.loading import NonNegative, Positive, Settings
 
 
 class EstimatorSettings(Settings, frozen=True):
-    """`[estimator]` of a controller: pose and velocity of the base from an IMU and the legs.
+    """Settings of the estimator: sensors, legs and ground.
 
     imu: position of the IMU in the frame of the base [m]; its axes are those of the base
     gyro, accelerometer: standard deviations of their noise in each sample [rad/s], [m/s²]

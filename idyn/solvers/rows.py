@@ -16,29 +16,28 @@ NEGLIGIBLE = 1e-9
 
 
 @compiled
+def _mirror(h: Array, first: int, x: Array) -> None:
+    """x ← x − 2 h (hᵀ x), for a reflector h that is zero before `first`."""
+    s = 0.0
+    for j in range(first, len(x)):
+        s += h[j] * x[j]
+    s *= 2.0
+    for j in range(first, len(x)):
+        x[j] -= s * h[j]
+
+
+@compiled
 def unreflect(H: Array, count: int, x: Array) -> None:
     """Replace coordinates z by x = Qᵀ z for the first `count` reflectors."""
     for k in range(count - 1, -1, -1):
-        h = H[k]
-        s = 0.0
-        for j in range(k, len(x)):
-            s += h[j] * x[j]
-        s *= 2.0
-        for j in range(k, len(x)):
-            x[j] -= s * h[j]
+        _mirror(H[k], k, x)
 
 
 @compiled
 def reflect(H: Array, count: int, x: Array) -> None:
     """Replace x by its coordinates z = Q x of the first `count` reflectors."""
     for k in range(count):
-        h = H[k]
-        s = 0.0
-        for j in range(k, len(x)):
-            s += h[j] * x[j]
-        s *= 2.0
-        for j in range(k, len(x)):
-            x[j] -= s * h[j]
+        _mirror(H[k], k, x)
 
 
 @compiled

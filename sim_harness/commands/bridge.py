@@ -12,25 +12,21 @@ from controllers.estimation.estimator import Estimator
 from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
-from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from sim_harness.report.tables import Table, text_table
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
+from transport.unitree.bridge import Bridge, Report
+from transport.unitree.clock import PERIOD_NS
+from transport.unitree.dds import Bus
+from transport.unitree.low_level import LowLevel
+from transport.unitree.postures import KD, KP, PostureMotion
 from transport.unitree.robots import ROBOTS, UnitreeRobot
 from transport.unitree.script import Step, parse_script, read_script
+from transport.unitree.served import ServedRobot
 
-try:
-    from transport.unitree.bridge import Bridge, Report
-    from transport.unitree.dds import Bus
-    from transport.unitree.low_level import LowLevel
-    from transport.unitree.postures import KD, KP, PostureMotion
-    from transport.unitree.served import ServedRobot
-except ImportError as error:
-    raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
-
-PERIOD = 0.002
-"""Period of the states [s]."""
+CONNECT_MS = 200
+"""Time to wait for a server's answer to a request [ms]: the robot gets no commands meanwhile."""
 
 CHECKLIST = """Before torque flows:
   - The robot lies on its belly on level ground, or hangs from a support; nobody is within 2 m.
@@ -72,7 +68,8 @@ def _served(options: argparse.Namespace, robot: UnitreeRobot, model: Robot) -> S
     if options.connect is None:
         return None
     estimator = Estimator(EstimatorSettings(imu=robot.imu, friction=robot.friction, damping=robot.damping), model)
-    client = RobotClient(options.connect, hello_for(model, PERIOD, name=f"bridge {options.robot}"))
+    hello = hello_for(model, 1e-9 * PERIOD_NS, name=f"bridge {options.robot}")
+    client = RobotClient(options.connect, hello, connect_ms=CONNECT_MS)
     return ServedRobot(model, estimator, client, KD)
 
 

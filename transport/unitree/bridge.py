@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.errors import IdynError
 from idyn.types import Array
 from transport.unitree.low_level import LowLevel, LowState, MotorCommand, damping
 from transport.unitree.postures import KD, PostureMotion
@@ -60,11 +61,15 @@ class Bridge:
         if self._last is None:
             return self._report(f"no state within {START_S:g} s")
         ended = ""
-        for step in steps:
-            ended = ended or self._do(step, stopped)
-        if self._served is not None:
-            self._served.end()
-        self._damp()
+        try:
+            for step in steps:
+                ended = ended or self._do(step, stopped)
+        except IdynError as error:
+            ended = str(error)
+        finally:  # whatever happened: the last command stays in force
+            self._damp()
+            if self._served is not None:
+                self._served.end()
         return self._report(ended)
 
     def _do(self, step: Step, stopped: Callable[[], bool]) -> str:
@@ -86,7 +91,8 @@ class Bridge:
             return ended
         if served is None:
             return self._go_on(lambda states: motion.command(states[-1].at), step.seconds, stopped)
-        served.begin([self._last] if self._last is not None else [])
+        assert self._last is not None
+        served.begin(self._last)
         return self._go_on(served.command, step.seconds, stopped)
 
     def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
@@ -111,7 +117,7 @@ class Bridge:
         return ""
 
     def _damp(self) -> None:
-        """Brake all joints until they rest. The last command stays in force after the process has ended."""
+        """Brake all joints until they rest."""
         until = monotonic() + DAMPING_S
         while self._last is not None and monotonic() < until:
             self._last = self._link.state(0.01) or self._last

@@ -8,17 +8,21 @@ from collections.abc import Callable
 from types import new_class
 from typing import Any
 
-from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
-from cyclonedds.domain import Domain, DomainParticipant
-from cyclonedds.idl import IdlStruct, types
-from cyclonedds.idl.annotations import autoid, final
-from cyclonedds.pub import DataWriter
-from cyclonedds.qos import Policy, Qos
-from cyclonedds.sub import DataReader
-from cyclonedds.topic import Topic
-
 from idyn.errors import ConfigError
+from idyn.extras import missing_extra
 from transport.unitree.layout import Layout, Message, Structure
+
+try:
+    from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import Domain, DomainParticipant
+    from cyclonedds.idl import IdlStruct, types
+    from cyclonedds.idl.annotations import autoid, final
+    from cyclonedds.pub import DataWriter
+    from cyclonedds.qos import Policy, Qos
+    from cyclonedds.sub import DataReader
+    from cyclonedds.topic import Topic
+except ImportError as error:
+    raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
 
 INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
 <NetworkInterface name="{}" priority="default" multicast="default"/>

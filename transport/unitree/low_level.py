@@ -114,6 +114,9 @@ class LowLevel:
             raise ConfigError("robot", f"another process sends commands to it ({COMMAND}: {commands.writers} writers)")
         self._writer = bus.writer(COMMAND, robot.family.command)
         self._command = Message(robot.family.command)
+        self._command["motor_cmd.mode"] = SERVO * np.isin(np.arange(robot.family.motors), self._motors)
+        if robot.family.name == "go":
+            self._command["head"], self._command["level_flag"] = np.array(HEAD), LOW_LEVEL
         self._clock = RobotClock()
         self._seen, self._seen_ns = bytearray(), 0
         self.received = self.wrong = self.repeated = 0
@@ -165,16 +168,11 @@ class LowLevel:
     def send(self, command: MotorCommand, state: LowState) -> MotorCommand:
         """Send a command, bounded for this state. Return it as sent."""
         command, out = bounded(command, state, self.most), self._command
-        if self._robot.family.name == "go":
-            out["head"], out["level_flag"] = np.array(HEAD), LOW_LEVEL
-        else:
+        if "mode_machine" in out.layout.places:
             out["mode_machine"] = state.message["mode_machine"]
         for name, values in (("q", command.q), ("dq", command.v), ("tau", command.tau), ("kp", command.kp), ("kd", command.kd)):
             numbers = np.zeros(self._robot.family.motors)
             numbers[self._motors] = values
             out[f"motor_cmd.{name}"] = numbers
-        modes = np.zeros(self._robot.family.motors)
-        modes[self._motors] = SERVO
-        out["motor_cmd.mode"] = modes
         self._writer.write(out.sealed())
         return command

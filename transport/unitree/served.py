@@ -21,15 +21,15 @@ from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
 from transport.unitree.low_level import LowState, MotorCommand
 
-VELOCITY_S = 0.5
-"""Validity of a velocity command, which is repeated ten times as often [s]."""
+VELOCITY_S, REPEAT_NS = 0.5, 50_000_000
+"""Validity of a velocity command [s], and time after which it is sent again [ns]."""
 
 
 class ServedRobot:
     """Answers states with motor commands of a server.
 
     modes: number of states by the status of the answer, or by the mode of the failsafe
-    estimate: the last one; problem: last refusal of the server, '' without one
+    estimate: the last one; problem: why the server does not answer with torques, '' while it does
     """
 
     def __init__(self, robot: Robot, estimator: Estimator, client: RobotClient, kd: float) -> None:
@@ -44,14 +44,14 @@ class ServedRobot:
         self.estimate: Estimate | None = None
         self.problem = ""
 
-    def begin(self, states: Sequence[LowState]) -> None:
+    def begin(self, state: LowState) -> None:
         """Start a session and the estimate, with a robot at rest. Raises ConnectionFailed."""
         self._estimator.reset()
         self._failsafe.reset()
         self._drive, self._order = None, None
         self._client.hello()
         self._serving = True
-        self._observe(states)
+        self._observe([state])
 
     def pause(self) -> None:
         """End the session, if there is one; `begin` may start another one."""
@@ -63,12 +63,15 @@ class ServedRobot:
         """Disconnect."""
         self._client.close()
 
-    def drive(self, velocity: Array | None) -> None:
-        """Command the velocity of the base from now on: forward, left [m/s], turn [rad/s] (3); None: the server's own plan."""
+    def drive(self, velocity: Array) -> None:
+        """Command the velocity of the base from now on: forward, left [m/s], turn [rad/s] (3)."""
         self._order, self._ordered_ns = velocity, 0
 
     def command(self, states: Sequence[LowState]) -> MotorCommand:
-        """Return the motor command for the newest of these states. The others are used for the estimate."""
+        """Return the motor command for the newest of these states. The others are used for the estimate.
+
+        Raises ConnectionFailed if the server does not take a velocity, InputError for a state that cannot be right.
+        """
         last, estimate = states[-1], self._observe(states)
         now = last.clock_ns
         self._repeat(now)
@@ -76,8 +79,8 @@ class ServedRobot:
         drive, fault = None, False
         if reply is not None:
             drive = drive_command(reply, self._robot.na)
-            fault, self.problem = reply.status == "fault", reply.message
-            self._drive = drive
+            fault = reply.status == "fault"
+            self._drive, self.problem = drive, reply.message if fault else ""
         elif self._client.error is not None:
             fault = self._client.error.code is Code.LATCHED_FAULT
             self.problem = self._client.error.message
@@ -117,7 +120,7 @@ class ServedRobot:
 
     def _repeat(self, now_ns: int) -> None:
         """Send the velocity again before it expires."""
-        if self._order is None or now_ns - self._ordered_ns < VELOCITY_S * 1e8:
+        if self._order is None or now_ns - self._ordered_ns < REPEAT_NS:
             return
         self._ordered_ns = now_ns
         reply = self._client.ask(

@@ -22,8 +22,8 @@ from idyn.types import Array
 
 RIDGES = (1e-8, 1e-6)
 """Terms ½ ridge ‖z‖² of the programs for DAQP, in units of the level's largest entry squared: of the first attempt, and of the
-second one if DAQP finds no solution. With 1e-9 it cycled in 9 % of 416 programs of a robot at its friction limit; with 1e-8 in
-none."""
+second one if DAQP finds no solution. Of 834 programs of 200 random ticks of a go2, DAQP solved all but 30 with 1e-9, all but 9
+with 1e-8, and all with 1e-6."""
 
 
 class Resolution(NamedTuple):

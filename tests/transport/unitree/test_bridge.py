@@ -8,12 +8,18 @@ from functools import cache
 import numpy as np
 import pytest
 
+from controllers.estimation.estimator import Estimator
+from controllers.estimation.settings import EstimatorSettings
+from controllers.robot.load import load_robot
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
 from transport.unitree.bridge import Bridge
 from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
 from transport.unitree.low_level import COMMAND, STATE, LowLevel
 from transport.unitree.robots import GO2
 from transport.unitree.script import Step
+from transport.unitree.served import ServedRobot
 
 MOTORS = len(GO2.joints)
 
@@ -97,3 +103,17 @@ def test_the_user_ends_a_script(puppet):
     report = bridge([]).run([Step("stand", 60.0)], stopped=lambda: len(puppet.commands) > 100)
     assert report.ended == "stopped by the user"
     assert report.answered < 500
+
+
+def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
+    """The robot stands when it is to be handed over."""
+    robot, stance = load_robot(GO2.model)
+    client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(robot, 0.002), connect_ms=100)
+    link = LowLevel(GO2, robot.joint_names, robot.limits.tau_max, bus())
+    served = ServedRobot(robot, Estimator(EstimatorSettings(), robot), client, 3.0)
+    report = Bridge(link, {"stand": robot.joint_angles(stance)}, lambda note: None, served).run([Step("stand", 5.0)])
+    assert report.ended.startswith("no server at ipc://")
+    assert not report.modes
+    last = puppet.commands[-1]
+    assert not last["motor_cmd.kp"].any()
+    assert (last["motor_cmd.kd"][:MOTORS] > 0.0).all()
