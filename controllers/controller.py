@@ -9,6 +9,7 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
 from controllers.drive import drive_gains
+from controllers.estimation.estimator import Estimator
 from controllers.feedback.delay_compensation import DelayCompensation
 from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
@@ -23,7 +24,6 @@ from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
 from idyn.tasks import PostureTask
@@ -59,6 +59,7 @@ class Controller:
         self._kinematics = robot.terms(stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
+        self.estimator()  # it raises for a robot that it cannot estimate
         self.reset()
 
     def reset(self) -> None:
@@ -82,14 +83,13 @@ class Controller:
             part.reset()
 
     @property
-    def limits(self) -> Limits:
-        """Limits of the robot model."""
-        return self.robot.limits
-
-    @property
     def realises_tasks(self) -> bool:
         """Whether `Inputs.tasks` has an effect: a law that predicts contact forces, and no joints that press."""
         return self._feedforward.realises_tasks
+
+    def estimator(self) -> Estimator | None:
+        """Return a new estimator of the base; None without the table `[estimator]`."""
+        return None if self.settings.estimator is None else Estimator(self.settings.estimator, self.robot)
 
     def check_steering(self, steering: Steering) -> None:
         """Raise InputError if the reference cannot follow this steering, with the field of a command."""

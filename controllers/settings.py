@@ -4,6 +4,7 @@ from controllers.config.loading import Kind, Settings
 from controllers.contact.ground import AnyGround, YieldingSettings
 from controllers.contact.source import ContactSettings
 from controllers.drive import DriveSettings
+from controllers.estimation.settings import EstimatorSettings
 from controllers.feedback.grip import AnyGrip
 from controllers.feedback.joints import FeedbackSettings
 from controllers.feedback.spread import SpreadSettings
@@ -47,6 +48,7 @@ class ControllerSettings(Settings, frozen=True):
     safety: limits and fallback of the torque
     reality: model-mismatch monitor
     alarms: thresholds and times of the alarms
+    estimator: of the base, for robots that measure only joints and an IMU; None: the base must be measured
     """
 
     robot: str
@@ -68,3 +70,4 @@ class ControllerSettings(Settings, frozen=True):
     safety: SafetySettings = SafetySettings()
     reality: RealitySettings = RealitySettings()
     alarms: AlarmSettings = AlarmSettings()
+    estimator: EstimatorSettings | None = None

@@ -1,14 +1,15 @@
 """Warm-up: compile or load all kernels of a controller and of the service, before a client connects."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from idyn.prediction.precompile import CompileTasks
 from idyn.types import ContactSet
 from transport.loopback import Loopback
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.requests import Reset
-from transport.protocol.messages.state import Contact, Reference, StateMessage
+from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
@@ -45,7 +46,20 @@ def warm_up(controller: ServedController, settings: ServerSettings, tasks: Compi
         for tick in range(TICKS):
             t_robot += TICK_NS
             client.exchange(StateMessage(q=q, vel=speeds[tick % 2], t_robot=t_robot, **extra))  # type: ignore[arg-type]
+    if controller.estimator() is not None:
+        _warm_up_estimator(controller, service, clock.__next__)
     controller.reset()
+
+
+def _warm_up_estimator(controller: ServedController, service: Service, clock: Callable[[], int]) -> None:
+    """Send states without a base."""
+    robot, q = controller.robot, controller.stance[BASE_Q:].tobytes()
+    level = Imu(quat=[0.0, 0.0, 0.0, 1.0], gyro=[0.0] * 3, acc=(-np.array(robot.bodies.gravity)).tobytes())
+    client = Loopback(service, hello_for(robot, TICK_NS * 1e-9, kind="sim", measured="imu"), clock=clock)
+    client.hello()
+    rest, no_torque = np.zeros(robot.nv - BASE_V).tobytes(), np.zeros(robot.na).tobytes()
+    for tick in range(TICKS):
+        client.exchange(StateMessage(q=q, vel=rest, t_robot=(tick + 1) * TICK_NS, tau_meas=no_torque, imu=level))
 
 
 def _kinds(controller: ServedController) -> Iterator[dict[str, object]]:

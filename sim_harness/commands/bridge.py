@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from controllers.estimation.estimator import Estimator
-from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
@@ -54,7 +52,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
-    report = Bridge(link, postures, print, _served(options, robot, model)).run(steps, end.is_set)
+    report = Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
     print(text_table(_table(report)))
     for mode, count in sorted(report.modes.items()):
         print(f"{mode}: {count}")
@@ -63,14 +61,13 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     return _figures(report), not report.ended
 
 
-def _served(options: argparse.Namespace, robot: UnitreeRobot, model: Robot) -> ServedRobot | None:
+def _served(options: argparse.Namespace, model: Robot) -> ServedRobot | None:
     """Return what answers states by a server; None without `--connect`."""
     if options.connect is None:
         return None
-    estimator = Estimator(EstimatorSettings(imu=robot.imu, friction=robot.friction, damping=robot.damping), model)
-    hello = hello_for(model, 1e-9 * PERIOD_NS, name=f"bridge {options.robot}")
+    hello = hello_for(model, 1e-9 * PERIOD_NS, name=f"bridge {options.robot}", measured="imu")
     client = RobotClient(options.connect, hello, connect_ms=CONNECT_MS)
-    return ServedRobot(model, estimator, client, KD)
+    return ServedRobot(model, client, KD)
 
 
 def _confirm(options: argparse.Namespace, most: float) -> None:

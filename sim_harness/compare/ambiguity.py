@@ -13,6 +13,7 @@ from idyn.types import Array, ContactSet
 from sim_harness.run.logs import origin, sessions
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
+from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
@@ -64,7 +65,7 @@ def _outcomes(
     controller: Controller, agreement: Agreement, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
 ) -> Iterator[Ambiguity]:
     state, reply = exchange
-    robot, measured = agreement.robot, StateReader(agreement).read(state.q, state.vel).state
+    robot, measured = agreement.robot, estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
     contacts = controller.contacts(measured.q, keys)
     tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))

@@ -4,6 +4,7 @@ from idyn.model.robot import Robot
 from idyn.types import Record
 from sim_harness.robot.foot_sensors import FootSensors, Report
 from sim_harness.robot.imperfections.actuators import Actuators
+from sim_harness.robot.imperfections.imu import SimulatedImu
 from sim_harness.robot.imperfections.sensors import Sensors
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 
@@ -14,6 +15,7 @@ class Hardware(Record, frozen=True):
     sensors: Sensors
     feet: FootSensors
     actuators: Actuators
+    imu: SimulatedImu | None = None
 
     @staticmethod
     def build(robot: Robot, dt: float, settings: ImperfectionSettings, report: Report, seed: int | None) -> "Hardware":
@@ -27,6 +29,7 @@ class Hardware(Record, frozen=True):
             sensors=Sensors(settings.sensing, robot, seed),
             feet=FootSensors(report, settings.sensing.touch_threshold),
             actuators=Actuators(settings.drive, robot, dt),
+            imu=None if settings.sensing.imu is None else SimulatedImu(settings.sensing.imu, robot, seed),
         )
 
     @staticmethod

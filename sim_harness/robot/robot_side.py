@@ -17,10 +17,11 @@ from sim_harness.robot.pacing import Pacer
 from sim_harness.world.world import Push, World
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, ResetAck
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.state import Imu, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.torque_gate import limits_of
 from transport.realtime import steady
@@ -75,7 +76,8 @@ class ExchangeResult(NamedTuple):
 
 
 class RobotSide:
-    """Connects a world with a client whose session was opened with `hello_for(world.robot, dt, kind="sim")`.
+    """Connects a world with a client whose session was opened with `hello_for(world.robot, dt, kind="sim")`, and
+    `measured="imu"` if the hardware has an IMU.
 
     The world's time is the robot's clock, for the server's watchdog and for the failsafe, which decides what the drives do with
     and without a reply. The mode of a tick in the trace is the status of the server's reply, or `failsafe:<mode>`.
@@ -171,7 +173,8 @@ class RobotSide:
 
         Raises ConnectionFailed without a reply.
         """
-        answer = self._client.ask(Reset(session=self._client.session, q=self.world.q.tobytes(), vel=self.world.v.tobytes()))
+        q, vel, imu = self._sent(self.world.state)
+        answer = self._client.ask(Reset(session=self._client.session, q=q, vel=vel, imu=imu))
         if not isinstance(answer, ResetAck):
             return False
         self._failsafe.reset()
@@ -237,14 +240,25 @@ class RobotSide:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
 
     def _message(self, measured: State) -> StateMessage:
+        q, vel, imu = self._sent(measured)
+        felt = np.zeros(self.world.robot.na) if self._applied is None else self._applied
         return StateMessage(
-            q=measured.q.tobytes(),
-            vel=measured.v.tobytes(),
+            q=q,
+            vel=vel,
             t_robot=self._now_ns(),
             t_applied=self._answered_ns,
             tau_applied=None if self._applied is None else self._applied.tobytes(),
+            tau_meas=None if imu is None else felt.tobytes(),
+            imu=imu,
             contacts=self._hardware.feet.contacts(self.world.contacts),
         )
+
+    def _sent(self, measured: State) -> tuple[bytes, bytes, Imu | None]:
+        """Return q and vel of a message, and the readings of the IMU if the robot does not measure its base."""
+        unit, q, v = self._hardware.imu, measured.q, measured.v
+        if unit is None:
+            return q.tobytes(), v.tobytes(), None
+        return q[BASE_Q:].tobytes(), v[BASE_V:].tobytes(), unit.read(self.world.t, self.world.state, measured)
 
     def _count_refusal(self, code: str, reason: str) -> None:
         """Count a refusal and log a warning for the first one of each code."""

@@ -20,7 +20,7 @@ from sim_harness.measure.verdict import Task
 from sim_harness.robot.robot_side import Exchanger
 from sim_harness.run.listener import Listener
 from sim_harness.run.plan import Plan, with_controller
-from sim_harness.run.scene import pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
+from sim_harness.run.scene import hello_of, pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
 from sim_harness.run.served import other_controller, served_controller
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
@@ -28,7 +28,6 @@ from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.loopback import Loopback
 from transport.robot.client import DEADLINE_MS, RobotClient
-from transport.robot.conversation import hello_for
 from transport.server.service import Service
 
 Progress = Callable[[str, int], None]
@@ -132,7 +131,7 @@ def run_in_process(
     try:
         client = Loopback(
             Service(controller, plan.server, recorder=recorder),
-            hello_for(controller.robot, plan.controller.period, kind="sim"),
+            hello_of(plan, controller.robot),
         )
         client.hello()
         trace = _drive(plan, client, label, progress, paced=False, seed=seed, watch=watch)
@@ -146,7 +145,7 @@ def _client(plan: Plan, address: str, robot: Robot, keys: Keys | None = None) ->
     """Return a client that waits for a reply for the time `patience` or, in lock-step, `LOCK_STEP_MS`."""
     patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
     deadline = patience if plan.settings.paced else LOCK_STEP_MS
-    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline, keys=keys)
+    return RobotClient(address, hello_of(plan, robot), deadline_ms=deadline, keys=keys)
 
 
 def _drive(

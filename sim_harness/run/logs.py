@@ -19,6 +19,7 @@ from transport.log.part import LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
+from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import decode, vector
 from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
@@ -173,6 +174,8 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
     for (state, reply, t_recv_ns), after in zip(exchanges, following, strict=True):
         try:
             measured = reader.read(state.q, state.vel).state
+            if agreement.estimator is not None:
+                measured = estimated(measured, reply)
             last = measured.q.copy(), measured.v.copy()
         except ProtocolError:
             if last is None:

@@ -1,6 +1,7 @@
 """Construction of the simulated robot and its world from a plan, with all imperfections."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
+from transport.protocol.messages.hello import Hello
+from transport.robot.conversation import hello_for
 
 
 def simulated_robot(
@@ -54,6 +57,12 @@ def simulated_robot(
         failsafe=settings.failsafe,
         watch=watch,
     )
+
+
+def hello_of(plan: Plan, robot: Robot) -> Hello:
+    """Return the hello of the simulated robot."""
+    measured: Literal["state", "imu"] = "state" if plan.settings.robot.sensing.imu is None else "imu"
+    return hello_for(robot, plan.controller.period, kind="sim", measured=measured)
 
 
 def pushes_of(plan: Plan, nominal: Robot) -> list[Push]:

@@ -25,13 +25,12 @@ from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.scene import hello_of, simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient
-from transport.robot.conversation import hello_for
 
 Who = Literal["server", "robot"]
 WHO: tuple[Who, ...] = ("server", "robot")
@@ -109,7 +108,7 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
         robot, _ = load_robot(plan.controller.robot)
-        hello = hello_for(robot, plan.controller.period, kind="sim")
+        hello = hello_of(plan, robot)
         with ServerProcess(settings, plan.controller) as server, Stopping(server, hello, who, milliseconds) as client:
             client.hello()
             side = simulated_robot(plan, client)

@@ -30,7 +30,7 @@ class Panel(Record, frozen=True):
 def panels_of(controller: Controller, trace: Trace) -> list[Panel]:
     """Return the panels of a run. Contacts that never carry a force are left out, and so are panels without values."""
     robot, free = controller.robot, np.array([[-np.inf, np.inf]])
-    most, forces = controller.limits.tau_max, {"world": trace.simulated, "predicted": trace.predicted}
+    most, forces = robot.limits.tau_max, {"world": trace.simulated, "predicted": trace.predicted}
     carries = [i for i in range(len(trace.places)) if any((f[:, i, 0] > 0).any() for f in forces.values())]
     monitor, period = controller.settings.reality.degraded, 1e3 * controller.settings.period
     mismatch = trace.mismatch if len(trace.mismatch) else np.full((len(trace), 2), np.nan)

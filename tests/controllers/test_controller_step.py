@@ -247,7 +247,7 @@ def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
     """For any finite state, contacts, reference and period: a torque within the limits, a mode, and no exception."""
     c = controller(name, law=law)
     rng = np.random.default_rng(0)
-    tau_max = c.limits.tau_max
+    tau_max = c.robot.limits.tau_max
     with np.errstate(all="ignore"):
         for k in range(60):
             size = 10.0 ** rng.integers(-3, 5)

@@ -180,7 +180,7 @@ def test_damping_of_a_nan_speed_is_zero():
 def test_the_limiter_uses_the_controllers_settings():
     c = controller("solo12", safety__torque_rate=10.0)
     assert c.settings.safety.torque_rate == 10.0
-    assert (c.limits.tau_max == LIMIT).all()
+    assert (c.robot.limits.tau_max == LIMIT).all()
 
 
 def test_applied_torques_of_other_joints_are_refused():

@@ -54,6 +54,9 @@ class Holding:
             drive=DriveGains(kp=np.full(12, 20.0), kd=np.full(12, 0.1)),
         )
 
+    def estimator(self):
+        return None
+
     def check_steering(self, steering):
         raise InputError("velocity", "this controller has no gait")
 

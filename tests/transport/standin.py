@@ -68,6 +68,9 @@ class SpringDamper:
 
     def settle(self) -> None: ...
 
+    def estimator(self):
+        return None
+
     def check_steering(self, steering: Steering) -> None:
         if steering.velocity is not None and not self.steers:
             raise InputError("velocity", "this controller has no gait")

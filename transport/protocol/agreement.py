@@ -1,5 +1,6 @@
 """The result of a handshake: everything that is needed to read the client's messages."""
 
+from controllers.estimation.estimator import Estimator
 from idyn.errors import FrameNotFound, nearest
 from idyn.model.robot import Robot
 from idyn.types import Record
@@ -21,6 +22,7 @@ class Agreement(Record, frozen=True):
     dry_run: the client is a shadow
     judges_start: the first state must be that of a robot at rest: not for shadows and replays
     robot_clock: watchdog and age of states use the robot's clock only, because the client is simulated or replayed
+    estimator: of the base, of its own; None: the client measures it
     """
 
     id: int
@@ -33,6 +35,7 @@ class Agreement(Record, frozen=True):
     dry_run: bool
     judges_start: bool
     robot_clock: bool
+    estimator: Estimator | None = None
 
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:

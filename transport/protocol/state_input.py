@@ -6,6 +6,7 @@ from typing import NoReturn
 import numpy as np
 
 from controllers.command import Reference, Schedule
+from controllers.estimation.estimator import Estimate
 from idyn.errors import FrameNotFound
 from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
@@ -14,6 +15,7 @@ from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import state as wire
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.error import Code
@@ -47,6 +49,7 @@ class Measured(Record, frozen=True):
     angles, speeds: of the actuated joints [rad], [rad/s] (na)
     tau_applied: torques that the motors applied [N·m] (na); None: unknown
     note: which input was ignored and why, '' without one
+    estimate: what the base is from; None: it was measured. Before it is estimated, the base is at the origin and at rest
     """
 
     state: State
@@ -54,6 +57,7 @@ class Measured(Record, frozen=True):
     speeds: Array
     tau_applied: Array | None = None
     note: str = ""
+    estimate: Estimate | None = None
 
 
 class StateReader:
@@ -65,9 +69,12 @@ class StateReader:
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._ends = robot.nq, robot.nq + robot.nv
         self._sent = np.zeros(robot.nq + robot.nv + robot.na)
+        free = (0, 0) if agreement.estimator is None else (BASE_Q, BASE_V)  # numbers of the base, which are not sent
+        self._sent[BASE_Q - 1 : free[0]] = 1.0  # then its attitude is level
+        (q, v), end = self._ends, len(self._sent)
+        self._spans = (free[0], q), (q + free[1], v), (v, end)
         whole = memoryview(self._sent.view(np.uint8))  # type: ignore[arg-type]
-        q, v = (8 * end for end in self._ends)
-        self._places = whole[:q], whole[q:v], whole[v:]
+        self._places = tuple(whole[8 * first : 8 * last] for first, last in self._spans)
         self._tau_bound = np.where(np.isfinite(robot.limits.tau_max), LIMIT_FACTOR * robot.limits.tau_max, LARGEST_TORQUE)
         tree = robot.tree
         self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._tau_bound
@@ -84,9 +91,9 @@ class StateReader:
         if found >= 0:
             self._refuse_norm(numbers, *robot.tree.unit_spans[found].tolist())
         if found == NOT_FINITE:
-            refuse_non_finite(self._sent, self._parts(values))
+            refuse_non_finite(concatenated(self._parts(values)), self._parts(values))
         state = State(q=numbers[:nq], v=numbers[nq:nqv])
-        if self._joints.base_in_world:
+        if self._joints.base_in_world and not self._spans[0][0]:
             self._joints.base_to_body(state.v, state.q)
         return Measured(
             state=state,
@@ -102,11 +109,11 @@ class StateReader:
             for place, value in zip(self._places, values):  # noqa: B905
                 place[:] = value  # type: ignore[assignment]
         except (TypeError, ValueError):  # a list of numbers, or a wrong length
-            sent = concatenated(self._parts(values))
-            self._sent[: len(sent)] = sent
+            for part, (first, last) in zip(self._parts(values), self._spans):  # noqa: B905
+                self._sent[first:last] = concatenated((part,))
 
     def _parts(self, values: tuple[Vector, ...]) -> Parts:
-        sizes = self._robot.nq, self._robot.nv, self._robot.na
+        sizes = (last - first for first, last in self._spans)
         return tuple(zip(values, sizes, ("q", "vel", "tau_applied")))  # noqa: B905
 
     def _torque_note(self, tau: Array) -> str:

@@ -1,6 +1,6 @@
 """The client's side of the protocol without I/O, and the base class of clients."""
 
-from typing import Self
+from typing import Literal, Self
 
 import msgspec
 
@@ -20,8 +20,18 @@ class ConnectionFailed(IdynError):
     """The server does not answer, or refused the hello."""
 
 
-def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str = "idyn client") -> Hello:
-    """Return the hello of a client that uses the robot's own order of joints. dt: nominal period [s]"""
+def hello_for(
+    robot: Robot,
+    dt: float,
+    *,
+    kind: ClientKind = "robot",
+    name: str = "idyn client",
+    measured: Literal["state", "imu"] = "state",
+) -> Hello:
+    """Return the hello of a client that uses the robot's own order of joints.
+
+    dt: nominal period [s]; measured: 'imu' if the states have no base, see `hello.Base`
+    """
     return Hello(
         client=Client(name=name, kind=kind),
         model=Model(
@@ -34,7 +44,7 @@ def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str 
         ),
         joint_names=[slot.name for slot in joint_slots(robot)],
         actuated=list(robot.joint_names),
-        base=Base(type=robot.description.base, quat_order="xyzw", vel_frame="local"),
+        base=Base(type=robot.description.base, quat_order="xyzw", vel_frame="local", measured=measured),
         dt_nominal=dt,
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from controllers.command import Command, Inputs, Steering
+from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTasks
 from idyn.types import Array, ContactSet, State
@@ -22,6 +23,10 @@ class ServedController(Protocol):
     @property
     def stance(self) -> Array:
         """Configuration at the start of trajectories (nq)."""
+
+    def estimator(self) -> Estimator | None:
+        """Return a new estimator of the base; None: the base must be measured."""
+        ...
 
     def check_steering(self, steering: Steering) -> None:
         """Raise InputError for a steering that the controller cannot follow, with the field of a command."""
@@ -69,4 +74,5 @@ def build_host(controller: ServedController, settings: ServerSettings) -> Host:
         controller=snapshot,
         check_steering=controller.check_steering,
         realises_tasks=controller.realises_tasks,
+        estimator=controller.estimator,
     )

@@ -3,10 +3,21 @@
 import numpy as np
 
 from controllers.command import Command
+from controllers.estimation.estimator import Estimate
+from idyn.model.robot import Robot
 from idyn.tasks import TaskOutcome
 from idyn.types import Array, Prediction, Record
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.state import Reference
-from transport.protocol.messages.torque import ContactForce, Reality, Solver, TaskReport, TorqueMessage
+from transport.protocol.messages.torque import (
+    BaseEstimate,
+    ContactForce,
+    FootEstimate,
+    Reality,
+    Solver,
+    TaskReport,
+    TorqueMessage,
+)
 from transport.server.sessions.session import Accepted
 
 
@@ -83,7 +94,16 @@ def torque_message(decision: Decision) -> TorqueMessage:
         [_task(outcome) for outcome in command.outcomes],
         decision.ff_limited,
         None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
+        None if accepted.measured.estimate is None else _estimate(accepted.measured.estimate, session.agreement.robot),
     )
+
+
+def _estimate(estimate: Estimate, robot: Robot) -> BaseEstimate:
+    q, v, feet = estimate.state.q.tolist(), estimate.state.v.tolist(), []
+    rows = estimate.touching.tolist(), estimate.probability.tolist(), estimate.slipped.tolist()
+    for key, touches, probability, slipped in zip(robot.spheres.keys, *rows, strict=True):
+        feet.append(FootEstimate(key, touches, probability, slipped))
+    return BaseEstimate(q[:3], q[3:BASE_Q], v[:BASE_V], estimate.deviations.tolist(), feet)
 
 
 def _task(outcome: TaskOutcome) -> TaskReport:

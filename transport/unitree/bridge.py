@@ -91,8 +91,7 @@ class Bridge:
             return ended
         if served is None:
             return self._go_on(lambda states: motion.command(states[-1].at), step.seconds, stopped)
-        assert self._last is not None
-        served.begin(self._last)
+        served.begin()
         return self._go_on(served.command, step.seconds, stopped)
 
     def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:

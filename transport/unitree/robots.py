@@ -11,17 +11,12 @@ class UnitreeRobot(NamedTuple):
     family: of its messages; model: its robot file in `configs/robots`
     joints: of the motors of a message, in their order; further motors are not used
     lying: angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie
-    imu: position of the IMU in the frame of the base [m]
-    friction, damping: of each joint, dry [N·m] and viscous [N·m·s/rad], by Unitree's MuJoCo model
     """
 
     family: Family
     model: str
     joints: tuple[str, ...]
     lying: tuple[float, ...]
-    imu: tuple[float, float, float]
-    friction: float
-    damping: float
 
 
 def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -33,9 +28,6 @@ GO2 = UnitreeRobot(
     model="go2-unitree",
     joints=_joints(("FR", "FL", "RR", "RL"), ("hip", "thigh", "calf")),
     lying=(-0.05, 1.22, -2.44, 0.05, 1.22, -2.44) * 2,
-    imu=(-0.02557, 0.0, 0.04232),
-    friction=0.2,
-    damping=0.1,
 )
 
 LEG = "hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll"
@@ -50,9 +42,6 @@ G1 = UnitreeRobot(
         *_joints(("left", "right"), ARM),
     ),
     lying=(),
-    imu=(0.0, 0.0, 0.0),
-    friction=0.2,
-    damping=0.05,
 )
 
 ROBOTS = {"go2": GO2, "g1": G1}

@@ -1,4 +1,6 @@
-"""A robot whose torques come from an idyn server: states are estimated from its own sensors, answers become motor commands.
+"""A robot whose torques come from an idyn server: it sends what its own sensors say, answers become motor commands.
+
+The server estimates the base from the IMU, the joints and their torques.
 
 The motor's own feedback goes on between two answers. The torque that is sent leaves out what this feedback adds at the measured
 state, so that their sum there is the torque of the server, or of the failsafe while answers are missing.
@@ -9,13 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from controllers.estimation.estimator import Estimate, Estimator, Measurement
 from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Stop
-from transport.protocol.messages.state import Contact, StateMessage
+from transport.protocol.messages.state import Imu, StateMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
@@ -29,29 +30,27 @@ class ServedRobot:
     """Answers states with motor commands of a server.
 
     modes: number of states by the status of the answer, or by the mode of the failsafe
-    estimate: the last one; problem: why the server does not answer with torques, '' while it does
+    problem: why the server does not answer with torques, '' while it does
     """
 
-    def __init__(self, robot: Robot, estimator: Estimator, client: RobotClient, kd: float) -> None:
-        """client: without a session; kd: damping of the failsafe [N·m·s/rad]"""
-        estimator.warm_up()  # a robot that stands must not wait for it
-        self._robot, self._estimator, self._client = robot, estimator, client
+    def __init__(self, robot: Robot, client: RobotClient, kd: float) -> None:
+        """client: without a session; its hello says that the base is not measured
+        kd: damping of the failsafe [N·m·s/rad]
+        """
+        self._robot, self._client = robot, client
         self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
         self._drive: DriveCommand | None = None
         self._order: Array | None = None  # velocity that is commanded (3)
         self._ordered_ns, self._serving = 0, False
         self.modes: Counter[str] = Counter()
-        self.estimate: Estimate | None = None
         self.problem = ""
 
-    def begin(self, state: LowState) -> None:
-        """Start a session and the estimate, with a robot at rest. Raises ConnectionFailed."""
-        self._estimator.reset()
+    def begin(self) -> None:
+        """Start a session with a robot at rest. Raises ConnectionFailed."""
         self._failsafe.reset()
         self._drive, self._order = None, None
         self._client.hello()
         self._serving = True
-        self._observe([state])
 
     def pause(self) -> None:
         """End the session, if there is one; `begin` may start another one."""
@@ -68,14 +67,14 @@ class ServedRobot:
         self._order, self._ordered_ns = velocity, 0
 
     def command(self, states: Sequence[LowState]) -> MotorCommand:
-        """Return the motor command for the newest of these states. The others are used for the estimate.
+        """Return the motor command for the newest of these states. Of the others the IMU's readings are used.
 
-        Raises ConnectionFailed if the server does not take a velocity, InputError for a state that cannot be right.
+        Raises ConnectionFailed if the server does not take a velocity.
         """
-        last, estimate = states[-1], self._observe(states)
+        last = states[-1]
         now = last.clock_ns
         self._repeat(now)
-        reply = self._client.exchange(self._message(estimate, last))
+        reply = self._client.exchange(_message(states))
         drive, fault = None, False
         if reply is not None:
             drive = drive_command(reply, self._robot.na)
@@ -87,36 +86,6 @@ class ServedRobot:
         tau, mode = self._failsafe.torque(now, last.q, last.v, drive, fault=fault)
         self.modes[reply.status if reply is not None and mode is FailsafeMode.OK else f"failsafe:{mode}"] += 1
         return self._with_feedback(tau, mode, last)
-
-    def _observe(self, states: Sequence[LowState]) -> Estimate:
-        for state in states:
-            self.estimate = self._estimator.update(
-                Measurement(
-                    t=state.clock_ns * 1e-9,
-                    angles=state.q,
-                    speeds=state.v,
-                    torques=state.tau,
-                    attitude=state.attitude,
-                    gyro=state.rate,
-                    accelerometer=state.acceleration,
-                )
-            )
-        assert self.estimate is not None
-        return self.estimate
-
-    def _message(self, estimate: Estimate, state: LowState) -> StateMessage:
-        touching = [
-            Contact(frame=key) for key, touches in zip(self._robot.spheres.keys, estimate.touching, strict=True) if touches
-        ]
-        return StateMessage(
-            q=estimate.state.q.tolist(),
-            vel=estimate.state.v.tolist(),
-            t_robot=state.clock_ns,
-            tau_meas=state.tau.tolist(),
-            contacts=touching,
-            temp=state.temperature.tolist() if state.temperature.any() else None,
-            volt=state.voltage or None,
-        )
 
     def _repeat(self, now_ns: int) -> None:
         """Send the velocity again before it expires."""
@@ -137,3 +106,18 @@ class ServedRobot:
             return MotorCommand(q=state.q, v=zero, tau=tau, kp=zero, kd=zero)
         q, v, kp, kd = last.posture
         return MotorCommand(q=q, v=v, tau=tau - kp * (q - state.q) - kd * (v - state.v), kp=kp, kd=kd)
+
+
+def _message(states: Sequence[LowState]) -> StateMessage:
+    """Return the message for the newest of these states, with the mean readings of the IMU."""
+    last = states[-1]
+    gyro, acceleration = (np.mean(rows, axis=0) for rows in zip(*((s.rate, s.acceleration) for s in states), strict=True))
+    return StateMessage(
+        q=last.q.tobytes(),
+        vel=last.v.tobytes(),
+        t_robot=last.clock_ns,
+        tau_meas=last.tau.tobytes(),
+        imu=Imu(quat=last.attitude.tobytes(), gyro=gyro.tobytes(), acc=acceleration.tobytes()),
+        temp=last.temperature.tobytes() if last.temperature.any() else None,
+        volt=last.voltage or None,
+    )

@@ -3,6 +3,7 @@
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
+from sim_harness.robot.imperfections.imu import SimulatedImu
 from sim_harness.robot.imperfections.sensors import Sensors
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 
@@ -10,6 +11,8 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings
 def check_imperfections(settings: ImperfectionSettings, robot: Robot, dt: float, where: str = "experiment.robot") -> None:
     """Raise ConfigError at `where` for the first invalid setting; dt: period of the ticks [s]."""
     Sensors(settings.sensing, robot, None, f"{where}.sensing")
+    if settings.sensing.imu is not None:
+        SimulatedImu(settings.sensing.imu, robot, None, f"{where}.sensing")
     world_robot(robot, settings, where)
     joint_friction(robot, settings, where)
     for field in ("lost_states", "lost_torques"):

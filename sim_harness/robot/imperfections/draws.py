@@ -12,6 +12,7 @@ class Purpose(IntEnum):
     NOISE = 2
     LOST_STATES = 3
     LOST_TORQUES = 4
+    ACCELERATION = 5
 
 
 def stream(seed: int | None, purpose: Purpose) -> np.random.Generator:

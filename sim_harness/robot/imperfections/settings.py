@@ -53,6 +53,20 @@ class Offset(Settings, frozen=True):
     base_rate: Vector3 = (0.0, 0.0, 0.0)
 
 
+class ImuSettings(Settings, frozen=True):
+    """The accelerometer of a robot that does not measure its base. Gyro and attitude have the errors `base_rate` and
+    `base_orientation`.
+
+    position: in the frame of the base [m] (3)
+    noise: standard deviation of white noise [m/s²]
+    bias: standard deviation of an error that is drawn once per run [m/s²]
+    """
+
+    position: Vector3 = (0.0, 0.0, 0.0)
+    noise: Finite = 0.0
+    bias: Finite = 0.0
+
+
 class Sensing(Settings, frozen=True):
     """Measured state = true state + offset + bias + noise.
 
@@ -60,12 +74,14 @@ class Sensing(Settings, frozen=True):
     bias: drawn once per run
     offset: constant
     touch_threshold: with `contacts = "binary"`, a foot touches when its mean normal force over the last step exceeds this [N]
+    imu: the robot sends an IMU's readings instead of its base, which the server estimates; absent: it sends its base
     """
 
     noise: Spread = Spread()
     bias: Spread = Spread()
     offset: Offset = Offset()
     touch_threshold: Finite = 1.0
+    imu: ImuSettings | None = None
 
 
 class Loss(Settings, frozen=True):

@@ -8,8 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from controllers.estimation.estimator import Estimator
-from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
@@ -110,7 +108,7 @@ def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
     robot, stance = load_robot(GO2.model)
     client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(robot, 0.002), connect_ms=100)
     link = LowLevel(GO2, robot.joint_names, robot.limits.tau_max, bus())
-    served = ServedRobot(robot, Estimator(EstimatorSettings(), robot), client, 3.0)
+    served = ServedRobot(robot, client, 3.0)
     report = Bridge(link, {"stand": robot.joint_angles(stance)}, lambda note: None, served).run([Step("stand", 5.0)])
     assert report.ended.startswith("no server at ipc://")
     assert not report.modes

@@ -24,11 +24,12 @@ class Model(Part):
 
 
 class Base(Part):
-    """Representation of the base in q and v. No field has a default: a wrong one makes a robot fall."""
+    """Representation of the base in q and v. No field of it has a default: a wrong one makes a robot fall."""
 
     type: Literal["fixed", "free_flyer"]
     quat_order: Literal["xyzw"]
     vel_frame: Literal["local", "local_world_aligned"]  # base velocity, linear then angular, in body or in world axes
+    measured: Literal["state", "imu"] = "state"  # imu: q and vel have no base; it is estimated from `imu` and `tau_meas`
 
 
 class SpeedTorque(Part):

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from transport.protocol.messages.base import ClientMessage, Count, Name, ServerMessage, Time, Vector
+from transport.protocol.messages.state import Imu
 from transport.protocol.messages.torque import Comm
 
 
@@ -26,6 +27,7 @@ class Reset(ClientMessage, tag="reset"):
     session: Count
     q: Vector  # as in `state`
     vel: Vector  # as in `state`
+    imu: Imu | None = None  # with `base.measured: imu`: attitude and rate of the base
 
 
 class ResetAck(ServerMessage, tag="reset_ack"):

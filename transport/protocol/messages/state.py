@@ -13,9 +13,9 @@ Few = msgspec.Meta(max_length=256)
 class Imu(Part):
     """Readings of the inertial measurement unit."""
 
-    quat: Vector  # xyzw (4)
-    gyro: Vector  # [rad/s], sensor frame (3)
-    acc: Vector  # [m/s²], sensor frame (3)
+    quat: Vector  # attitude in a world with z upwards, xyzw (4)
+    gyro: Vector  # [rad/s], in the axes of the base (3)
+    acc: Vector  # specific force: +9.81 upwards at rest; mean since the last state [m/s²], in the axes of the base (3)
 
 
 class Contact(Part):
@@ -71,8 +71,8 @@ class Flags(Part):
 class StateMessage(ClientMessage, tag="state"):
     """A measured state, which is answered with a torque."""
 
-    q: Vector  # [m, xyzw, rad] (nq)
-    vel: Vector  # [m/s, rad/s] (nv)
+    q: Vector  # [m, xyzw, rad] (nq); without the base (nq − 7) if the hello says `base.measured: imu`
+    vel: Vector  # [m/s, rad/s] (nv); without the base (nv − 6) as for q
     t_robot: Time  # time of the measurement, robot's clock
     session: Count = 0  # from `welcome`
     seq: Count = 0  # 1, 2, 3 … within a session
@@ -83,7 +83,7 @@ class StateMessage(ClientMessage, tag="state"):
     tau_applied: Vector | None = None  # torques that the motors applied last [N·m] (na)
     tau_meas: Vector | None = None  # [N·m] (na); compared with the asked torque if tau_applied is absent
     a_meas: Vector | None = None  # [m/s², rad/s²] (nv), recorded
-    imu: Imu | None = None  # recorded
+    imu: Imu | None = None  # for the estimate of the base with `base.measured: imu`; otherwise recorded
     contacts: Annotated[list[Contact], Few] | None = None  # absent: from the robot's geometry; empty: no contacts
     ref: Reference | None = None  # absent: the controller's own reference
     # which feet are planned to stand; replaces that of the gait; feet not listed stand

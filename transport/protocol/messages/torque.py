@@ -83,6 +83,25 @@ class TaskReport(ServerPart):
     missing: float  # largest |asked − predicted| of its rows [m/s², rad/s², N]
 
 
+class FootEstimate(ServerPart):
+    """Whether a foot touches, by the forces that the joints feel."""
+
+    frame: str
+    touches: bool
+    probability: float
+    slipped: bool  # it moved on the ground
+
+
+class BaseEstimate(ServerPart):
+    """Estimate of the base, of a robot that does not measure it. The world begins below the base, with heading 0."""
+
+    position: list[float]  # [m] (3)
+    quat: list[float]  # xyzw (4)
+    vel: list[float]  # linear [m/s], then angular [rad/s], in the axes of the base (6)
+    deviations: list[float]  # standard deviations of attitude [rad], velocity [m/s] and position [m] of the IMU (9)
+    feet: list[FootEstimate]  # without `contacts` in the state the feet that touch are its contacts
+
+
 class TorqueMessage(ServerMessage, tag="torque"):
     """The answer to a state."""
 
@@ -112,3 +131,4 @@ class TorqueMessage(ServerMessage, tag="torque"):
     tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force
     ff_limited: bool = False  # a limit changed tau_ff: the certificate and the predicted forces belong to another torque
     pose: list[float] | None = None  # reference of the base: height over the stance [m], roll, pitch [rad]; absent: stance
+    estimate: BaseEstimate | None = None  # of this state's base, if the hello says `base.measured: imu`

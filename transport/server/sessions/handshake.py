@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from controllers.command import Steering
+from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -30,12 +31,17 @@ def _any_steering(steering: Steering) -> None:
     """Accept it."""
 
 
+def _no_estimator() -> None:
+    """Return None."""
+
+
 class Host(Record, frozen=True):
     """The server's side of a handshake.
 
     controller: settings of the controller, as in `welcome`
     check_steering: raises InputError for a steering that the controller cannot follow
     realises_tasks: whether it follows commanded tasks
+    estimator: returns a new estimator of the base; None: the base must be measured
     """
 
     robot: Robot
@@ -43,6 +49,7 @@ class Host(Record, frozen=True):
     controller: dict[str, Any]
     check_steering: Callable[[Steering], None] = _any_steering
     realises_tasks: bool = False
+    estimator: Callable[[], Estimator | None] = _no_estimator
 
 
 def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
@@ -68,6 +75,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         dry_run=hello.client.kind == "shadow",
         judges_start=hello.client.kind in ("robot", "sim"),
         robot_clock=hello.client.kind in ("sim", "replay"),
+        estimator=_estimator(hello, host),
     )
 
 
@@ -91,6 +99,17 @@ def welcome(agreement: Agreement, host: Host, latched: str) -> Welcome:
         contact_frames=list(robot.contact_names),
         controller=host.controller,
     )
+
+
+def _estimator(hello: Hello, host: Host) -> Estimator | None:
+    """Return an estimator of the base, None if the client measures it. Raises ProtocolError if the server has none."""
+    if hello.base.measured == "state":
+        return None
+    found = host.estimator()
+    if found is None:
+        problem = "expected 'state': the server's controller has no table [estimator]"
+        raise ProtocolError(Code.BAD_SCHEMA, "base.measured", problem)
+    return found
 
 
 def _check_model(hello: Hello, robot: Robot) -> None:

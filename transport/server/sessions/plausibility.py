@@ -45,9 +45,10 @@ class Plausibility:
     level: number of rejected states, minus accepted states over `recovery`, ≥ 0
     """
 
-    def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
+    def __init__(self, settings: PlausibilitySettings, robot: Robot, *, base: bool) -> None:
+        """base: check the base, too, if the robot has a free one"""
         self._robot, self._leak, self._most = robot, 1.0 / settings.recovery, settings.most_rejected
-        once = np.array([getattr(settings, name) for name, _ in NAMES if robot.floating or name.startswith("joint")])
+        once = np.array([getattr(settings, name) for name, _ in NAMES if (base and robot.floating) or name.startswith("joint")])
         self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._zeros = np.zeros(robot.na)
@@ -79,12 +80,12 @@ class Plausibility:
         return SeenState(t_robot=self._t_ns, q=last.state.q.tobytes(), vel=last.state.v.tobytes())
 
     def judge(self, measured: Measured, t_ns: int) -> str:
-        """Return why a state cannot follow the last accepted one. '' if it can: then it becomes the last accepted one.
+        """Return why a state cannot follow the last accepted one; '' if it can, see `accept`.
 
         t_ns: time of the state [ns]
         """
-        most, self._rejected = self._bounds[self._rejected], True
         if self.last is not None:
+            most = self._bounds[self._rejected]
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             now, last = measured.state, self.last.state
             to, since = measured.angles, self.last.angles
@@ -96,11 +97,14 @@ class Plausibility:
                 joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
-                self.level += 1.0
+                self.level, self._rejected = self.level + 1.0, True
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
+        return ""
+
+    def accept(self, measured: Measured, t_ns: int) -> None:
+        """Use a state as the last accepted one. t_ns: time of the state [ns]"""
         self.last, self._t_ns, self._rejected = measured, t_ns, False
         self.level = max(self.level - self._leak, 0.0)
-        return ""
 
 
 @compiled
@@ -119,7 +123,7 @@ def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
 def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fill `jumps` with the largest changes, minus those that the speeds explain, in the order of `NAMES`.
 
-    change: see `CHANGE`; jumps: zeros on entry; length 2 for a fixed base, else 6
+    change: see `CHANGE`; jumps: zeros on entry; length 2 without the base, else 6
     Return (joint with the largest change of position, joint with the largest change of speed).
     """
     q, v, q0, v0, to, since, a = change

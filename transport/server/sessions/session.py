@@ -11,6 +11,7 @@ import msgspec
 from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
+from transport.protocol.base_estimate import BaseEstimator, at_reset, touching
 from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
@@ -96,7 +97,9 @@ class Session:
         self._start = settings.start
         self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)
-        self._plausibility, self._debounce = Plausibility(settings.plausibility, agreement.robot), SwitchDebounce()
+        self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator)
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot, base=self._base is None)
+        self._debounce = SwitchDebounce()
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._restart_timing()
@@ -107,6 +110,8 @@ class Session:
         self._t_robot: int | None = None
         self._plausibility.reset()
         self._debounce.reset()
+        if self._base is not None:
+            self._base.reset()
         self._delay.stopped = False
         self._substituted = False
         self._outage = OutageTimer(self._silence_ns, robot_clock=self.agreement.robot_clock)
@@ -161,10 +166,16 @@ class Session:
         (measured, contacts, sensed, reference), torque = self.read(message), measured_torque(message, self.agreement)
         temperature = None if message.temp is None else temperatures(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
-        if self._t_robot is None and self._judges_start:
-            self._check_start(measured, now_ns)
         if jump := self._plausibility.judge(measured, t_robot):
             measured = self._substitute(measured, jump, now_ns)
+        else:
+            measured = measured if self._base is None else self._base.complete(measured, message, torque)
+            self._plausibility.accept(measured, t_robot)
+        if measured.estimate is not None:
+            contacts = touching(measured.estimate, self.agreement) if contacts is None else contacts
+            applied = None if applied is None else read_plan(message, self.agreement, measured.state.q)[1]
+        if self._t_robot is None and self._judges_start:
+            self._check_start(measured, now_ns)
         if not self._rate.judged and (problem := self._rate.problem(message.seq, t_robot, now_ns)):
             raise Latched(self.latch(problem, now_ns))
         dt = 0.0
@@ -276,7 +287,8 @@ class Session:
 
     def reset(self, message: Reset) -> None:
         """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""
-        check_start(self._reader.read(message.q, message.vel), self.agreement.robot, self._start)
+        measured = self._reader.read(message.q, message.vel)
+        check_start(measured if self._base is None else at_reset(measured, message), self.agreement.robot, self._start)
         self.latches.release()
         if not self.agreement.dry_run:
             self._command.clear()

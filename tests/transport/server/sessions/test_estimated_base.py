@@ -1,0 +1,178 @@
+"""Sessions of robots that measure joints and an IMU only: the server estimates the base."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from standin import MS, SpringDamper, hello, solo, standing
+
+from controllers.estimation.estimator import Estimator
+from controllers.estimation.settings import EstimatorSettings
+from transport.loopback import Loopback
+from transport.protocol.messages.hello import Base
+from transport.protocol.messages.requests import Reset, ResetAck
+from transport.protocol.messages.state import Imu, StateMessage
+from transport.robot.conversation import ConnectionFailed
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+
+LEVEL = (0.0, 0.0, 0.0, 1.0)
+SENSED = Base(type="free_flyer", quat_order="xyzw", vel_frame="local", measured="imu")
+READINGS = Imu(quat=list(LEVEL), gyro=[0.0] * 3, acc=[0.0, 0.0, 9.81])
+
+
+class Sensing(SpringDamper):
+    """A controller whose robot may leave out its base."""
+
+    def estimator(self):
+        return Estimator(EstimatorSettings(), self.robot)
+
+
+class Trial:
+    """A client without a base, and the service."""
+
+    def __init__(self, controller=None, **changes):
+        self.now = 0
+        self.controller = Sensing(solo()) if controller is None else controller
+        self.robot = self.controller.robot
+        service = Service(self.controller, ServerSettings(controller="standin"), clock=lambda: self.now)
+        said = hello(self.robot, **({"base": SENSED} | changes))
+        self.client = Loopback(service, said, clock=lambda: self.now)
+        self.client.hello()
+
+    def send(self, **changes):
+        """Send a state at rest, 1 ms after the last one; return the reply, None if it was refused."""
+        self.now += MS
+        fields = {
+            "q": standing(self.robot)[7:].tobytes(),
+            "vel": np.zeros(self.robot.na).tobytes(),
+            "t_robot": self.now,
+            "tau_meas": np.zeros(self.robot.na).tobytes(),
+            "imu": READINGS,
+        }
+        return self.client.exchange(StateMessage(**(fields | changes)))
+
+
+def test_a_robot_without_a_base_is_answered_with_an_estimate():
+    trial = Trial()
+    for _ in range(5):
+        reply = trial.send()
+    found, robot, seen = reply.estimate, trial.robot, trial.controller.seen
+    assert reply.status == "ok"
+    assert trial.controller.contacts(seen.q).gaps.min() == pytest.approx(0.0, abs=1e-6)  # its feet stand on the ground
+    np.testing.assert_allclose(seen.q[:7], [*found.position, *found.quat])
+    np.testing.assert_allclose(seen.v[:6], found.vel)
+    np.testing.assert_allclose(found.quat, LEVEL, atol=1e-9)
+    np.testing.assert_allclose(found.vel, 0.0, atol=1e-9)
+    np.testing.assert_array_equal(seen.q[7:], standing(robot)[7:])
+    assert [foot.frame for foot in found.feet] == list(robot.spheres.keys)
+
+
+def test_the_attitude_is_that_of_the_imu():
+    trial, tilted = Trial(), [float(np.sin(0.1)), 0.0, 0.0, float(np.cos(0.1))]
+    down = 9.81 * np.array([0.0, np.sin(0.2), np.cos(0.2)])
+    reply = trial.send(imu=Imu(quat=tilted, gyro=[0.0] * 3, acc=down.tolist()))
+    np.testing.assert_allclose(reply.estimate.quat, tilted, atol=1e-9)
+
+
+def test_feet_that_carry_are_the_contacts_unless_the_robot_reports_its_own():
+    trial = Trial()
+    own = trial.send()
+    touching = [foot.frame for foot in own.estimate.feet if foot.touches]
+    assert list(trial.controller.felt.keys) == touching
+    trial.send(contacts=[])
+    assert not len(trial.controller.felt)
+
+
+def test_the_order_of_the_joints_is_the_clients():
+    rng = np.random.default_rng(1)
+    robot = solo()
+    order = rng.permutation(robot.na)
+    names = [robot.joint_names[k] for k in order]
+    shuffled = Trial(joint_names=names, actuated=names)
+    usual = Trial()
+    for k in range(5):
+        q, v = standing(robot)[7:] + 1e-4 * k, 0.01 * np.arange(robot.na)
+        tau = np.arange(robot.na) * 0.1
+        one = usual.send(q=q.tolist(), vel=v.tobytes(), tau_meas=tau.tolist())
+        other = shuffled.send(q=q[order].tolist(), vel=v[order].tolist(), tau_meas=tau[order].tobytes())
+    assert one.estimate == other.estimate
+    np.testing.assert_array_equal(np.frombuffer(one.tau)[order], np.frombuffer(other.tau))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "field"),
+    [
+        ({"imu": None}, "bad_schema", "imu"),
+        ({"tau_meas": None}, "bad_schema", "tau_meas"),
+        ({"imu": Imu(quat=[0.0, 0.0, 0.0, 1.1], gyro=[0.0] * 3, acc=[0.0] * 3)}, "quaternion_not_unit", "imu"),
+        ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 2, acc=[0.0] * 3)}, "wrong_length", "imu.gyro"),
+        ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 3, acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
+        ({"q": standing(solo()).tobytes()}, "wrong_length", "q"),
+        ({"vel": np.zeros(18).tobytes()}, "wrong_length", "vel"),
+        ({"q": [0.0] * 11 + [np.inf]}, "non_finite", "q[11]"),
+    ],
+    ids=["no IMU", "no torques", "attitude", "gyro", "acceleration", "q with a base", "vel with a base", "infinite"],
+)
+def test_a_state_that_cannot_be_right_is_refused_and_not_used(changes, code, field):
+    spoiled, usual = Trial(), Trial()
+    for trial in (spoiled, usual):
+        trial.send()
+    assert spoiled.send(**changes) is None
+    assert (spoiled.client.error.code, spoiled.client.error.field) == (code, field)
+    usual.now = spoiled.now
+    moving = np.full(12, 0.3).tobytes()
+    assert spoiled.send(vel=moving).estimate == usual.send(vel=moving).estimate
+
+
+def test_an_implausible_joint_is_not_used():
+    trial = Trial()
+    before = trial.send().estimate
+    jumped = standing(trial.robot)[7:]
+    jumped[3] += 1.0
+    reply = trial.send(q=jumped.tobytes())
+    assert "implausible state ignored" in reply.message
+    assert reply.estimate == before
+    assert trial.send().estimate.position == pytest.approx(before.position, abs=1e-3)
+
+
+def test_a_reset_takes_the_attitude_of_the_imu():
+    trial = Trial()
+    trial.send()
+    q, vel = standing(trial.robot)[7:].tobytes(), np.zeros(12).tobytes()
+    over = Imu(quat=[1.0, 0.0, 0.0, 0.0], gyro=[0.0] * 3, acc=[0.0] * 3)
+    for imu, accepted in ((READINGS, True), (over, False), (None, False)):
+        reply = trial.client.ask(Reset(session=trial.client.session, q=q, vel=vel, imu=imu))
+        assert isinstance(reply, ResetAck) is accepted
+    assert reply.field == "imu"
+
+
+def test_a_server_without_an_estimator_refuses_the_hello():
+    with pytest.raises(ConnectionFailed, match=r"base\.measured: expected 'state'.*\[estimator\]"):
+        Trial(SpringDamper(solo()))
+
+
+@examples(max_examples=200, deadline=None)
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=10, max_size=10),
+    st.lists(st.floats(-1e300, 1e300), min_size=12, max_size=12),
+)
+def test_any_readings_are_answered_or_refused(imu, numbers):
+    trial = Trial()
+    trial.send()
+    read = Imu(quat=imu[:4], gyro=imu[4:7], acc=imu[7:])
+    kept = Imu(quat=list(LEVEL), gyro=imu[4:7], acc=imu[7:])
+    for changes in ({"imu": read}, {"imu": kept}, {"vel": numbers}, {"tau_meas": numbers}):
+        reply = trial.send(**changes)
+        assert reply is not None or trial.client.error is not None
+        if reply is not None:
+            assert np.isfinite(np.frombuffer(reply.tau)).all()
+
+
+def test_a_message_without_a_base_has_no_other_fields():
+    """A server of before refuses such a client instead of reading its vectors wrongly."""
+    fields = msgspec.to_builtins(hello(solo()))
+    assert "measured" not in fields["base"]
+    assert msgspec.to_builtins(hello(solo(), base=SENSED))["base"]["measured"] == "imu"

@@ -1,0 +1,97 @@
+"""States of robots that do not measure their base: the server estimates it from the IMU, the joints and the torques."""
+
+import msgspec
+import numpy as np
+
+from controllers.estimation.estimator import UNIT, Estimate, Estimator, Measurement
+from idyn.errors import InputError
+from idyn.types import Array, State
+from transport.protocol.agreement import Agreement
+from transport.protocol.codec import vectors
+from transport.protocol.errors import ProtocolError
+from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.joint_map import BASE_Q, BASE_V
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.requests import Reset
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.state_input import Measured
+
+
+class BaseEstimator:
+    """Completes the states of a session by estimates of the base."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self._estimator = estimator
+        self._first: int | None = None  # t_robot of the first state
+
+    def reset(self) -> None:
+        """Treat the next state as the first one."""
+        self._estimator.reset()
+        self._first = None
+
+    def complete(self, measured: Measured, message: StateMessage, torque: Array | None) -> Measured:
+        """Return the state with the estimated base.
+
+        measured: the joints; torque: measured, in the robot's order [N·m] (na)
+        Raises ProtocolError if the IMU or the torques are missing or cannot be right; then the estimate is not changed.
+        """
+        attitude, gyro, acceleration = _imu(message)
+        if torque is None:
+            raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
+        self._first = message.t_robot if self._first is None else self._first
+        given = Measurement(
+            t=(message.t_robot - self._first) * 1e-9,
+            angles=measured.angles,
+            speeds=measured.speeds,
+            torques=torque,
+            attitude=attitude,
+            gyro=gyro,
+            accelerometer=acceleration,
+        )
+        try:
+            found = self._estimator.update(given)
+        except InputError as error:
+            code = Code.QUATERNION_NOT_UNIT if error.field == "attitude" else Code.BAD_SCHEMA
+            raise ProtocolError(code, "imu", str(error)) from None
+        return msgspec.structs.replace(measured, state=found.state, estimate=found)
+
+
+def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
+    """Return the feet that touch."""
+    keys = tuple(key for key, touches in zip(agreement.robot.spheres.keys, estimate.touching, strict=True) if touches)
+    return FootSwitches(keys=keys, mu=None if agreement.mu is None else (agreement.mu,) * len(keys))
+
+
+def at_reset(measured: Measured, message: Reset) -> Measured:
+    """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
+    attitude, gyro, _ = _imu(message)
+    length = float(np.linalg.norm(attitude))
+    if not abs(length - 1.0) < UNIT:
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
+    q, v = measured.state.q.copy(), measured.state.v.copy()
+    q[3:BASE_Q], v[3:BASE_V] = attitude / length, gyro
+    return msgspec.structs.replace(measured, state=State(q=q, v=v))
+
+
+def _imu(message: StateMessage | Reset) -> tuple[Array, Array, Array]:
+    """Return attitude (4), rate (3) and specific force (3). Raises ProtocolError."""
+    imu = message.imu
+    if imu is None:
+        raise ProtocolError(Code.BAD_SCHEMA, "imu", "expected with base.measured 'imu'")
+    numbers = vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+    return numbers[:4], numbers[4:7], numbers[7:]
+
+
+def estimated(state: State, reply: TorqueMessage | ErrorMessage) -> State:
+    """Return a recorded state with the base of its reply; the state itself if its base was measured.
+
+    Raises ProtocolError for a refused state: its base is not known.
+    """
+    if isinstance(reply, ErrorMessage):
+        raise ProtocolError(Code.BAD_SCHEMA, "estimate", "a refused state has none")
+    if reply.estimate is None:
+        return state
+    q, v, found = state.q.copy(), state.v.copy(), reply.estimate
+    q[:BASE_Q], v[:BASE_V] = (*found.position, *found.quat), found.vel
+    return State(q=q, v=v)
