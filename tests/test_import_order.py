@@ -131,7 +131,13 @@ IMPORTERS = {
         "sim_harness.bench.round_trips",  # measures a bare echo
         "sim_harness.conform.wire",  # sends what no client would
     },
-    "mcap": {"transport.log.chunks", "transport.log.export", "transport.log.part", "transport.log.reader"},
+    "mcap": {
+        "transport.log.chunks",
+        "transport.log.export",
+        "transport.log.part",
+        "transport.log.reader",
+        "transport.unitree.raw_log",
+    },
     "zstandard": {"transport.log.chunks"},
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},

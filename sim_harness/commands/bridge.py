@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 import threading
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from transport.unitree.bridge import Bridge, Report
 from transport.unitree.clock import PERIOD_NS
 from transport.unitree.dds import Bus
 from transport.unitree.low_level import LowLevel
+from transport.unitree.low_state import StateDecoder
 from transport.unitree.postures import KD, KP, PostureMotion
-from transport.unitree.robots import ROBOTS, UnitreeRobot
+from transport.unitree.raw_log import RawLog
+from transport.unitree.robots import ROBOTS
 from transport.unitree.script import Step, parse_script, read_script
 from transport.unitree.served import ServedRobot
 
@@ -46,13 +49,15 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if robot.lying:
         postures["lie"] = np.array([robot.lying[robot.joints.index(name)] for name in model.joint_names])
     _confirm(options, float(model.limits.tau_max.max()))
-    link = LowLevel(robot, model.joint_names, model.limits.tau_max, Bus(options.domain, options.interface))
+    decoder, bus = StateDecoder(robot, model.joint_names), Bus(options.domain, options.interface)
     if options.dry_run:
-        return _show(link, robot, model.joint_names, steps, postures)
+        return _show(LowLevel(decoder, model.limits.tau_max, bus), steps, postures)
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
-    report = Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
+    with nullcontext() if options.log is None else closing(RawLog(options.log, robot.family)) as log:
+        link = LowLevel(decoder, model.limits.tau_max, bus, log)
+        report = Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
     print(text_table(_table(report)))
     for mode, count in sorted(report.modes.items()):
         print(f"{mode}: {count}")
@@ -81,11 +86,9 @@ def _confirm(options: argparse.Namespace, most: float) -> None:
         raise ConfigError("checklist", "not confirmed; nothing was sent")
 
 
-def _show(
-    link: LowLevel, robot: UnitreeRobot, joints: tuple[str, ...], steps: list[Step], postures: dict[str, Any]
-) -> tuple[Any, bool]:
+def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[Any, bool]:
     """Print the present angles and the goal of the first step. Nothing is sent."""
-    state = link.state(5.0)
+    state, motors, joints = link.state(5.0), link.decoder.motors.tolist(), link.decoder.joints
     if state is None:
         raise ConfigError("robot", "no state within 5 s; is the domain right, and the interface?")
     motion = PostureMotion(state, postures[steps[0].word], soft=True)
@@ -93,9 +96,7 @@ def _show(
     rows = [["joint", "motor", "angle rad", "goal rad", "kp N·m/rad", "kd N·m·s/rad"]]
     for k, name in enumerate(joints):
         goal = postures[steps[0].word][k]
-        rows.append(
-            [name, str(robot.joints.index(name)), f"{state.q[k]:.3f}", f"{goal:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"]
-        )
+        rows.append([name, str(motors[k]), f"{state.q[k]:.3f}", f"{goal:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"])
     print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s, gains up to {KP:g} and {KD:g}.")
     print(text_table(rows))
     return {"joints": dict(zip(joints, state.q.tolist(), strict=True))}, True

@@ -17,7 +17,7 @@ from sim_harness.compare.race.run import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
-from sim_harness.compare.study import measure, report_of
+from sim_harness.compare.study import Study, measure, report_of
 from sim_harness.compare.tasks.peer import PEERS
 from sim_harness.report.summaries import text_summary
 from sim_harness.report.tables import text_table
@@ -27,6 +27,9 @@ from sim_harness.studies import cone_study, first_order_study, newton_study, own
 
 OWN_ROBOTS = "own-robots"
 """A study that takes robots: `idyn compare own-robots FOLDER …`."""
+
+UNITREE = "unitree"
+"""A study that takes the folder of Unitree's simulator: `idyn compare unitree FOLDER`."""
 
 STUDIES = {
     "sap-study": sap_study.study,
@@ -49,9 +52,15 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if peers and what != ["tasks"]:
         raise ConfigError(f"--{next(iter(peers))}", f"expected the comparison tasks, got {', '.join(what)}")
     if what[0] == OWN_ROBOTS and len(what) > 1:
-        return _study(OWN_ROBOTS, options.out, {"models": what[1:]})
+        return _study(own_robots.study(what[1:]), options.out)
+    if what[0] == UNITREE:
+        if len(what) != 2:
+            raise ConfigError(UNITREE, "expected one folder, that of Unitree's simulator with headless.py")
+        from sim_harness.studies.unitree import runs  # noqa: PLC0415 (needs the extra mujoco)
+
+        return _study(runs.study(Path(what[1]).resolve(), options.seeds or 1), options.out)
     if len(what) == 1 and what[0] in STUDIES:
-        return _study(what[0], options.out, {"peers": peers} if peers else {})
+        return _study(tasks_study.study(peers) if peers else STUDIES[what[0]](), options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
@@ -70,10 +79,9 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     return summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
 
 
-def _study(name: str, out: Path, settings: dict[str, Any]) -> tuple[Any, bool]:
-    """Run a study, write its report and return its tables. settings: of the study"""
+def _study(study: Study, out: Path) -> tuple[Any, bool]:
+    """Run a study, write its report and return its tables."""
     with run_bar() as progress:
-        study = STUDIES[name](**settings)
         report = report_of(study, measure(study, progress))
     publish(report, out)
     return report.tables, True

@@ -67,6 +67,7 @@ def bridge(parser: ArgumentParser) -> None:
     parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")
     parser.add_argument("--connect", metavar="ENDPOINT", help="server that answers after standing up (default: none)")
     parser.add_argument("--dry-run", action="store_true", help="show the joints and the first goal; send nothing")
+    parser.add_argument("--log", type=Path, metavar="FILE.mcap", help="log of the robot's messages, byte for byte")
     parser.add_argument("--yes", action="store_true", help="confirm the checklist")
     _json(parser, "the figures")
 
@@ -247,11 +248,8 @@ def _json(parser: ArgumentParser, what: str) -> None:
 
 
 def _engine(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--engine",
-        metavar="NAME",
-        help=f"simulation engine, with its default settings (default: the experiment's): {', '.join(ENGINES)}",
-    )
+    text = f"simulation engine, with its default settings (default: the experiment's): {', '.join(ENGINES)}"
+    parser.add_argument("--engine", metavar="NAME", help=text)
 
 
 def _view(parser: ArgumentParser) -> None:

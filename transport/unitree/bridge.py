@@ -8,7 +8,8 @@ import numpy as np
 
 from idyn.errors import IdynError
 from idyn.types import Array
-from transport.unitree.low_level import LowLevel, LowState, MotorCommand, damping
+from transport.unitree.low_level import LowLevel, MotorCommand, damping
+from transport.unitree.low_state import LowState
 from transport.unitree.postures import KD, PostureMotion
 from transport.unitree.script import Step
 from transport.unitree.served import ServedRobot
@@ -18,6 +19,9 @@ SILENCE_S = 0.1
 
 START_S = 5.0
 """Time to wait for the first state [s]."""
+
+ALONE_EVERY = 50
+"""States between two looks for another process that sends commands."""
 
 DAMPING_S = 0.2
 """Time for which a bridge damps before it ends [s]."""
@@ -76,11 +80,11 @@ class Bridge:
         """Do a step. Return why it ended early, or ''."""
         served, last, soft = self._served, self._last, not self._rows
         assert last is not None
-        if step.word == "velocity":
+        if step.word in ("velocity", "remote"):
             if served is None:
-                return "the step 'velocity' needs a server (--connect)"
-            self._note(f"velocity {step.velocity}: {step.seconds:g} s")
-            served.drive(np.array(step.velocity))
+                return f"the step '{step.word}' needs a server (--connect)"
+            self._note(f"{step.word} {step.velocity or ''}: {step.seconds:g} s")
+            served.drive(np.array(step.velocity) if step.word == "velocity" else None)
             return self._go_on(served.command, step.seconds, stopped)
         if served is not None:
             served.pause()
@@ -107,13 +111,23 @@ class Bridge:
                     return f"no state for {SILENCE_S:g} s"
                 continue
             self._last = last = states[-1]
-            if any(state.stop for state in states):
-                return "stopped by the remote control (L2 and B)"
+            if problem := self._problem(states):
+                return problem
             self._link.send(answer(states), last)
             x, y = last.attitude[:2]
             tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
             self._rows.append((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
         return ""
+
+    def _problem(self, states: Sequence[LowState]) -> str:
+        """Return why the bridge must end now, '' if it may go on."""
+        if any(state.stop for state in states):
+            return "stopped by the remote control (L2 and B)"
+        if self._served is not None and self._served.latched:
+            return self._served.problem
+        if len(self._rows) % ALONE_EVERY == 0 and not self._link.is_alone:
+            return "another process sends commands, too"
+        return next((state.problem for state in states if state.problem), "")
 
     def _damp(self) -> None:
         """Brake all joints until they rest."""
@@ -124,6 +138,7 @@ class Bridge:
 
     def _report(self, ended: str) -> Report:
         times, delays, tilts, torques = np.array(self._rows).reshape(-1, 4).T
-        missed, served = max(self._link.received - self._link.repeated - len(times), 0), self._served
+        counts, served = self._link.decoder, self._served
+        missed = max(counts.received - counts.repeated - len(times), 0)
         modes, problem = ({}, "") if served is None else (dict(served.modes), served.problem)
         return Report(len(times), missed, np.diff(times), delays, tilts, torques, modes, ended or problem)

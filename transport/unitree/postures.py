@@ -3,7 +3,8 @@
 import numpy as np
 
 from idyn.types import Array
-from transport.unitree.low_level import LowState, MotorCommand
+from transport.unitree.low_level import MotorCommand
+from transport.unitree.low_state import LowState
 
 KP, KD = 60.0, 3.0
 """Gains of the motors between postures [N·m/rad, N·m·s/rad]."""

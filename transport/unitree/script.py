@@ -2,6 +2,7 @@
 
     stand 5                  # stand up if it lies, then stand for 5 s
     velocity 0.3 0 0 10      # forward 0.3 m/s, left 0 m/s, turn 0 rad/s, for 10 s; with a server
+    remote 60                # velocities by the sticks of the remote control, for 60 s; with a server
     lie                      # lie down
 
 One step per line; `#` begins a comment.
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from idyn.errors import ConfigError
 
-WORDS = {"stand": 1, "velocity": 4, "lie": 0}
+WORDS = {"stand": 1, "velocity": 4, "remote": 1, "lie": 0}
 """Word of a step → number of its arguments. The last one is the duration [s]."""
 
 

@@ -20,10 +20,14 @@ from transport.protocol.messages.state import Imu, StateMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
-from transport.unitree.low_level import LowState, MotorCommand
+from transport.unitree.low_level import MotorCommand
+from transport.unitree.low_state import LowState
 
 VELOCITY_S, REPEAT_NS = 0.5, 50_000_000
 """Validity of a velocity command [s], and time after which it is sent again [ns]."""
+
+STICKS = np.array([0.4, 0.25, 1.0])
+"""Velocities at the ends of the remote control's sticks: forward, left [m/s], turn [rad/s]."""
 
 
 class ServedRobot:
@@ -31,6 +35,7 @@ class ServedRobot:
 
     modes: number of states by the status of the answer, or by the mode of the failsafe
     problem: why the server does not answer with torques, '' while it does
+    latched: the server has stopped the robot until `reset`
     """
 
     def __init__(self, robot: Robot, client: RobotClient, kd: float) -> None:
@@ -41,14 +46,14 @@ class ServedRobot:
         self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
         self._drive: DriveCommand | None = None
         self._order: Array | None = None  # velocity that is commanded (3)
-        self._ordered_ns, self._serving = 0, False
+        self._ordered_ns, self._serving, self._remote = 0, False, False
         self.modes: Counter[str] = Counter()
-        self.problem = ""
+        self.problem, self.latched = "", False
 
     def begin(self) -> None:
         """Start a session with a robot at rest. Raises ConnectionFailed."""
         self._failsafe.reset()
-        self._drive, self._order = None, None
+        self._drive, self._order, self._remote = None, None, False
         self._client.hello()
         self._serving = True
 
@@ -62,9 +67,9 @@ class ServedRobot:
         """Disconnect."""
         self._client.close()
 
-    def drive(self, velocity: Array) -> None:
-        """Command the velocity of the base from now on: forward, left [m/s], turn [rad/s] (3)."""
-        self._order, self._ordered_ns = velocity, 0
+    def drive(self, velocity: Array | None) -> None:
+        """Command the velocity of the base from now on: forward, left [m/s], turn [rad/s] (3); None: by the remote control."""
+        self._order, self._ordered_ns, self._remote = velocity, 0, velocity is None
 
     def command(self, states: Sequence[LowState]) -> MotorCommand:
         """Return the motor command for the newest of these states. Of the others the IMU's readings are used.
@@ -73,6 +78,8 @@ class ServedRobot:
         """
         last = states[-1]
         now = last.clock_ns
+        if self._remote:
+            self._order = STICKS * last.sticks
         self._repeat(now)
         reply = self._client.exchange(_message(states))
         drive, fault = None, False
@@ -81,7 +88,7 @@ class ServedRobot:
             fault = reply.status == "fault"
             self._drive, self.problem = drive, reply.message if fault else ""
         elif self._client.error is not None:
-            fault = self._client.error.code is Code.LATCHED_FAULT
+            fault = self.latched = self._client.error.code is Code.LATCHED_FAULT
             self.problem = self._client.error.message
         tau, mode = self._failsafe.torque(now, last.q, last.v, drive, fault=fault)
         self.modes[reply.status if reply is not None and mode is FailsafeMode.OK else f"failsafe:{mode}"] += 1

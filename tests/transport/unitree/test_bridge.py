@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from mcap.reader import make_reader
 
 from controllers.robot.load import load_robot
 from transport.robot.client import RobotClient
@@ -14,7 +15,9 @@ from transport.robot.conversation import hello_for
 from transport.unitree.bridge import Bridge
 from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
-from transport.unitree.low_level import COMMAND, STATE, LowLevel
+from transport.unitree.low_level import LowLevel
+from transport.unitree.low_state import StateDecoder
+from transport.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
 from transport.unitree.robots import GO2
 from transport.unitree.script import Step
 from transport.unitree.served import ServedRobot
@@ -29,19 +32,25 @@ def bus():
 
 
 class Puppet:
-    """Publishes states at 500 Hz; its joints follow the targets of the last command at once. commands: all that it received"""
+    """Publishes states at 500 Hz; its joints follow the targets of the last command at once. commands: all that it received
+
+    trembles: its gyro has noise
+    """
 
     def __init__(self):
         self.states, self.commands = bus().writer(STATE, GO2.family.state), []
         self._heard = bus().reader(COMMAND, GO2.family.command)
-        self.message, self._end = Message(GO2.family.state), threading.Event()
+        self.message, self._end, self.trembles = Message(GO2.family.state), threading.Event(), True
         self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self):
+        rng = np.random.default_rng(0)
         while not self._end.is_set():
             self.message["tick"] = self.message["tick"] + 2
+            if self.trembles:
+                self.message["imu_state.gyroscope"] = 1e-3 * rng.normal(size=3)
             self.states.write(self.message.sealed())
             for command in self._heard.take():
                 self.commands.append(command)
@@ -61,8 +70,8 @@ def puppet():
     made.close()
 
 
-def bridge(notes):
-    link = LowLevel(GO2, GO2.joints, np.full(MOTORS, 40.0), bus())
+def bridge(notes, log=None):
+    link = LowLevel(StateDecoder(GO2, GO2.joints), np.full(MOTORS, 40.0), bus(), log)
     return Bridge(link, {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}, notes.append)
 
 
@@ -107,7 +116,7 @@ def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
     """The robot stands when it is to be handed over."""
     robot, stance = load_robot(GO2.model)
     client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(robot, 0.002), connect_ms=100)
-    link = LowLevel(GO2, robot.joint_names, robot.limits.tau_max, bus())
+    link = LowLevel(StateDecoder(GO2, robot.joint_names), robot.limits.tau_max, bus())
     served = ServedRobot(robot, client, 3.0)
     report = Bridge(link, {"stand": robot.joint_angles(stance)}, lambda note: None, served).run([Step("stand", 5.0)])
     assert report.ended.startswith("no server at ipc://")
@@ -115,3 +124,83 @@ def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
     last = puppet.commands[-1]
     assert not last["motor_cmd.kp"].any()
     assert (last["motor_cmd.kd"][:MOTORS] > 0.0).all()
+
+
+def sticks(**values):
+    """A remote control's bytes with these sticks and buttons."""
+    remote = bytearray(40)
+    for name, at in {"lx": 4, "rx": 8, "ly": 20}.items():
+        remote[at : at + 4] = np.float32(values.get(name, 0.0)).tobytes()
+    return np.frombuffer(bytes(remote), np.uint8)
+
+
+def test_sticks_are_wishes_forward_left_and_turn():
+    message = Message(GO2.family.state)
+    decoder = StateDecoder(GO2, GO2.joints)
+    wishes = [({"ly": 0.5}, (0.5, 0, 0)), ({"lx": 1.0}, (0, -1, 0)), ({"rx": -2.0}, (0, 0, 1)), ({"ly": np.nan}, (0, 0, 0))]
+    for values, wish in wishes:
+        message["tick"] = message["tick"] + 2
+        message["wireless_remote"] = sticks(**values)
+        (state,) = decoder.states([message.copy()])
+        np.testing.assert_allclose(state.sticks, wish)
+        assert not state.stop
+
+
+def test_a_remote_step_needs_a_server(puppet):
+    assert bridge([]).run([Step("remote", 1.0)]).ended == "the step 'remote' needs a server (--connect)"
+
+
+def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet):
+    puppet.trembles = False
+    report = bridge([]).run([Step("stand", 2.0)])
+    assert "the IMU repeats itself" in report.ended
+    assert report.answered < 200
+    assert not puppet.commands[-1]["motor_cmd.kp"].any()
+
+
+def test_a_motor_that_loses_commands_ends_the_bridge(puppet):
+    lost = np.zeros(20)
+    lost[3] = 500
+    threading.Timer(0.8, lambda: puppet.message.__setitem__("motor_state.lost", lost)).start()
+    report = bridge([]).run([Step("stand", 5.0)])
+    assert report.ended == "the motor of FL_hip_joint has lost 500 commands"
+
+
+def test_another_process_that_begins_to_send_commands_ends_the_bridge(puppet):
+    made = []
+    threading.Timer(1.0, lambda: made.append(bus().writer(COMMAND, GO2.family.command))).start()
+    report = bridge([]).run([Step("stand", 5.0)])
+    assert report.ended == "another process sends commands, too"
+    assert not puppet.commands[-1]["motor_cmd.kp"].any()
+
+
+def test_the_raw_log_has_all_messages_and_gives_the_same_states(puppet, tmp_path):
+    path = tmp_path / "raw.mcap"
+    log = RawLog(path, GO2.family)
+    report = bridge([], log).run([Step("stand", 0.3), Step("lie")])
+    log.close()
+    found = list(read_raw_log(path, GO2.family))
+    states = [message for topic, message in found if topic == STATE]
+    sent = {bytes(message.data) for topic, message in found if topic == COMMAND}
+    assert {bytes(command.data) for command in puppet.commands} <= sent
+    again = StateDecoder(GO2, GO2.joints)
+    decoded = again.states(states)
+    assert len(decoded) >= report.answered > 500
+    assert all(np.diff([state.clock_ns for state in decoded]) > 0)
+
+
+def test_a_log_is_read_by_readers_of_mcap_with_its_own_definitions(puppet, tmp_path):
+    """The definition in the log names each field of the message, in order, with its type and number."""
+    path = tmp_path / "raw.mcap"
+    log = RawLog(path, GO2.family)
+    log.states([Message(GO2.family.state)])
+    log.close()
+    with path.open("rb") as file:
+        ((schema, channel, message),) = make_reader(file).iter_messages()
+    assert (schema.name, schema.encoding, channel.topic) == ("unitree_go::msg::dds_::LowState_", "omgidl", STATE)
+    text = schema.data.decode()
+    assert "uint8 head[2]; uint8 level_flag; uint8 frame_reserve; uint32 sn[2];" in text
+    assert "unitree_go::msg::dds_::MotorState_ motor_state[20];" in text
+    assert text.index("struct MotorState_") < text.index("struct LowState_")
+    assert text.count("module unitree_go") == 4
+    assert len(message.data) == 1180

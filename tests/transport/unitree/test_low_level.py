@@ -9,7 +9,9 @@ from hypothesis.extra.numpy import arrays
 from idyn.errors import ConfigError
 from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
-from transport.unitree.low_level import BETWEEN_S, COMMAND, STATE, LowLevel, LowState, MotorCommand, bounded
+from transport.unitree.low_level import BETWEEN_S, LowLevel, MotorCommand, bounded
+from transport.unitree.low_state import LowState, StateDecoder
+from transport.unitree.raw_log import COMMAND, STATE
 from transport.unitree.robots import G1, GO2
 
 MOST = np.array([23.7, 23.7, 45.43])
@@ -31,6 +33,8 @@ def state_at(q, v):
         temperature=nothing,
         voltage=0.0,
         stop=False,
+        sticks=nothing,
+        problem="",
         message=Message(GO2.family.state),
     )
 
@@ -56,7 +60,7 @@ def test_states_and_commands_go_by_motor(robot):
     """A robot made of two topics: its joints arrive in the model's order, and commands reach its motors."""
     joints, family = tuple(sorted(robot.joints)), robot.family
     bus = Bus(91 if robot is GO2 else 95)
-    states, link = bus.writer(STATE, family.state), LowLevel(robot, joints, np.full(len(joints), 40.0), bus)
+    states, link = bus.writer(STATE, family.state), LowLevel(StateDecoder(robot, joints), np.full(len(joints), 40.0), bus)
     commands = bus.reader(COMMAND, family.command)
     message = Message(family.state)
     message["motor_state.q"] = 0.01 * np.arange(family.motors)
@@ -81,27 +85,27 @@ def test_states_and_commands_go_by_motor(robot):
 
 def test_a_state_with_a_wrong_checksum_is_counted_and_not_used():
     bus = Bus(92)
-    states, link = bus.writer(STATE, GO2.family.state), LowLevel(GO2, GO2.joints, np.full(12, 40.0), bus)
+    states, link = bus.writer(STATE, GO2.family.state), LowLevel(StateDecoder(GO2, GO2.joints), np.full(12, 40.0), bus)
     while not states.readers:
         pass
     message = Message(GO2.family.state)
     message["crc"] = 7
     states.write(bytes(message.data))
     assert link.state(5.0) is None
-    assert link.wrong == 1
+    assert link.decoder.wrong == 1
 
 
 def test_a_robot_that_another_process_commands_is_refused():
     bus = Bus(93)
     other = bus.writer(COMMAND, GO2.family.command)
     with pytest.raises(ConfigError, match="another process sends commands"):
-        LowLevel(GO2, GO2.joints, np.full(12, 40.0), bus)
+        LowLevel(StateDecoder(GO2, GO2.joints), np.full(12, 40.0), bus)
     del other
 
 
 def test_joints_without_a_motor_are_named():
     with pytest.raises(ConfigError, match="tail_joint"):
-        LowLevel(GO2, ("tail_joint",), np.ones(1), Bus(94))
+        StateDecoder(GO2, ("tail_joint",))
 
 
 def test_a_network_interface_that_does_not_exist_is_named():

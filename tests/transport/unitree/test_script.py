@@ -15,7 +15,7 @@ def test_steps_comments_and_empty_lines():
     ("text", "message"),
     [
         ("", "expected at least one step"),
-        ("stand 5\nrun 3", "line 2: expected one of stand, velocity, lie, got 'run'"),
+        ("stand 5\nrun 3", "line 2: expected one of stand, velocity, remote, lie, got 'run'"),
         ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
         ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
         ("stand -1", "line 1: expected seconds > 0, got '-1'"),
