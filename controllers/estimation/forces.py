@@ -91,10 +91,12 @@ def fill_forces(x: EstimatorState, terms: tuple[Array, Array, Array, Array], pla
 
 @compiled
 def touch(x: EstimatorState, touching: Array, probability: Array) -> None:
-    """Fill which feet touch (n), 1 or 0, with hysteresis, and how likely that is (n)."""
+    """Fill which feet touch (n), 1 or 0, with hysteresis, and how likely that is (n). The corners of a sole touch together."""
     middle, width = 0.5 * (x.touch + x.release), 0.25 * (x.touch - x.release)
     for i in range(len(touching)):
-        load = x.force[i, 2] / x.weight
+        load = 0.0
+        for j in range(len(touching)):
+            load += x.force[j, 2] / x.weight if x.joints[j] == x.joints[i] else 0.0
         touching[i] = 1.0 if load > (x.release if x.stands[i] >= 0.0 else x.touch) else 0.0
         probability[i] = 1.0 / (1.0 + np.exp(-min(max((load - middle) / width, -50.0), 50.0)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from controllers.robot.load import load_robot
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.report.tables import Table, text_table
 from transport.robot.client import RobotClient
@@ -20,7 +20,7 @@ from transport.unitree.clock import PERIOD_NS
 from transport.unitree.dds import Bus
 from transport.unitree.low_level import LowLevel
 from transport.unitree.low_state import StateDecoder
-from transport.unitree.postures import KD, KP, PostureMotion
+from transport.unitree.postures import KD, PostureMotion
 from transport.unitree.raw_log import RawLog
 from transport.unitree.robots import ROBOTS
 from transport.unitree.script import Step, parse_script, read_script
@@ -45,6 +45,9 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
             raise ConfigError("script", f"{options.robot} cannot lie down")
         steps = [step for step in steps if step.word != "lie"]
     model, stance = load_robot(robot.model)
+    for name in (name for step in steps for name in step.joints):
+        if name not in model.joint_names:
+            raise ConfigError("script", f"unknown joint '{name}'{nearest(name, model.joint_names)}")
     postures = {"stand": model.joint_angles(stance)}
     if robot.lying:
         postures["lie"] = np.array([robot.lying[robot.joints.index(name)] for name in model.joint_names])
@@ -91,13 +94,13 @@ def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[
     state, motors, joints = link.state(5.0), link.decoder.motors.tolist(), link.decoder.joints
     if state is None:
         raise ConfigError("robot", "no state within 5 s; is the domain right, and the interface?")
-    motion = PostureMotion(state, postures[steps[0].word], soft=True)
+    motion = PostureMotion(state.q, state.at, postures[steps[0].word], kp=link.decoder.robot.kp)
     last = motion.command(state.at + motion.seconds)
     rows = [["joint", "motor", "angle rad", "goal rad", "kp N·m/rad", "kd N·m·s/rad"]]
     for k, name in enumerate(joints):
         goal = postures[steps[0].word][k]
         rows.append([name, str(motors[k]), f"{state.q[k]:.3f}", f"{goal:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"])
-    print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s, gains up to {KP:g} and {KD:g}.")
+    print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s, gains up to {last.kp[0]:g} and {KD:g}.")
     print(text_table(rows))
     return {"joints": dict(zip(joints, state.q.tolist(), strict=True))}, True
 

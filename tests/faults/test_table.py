@@ -8,6 +8,7 @@ import test_connections  # noqa: F401
 import test_files  # noqa: F401
 import test_processes  # noqa: F401
 import test_robot_latches  # noqa: F401
+import test_unitree  # noqa: F401
 from faults import COMPANY, FAULTS, table
 
 

@@ -1,6 +1,6 @@
 """The bridge: a loop that answers each state of a robot with a motor command, step by step of a script."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple
 
@@ -20,11 +20,15 @@ SILENCE_S = 0.1
 START_S = 5.0
 """Time to wait for the first state [s]."""
 
+HOLD_S, RISE_SPEED, MOVE_SPEED = 0.3, 0.1, 0.5
+"""Time for which the motors of a robot that hangs hold it before torques do [s]; speeds of its knees then, and of a step
+`move` [rad/s]."""
+
 ALONE_EVERY = 50
 """States between two looks for another process that sends commands."""
 
-DAMPING_S = 0.2
-"""Time for which a bridge damps before it ends [s]."""
+DAMPING_S, SINKING_S, AT_REST = 0.2, 2.0, 0.1
+"""Shortest and longest time for which a bridge damps before it ends [s]; it ends when no joint is faster than this [rad/s]."""
 
 
 class Report(NamedTuple):
@@ -53,8 +57,8 @@ class Bridge:
     def __init__(
         self, link: LowLevel, postures: dict[str, Array], note: Callable[[str], None], served: ServedRobot | None = None
     ) -> None:
-        """postures: goals of `stand` and `lie`, angles [rad] (na); note: called with a line for each step
-        served: what answers after standing up; None: the motors hold the posture"""
+        """postures: goals of `stand` and, for a robot that can lie, `lie`, angles [rad] (na); another one hangs at the start
+        note: called with a line for each step; served: what answers after standing up; None: the motors hold the posture"""
         self._link, self._postures, self._note, self._served = link, postures, note, served
         self._rows: list[tuple[float, float, float, float]] = []
         self._last: LowState | None = None
@@ -80,23 +84,38 @@ class Bridge:
         """Do a step. Return why it ended early, or ''."""
         served, last, soft = self._served, self._last, not self._rows
         assert last is not None
-        if step.word in ("velocity", "remote"):
+        if step.word in ("velocity", "move", "remote"):
             if served is None:
                 return f"the step '{step.word}' needs a server (--connect)"
-            self._note(f"{step.word} {step.velocity or ''}: {step.seconds:g} s")
-            served.drive(np.array(step.velocity) if step.word == "velocity" else None)
+            self._note(f"{step.word} {step.velocity or dict(step.joints) or ''}: {step.seconds:g} s")
+            if step.word == "move":
+                served.move(self._posture("stand", step.joints), last, MOVE_SPEED)
+            else:
+                served.drive(np.array(step.velocity) if step.word == "velocity" else None)
             return self._go_on(served.command, step.seconds, stopped)
         if served is not None:
             served.pause()
-        motion = PostureMotion(last, self._postures[step.word], soft=soft)
-        self._note(f"{step.word}: {motion.seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
-        ended = self._go_on(lambda states: motion.command(states[-1].at), motion.seconds, stopped)
+        hangs, kp = "lie" not in self._postures, self._link.decoder.robot.kp
+        goal = last.q if hangs else self._postures[step.word]
+        motion = PostureMotion(last.q, last.at, goal, kp=kp, soft=soft and not hangs)
+        seconds = HOLD_S if hangs and served is not None else motion.seconds
+        self._note(f"{step.word}: {seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
+        ended = self._go_on(lambda states: motion.command(states[-1].at), seconds, stopped)
         if ended or not step.seconds:
             return ended
         if served is None:
             return self._go_on(lambda states: motion.command(states[-1].at), step.seconds, stopped)
         served.begin()
+        if hangs:  # torques bend its knees; targets alone would let it fall
+            served.move(self._postures["stand"], last, RISE_SPEED)
         return self._go_on(served.command, step.seconds, stopped)
+
+    def _posture(self, name: str, joints: Mapping[str, float]) -> Array:
+        """Return a posture with other angles of some joints (na)."""
+        angles = self._postures[name].copy()
+        for joint, angle in joints.items():
+            angles[self._link.decoder.joints.index(joint)] = angle
+        return angles
 
     def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
         """Answer all states for some time. Return why it ended early, or ''."""
@@ -130,11 +149,15 @@ class Bridge:
         return next((state.problem for state in states if state.problem), "")
 
     def _damp(self) -> None:
-        """Brake all joints until they rest."""
-        until = monotonic() + DAMPING_S
-        while self._last is not None and monotonic() < until:
-            self._last = self._link.state(0.01) or self._last
-            self._link.send(damping(self._last, KD), self._last)
+        """Brake all joints until they rest; without states for a short time."""
+        begin = monotonic()
+        while self._last is not None and monotonic() < begin + SINKING_S:
+            state = self._link.state(0.01)
+            self._last = last = state or self._last
+            self._link.send(damping(last, KD), last)
+            moves = state is not None and np.abs(last.v).max() > AT_REST
+            if monotonic() - begin > DAMPING_S and not moves:
+                break
 
     def _report(self, ended: str) -> Report:
         times, delays, tilts, torques = np.array(self._rows).reshape(-1, 4).T

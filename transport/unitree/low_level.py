@@ -3,7 +3,7 @@
 A motor adds feedback of its own to the torque:  τ + kp (q* − q) + kd (q̇* − q̇).
 """
 
-from time import sleep
+from time import monotonic, sleep
 
 import numpy as np
 
@@ -43,16 +43,16 @@ def damping(state: LowState, kd: float) -> MotorCommand:
     return MotorCommand(q=state.q, v=zero, tau=zero, kp=zero, kd=np.full_like(zero, kd))
 
 
-def bounded(command: MotorCommand, state: LowState, most: Array) -> MotorCommand:
+def bounded(command: MotorCommand, state: LowState, most: Array, age: float = 0.0) -> MotorCommand:
     """Return a command whose motors stay within their limits until the next one, at the speeds of this state.
 
     Torques and feedback are bounded in sum: first the torque is changed; where that does not suffice, the gains fall.
 
-    most: limits of the torques [N·m] (na)
+    most: limits of the torques [N·m] (na); age: of the state [s]
     """
     error, rate = command.q - state.q, command.v - state.v
     feedback = command.kp * error + command.kd * rate
-    drift = command.kp * np.abs(state.v) * BETWEEN_S  # change of the feedback until the next command
+    drift = command.kp * np.abs(state.v) * (BETWEEN_S + age)  # change of the feedback until the next command
     scale = np.minimum(1.0, most / np.maximum(np.abs(feedback) + drift, 1e-9))
     feedback, room = scale * feedback, most - scale * drift
     tau = np.clip(command.tau + feedback, -room, room) - feedback
@@ -99,7 +99,7 @@ class LowLevel:
 
     def send(self, command: MotorCommand, state: LowState) -> MotorCommand:
         """Send a command, bounded for this state. Return it as sent."""
-        command, out = bounded(command, state, self.most), self._command
+        command, out = bounded(command, state, self.most, monotonic() - state.at), self._command
         if "mode_machine" in out.layout.places:
             out["mode_machine"] = state.message["mode_machine"]
         for name, values in (("q", command.q), ("dq", command.v), ("tau", command.tau), ("kp", command.kp), ("kd", command.kd)):

@@ -1,13 +1,14 @@
-"""Motions between postures, by targets for the feedback of the motors."""
+"""Motions between postures."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from idyn.types import Array
 from transport.unitree.low_level import MotorCommand
-from transport.unitree.low_state import LowState
 
-KP, KD = 60.0, 3.0
-"""Gains of the motors between postures [N·m/rad, N·m·s/rad]."""
+KD = 3.0
+"""Damping of the motors between postures, and at the end [N·m·s/rad]."""
 
 SOFT_S = 0.3
 """Time over which the gains rise at the start of a motion [s]."""
@@ -19,26 +20,37 @@ LEAST_S = 1.0
 """Shortest time of a motion [s]."""
 
 
+class Wanted(NamedTuple):
+    """Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
+
+    q: Array
+    v: Array
+    a: Array
+
+
 class PostureMotion:
-    """A motion from a measured posture to another one, which it then holds.
+    """A motion from one posture to another one, which it then holds. It starts and ends at rest.
 
     seconds: time of the motion [s]
     """
 
-    def __init__(self, start: LowState, goal: Array, *, soft: bool) -> None:
-        """goal: angles [rad] (na); soft: let the gains rise from 0"""
-        self._start, self._goal, self._began, self._soft = start.q, goal, start.at, soft
-        self.seconds = max(LEAST_S, float(np.abs(goal - start.q).max()) / SPEED)
+    def __init__(self, start: Array, began: float, goal: Array, *, kp: float, soft: bool = False, speed: float = SPEED) -> None:
+        """start, goal: angles [rad] (na); began: monotonic clock [s]; kp: of the motors [N·m/rad]
+        soft: let the gains rise from 0; speed: see `SPEED`
+        """
+        self._start, self._way, self._began, self._kp, self._soft = start, goal - start, began, kp, soft
+        self.seconds = max(LEAST_S, float(np.abs(self._way).max()) / speed)
+
+    def wanted(self, now: float) -> Wanted:
+        """Return the posture at a time of the monotonic clock [s]."""
+        T = self.seconds
+        s = min(max((now - self._began) / T, 0.0), 1.0)
+        share, rate = s**3 * (10.0 - 15.0 * s + 6.0 * s * s), 30.0 * (s * (1.0 - s)) ** 2 / T
+        return Wanted(self._start + share * self._way, rate * self._way, 60.0 * s * (1 - s) * (1 - 2 * s) / T**2 * self._way)
 
     def command(self, now: float) -> MotorCommand:
-        """Return the command at a time of the monotonic clock [s]."""
-        passed = now - self._began
-        s = min(max(passed / self.seconds, 0.0), 1.0)
-        share, rate = s**3 * (10.0 - 15.0 * s + 6.0 * s * s), 30.0 * (s * (1.0 - s)) ** 2 / self.seconds
-        gain = min(passed / SOFT_S, 1.0) if self._soft else 1.0
-        way, ones = self._goal - self._start, np.ones_like(self._goal)
-        return MotorCommand(q=self._start + share * way, v=rate * way, tau=0.0 * ones, kp=gain * KP * ones, kd=KD * ones)
-
-    def is_over(self, now: float) -> bool:
-        """Return whether the motion has ended."""
-        return now - self._began >= self.seconds
+        """Return the command at a time of the monotonic clock [s]: targets for the motors' own feedback."""
+        q, v, _ = self.wanted(now)
+        gain = min((now - self._began) / SOFT_S, 1.0) if self._soft else 1.0
+        ones = np.ones_like(q)
+        return MotorCommand(q=q, v=v, tau=0.0 * ones, kp=gain * self._kp * ones, kd=KD * ones)

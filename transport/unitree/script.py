@@ -2,28 +2,32 @@
 
     stand 5                  # stand up if it lies, then stand for 5 s
     velocity 0.3 0 0 10      # forward 0.3 m/s, left 0 m/s, turn 0 rad/s, for 10 s; with a server
+    move left_elbow_joint=1.2 waist_yaw_joint=0.3 4   # joints to these angles [rad], others as in `stand`; 4 s; with a server
     remote 60                # velocities by the sticks of the remote control, for 60 s; with a server
     lie                      # lie down
 
 One step per line; `#` begins a comment.
 """
 
+from collections.abc import Mapping
 from math import isfinite, nan
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from idyn.errors import ConfigError
 
-WORDS = {"stand": 1, "velocity": 4, "remote": 1, "lie": 0}
-"""Word of a step → number of its arguments. The last one is the duration [s]."""
+WORDS = {"stand": 1, "velocity": 4, "move": 1, "remote": 1, "lie": 0}
+"""Word of a step → number of its numbers. The last one is the duration [s]."""
 
 
 class Step(NamedTuple):
-    """A step: what to do, and for how long [s]. velocity: forward, left [m/s], turn [rad/s]"""
+    """A step: what to do, and for how long [s]. velocity: forward, left [m/s], turn [rad/s]; joints: name → angle [rad]"""
 
     word: str
     seconds: float = 0.0
     velocity: tuple[float, ...] = ()
+    joints: Mapping[str, float] = MappingProxyType({})
 
 
 def read_script(path: Path) -> list[Step]:
@@ -33,23 +37,29 @@ def read_script(path: Path) -> list[Step]:
 
 def parse_script(text: str, name: str) -> list[Step]:
     """Return the steps of a text. name: in errors"""
-    steps = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("#", 1)[0].split()
-        if not words:
-            continue
-        word, arguments = words[0], words[1:]
-        if word not in WORDS:
-            raise ConfigError(f"{name}, line {number}", f"expected one of {', '.join(WORDS)}, got '{word}'")
-        if len(arguments) != WORDS[word]:
-            raise ConfigError(f"{name}, line {number}", f"'{word}': expected {WORDS[word]} numbers, got {len(arguments)}")
-        values = [_number(each, f"{name}, line {number}") for each in arguments]
-        if values and not 0.0 < values[-1] < 1e6:
-            raise ConfigError(f"{name}, line {number}", f"expected seconds > 0, got '{arguments[-1]}'")
-        steps.append(Step(word, values[-1] if values else 0.0, tuple(values[:-1])))
+    lines = [line.split("#", 1)[0].split() for line in text.splitlines()]
+    steps = [_step(words, f"{name}, line {number}") for number, words in enumerate(lines, 1) if words]
     if not steps:
         raise ConfigError(name, "expected at least one step")
     return steps
+
+
+def _step(words: list[str], place: str) -> Step:
+    """Return the step of a line. place: in errors"""
+    word, arguments = words[0], words[1:]
+    if word not in WORDS:
+        raise ConfigError(place, f"expected one of {', '.join(WORDS)}, got '{word}'")
+    joints = dict(_joint(each, place) for each in arguments if "=" in each)
+    if bool(joints) is not (word == "move"):
+        expected = "JOINT=ANGLE" if word == "move" else "numbers"
+        raise ConfigError(place, f"'{word}': expected {expected}, got {' '.join(arguments)}")
+    numbers = [each for each in arguments if "=" not in each]
+    if len(numbers) != WORDS[word]:
+        raise ConfigError(place, f"'{word}': expected {WORDS[word]} numbers, got {len(numbers)}")
+    values = [_number(each, place) for each in numbers]
+    if values and not 0.0 < values[-1] < 1e6:
+        raise ConfigError(place, f"expected seconds > 0, got '{numbers[-1]}'")
+    return Step(word, values[-1] if values else 0.0, tuple(values[:-1]), joints)
 
 
 def _number(text: str, place: str) -> float:
@@ -60,3 +70,9 @@ def _number(text: str, place: str) -> float:
     if not isfinite(value):
         raise ConfigError(place, f"expected a finite number, got '{text}'")
     return value
+
+
+def _joint(text: str, place: str) -> tuple[str, float]:
+    """Return the name and the angle of NAME=ANGLE."""
+    name, _, angle = text.partition("=")
+    return name, _number(angle, place)

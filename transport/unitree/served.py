@@ -16,12 +16,13 @@ from idyn.types import Array
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Stop
-from transport.protocol.messages.state import Imu, StateMessage
+from transport.protocol.messages.state import Imu, Reference, StateMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
 from transport.unitree.low_level import MotorCommand
 from transport.unitree.low_state import LowState
+from transport.unitree.postures import PostureMotion, Wanted
 
 VELOCITY_S, REPEAT_NS = 0.5, 50_000_000
 """Validity of a velocity command [s], and time after which it is sent again [ns]."""
@@ -45,6 +46,7 @@ class ServedRobot:
         self._robot, self._client = robot, client
         self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
         self._drive: DriveCommand | None = None
+        self._motion: PostureMotion | None = None  # of the reference
         self._order: Array | None = None  # velocity that is commanded (3)
         self._ordered_ns, self._serving, self._remote = 0, False, False
         self.modes: Counter[str] = Counter()
@@ -53,7 +55,7 @@ class ServedRobot:
     def begin(self) -> None:
         """Start a session with a robot at rest. Raises ConnectionFailed."""
         self._failsafe.reset()
-        self._drive, self._order, self._remote = None, None, False
+        self._drive, self._order, self._remote, self._motion = None, None, False, None
         self._client.hello()
         self._serving = True
 
@@ -81,7 +83,7 @@ class ServedRobot:
         if self._remote:
             self._order = STICKS * last.sticks
         self._repeat(now)
-        reply = self._client.exchange(_message(states))
+        reply = self._client.exchange(_message(states, None if self._motion is None else self._motion.wanted(last.at)))
         drive, fault = None, False
         if reply is not None:
             drive = drive_command(reply, self._robot.na)
@@ -93,6 +95,11 @@ class ServedRobot:
         tau, mode = self._failsafe.torque(now, last.q, last.v, drive, fault=fault)
         self.modes[reply.status if reply is not None and mode is FailsafeMode.OK else f"failsafe:{mode}"] += 1
         return self._with_feedback(tau, mode, last)
+
+    def move(self, goal: Array, state: LowState, speed: float) -> None:
+        """Let the reference of the joints go to these angles from now on [rad] (na). speed: see `PostureMotion` [rad/s]"""
+        start = state.q if self._motion is None else self._motion.wanted(state.at).q
+        self._motion = PostureMotion(start, state.at, goal, kp=0.0, speed=speed)
 
     def _repeat(self, now_ns: int) -> None:
         """Send the velocity again before it expires."""
@@ -115,8 +122,8 @@ class ServedRobot:
         return MotorCommand(q=q, v=v, tau=tau - kp * (q - state.q) - kd * (v - state.v), kp=kp, kd=kd)
 
 
-def _message(states: Sequence[LowState]) -> StateMessage:
-    """Return the message for the newest of these states, with the mean readings of the IMU."""
+def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
+    """Return the message for the newest of these states, with the mean readings of the IMU. wanted: reference of the joints"""
     last = states[-1]
     gyro, acceleration = (np.mean(rows, axis=0) for rows in zip(*((s.rate, s.acceleration) for s in states), strict=True))
     return StateMessage(
@@ -124,6 +131,7 @@ def _message(states: Sequence[LowState]) -> StateMessage:
         vel=last.v.tobytes(),
         t_robot=last.clock_ns,
         tau_meas=last.tau.tobytes(),
+        ref=None if wanted is None else Reference(q=wanted.q.tobytes(), v=wanted.v.tobytes(), a=wanted.a.tobytes()),
         imu=Imu(quat=last.attitude.tobytes(), gyro=gyro.tobytes(), acc=acceleration.tobytes()),
         temp=last.temperature.tobytes() if last.temperature.any() else None,
         volt=last.voltage or None,
