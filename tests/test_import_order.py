@@ -107,6 +107,7 @@ the log imports neither."""
 IMPORTERS = {
     "pinocchio": {
         "idyn.model.build",
+        "idyn.model.collisions",
         "idyn.model.frames",
         "idyn.model.mjcf",
         "idyn.model.robot",

@@ -10,11 +10,13 @@
 Motion      FrameTask, ComTask, AngularMomentumTask, PostureTask       `idyn.tasks.motion`
 Contact     ForceTask, CenterOfPressureTask                            `idyn.tasks.forces`
 Together    TaskStack with TaskLimits and contact modes (Mode)         `idyn.tasks.stack`
+Limits      SelfCollision                                              `idyn.model.collisions`
 Answer      TaskPrediction with a TaskOutcome for each task            `idyn.tasks.outcomes`
 
 To read the code begin at `idyn.tasks.predict`.
 """
 
+from idyn.model.collisions import SelfCollision
 from idyn.tasks.forces import CenterOfPressureTask, ForceTask
 from idyn.tasks.motion import AngularMomentumTask, ComTask, FrameTask, PostureTask
 from idyn.tasks.outcomes import TaskOutcome, TaskPrediction
@@ -29,6 +31,7 @@ __all__ = [
     "FrameTask",
     "Mode",
     "PostureTask",
+    "SelfCollision",
     "TaskLimits",
     "TaskOutcome",
     "TaskPrediction",

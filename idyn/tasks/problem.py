@@ -16,7 +16,7 @@ from idyn.tasks.kinematics import TaskKinematics
 from idyn.tasks.limited.held import HeldMotion, held_motion
 from idyn.tasks.limited.levels import resolve
 from idyn.tasks.limited.program import Program, program_of
-from idyn.tasks.limits import joint_bounds, names_of
+from idyn.tasks.limits import distance_bounds, joint_bounds, names_of
 from idyn.tasks.modes import ModeRows, mode_rows, opposing
 from idyn.tasks.motion import MotionTask, Rows
 from idyn.tasks.outcomes import MET
@@ -95,9 +95,10 @@ class TaskProblem:
         self.levels = list(dict.fromkeys([task.level for task, _, _ in counts]))
         self._motion, self._forces, self._pushes = motion.arrays(self.levels), forces.arrays(self.levels), pushes > 0
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
+        self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
 
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
-        """Return the solution if no limit of the joints binds and all contact tasks are met, else None."""
+        """Return the solution if no limit of the motion binds and all contact tasks are met, else None."""
         fields, out = self.dynamics.fields, (np.empty(self.robot.nv), np.empty(self.robot.na))
         friction = self._friction(kinds, directions)
         within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
@@ -106,7 +107,7 @@ class TaskProblem:
             directions = self.sliding(motion)
             friction = self._friction(kinds, directions)
             within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
-        if not within:
+        if not (within and self.apart.keep(motion)):
             return None
         if not self._pushes:
             return Solution(kinds, directions, motion, None)
@@ -128,7 +129,7 @@ class TaskProblem:
             directions = self.sliding(motion)
         relaxed: tuple[str, ...] = ()
         if len(resolution.relaxed):
-            names = names_of(self.robot, self.contacts.keys, rows)
+            names = names_of(self.robot, self.contacts.keys, rows, self.apart)
             relaxed = tuple(dict.fromkeys(names[row] for row in resolution.relaxed.tolist()))
         return Solution(kinds, directions, motion, held.force.at(resolution.x), resolution.active, relaxed)
 
@@ -137,7 +138,7 @@ class TaskProblem:
         limits, robot = self.stack.limits, self.robot
         rows = mode_rows(kinds, self._friction(kinds, directions), self.contacts.mu, self.law, limits)
         held = held_motion(self.dynamics, rows)
-        bounds = *self.joint_bounds, limits.torque * robot.limits.tau_max
+        bounds = *self.joint_bounds, limits.torque * robot.limits.tau_max, self.apart.rows, self.apart.least
         return held, rows, program_of(self.dynamics, held, rows, (self._motion, self._forces), bounds, robot.total_mass)
 
     def sliding(self, motion: Array) -> Array:

@@ -78,7 +78,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
     free = affine.slope.T @ gradient
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
-        names = names_of(problem.robot, problem.contacts.keys, modes)
+        names = names_of(problem.robot, problem.contacts.keys, modes, problem.apart)
         level = problem.levels.index(asked.task.level)
         active = [] if solution.active is None else np.nonzero(solution.active[: level + 1])[1].tolist()
         limits = [(names[row], program.G[row : row + 1]) for row in active]

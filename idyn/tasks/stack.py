@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from idyn.errors import InputError, nearest
+from idyn.model.collisions import SelfCollision
 from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
@@ -39,6 +40,7 @@ class TaskLimits(Record, frozen=True):
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration: largest joint acceleration [rad/s²]
+    self_collision: distances that links keep from each other; None: links may collide
     """
 
     friction_margin: float = 0.05
@@ -47,6 +49,7 @@ class TaskLimits(Record, frozen=True):
     joints: bool = True
     braking: float = 100.0
     acceleration: float = 1e4
+    self_collision: SelfCollision | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.friction_margin < 1.0:

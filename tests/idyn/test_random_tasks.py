@@ -3,6 +3,7 @@ and every task that is missed has a reason."""
 
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from fast import first_is_fast
@@ -15,6 +16,7 @@ from idyn.tasks import (
     ForceTask,
     FrameTask,
     PostureTask,
+    SelfCollision,
     TaskLimits,
     TaskStack,
     predict_tasks,
@@ -86,10 +88,12 @@ def check(answer, law):
         assert outcome.obstacles or not far, outcome
 
 
-def sweep(name, count, seed):
+def sweep(name, count, seed, apart=False):
     (robot, stance), rng, statuses = load_robot(name), np.random.default_rng(seed), Counter()
+    kept = SelfCollision(robot, stance=stance) if apart else None
     for _ in range(count):
         state, contacts, stack = random_tick(rng, robot, stance)
+        stack = msgspec.structs.replace(stack, limits=msgspec.structs.replace(stack.limits, self_collision=kept))
         law = str(rng.choice(LAWS))
         answer = predict_tasks(robot, state, contacts, stack, law=law, dt=1e-3)
         check(answer, law)
@@ -100,6 +104,10 @@ def sweep(name, count, seed):
 @pytest.mark.parametrize("name", first_is_fast(ROBOTS))
 def test_every_missed_task_has_a_reason(name):
     sweep(name, 60, seed=0)
+
+
+def test_every_missed_task_of_links_that_keep_apart_has_a_reason():
+    sweep("quadruped", 60, seed=0, apart=True)
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """The program of one tick for given contact modes: equations of each level and limits, for the coordinates of the held motion.
 
-Rows of the limits, in the order of `idyn.tasks.limits.names_of`: facets of the contact modes, torques, joint accelerations.
+Rows of the limits, in the order of `idyn.tasks.limits.names_of`: facets of the contact modes, torques, joint accelerations,
+distances between links.
 Equations of forces are divided by the mass. After the levels of the tasks: joints that no task moves come to rest; the forces
 are as small as possible.
 """
@@ -44,11 +45,11 @@ def program_of(
     """Return the program of a tick.
 
     tasks: of motion and of forces, each (A, wanted, roots, ends), see `idyn.tasks.follow`, with an end for each level
-    limits: (least, largest accelerations, largest torques), each (na)
+    limits: (least, largest accelerations, largest torques), each (na); then (rows (k, nv), least (k)) of `LinkDistances`
     """
     (motion, forces), na, n3, width = tasks, len(limits[0]), len(modes.B), held.values.shape[1]
     levels, facets = len(motion[3]), len(modes.least)
-    count, rows = facets + 2 * na, len(motion[0]) + len(forces[0]) + na + n3
+    count, rows = facets + 2 * na + len(limits[4]), len(motion[0]) + len(forces[0]) + na + n3
     out = Program(np.empty((rows, width)), np.empty(levels + 2, np.int64), np.empty((count, width - 1)), *np.empty((2, count)))
     _fill_program()(d.fields, (held.values, modes.facets, modes.least), motion, forces, limits, tuple(out), mass)
     return out
@@ -57,7 +58,7 @@ def program_of(
 @cache
 def _fill_program() -> Callable[..., None]:
     out = Output(MATRIX, INDICES, MATRIX, VECTOR, VECTOR)
-    limits = Borrowed(VECTOR, VECTOR, VECTOR)
+    limits = Borrowed(VECTOR, VECTOR, VECTOR, MATRIX, VECTOR)
     return entry_point(fill_program, Dynamics.TYPE, Borrowed(MATRIX, MATRIX, VECTOR), ROWS, ROWS, limits, out, REAL)
 
 
@@ -67,12 +68,13 @@ def fill_program(
     held: tuple[Array, Array, Array],
     motion: tuple[Array, ...],
     forces: tuple[Array, ...],
-    limits: tuple[Array, Array, Array],
+    limits: tuple[Array, ...],
     out: tuple[Array, ...],
     mass: float,
 ) -> None:
     """Fill a `Program`. held: (values of the `HeldMotion`, facets, least forces); the others are those of `program_of`"""
-    (values, facets, least), (slowest, fastest, most), (equations, ends, G, lower, upper) = held, limits, out
+    (values, facets, least), (slowest, fastest, most, apart, nearest) = held, limits
+    equations, ends, G, lower, upper = out
     (n3, nv), a = d.J.shape, d.given.model.a
     row, first, second = 0, 0, 0
     fill_rows(equations, 0.0)
@@ -102,6 +104,11 @@ def fill_program(
     for k in range(len(a)):
         _fill_limit(values[nv + n3 + k], (-most[k], most[k]), len(least) + k, (G, lower, upper))
         _fill_limit(values[a[k]], (slowest[k], fastest[k]), len(least) + len(a) + k, (G, lower, upper))
+    bound = np.zeros((len(nearest), values.shape[1]))
+    for k in range(len(nearest)):
+        for j in range(nv):
+            axpy(apart[k, j], values[j], bound[k])
+        _fill_limit(bound[k], (nearest[k], np.inf), len(least) + 2 * len(a) + k, (G, lower, upper))
 
 
 @compiled

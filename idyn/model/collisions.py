@@ -1,0 +1,150 @@
+"""Self-collision: distances between the collision shapes of a robot, by coal through Pinocchio's geometry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pinocchio as pin
+
+from idyn.errors import InputError, ModelError
+from idyn.model.build import build_model
+from idyn.model.mjcf import is_mjcf
+from idyn.model.robot import Robot
+from idyn.types import Array, Kinematics
+
+Pairs = list[tuple[int, int]]
+"""Pairs of indices of shapes."""
+
+
+class Near(NamedTuple):
+    """Pairs of shapes that are near to each other.
+
+    links: names of the two links of each pair (k); distances [m], negative in penetration (k)
+    rows: the distances change by rows · v (k, nv)
+    """
+
+    links: tuple[tuple[str, str], ...]
+    distances: Array
+    rows: Array
+
+
+class SelfCollision:
+    """Distances that a robot keeps between its links: an option of `idyn.tasks.TaskLimits`.
+
+    Watched are all pairs of collision shapes of the URDF, except those of links that move together or that one joint connects,
+    those that the SRDF disables, and those nearer than `distance` at `stance`. Meshes count as their convex hulls.
+
+    pairs: names of the links of each watched pair of shapes
+
+    It has buffers of its own: do not use it in several threads at the same time.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        *,
+        distance: float = 0.01,
+        reach: float = 0.1,
+        braking: float = 10.0,
+        srdf: str = "",
+        folders: Sequence[str | Path] = (),
+        stance: Array | None = None,
+    ) -> None:
+        """Read the collision shapes of the robot.
+
+        distance: least distance of shapes [m], ≥ 0
+        reach: pairs are limited from this far before the least distance [m]; links that approach each other faster than
+            √(2 braking · reach) are noticed too late
+        braking: deceleration that is reserved for stopping before the least distance [m/s²]
+        srdf: text of an SRDF, whose `disable_collisions` are not watched
+        folders: roots of the `package://` paths of meshes
+        stance: a configuration; pairs that do not keep the distance there are not watched (nq)
+
+        Raises InputError, naming the field; ModelError if the URDF has no shapes, or their files cannot be read.
+        """
+        for name, value in (("distance", distance), ("reach", reach), ("braking", braking)):
+            if not (0.0 < value < np.inf or (name == "distance" and value == 0.0)):
+                raise InputError(name, f"expected a finite number > 0, got {value!r}")
+        if stance is not None and np.shape(stance) != (robot.nq,):
+            raise InputError("stance", f"expected {robot.nq} numbers, got shape {np.shape(stance)}")
+        self.distance, self.reach, self.braking = distance, reach, braking
+        self._robot, self._model = robot, build_model(robot.description, robot.name)
+        self._data, self._geometry = self._model.createData(), _geometry(self._model, robot, folders)
+        self._items = list(self._geometry.geometryObjects)
+        self._joints = np.array([item.parentJoint for item in self._items])
+        self._centres = np.array([item.placement.act(item.geometry.aabb_center) for item in self._items])
+        self._radii = np.array([item.geometry.aabb_radius for item in self._items])
+        self._watch(self._pairs(srdf))
+        if stance is not None:
+            near = {k for k, _ in self._measured(stance, range(len(self.pairs)), distance)}
+            self._watch([pair for k, pair in enumerate(self._watched) if k not in near])
+
+    def __repr__(self) -> str:
+        return f"SelfCollision({self._robot.name!r}, pairs={len(self.pairs)}, distance={self.distance:g})"
+
+    def near(self, robot: Robot, kinematics: Kinematics) -> Near:
+        """Return the pairs within reach. Raises InputError for another robot than that of the constructor."""
+        if (robot.urdf_sha256, robot.nv) != (self._robot.urdf_sha256, self._robot.nv):
+            raise InputError("limits.self_collision", f"expected one of {robot!r}, got {self!r}")
+        first, second = np.array(self._watched, np.int64).reshape(-1, 2).T
+        most, places = self.distance + self.reach, kinematics.placements[self._joints]
+        # bounding spheres, then shapes; placements hold rotations by columns
+        centres = np.einsum("kji,kj->ki", places[:, :9].reshape(-1, 3, 3), self._centres) + places[:, 9:]
+        gaps = np.linalg.norm(centres[first] - centres[second], axis=1) - self._radii[first] - self._radii[second]
+        found = self._measured(kinematics.q, np.flatnonzero(gaps < most).tolist(), most)
+        which, shape, rows = [k for k, _ in found], (len(found), 3), np.zeros((len(found), robot.nv))
+        # ḋ = n · (velocity of the second point − velocity of the first one), n from the first shape to the second one
+        n = np.array([each.normal for _, each in found]).reshape(shape)
+        ends = [each.getNearestPoint1() for _, each in found], [each.getNearestPoint2() for _, each in found]
+        linear, angular = kinematics.axes[:, :3].T, kinematics.axes[:, 3:].T
+        for points, shapes, sign in zip(ends, (first, second), (-1.0, 1.0), strict=True):
+            moves = robot.tree.support[self._joints[shapes[which]]]
+            rows += sign * moves * (n @ linear + np.cross(np.array(points).reshape(shape), n) @ angular)
+        return Near(tuple(self.pairs[k] for k in which), np.array([each.min_distance for _, each in found]), rows)
+
+    def _measured(self, q: Array, which: Sequence[int], most: float) -> list[tuple[int, pin.coal.DistanceResult]]:
+        """Return the results of coal for those of the pairs, by index, that are nearer than `most`."""
+        geometry, shapes = self._geometry, self._shapes
+        if which:
+            pin.updateGeometryPlacements(self._model, self._data, geometry, shapes, q)
+        return [(k, shapes.distanceResults[k]) for k in which if pin.computeDistance(geometry, shapes, k).min_distance < most]
+
+    def _pairs(self, srdf: str) -> Pairs:
+        """Return the pairs of links that no joint connects and the SRDF does not disable."""
+        self._geometry.addAllCollisionPairs()
+        if srdf:
+            try:
+                pin.removeCollisionPairsFromXML(self._model, self._geometry, srdf)
+            except (ValueError, RuntimeError) as error:
+                raise InputError("srdf", f"cannot be read ({error})") from error
+        joints, parents = self._joints, np.array(list(self._model.parents), np.int64)
+        pairs = [(pair.first, pair.second) for pair in self._geometry.collisionPairs]
+        return [(i, j) for i, j in pairs if parents[joints[i]] != joints[j] and parents[joints[j]] != joints[i]]
+
+    def _watch(self, pairs: Pairs) -> None:
+        self._geometry.removeAllCollisionPairs()
+        for i, j in pairs:
+            self._geometry.addCollisionPair(pin.CollisionPair(i, j))
+        links = [self._model.frames[item.parentFrame].name for item in self._items]
+        self.pairs = tuple((links[i], links[j]) for i, j in pairs)
+        self._watched, self._shapes = pairs, pin.GeometryData(self._geometry)
+
+
+def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> pin.GeometryModel:
+    """Return the collision shapes of a robot, with bounding spheres, and meshes as convex hulls. Raises ModelError."""
+    urdf, where = robot.description.urdf, [str(folder) for folder in folders]
+    if is_mjcf(urdf):
+        raise ModelError(f"{robot.name}: expected collision shapes of a URDF, got an MJCF")
+    try:
+        geometry = pin.buildGeomFromUrdfString(model, urdf, pin.GeometryType.COLLISION, package_dirs=where)
+    except ValueError as error:
+        raise ModelError(f"{robot.name}: collision shapes: {str(error).splitlines()[0]}") from error
+    if not geometry.ngeoms:
+        raise ModelError(f"{robot.name}: the URDF has no collision shapes")
+    for item in geometry.geometryObjects:
+        if isinstance(item.geometry, pin.coal.BVHModelBase):
+            item.geometry.buildConvexHull(True, "Qt")
+            item.geometry = item.geometry.convex
+        item.geometry.computeLocalAABB()
+    return geometry
