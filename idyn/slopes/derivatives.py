@@ -37,7 +37,8 @@ Arrays = tuple[Array, ...]
 
 
 class Slope(Record, frozen=True):
-    """Derivatives by one quantity with k components: tau [N·m/…] (na, k), p [N·s/…] (3n, k), v_plus (nv, k)."""
+    """Derivatives by one quantity with k components: tau [N·m/…] (na, k), p [N·s/…] (3n, k), v_plus (nv, k); of a batch with
+    the axis of its members in front."""
 
     tau: Array
     p: Array
@@ -156,10 +157,7 @@ def derivatives(
     Raises InputError for laws without a basis (`sap`, convex programs), closed chains, and answers of another law.
     """
     law = law_of(law) if isinstance(law, str) else law
-    if law.conditions not in SUPPORTED:
-        raise InputError("law", f"expected a law with a basis: coulomb, no-slip, exact-cone, contact-free; got '{law.name}'")
-    if robot.closures.keys:
-        raise InputError("robot", "expected a robot without closed chains")
+    check_supported(robot, law)
     if answer.law != law.name or not answer.status.ok:
         raise InputError("answer", f"expected a certified answer of the law '{law.name}', got {answer!r}")
     workspace, keys = workspace_for(robot, len(contacts.keys)), contacts.keys
@@ -181,6 +179,14 @@ def derivatives(
     own = State(q=np.array(plain.q, np.float64), v=np.array(plain.v, np.float64))  # copies
     model = d.given.model
     return Derivatives(_Setting(robot, model, own, keys, answer, (dt, ground.keeps(dt), rho), projected), out)
+
+
+def check_supported(robot: Robot, law: Law) -> None:
+    """Raise InputError if predictions of this robot and law have no derivatives."""
+    if law.conditions not in SUPPORTED:
+        raise InputError("law", f"expected a law with a basis: coulomb, no-slip, exact-cone, contact-free; got '{law.name}'")
+    if robot.closures.keys:
+        raise InputError("robot", "expected a robot without closed chains")
 
 
 def _expanded(
