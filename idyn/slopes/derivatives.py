@@ -165,13 +165,17 @@ def derivatives(
     d, out = workspace.problem.dynamics, _buffers(robot, len(keys))
     last = NO_FORCES if guess is None else guess.carried_over(guess.force, keys)
     plain = State(q=state.q, v=state.v)
-    if not _expanded(d, (plain, contacts, q_ddot, preferred), answer, (law, options, guess, last), out):
+    how, before = (law, options, guess, last), None if guess is None else last
+
+    def found() -> bool:
+        return _expanded(d, (plain, contacts, q_ddot, preferred), answer, how, out)
+
+    if not (found() or (fill_dynamics(robot, d, plain, contacts, None, before) and found())):
         q_ddot = numbers("q_ddot", q_ddot)
         preferred = None if preferred is None else numbers("preferred", preferred)
         check_request(robot, len(keys), q_ddot, answer.dt, guess, preferred)
         plain, contacts, _, _ = checked(robot, state, contacts, None, None)
-        fill_dynamics(robot, d, plain, contacts, None, None if guess is None else last)
-        if not _expanded(d, (plain, contacts, q_ddot, preferred), answer, (law, options, guess, last), out):
+        if not (fill_dynamics(robot, d, plain, contacts, None, before) and found()):
             raise InputError("answer", f"expected an answer for these {len(keys)} contacts, got {answer!r}")
     ground, dt = options.ground, answer.dt
     rho = ground.memory / dt if guess is not None else 0.0

@@ -48,7 +48,7 @@ def expand(
     out: Arrays,
 ) -> bool:
     """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an
-    array has a wrong size.
+    array has a wrong size, or the demand is not finite.
 
     state: (q, v); contacts: see `idyn.terms.given.CONTACTS`; answer: (p, v⁺, τ)
     before: (forces of the last tick in the world (n, 3), target forces in the world (n, 3), target torques (na), demand (na),
@@ -60,6 +60,8 @@ def expand(
     g, (p, v_plus, tau), (last, force, torque, q_ddot, corners) = d.given, answer, before
     n, nu, na, nv, rows = len(g.mu), len(g.model.u), len(g.model.a), len(g.v), len(d.J)
     fits = len(p) == rows and len(v_plus) == nv and len(tau) == na and len(q_ddot) == na and len(torque) in (0, na)
+    for each in q_ddot:
+        fits = fits and np.isfinite(each)
     if not (fits and len(last) in (0, n) and len(force) in (0, n) and _is_at(g, state, contacts)):
         return False
     x = carve(out[0], out[1], n, (nu, na))

@@ -122,3 +122,14 @@ def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
     np.testing.assert_allclose(answer.normal_force, 20.0, atol=1e-6)
     np.testing.assert_allclose(found.preferred.p, DT * np.eye(3), rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(found.q_ddot.p, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_demand_that_is_not_finite_is_refused(between):
+    """Right after the prediction, and after another one."""
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    if between:
+        predict(robot, State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v), contacts, q_ddot, dt=DT, **common)
+    q_ddot[3] = np.nan
+    with pytest.raises(InputError, match=r"q_ddot\[3\]: expected a finite number"):
+        derivatives(robot, state, contacts, q_ddot, answer, **common)
