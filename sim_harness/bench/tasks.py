@@ -1,64 +1,84 @@
-"""Benchmark of ticks of tasks: base, two feet and posture of a standing robot."""
+"""Benchmark of ticks of tasks, in units of a prediction and of the shipped controller's tick: standing, and along a trot."""
 
-from functools import partial
+import time
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from controllers.build import load_controller
+from controllers.command import Inputs, Reference
+from controllers.config.loading import files
+from controllers.controller import Controller
+from controllers.planners.rotations import exponential
 from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
-from idyn.types import ContactSet
-from sim_harness.bench.batch_bench import Work, fastest
+from idyn.types import Array, ContactSet, State
 from sim_harness.bench.laws import Sample, workload
-from sim_harness.compare.timing import DT
+from sim_harness.compare.timing import DT, without_gc
+from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.report.tables import Table
+from sim_harness.world.worlds import build_world
 
 SLIPPERY, SIDEWAYS = 0.1, 3.0
 """Friction coefficient of slippery ground, and acceleration that is asked of the base on it [m/s²]. Friction gives 1 m/s²."""
 
+HANDS = {"g1": ("left_rubber_hand", "right_rubber_hand")}
+"""Frames that get tasks besides base and feet, by robot."""
 
-def bench_tasks(robot_name: str) -> dict[str, dict[str, float]]:
-    """Return the time [µs] of a prediction, of a tick of tasks in which no limit binds, and of one in which friction binds, and
-    its multiple of the prediction. Without entries for robots that do not stand on two contacts or more.
+TROT = slice(600, 1000)
+"""Ticks of a trot that are measured."""
 
-    The law is `coulomb`; the tasks hold the base and two feet (level 0) and the posture (level 1).
+TURNS = 10
+"""Measured rounds."""
+
+
+class Tick(NamedTuple):
+    """State, contacts and tasks of a tick."""
+
+    state: State
+    contacts: ContactSet
+    stack: TaskStack
+
+
+Figures = dict[str, dict[str, float]]
+"""Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, and of the shipped
+controller's tick (NaN without a controller); and the tasks' time on top of that tick, in its units."""
+
+
+def bench_tasks(robot_name: str) -> Figures:
+    """Return the figures of a standing robot, and of its trot if there is a shipped one. {} for robots that do not stand on two
+    contacts or more.
+
+    The law is `coulomb`. The tasks hold base, two feet and two hands, if there are any (level 0), and the posture (level 1).
+    They replace a prediction: on top of the shipped tick is their time minus that of the prediction of the same accelerations.
     """
     robot, stance = load_robot(robot_name)
-    keys = robot.spheres.keys
+    keys, shipped = robot.spheres.keys, files("controllers")
     if not robot.floating or len(keys) < 2:
         return {}
-    samples, base = workload(robot, stance, len(keys)), robot.frames.placement("root_joint", stance)
-    posture = PostureTask(angles=robot.joint_angles(stance), level=1)
-    feet = []
-    for key in keys[:2]:
-        frame = key.rsplit("/", 1)[0]
-        feet.append(FrameTask(frame=frame, position=robot.frames.placement(frame, stance).translation))
-    held = FrameTask(frame="root_joint", position=base.translation, rotation=base.rotation)
-    pushed = msgspec.structs.replace(held, acceleration=np.array([0.0, SIDEWAYS, 0.0, 0.0, 0.0, 0.0]))
-    free, bound = (TaskStack(tasks=[task, *feet, posture]) for task in (held, pushed))
-    slippery = [msgspec.structs.replace(each, contacts=on_slippery_ground(each)) for each in samples]
-
-    other = robot.twin()  # with workspaces of its own, as tasks predict with other options
-
-    def predictions() -> None:
-        guess = None
-        for each in samples:
-            guess = predict(other, each.state, each.contacts, each.consistent, law="coulomb", dt=DT, guess=guess).guess
-
-    def ticks(stack: TaskStack, chosen: list[Sample]) -> None:
-        guess = None
-        for each in chosen:
-            guess = predict_tasks(robot, each.state, each.contacts, stack, law="coulomb", dt=DT, guess=guess).prediction.guess
-
-    count = len(samples)
-    variants: dict[str, Work] = {
-        "prediction": (predictions, count),
-        "no limit binds": (partial(ticks, free, samples), count),
-        "friction binds": (partial(ticks, bound, slippery), count),
+    samples = workload(robot, stance, len(keys))
+    held, pushed = (standing_tasks(robot, stance, HANDS.get(robot_name, ()), push) for push in (0.0, SIDEWAYS))
+    runs = {
+        "standing": [Tick(each.state, each.contacts, held) for each in samples],
+        "standing, pushed on slippery ground": [Tick(each.state, on_slippery_ground(each), pushed) for each in samples],
     }
-    spent = {name: 1e6 * seconds for name, seconds in fastest(variants).items()}
-    return {name: {"us": each, "predictions": each / spent["prediction"]} for name, each in spent.items()}
+    found = figures(robot, runs, load_controller(robot_name) if robot_name in shipped else None)
+    trot = f"{robot_name}-trot"
+    return found | (trotting(load_controller(trot)) if trot in shipped else {})
+
+
+def standing_tasks(robot: Robot, stance: Array, hands: tuple[str, ...], push: float) -> TaskStack:
+    """Return tasks that hold the stance. push: acceleration sideways that is asked of the base besides [m/s²]"""
+    pose = robot.frames.placement("root_joint", stance)
+    acceleration = np.array([0.0, push, 0.0, 0.0, 0.0, 0.0])
+    base = FrameTask(frame="root_joint", position=pose.translation, rotation=pose.rotation, acceleration=acceleration)
+    frames = *_feet(robot)[:2], *hands
+    held = [FrameTask(frame=frame, position=robot.frames.placement(frame, stance).translation) for frame in frames]
+    return TaskStack(tasks=[base, *held, PostureTask(angles=robot.joint_angles(stance), level=1)])
 
 
 def on_slippery_ground(sample: Sample) -> ContactSet:
@@ -66,7 +86,90 @@ def on_slippery_ground(sample: Sample) -> ContactSet:
     return msgspec.structs.replace(sample.contacts, mu=np.full(len(sample.contacts), SLIPPERY))
 
 
-def tasks_table(result: dict[str, dict[str, float]]) -> Table:
+def trotting(controller: Controller) -> Figures:
+    """Return figures of a simulated trot: of its ticks with one prediction, and of those with more, with their shares."""
+    robot, ticks = controller.robot, []
+    world = build_world(PolygonLcp(), robot.variant(), Flat(), controller.stance)
+    for k in range(TROT.stop):
+        state = world.state
+        near = controller.contacts(state)
+        command = controller.step(state, near, Inputs(dt=DT * (k > 0)))
+        world.step(command.tau, DT)
+        if k >= TROT.start and command.prediction is not None and command.reference is not None:
+            stand = near.take(np.array([key in command.prediction.guess.keys for key in near.keys], np.bool_))
+            stand = msgspec.structs.replace(stand, gaps=np.minimum(stand.gaps, 0.0))
+            ticks.append(Tick(state, stand, trot_tasks(robot, controller.stance, state, stand, command.reference)))
+    return figures(robot, {"trot": ticks}, controller)
+
+
+def trot_tasks(robot: Robot, stance: Array, state: State, contacts: ContactSet, reference: Reference) -> TaskStack:
+    """Return tasks of a tick of a trot: velocity, height and attitude of the base; two feet, first those in the air, where the
+    reference has them; and its posture."""
+    x, y, _, _, _, z, w = state.q[:7]
+    yaw = 2.0 * np.arctan2(z, w)
+    turn, wanted = exponential(np.array([0.0, 0.0, yaw])), np.zeros(3) if reference.base is None else reference.base
+    velocity = np.concatenate([turn @ [*wanted[:2], 0.0], [0.0, 0.0, wanted[2]]])
+    base = FrameTask(frame="root_joint", position=[x, y, stance[2]], rotation=turn, velocity=velocity)
+    q, v, a = robot.with_joint_angles(state.q, reference.q), state.v.copy(), np.zeros(robot.nv)
+    v[robot.tree.a], a[robot.tree.a] = reference.v, reference.a
+    feet, frames = [], robot.frames
+    for foot in sorted(_feet(robot), key=lambda foot: foot in contacts.keys)[:2]:
+        J, drift = frames.jacobian(foot, q), frames.drift(foot, q, v)
+        place, speed, pull = frames.placement(foot, q).translation, J @ v, J @ a + drift
+        feet.append(FrameTask(frame=foot, position=place, velocity=speed, acceleration=pull))
+    posture = PostureTask(angles=reference.q, velocity=reference.v, acceleration=reference.a, level=1)
+    return TaskStack(tasks=[base, *feet, posture])
+
+
+def _feet(robot: Robot) -> list[str]:
+    """Return the frames of the contact places."""
+    return list(dict.fromkeys(place.frame for place in robot.description.contact))
+
+
+def figures(robot: Robot, runs: dict[str, list[Tick]], controller: Controller | None) -> Figures:
+    """Return the figures of runs, measured in turns: of each tick its fastest round, of the ticks of a kind their median. Ticks
+    with several predictions are a kind of their own."""
+    other, spent, several = robot.twin(), dict[str, Array](), dict[str, Array]()
+    for turn in range(1 + TURNS):
+        for name, ticks in runs.items():
+            with without_gc():
+                times, several[name] = _once(robot, other, ticks, controller)
+            spent[name] = times if turn <= 1 else np.minimum(spent[name], times)  # the first round is a warm-up
+    found: Figures = {}
+    for name, times in spent.items():
+        for kind, chosen in ((name, ~several[name]), (f"{name}, several predictions", several[name])):
+            if chosen.any():
+                us, prediction, tick = (1e6 * np.median(times[chosen], axis=0)).tolist()
+                share, on_top = float(chosen.mean()), (us - prediction) / tick
+                found[kind] = {"share": share, "us": us, "prediction_us": prediction, "tick_us": tick, "on_top": on_top}
+    return found
+
+
+def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller | None) -> tuple[Array, Array]:
+    """Return the times [s] of each tick: of tasks, of the prediction, of the controller (ticks, 3); and whether it took several
+    predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks"""
+    times, several, guess, before = np.full((len(ticks), 3), np.nan), np.zeros(len(ticks), np.bool_), None, None
+    if controller is not None:
+        controller.reset()
+    for k, (state, contacts, stack) in enumerate(ticks):
+        start = time.perf_counter()
+        answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, guess=guess)
+        middle = time.perf_counter()
+        single = predict(other, state, contacts, answer.q_ddot, law="coulomb", dt=DT, guess=before)
+        end = time.perf_counter()
+        times[k, :2], several[k] = (middle - start, end - middle), answer.passes > 1
+        guess, before = answer.prediction.guess, single.guess
+        if controller is not None:
+            start = time.perf_counter()
+            controller.step(state, controller.contacts(state), Inputs(dt=DT * (k > 0)))
+            times[k, 2] = time.perf_counter() - start
+    return times, several
+
+
+def tasks_table(result: Figures) -> Table:
     """Return the table of times [µs] and ratios."""
-    rows = [["a tick of tasks", "µs", "predictions"]]
-    return rows + [[name, f"{each['us']:.0f}", f"{each['predictions']:.1f}"] for name, each in result.items()]
+    rows = [["ticks of tasks", "share %", "µs", "prediction µs", "shipped tick µs", "on top, in ticks"]]
+    for name, each in result.items():
+        shares, figures = f"{100 * each['share']:.1f}", [f"{each[key]:.0f}" for key in ("us", "prediction_us", "tick_us")]
+        rows.append([name, shares, *figures, f"{each['on_top']:.2f}"])
+    return rows
