@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
+from idyn.jit.compiled import compiled
 from idyn.model.build import build_model
 from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
@@ -72,13 +73,13 @@ class SelfCollision:
         self._robot, self._model = robot, build_model(robot.description, robot.name)
         self._data, self._geometry = self._model.createData(), _geometry(self._model, robot, folders)
         self._items = list(self._geometry.geometryObjects)
-        self._joints = np.array([item.parentJoint for item in self._items])
+        self._joints = np.array([item.parentJoint for item in self._items], np.int64)
         self._centres = np.array([item.placement.act(item.geometry.aabb_center) for item in self._items])
         self._radii = np.array([item.geometry.aabb_radius for item in self._items])
         self._watch(self._pairs(srdf))
         if stance is not None:
             near = {k for k, _ in self._measured(stance, range(len(self.pairs)), distance)}
-            self._watch([pair for k, pair in enumerate(self._watched) if k not in near])
+            self._watch([(i, j) for k, (i, j) in enumerate(self._indices.tolist()) if k not in near])
 
     def __repr__(self) -> str:
         return f"SelfCollision({self._robot.name!r}, pairs={len(self.pairs)}, distance={self.distance:g})"
@@ -87,20 +88,13 @@ class SelfCollision:
         """Return the pairs within reach. Raises InputError for another robot than that of the constructor."""
         if (robot.urdf_sha256, robot.nv) != (self._robot.urdf_sha256, self._robot.nv):
             raise InputError("limits.self_collision", f"expected one of {robot!r}, got {self!r}")
-        first, second = np.array(self._watched, np.int64).reshape(-1, 2).T
-        most, places = self.distance + self.reach, kinematics.placements[self._joints]
-        # bounding spheres, then shapes; placements hold rotations by columns
-        centres = np.einsum("kji,kj->ki", places[:, :9].reshape(-1, 3, 3), self._centres) + places[:, 9:]
-        gaps = np.linalg.norm(centres[first] - centres[second], axis=1) - self._radii[first] - self._radii[second]
-        found = self._measured(kinematics.q, np.flatnonzero(gaps < most).tolist(), most)
-        which, shape, rows = [k for k, _ in found], (len(found), 3), np.zeros((len(found), robot.nv))
-        # ḋ = n · (velocity of the second point − velocity of the first one), n from the first shape to the second one
-        n = np.array([each.normal for _, each in found]).reshape(shape)
-        ends = [each.getNearestPoint1() for _, each in found], [each.getNearestPoint2() for _, each in found]
-        linear, angular = kinematics.axes[:, :3].T, kinematics.axes[:, 3:].T
-        for points, shapes, sign in zip(ends, (first, second), (-1.0, 1.0), strict=True):
-            moves = robot.tree.support[self._joints[shapes[which]]]
-            rows += sign * moves * (n @ linear + np.cross(np.array(points).reshape(shape), n) @ angular)
+        most, rows = self.distance + self.reach, np.zeros((0, robot.nv))
+        candidates = within(kinematics.placements, self._joints, (self._centres, self._radii), self._indices, most)
+        found = self._measured(kinematics.q, candidates.tolist(), most)
+        which = [k for k, _ in found]
+        if which:
+            ends = [[each.normal, each.getNearestPoint1(), each.getNearestPoint2()] for _, each in found]
+            rows = distance_rows(kinematics.axes, robot.tree.support, self._joints[self._indices[which]], np.array(ends))
         return Near(tuple(self.pairs[k] for k in which), np.array([each.min_distance for _, each in found]), rows)
 
     def _measured(self, q: Array, which: Sequence[int], most: float) -> list[tuple[int, pin.coal.DistanceResult]]:
@@ -128,7 +122,7 @@ class SelfCollision:
             self._geometry.addCollisionPair(pin.CollisionPair(i, j))
         links = [self._model.frames[item.parentFrame].name for item in self._items]
         self.pairs = tuple((links[i], links[j]) for i, j in pairs)
-        self._watched, self._shapes = pairs, pin.GeometryData(self._geometry)
+        self._indices, self._shapes = np.array(pairs, np.int64).reshape(-1, 2), pin.GeometryData(self._geometry)
 
 
 def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> pin.GeometryModel:
@@ -148,3 +142,48 @@ def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> 
             item.geometry = item.geometry.convex
         item.geometry.computeLocalAABB()
     return geometry
+
+
+@compiled
+def within(placements: Array, joints: Array, spheres: tuple[Array, Array], pairs: Array, most: float) -> Array:
+    """Return the indices of the pairs whose bounding spheres are nearer than `most`.
+
+    placements (njoints, 12): see `Kinematics`; joints (shapes): of the shapes
+    spheres: (centres in the frame of the joint (shapes, 3), radii (shapes)); pairs (k, 2): of shapes
+    """
+    (offsets, radii), count = spheres, 0
+    centres, found = np.empty(offsets.shape), np.empty(len(pairs), np.int64)
+    for i in range(len(joints)):
+        place, x = placements[joints[i]], offsets[i]
+        for c in range(3):
+            centres[i, c] = place[c] * x[0] + place[3 + c] * x[1] + place[6 + c] * x[2] + place[9 + c]
+    for k in range(len(pairs)):
+        i, j = pairs[k]
+        square = 0.0
+        for c in range(3):
+            square += (centres[i, c] - centres[j, c]) ** 2
+        if np.sqrt(square) - radii[i] - radii[j] < most:
+            found[count] = k
+            count += 1
+    return found[:count]
+
+
+@compiled
+def distance_rows(axes: Array, support: Array, joints: Array, ends: Array) -> Array:
+    """Return the rows of `Near`: n · (velocity of the second point − velocity of the first one); zero for degrees of freedom
+    that move both bodies or neither.
+
+    axes (nv, 6), support (njoints, nv): see `Kinematics` and `Tree`; joints of the bodies (k, 2)
+    ends: directions n from the first body to the second one, nearest points of the first and of the second one (k, 3, 3)
+    """
+    rows = np.zeros((len(joints), len(axes)))
+    for k in range(len(joints)):
+        first, second, n = support[joints[k, 0]], support[joints[k, 1]], ends[k, 0]
+        for j in range(len(axes)):
+            if first[j] != second[j]:
+                e, x, sign = axes[j], ends[k, 2 if second[j] else 1], 1.0 if second[j] else -1.0
+                v0 = e[0] + e[4] * x[2] - e[5] * x[1]
+                v1 = e[1] + e[5] * x[0] - e[3] * x[2]
+                v2 = e[2] + e[3] * x[1] - e[4] * x[0]
+                rows[k, j] = sign * (n[0] * v0 + n[1] * v1 + n[2] * v2)
+    return rows

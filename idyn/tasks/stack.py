@@ -59,6 +59,8 @@ class TaskLimits(Record, frozen=True):
         for name in ("torque", "acceleration", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
+        if not isinstance(self.self_collision, SelfCollision | None):
+            raise InputError("limits.self_collision", f"expected a SelfCollision or None, got {self.self_collision!r}")
 
 
 class TaskStack(Record, frozen=True):

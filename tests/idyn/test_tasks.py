@@ -366,6 +366,7 @@ def test_malformed_tasks_are_named(field, tasks, stack):
         ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
         ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
         ("limits.torque", lambda: TaskLimits(torque=0.0)),
+        ("limits.self_collision", lambda: TaskLimits(self_collision=0.02)),
     ],
 )
 def test_malformed_stacks_are_named(field, make):
