@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pinocchio as pin
@@ -97,7 +97,7 @@ class SelfCollision:
             rows = distance_rows(kinematics.axes, robot.tree.support, self._joints[self._indices[which]], np.array(ends))
         return Near(tuple(self.pairs[k] for k in which), np.array([each.min_distance for _, each in found]), rows)
 
-    def _measured(self, q: Array, which: Sequence[int], most: float) -> list[tuple[int, pin.coal.DistanceResult]]:
+    def _measured(self, q: Array, which: Sequence[int], most: float) -> list[tuple[int, Any]]:
         """Return the results of coal for those of the pairs, by index, that are nearer than `most`."""
         geometry, shapes = self._geometry, self._shapes
         if which:
