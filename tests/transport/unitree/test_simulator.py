@@ -23,11 +23,13 @@ def simulator(tmp_path):
     """Return a function that starts the simulator for some seconds; it returns what waits for its end and gives the trace."""
     started = []
 
-    def start(robot, seconds):
+    def start(robot, seconds, *options):
         trace = tmp_path / "trace.npz"
         environment = os.environ | {"PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, str(FOLDER / "headless.py"), "--robot", robot, "--seconds", str(seconds), "--domain", DOMAIN]
-        started.append(subprocess.Popen([*command, "--trace", str(trace)], env=environment, stdout=subprocess.DEVNULL))
+        started.append(
+            subprocess.Popen([*command, "--trace", str(trace), *options], env=environment, stdout=subprocess.DEVNULL)
+        )
 
         def end():
             started[-1].wait(timeout=seconds + 30)
@@ -42,8 +44,8 @@ def simulator(tmp_path):
         process.wait()
 
 
-def bridge(tmp_path, *options):
-    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", DOMAIN, *options]
+def bridge(tmp_path, *options, robot="go2"):
+    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", robot, "--domain", DOMAIN, *options]
     command += ["--json", str(tmp_path / "figures.json")]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -94,6 +96,29 @@ def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
     tilts = np.arccos(np.clip(1.0 - 2.0 * (standing[:, 5] ** 2 + standing[:, 6] ** 2), -1.0, 1.0))
     assert len(standing) * 0.002 > 6.0
     assert tilts.max() < 0.1
+
+
+@pytest.mark.unitree
+@needs_unitree
+def test_a_g1_stands_and_moves_its_arms(simulator, tmp_path):
+    """It hangs until the first command, then it stands by torques; it sinks at the end."""
+    script = tmp_path / "script.txt"
+    script.write_text("stand 7\nmove left_shoulder_pitch_joint=-0.6 right_elbow_joint=1.2 4\n")
+    settings = ServerSettings(controller="g1-unitree", endpoint=f"ipc://{tmp_path}/server")
+    with ServerProcess(settings) as server:
+        end = simulator("g1", 22, "--hold")
+        done = bridge(tmp_path, "--script", str(script), "--yes", "--connect", server.endpoint, robot="g1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows, nq, nv = end()
+    torques = np.abs(rows[:, 1 + nq + nv :]).max(axis=1)
+    first = int(np.flatnonzero(torques > 0.0)[0])
+    served = rows[first : first + 5500]  # 11 s
+    tilts = np.arccos(np.clip(1.0 - 2.0 * (served[:, 5] ** 2 + served[:, 6] ** 2), -1.0, 1.0))
+    assert tilts.max() < 0.15
+    assert served[:, 3].min() > 0.75
+    assert np.hypot(served[-1, 1] - served[0, 1], served[-1, 2] - served[0, 2]) < 0.05
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["modes"]["ok"] > 0.8 * sum(figures["modes"].values())
 
 
 @pytest.mark.unitree
