@@ -62,8 +62,8 @@ def remote_stop(message: Message, passed: float) -> bool:
 FAULTS: dict[str, Callable[[Message, float], bool]] = {
     "1 % lost": lambda message, passed: rng.random() > 0.01,
     "10 % lost": lambda message, passed: rng.random() > 0.1,
-    "20 ms lost": lambda message, passed: passed % 0.5 > 0.02,
-    "50 ms lost": lambda message, passed: passed % 0.5 > 0.05,
+    "20 ms lost": lambda message, passed: passed > 0.02,
+    "50 ms lost": lambda message, passed: passed > 0.05,
     "300 ms lost": lambda message, passed: passed > 0.3,
     "cable": lambda message, passed: False,
     "some checksums": spoiled(0.1),

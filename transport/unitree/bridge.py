@@ -150,13 +150,12 @@ class Bridge:
 
     def _damp(self) -> None:
         """Brake all joints until they rest; without states for a short time."""
-        begin = monotonic()
-        while self._last is not None and monotonic() < begin + SINKING_S:
-            state = self._link.state(0.01)
-            self._last = last = state or self._last
+        begin, last = monotonic(), self._last
+        while last is not None and monotonic() < begin + SINKING_S:
+            self._last = last = self._link.state(0.01) or last
             self._link.send(damping(last, KD), last)
-            moves = state is not None and np.abs(last.v).max() > AT_REST
-            if monotonic() - begin > DAMPING_S and not moves:
+            rests = np.abs(last.v).max() < AT_REST and monotonic() - begin > DAMPING_S
+            if rests or monotonic() - last.at > DAMPING_S:
                 break
 
     def _report(self, ended: str) -> Report:
