@@ -11,7 +11,7 @@ FROM python:${PYTHON}-slim-bookworm AS build
 ARG SERVER=quadruped
 ARG EXTRAS=metrics
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends binutils libgomp1 && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
 RUN python -m venv /opt/idyn && /opt/idyn/bin/pip install --no-cache-dir ".[${EXTRAS}]"
@@ -20,6 +20,8 @@ RUN /opt/idyn/bin/idyn warm-up "${SERVER}" && python deployment/slim.py /opt/idy
 
 FROM python:${PYTHON}-slim-bookworm
 ARG SERVER=quadruped
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/idyn /opt/idyn
 RUN useradd --uid 1000 --create-home idyn && install -d -o 1000 -m 0700 /run/idyn
 COPY --from=build --chown=1000 /opt/kernels /opt/kernels

@@ -4,6 +4,8 @@ import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -44,6 +46,22 @@ def test_the_image_gets_all_files_that_a_wheel_needs() -> None:
 def test_the_extras_of_the_image_exist() -> None:
     (extras,) = re.findall(r"ARG EXTRAS=(\S*)", DOCKERFILE)
     assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+def test_each_stage_of_the_image_has_the_library_that_pinocchio_loads() -> None:
+    stages = DOCKERFILE.split("\nFROM ")[1:]
+    assert len(stages) == 2
+    assert all(re.search(r"apt-get install [^&]*\blibgomp1\b", stage) for stage in stages)
+
+
+def test_a_system_without_that_library_is_told_what_to_install(tmp_path: Path) -> None:
+    """A `pinocchio` that fails as the real one does there is found before it."""
+    failure = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    (tmp_path / "pinocchio.py").write_text(f"raise ImportError({failure!r})", encoding="utf-8")
+    command = [sys.executable, "-m", "idyn", "check", "quadruped"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "idyn: Pinocchio needs libgomp.so.1 of the system; Debian, Ubuntu: apt install libgomp1\n"
 
 
 def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:

@@ -18,6 +18,9 @@ from idyn.errors import IdynError
 from sim_harness.commands.figures import run_command
 from sim_harness.commands.options import COMMANDS
 
+LIBRARY = "libgomp.so.1"
+"""Library that the wheels of Pinocchio load from the system; minimal systems do not have it."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return a parser of all commands and their options."""
@@ -49,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if run_command(import_module(options.module).run, options) else 1
     except IdynError as error:
         print(f"idyn: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        if LIBRARY not in str(error):
+            raise
+        print(f"idyn: Pinocchio needs {LIBRARY} of the system; Debian, Ubuntu: apt install libgomp1", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of the output has ended, as in `idyn list | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
