@@ -10,7 +10,8 @@ from sim_harness.export.foxglove_file import write_foxglove
 from sim_harness.export.parquet_file import write_parquet
 from sim_harness.export.rerun_file import write_rerun
 from sim_harness.export.scene import urdf_of
-from sim_harness.run.logs import logged_runs
+from sim_harness.run.log_blocks import LogBlocks
+from sim_harness.run.logs import Runs
 from transport.log.export import export, new_file
 from transport.log.part import LogError
 
@@ -43,14 +44,14 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     out = options.out or default
     if out.suffix != default.suffix:
         raise ConfigError("--out", f"expected a file that ends with {default.suffix}, got {out}")
-    with new_file(out) as part:
-        runs = logged_runs(log)
-        if not runs:
-            raise LogError(f"{log}: expected a session with states, found none; --messages exports all messages")
-        if urdf_of(runs[0]) is None:
+    with LogBlocks(log) as blocks, new_file(out) as part, progress_bar(0) as progress:
+        runs = Runs(blocks, verdicts_only=True)
+        if urdf_of(blocks.controller.robot) is None:
             print(f"{log}: the robot is an MJCF, which these viewers do not show; its links are exported as frames")
-        count = form.write(runs, part)
-    return _report(out, count, form.unit, runs[0].complete)
+        count = form.write(runs, part, lambda done: progress(str(out), done))
+        if not count:
+            raise LogError(f"{log}: expected a session with states, found none; --messages exports all messages")
+    return _report(out, count, form.unit, blocks.complete)
 
 
 def _report(out: Path, count: int, unit: str, complete: bool) -> tuple[Any, bool]:

@@ -1,18 +1,16 @@
 """Search of a log for ticks with several outcomes under the same torques (`idyn.prediction.outcomes`)."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from controllers.controller import Controller
 from idyn.errors import ConfigError
 from idyn.prediction.outcomes import Outcome, outcomes
 from idyn.types import Array, ContactSet
-from sim_harness.run.logs import origin, sessions
-from transport.log.reader import LogReader
-from transport.protocol.agreement import Agreement
+from sim_harness.run.log_blocks import Block, LogBlocks
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage
@@ -49,25 +47,26 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
         if number < 1:
             raise ConfigError(name, f"expected ≥ 1, got {number}")
     checked, found = 0, list[Ambiguity]()
-    with LogReader(path) as reader:
-        controller, settings = origin(reader)
-        for agreement, exchanges in sessions(reader, controller, settings).exchanges:
-            answered = [(each.state, each.reply) for each in exchanges if isinstance(each.reply, TorqueMessage)]
-            for state, reply in answered[::every]:
-                checked += 1
-                t_s = (state.t_robot - answered[0][0].t_robot) * 1e-9
-                found.extend(_outcomes(controller, agreement, (state, reply), t_s, samples))
-                progress(1)
+    answered, begin_ns = Counter[int](), dict[int, int]()
+    with LogBlocks(path) as log:
+        for block in log.blocks():
+            for state, reply, _ in block.exchanges:
+                if not isinstance(reply, TorqueMessage):
+                    continue
+                answered[block.session] += 1
+                t_s = (state.t_robot - begin_ns.setdefault(block.session, state.t_robot)) * 1e-9
+                if (answered[block.session] - 1) % every == 0:
+                    checked += 1
+                    found.extend(_outcomes(block, (state, reply), t_s, samples))
+                    progress(1)
     return checked, found
 
 
-def _outcomes(
-    controller: Controller, agreement: Agreement, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
-) -> Iterator[Ambiguity]:
-    state, reply = exchange
+def _outcomes(block: Block, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int) -> Iterator[Ambiguity]:
+    (state, reply), agreement = exchange, block.agreement
     robot, measured = agreement.robot, estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
-    contacts = controller.contacts(measured.q, keys)
+    contacts = block.controller.contacts(measured.q, keys)
     tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
     several = outcomes(robot, measured, contacts, tau, agreement.dt_ns * 1e-9, samples=samples)
     if len(several) > 1:

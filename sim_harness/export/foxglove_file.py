@@ -5,17 +5,19 @@ numbers, which any plotter reads.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from idyn.extras import missing_extra
+from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.export.quantities import quantities_of
-from sim_harness.export.scene import COLOURS, WORLD, Scene, events_of, scene_of, times_of, urdf_of
-from sim_harness.run.logs import LoggedRun
+from sim_harness.export.scene import COLOURS, WORLD, Event, Scene, Shown, times_of, urdf_of
+from sim_harness.run.log_blocks import Block
+from sim_harness.run.logs import Runs
 
 SHAFT, HEAD, HEAD_SHARE = 0.008, 0.02, 0.25
 """Diameters of the shaft and of the head of an arrow [m]; length of the head as a share of the arrow."""
@@ -24,26 +26,33 @@ STRING = {"type": "object", "properties": {"data": {"type": "string"}}}
 """Schema of `std_msgs/String`, the type in which viewers expect a URDF."""
 
 
-def write_foxglove(runs: Sequence[LoggedRun], out: Path) -> int:
-    """Write the sessions of a log, of one robot, to a new file. Return the number of messages.
+def write_foxglove(runs: Runs, out: Path, progress: Callable[[int], None]) -> int:
+    """Write the sessions of a log, of one robot, to a new file, block by block. Return the number of messages.
 
-    Raises ConfigError without the SDK.
+    progress: called with the number of ticks of each block. Raises ConfigError without the SDK.
     """
     try:
         import foxglove  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise missing_extra("export", "writing Foxglove's schemas", "foxglove-sdk", "foxglove") from error
     context = foxglove.Context()
+    shown: dict[int, Shown] = {}
     with foxglove.open_mcap(out, context=context) as writer:
         channels = _Channels(context)
-        for number, run in enumerate(runs, 1):
-            times = times_of(run).tolist()
-            writer.write_metadata(f"session {number}", {"label": run.label, "verdict": run.verdict.text})
-            channels.describe(run, times[0])
-            channels.numbers(run, times)
-            channels.joints(run, times)
-            channels.scene(scene_of(run))
-            channels.events(run, times)
+        for block in runs.blocks(progress):
+            times = times_of(block).tolist()
+            if block.session not in shown:
+                shown[block.session] = Shown()
+                channels.describe(block.controller.robot, times[0])
+            channels.numbers(block, times)
+            channels.joints(block, times)
+            if (scene := shown[block.session].scene(block)) is not None:
+                channels.scene(scene)
+            channels.events(shown[block.session].events(block))
+        for (number, seen), run in zip(shown.items(), runs.finished(), strict=True):
+            verdict = run.verdict
+            channels.events([seen.ending(verdict)])
+            writer.write_metadata(f"session {number}", {"label": run.label, "verdict": verdict.text})
     return channels.count
 
 
@@ -61,21 +70,21 @@ class _Channels:
         self._json: dict[str, Any] = {}
         self.count = 0
 
-    def describe(self, run: LoggedRun, t_ns: int) -> None:
+    def describe(self, robot: Robot, t_ns: int) -> None:
         """Write the URDF."""
-        if (urdf := urdf_of(run)) is not None:
+        if (urdf := urdf_of(robot)) is not None:
             self._to("/robot_description", "std_msgs/String", STRING).log({"data": urdf}, log_time=t_ns)
             self.count += 1
 
-    def numbers(self, run: LoggedRun, times: list[int]) -> None:
+    def numbers(self, block: Block, times: list[int]) -> None:
         """Write all quantities. Fields without a value are left out."""
-        robot = run.controller.robot
+        robot = block.controller.robot
         for quantity in quantities_of(robot):
             names = quantity.names(robot)
             about = {"type": "number", "description": f"{quantity.meaning} [{quantity.unit}]"}
             schema = {"type": "object", "title": f"idyn{quantity.topic}", "properties": dict.fromkeys(names, about)}
             channel = self._to(quantity.topic, f"idyn.{quantity.topic[1:]}", schema)
-            values = quantity.values(run)
+            values = quantity.values(block)
             finite = np.isfinite(values)
             for t_ns, row, there in zip(times, values.tolist(), finite.tolist(), strict=True):
                 if any(there):
@@ -83,9 +92,9 @@ class _Channels:
                     channel.log(message, log_time=t_ns)
                     self.count += 1
 
-    def joints(self, run: LoggedRun, times: list[int]) -> None:
+    def joints(self, block: Block, times: list[int]) -> None:
         """Write position, velocity and torque of the joints, with their names."""
-        m, robot, trace = self._m, run.controller.robot, run.trace
+        m, robot, trace = self._m, block.controller.robot, block.trace
         names = robot.joint_names
         for row, t_ns in enumerate(times):
             q, v = robot.joint_angles(trace.q[row]).tolist(), trace.v[row, robot.tree.a].tolist()
@@ -129,13 +138,13 @@ class _Channels:
             self._forces.log(m.SceneUpdate(entities=entities), log_time=t_ns)
         self.count += 2 * len(scene.times_ns)
 
-    def events(self, run: LoggedRun, times: list[int]) -> None:
+    def events(self, events: list[Event]) -> None:
         """Write changes of the status as log messages."""
         m = self._m
-        for event in events_of(run):
+        for event in events:
             level = getattr(m.LogLevel, event.level.capitalize())
-            t_ns = times[event.row]
-            self._log.log(m.Log(timestamp=self._at(t_ns), level=level, message=event.text, name="idyn"), log_time=t_ns)
+            message = m.Log(timestamp=self._at(event.t_ns), level=level, message=event.text, name="idyn")
+            self._log.log(message, log_time=event.t_ns)
             self.count += 1
 
     def _arrow(self, point: Array, force: Array, colour: tuple[float, ...]) -> Any:

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.run.logs import REFUSED_STATE, LoggedRun
+from sim_harness.run.log_blocks import REFUSED_STATE, Block
 from transport.protocol.codec import vector
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.torque import TorqueMessage
@@ -26,7 +26,7 @@ XYZ = ("x", "y", "z")
 
 
 class Quantity(NamedTuple):
-    """A row of the table. fields: names, or JOINTS or CONTACTS; values: of a run (n, number of fields), NaN where absent
+    """A row of the table. fields: names, or JOINTS or CONTACTS; values: of n ticks (n, number of fields), NaN where absent
 
     base: whether robots with a fixed base do not have it
     """
@@ -35,7 +35,7 @@ class Quantity(NamedTuple):
     fields: tuple[str, ...]
     unit: str
     meaning: str
-    values: Callable[[LoggedRun], Array]
+    values: Callable[[Block], Array]
     base: bool = False
 
     def names(self, robot: Robot) -> tuple[str, ...]:
@@ -52,18 +52,18 @@ def quantities_of(robot: Robot) -> list[Quantity]:
     return [each for each in QUANTITIES if each.names(robot) and (robot.floating or not each.base)]
 
 
-def _positions(run: LoggedRun) -> Array:
-    robot = run.controller.robot
-    return np.array([robot.joint_angles(q) for q in run.trace.q])
+def _positions(block: Block) -> Array:
+    robot = block.controller.robot
+    return np.array([robot.joint_angles(q) for q in block.trace.q])
 
 
-def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[LoggedRun], Array]:
+def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[Block], Array]:
     """Return the values of a torque vector of the replies, in the robot's order of joints."""
 
-    def values(run: LoggedRun) -> Array:
-        na, joints = run.controller.robot.na, run.agreement.joints
-        found = np.full((len(run.exchanges), na), np.nan)
-        for row, exchange in enumerate(run.exchanges):
+    def values(block: Block) -> Array:
+        na, joints = block.controller.robot.na, block.agreement.joints
+        found = np.full((len(block.exchanges), na), np.nan)
+        for row, exchange in enumerate(block.exchanges):
             if isinstance(exchange.reply, TorqueMessage):
                 found[row] = joints.torques_to_robot(vector(pick(exchange.reply), na, "tau"))
         return found
@@ -71,30 +71,30 @@ def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[LoggedRun], A
     return values
 
 
-def _applied(run: LoggedRun) -> Array:
-    na, joints = run.controller.robot.na, run.agreement.joints
-    found = np.full((len(run.exchanges), na), np.nan)
-    for row, exchange in enumerate(run.exchanges):
+def _applied(block: Block) -> Array:
+    na, joints = block.controller.robot.na, block.agreement.joints
+    found = np.full((len(block.exchanges), na), np.nan)
+    for row, exchange in enumerate(block.exchanges):
         sent = exchange.state.tau_applied
         if sent is not None and isinstance(exchange.reply, TorqueMessage):  # a refused state may have a wrong size
             found[row] = joints.torques_to_robot(vector(sent, na, "tau_applied"))
     return found
 
 
-def _limits(run: LoggedRun) -> Array:
-    found = np.full((len(run.exchanges), run.controller.robot.na), np.nan)
-    for row, exchange in enumerate(run.exchanges):
+def _limits(block: Block) -> Array:
+    found = np.full((len(block.exchanges), block.controller.robot.na), np.nan)
+    for row, exchange in enumerate(block.exchanges):
         if isinstance(exchange.reply, TorqueMessage):
-            found[row] = run.agreement.joints.torques_to_robot(np.array(exchange.reply.limited_by))
+            found[row] = block.agreement.joints.torques_to_robot(np.array(exchange.reply.limited_by))
     return found
 
 
-def _part(part: str, *names: str) -> Callable[[LoggedRun], Array]:
+def _part(part: str, *names: str) -> Callable[[Block], Array]:
     """Return numbers of a part of the replies, such as `solver`; NaN where the reply does not have them."""
 
-    def values(run: LoggedRun) -> Array:
-        found = np.full((len(run.exchanges), len(names)), np.nan)
-        for row, exchange in enumerate(run.exchanges):
+    def values(block: Block) -> Array:
+        found = np.full((len(block.exchanges), len(names)), np.nan)
+        for row, exchange in enumerate(block.exchanges):
             given = getattr(exchange.reply, part, None)  # a refusal has no parts
             if given is not None:
                 found[row] = np.array([getattr(given, name) for name in names], dtype=np.float64)  # None becomes NaN
@@ -103,8 +103,8 @@ def _part(part: str, *names: str) -> Callable[[LoggedRun], Array]:
     return values
 
 
-def _attitude(run: LoggedRun) -> Array:
-    quaternions = run.trace.q[:, 3:7]
+def _attitude(block: Block) -> Array:
+    quaternions = block.trace.q[:, 3:7]
     found = np.full((len(quaternions), 3), np.nan)
     good = np.linalg.norm(quaternions, axis=1) > 0  # False for NaN
     if good.any():
@@ -112,8 +112,8 @@ def _attitude(run: LoggedRun) -> Array:
     return found
 
 
-def _force_sums(run: LoggedRun) -> Array:
-    return np.stack([_sum(run.trace.predicted), _sum(run.trace.simulated)], axis=1)
+def _force_sums(block: Block) -> Array:
+    return np.stack([_sum(block.trace.predicted), _sum(block.trace.simulated)], axis=1)
 
 
 def _sum(forces: Array) -> Array:
@@ -122,18 +122,18 @@ def _sum(forces: Array) -> Array:
     return np.where(np.isfinite(normal).any(axis=1), np.nansum(normal, axis=1), np.nan)
 
 
-def _times(run: LoggedRun) -> Array:
-    trips = [np.nan if each.state.rtt_us is None else each.state.rtt_us for each in run.exchanges]
-    return np.column_stack([run.trace.solve_time * 1e6, trips, 1e3 * _part("comm", "age_ms")(run)])
+def _times(block: Block) -> Array:
+    trips = [np.nan if each.state.rtt_us is None else each.state.rtt_us for each in block.exchanges]
+    return np.column_stack([block.trace.solve_time * 1e6, trips, 1e3 * _part("comm", "age_ms")(block)])
 
 
-def _levels(run: LoggedRun) -> Array:
-    trace = run.trace
+def _levels(block: Block) -> Array:
+    trace = block.trace
     return np.array([STATUSES.index(mode) for mode in trace.modes], dtype=np.float64)[trace.mode][:, None]
 
 
-def _numbers(run: LoggedRun) -> Array:
-    return np.array([[each.state.seq] for each in run.exchanges], dtype=np.float64)
+def _numbers(block: Block) -> Array:
+    return np.array([[each.state.seq] for each in block.exchanges], dtype=np.float64)
 
 
 QUANTITIES = (
@@ -143,23 +143,25 @@ QUANTITIES = (
         JOINTS,
         "rad/s",
         "measured velocity of the joint",
-        lambda run: run.trace.v[:, run.controller.robot.tree.a],
+        lambda block: block.trace.v[:, block.controller.robot.tree.a],
     ),
-    Quantity("/position_ref", JOINTS, "rad", "reference of the position", lambda run: run.trace.q_ref),
-    Quantity("/velocity_ref", JOINTS, "rad/s", "reference of the velocity", lambda run: run.trace.v_ref),
-    Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda run: run.trace.tau),
+    Quantity("/position_ref", JOINTS, "rad", "reference of the position", lambda block: block.trace.q_ref),
+    Quantity("/velocity_ref", JOINTS, "rad/s", "reference of the velocity", lambda block: block.trace.v_ref),
+    Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda block: block.trace.tau),
     Quantity("/torque_ff", JOINTS, "N·m", "its part from inverse dynamics, `tau_ff`", _torques(lambda reply: reply.tau_ff)),
     Quantity("/torque_fb", JOINTS, "N·m", "its part from feedback, `tau_fb`", _torques(lambda reply: reply.tau_fb)),
     Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if the robot sends it", _applied),
     Quantity("/limited_by", JOINTS, "bits", "what limited the torque, as in the reply", _limits),
-    Quantity("/force_predicted", CONTACTS, "N", "predicted force on the robot", lambda run: _flat(run.trace.predicted)),
-    Quantity("/force_sensed", CONTACTS, "N", "sensed force on the robot, `f_sensed`", lambda run: _flat(run.trace.simulated)),
-    Quantity("/normal_force", ("predicted", "sensed"), "N", "sum of the normal forces", _force_sums),
-    Quantity("/base_position", XYZ, "m", "position of the base in the world", lambda run: run.trace.q[:, :3], base=True),
-    Quantity("/base_attitude", ("roll", "pitch", "yaw"), "rad", "attitude of the base", _attitude, base=True),
-    Quantity("/base_velocity", XYZ, "m/s", "velocity of the base in its axes", lambda run: run.trace.v[:, :3], base=True),
+    Quantity("/force_predicted", CONTACTS, "N", "predicted force on the robot", lambda block: _flat(block.trace.predicted)),
     Quantity(
-        "/base_rate", XYZ, "rad/s", "angular velocity of the base in its axes", lambda run: run.trace.v[:, 3:6], base=True
+        "/force_sensed", CONTACTS, "N", "sensed force on the robot, `f_sensed`", lambda block: _flat(block.trace.simulated)
+    ),
+    Quantity("/normal_force", ("predicted", "sensed"), "N", "sum of the normal forces", _force_sums),
+    Quantity("/base_position", XYZ, "m", "position of the base in the world", lambda block: block.trace.q[:, :3], base=True),
+    Quantity("/base_attitude", ("roll", "pitch", "yaw"), "rad", "attitude of the base", _attitude, base=True),
+    Quantity("/base_velocity", XYZ, "m/s", "velocity of the base in its axes", lambda block: block.trace.v[:, :3], base=True),
+    Quantity(
+        "/base_rate", XYZ, "rad/s", "angular velocity of the base in its axes", lambda block: block.trace.v[:, 3:6], base=True
     ),
     Quantity(
         "/residual",

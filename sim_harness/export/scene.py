@@ -1,14 +1,17 @@
-"""What a viewer shows of a logged run: links, contact forces and events, with wall-clock times."""
+"""What a viewer shows of a logged run, block by block: links, contact forces and events, with wall-clock times."""
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from idyn.errors import InputError
 from idyn.model.mjcf import is_mjcf
+from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.run.logs import LoggedRun
-from sim_harness.view.film import film_of
+from sim_harness.measure.verdict import Verdict
+from sim_harness.run.log_blocks import Block
+from sim_harness.view.film import displayed, film_at
 from sim_harness.view.page import newtons_per_metre, size_of
 from transport.protocol.messages.error import ErrorMessage
 
@@ -50,41 +53,86 @@ class Scene(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A change of the status or of its message. row: of the trace"""
+    """A change of the status or of its message. t_ns: wall-clock time [ns]"""
 
-    row: int
+    t_ns: int
     level: Literal["info", "warning", "error"]
     text: str
 
 
-def times_of(run: LoggedRun) -> Array:
+def times_of(block: Block) -> Array:
     """Return the wall-clock time of arrival of each state [ns] (n)."""
-    return np.array([each.t_recv_ns for each in run.exchanges], dtype=np.int64) + run.wall_offset_ns
+    return np.array([each.t_recv_ns for each in block.exchanges], dtype=np.int64) + block.wall_offset_ns
 
 
-def urdf_of(run: LoggedRun) -> str | None:
+def urdf_of(robot: Robot) -> str | None:
     """Return the text of the URDF; None for a robot from an MJCF, which other viewers cannot show."""
-    text = run.controller.robot.description.urdf
+    text = robot.description.urdf
     return None if is_mjcf(text) else text
 
 
-def scene_of(run: LoggedRun) -> Scene:
-    """Return poses and forces of a run. Raises InputError if the first configuration cannot be shown."""
-    robot = run.controller.robot
-    film = film_of(robot, run.controller.terrain, run.trace, RATE)
-    rows = np.searchsorted(run.trace.t, film.t)
-    scale = newtons_per_metre(robot.weight, size_of(film, 1 if robot.floating else 0))
-    return Scene(
-        times_ns=times_of(run)[rows],
-        transforms=_transforms(run, film.poses),
-        points=film.points,
-        arrows={"predicted": film.predicted / scale, "sensed": film.world / scale},
-    )
+class Shown:
+    """What a viewer shows of one session, from its blocks in order."""
+
+    def __init__(self) -> None:
+        self._begin, self._frames, self._scale = 0.0, 0, 0.0
+        self._diverged = False
+        self._status, self._t_ns = ("", ""), 0
+
+    def scene(self, block: Block) -> Scene | None:
+        """Return poses and forces `RATE` times per second, and at the end; None without a frame in this block.
+
+        Nothing is shown after the simulation diverged. Raises InputError if the first configuration cannot be shown.
+        """
+        robot, rows = block.controller.robot, self._rows(block)
+        if not len(rows):
+            return None
+        film = film_at(robot, block.controller.terrain, block.trace, rows)
+        self._scale = self._scale or newtons_per_metre(robot.weight, size_of(film, 1 if robot.floating else 0))
+        return Scene(
+            times_ns=times_of(block)[rows],
+            transforms=_transforms(robot, film.poses),
+            points=film.points,
+            arrows={"predicted": film.predicted / self._scale, "sensed": film.world / self._scale},
+        )
+
+    def _rows(self, block: Block) -> Array:
+        """Return the rows that are frames: the first at or after each multiple of 1/`RATE`, and the last that is shown."""
+        count = 0 if self._diverged else displayed(block.trace.q)
+        self._diverged = count < len(block.trace)
+        if not count:
+            if not self._scale:
+                raise InputError("q", "expected a first configuration of finite numbers that are not huge")
+            return np.zeros(0, dtype=np.int64)
+        t = block.trace.t[:count]
+        if not self._scale:
+            self._begin = t[0]
+        until = int((t[-1] + 1e-9 - self._begin) * RATE) + 1
+        due = self._begin + np.arange(self._frames, max(self._frames, until)) / RATE
+        rows = np.searchsorted(t, due - 1e-9)
+        rows = rows[rows < count]
+        self._frames += len(rows)
+        return np.unique(np.append(rows, count - 1)) if block.last or self._diverged else rows
+
+    def events(self, block: Block) -> list[Event]:
+        """Return the first status, and each change of the status or its message."""
+        times, found = times_of(block).tolist(), []
+        for t_ns, status, message in zip(times, *texts_of(block), strict=True):
+            if (status, message) != self._status:
+                level: Literal["info", "warning", "error"] = {"ok": "info", "degraded": "warning"}.get(status, "error")  # type: ignore[assignment]
+                found.append(Event(t_ns, level, f"{status}: {message}" if message else status))
+                self._status = status, message
+        self._t_ns = times[-1]
+        return found
+
+    def ending(self, verdict: Verdict) -> Event:
+        """Return how the run ended, after its last block."""
+        return Event(self._t_ns, "info" if verdict.good else "warning", f"end of the run: {verdict.text}")
 
 
-def _transforms(run: LoggedRun, poses: Array) -> list[Transform]:
+def _transforms(robot: Robot, poses: Array) -> list[Transform]:
     """Return the poses of all links. poses: of the joints in the world, as in `Film` (f, njoints, 7)"""
-    frames = run.controller.robot.frames
+    frames = robot.frames
     placed = {WORLD: (np.broadcast_to(np.eye(3), (len(poses), 3, 3)), np.zeros((len(poses), 3)))}
     turns = Rotation.from_quat(poses[:, :, 3:].reshape(-1, 4)).as_matrix().reshape(*poses.shape[:2], 3, 3)
     found = []
@@ -98,29 +146,16 @@ def _transforms(run: LoggedRun, poses: Array) -> list[Transform]:
         to_parent = placed[parent][0].transpose(0, 2, 1)
         turned = to_parent @ placed[link][0]
         moved = np.einsum("fij,fj->fi", to_parent, placed[link][1] - placed[parent][1])
-        moves = frames.attached(above).joint != joint if above else run.controller.robot.floating
+        moves = frames.attached(above).joint != joint if above else robot.floating
         found.append(Transform(parent, link, moved, Rotation.from_matrix(turned).as_quat(), moves))
     return found
 
 
-def texts_of(run: LoggedRun) -> tuple[list[str], list[str]]:
+def texts_of(block: Block) -> tuple[list[str], list[str]]:
     """Return status and message of each tick; the message of a refused state has code and reason."""
-    statuses = [run.trace.modes[mode] for mode in run.trace.mode]
+    statuses = [block.trace.modes[mode] for mode in block.trace.mode]
     messages = [
         f"{each.reply.code}: {each.reply.message}" if isinstance(each.reply, ErrorMessage) else each.reply.message
-        for each in run.exchanges
+        for each in block.exchanges
     ]
     return statuses, messages
-
-
-def events_of(run: LoggedRun) -> list[Event]:
-    """Return the first status, each change of the status or its message, and how the run ended."""
-    found: list[Event] = []
-    last = "", ""
-    for row, (status, message) in enumerate(zip(*texts_of(run), strict=True)):
-        if (status, message) != last:
-            level: Literal["info", "warning", "error"] = {"ok": "info", "degraded": "warning"}.get(status, "error")  # type: ignore[assignment]
-            found.append(Event(row, level, f"{status}: {message}" if message else status))
-            last = status, message
-    verdict = run.verdict
-    return [*found, Event(len(run.trace) - 1, "info" if verdict.good else "warning", f"end of the run: {verdict.text}")]

@@ -1,5 +1,6 @@
 """Trace of a run: one row per tick, written into preallocated arrays."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ class Trace(Record, frozen=True):
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
     @classmethod
+    def joined(cls, parts: Sequence["Trace"]) -> "Trace":
+        """Return one trace of consecutive parts, each of `TraceWriter.take` of one writer."""
+        arrays = [name for name in cls.__struct_fields__ if name not in ("places", "modes", "answers")]
+        return msgspec.structs.replace(parts[-1], **{n: np.concatenate([getattr(each, n) for each in parts]) for n in arrays})
+
+    @classmethod
     def load_npz(cls, path: str | Path) -> "Trace":
         """Read a file of `save_npz`."""
         with np.load(path) as arrays:
@@ -114,14 +121,19 @@ class TraceWriter:
         self._places = robot.contact_names
         self._column = {key: i for i, key in enumerate(self._places)}
         self._modes: dict[str, int] = {}
+        self._answers = {"": 0}
+        self._refusals: dict[str, str] = {}
+        self._robot, self._ticks = robot, ticks
+        self._begin()
+
+    def _begin(self) -> None:
+        robot, ticks = self._robot, self._ticks
         self._row = 0
         self._t, self._wall = np.full((2, ticks), np.nan)
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
         self._mode, self._status, self._answer = np.zeros((3, ticks), dtype=np.int64)
-        self._answers = {"": 0}
-        self._refusals: dict[str, str] = {}
         self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
         self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
         self._mismatch = np.full((ticks, 2), np.nan)
@@ -183,6 +195,12 @@ class TraceWriter:
             simulated=self._simulated[i],
             mode=list(self._modes)[self._mode[i]],
         )
+
+    def take(self) -> Trace:
+        """Return a trace of all complete rows, and begin anew. Numbers of modes and answers stay the same."""
+        trace = self.trace()
+        self._begin()
+        return trace
 
     def trace(self) -> Trace:
         """Return a trace of all complete rows."""

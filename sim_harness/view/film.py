@@ -58,10 +58,14 @@ def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE, mu
     mu: friction coefficient of all contacts; None: those of robot and terrain
     Raises InputError if the first configuration cannot be shown.
     """
-    count = int(np.argmin(np.append([displayable(q) for q in trace.q], False)))
+    count = displayed(trace.q)
     if not count:
         raise InputError("trace.q", f"expected a first configuration of finite numbers below {MAX_COORDINATE:g}")
-    rows = frames(trace.t[:count], rate)
+    return film_at(robot, terrain, trace, frames(trace.t[:count], rate), mu)
+
+
+def film_at(robot: Robot, terrain: Terrain, trace: Trace, rows: Array, mu: float | None = None) -> Film:
+    """Return the animation with frames at given rows of a trace, at least one. mu: see `film_of`"""
     parts = [frame_of(robot, terrain, trace.q[row], (trace.simulated[row], trace.predicted[row]), mu) for row in rows]
     return Film(
         t=trace.t[rows],
@@ -96,6 +100,11 @@ def frames(t: Array, rate: float) -> Array:
     count = int((t[-1] - t[0]) * rate) + 1
     due = t[0] + np.arange(count) / rate
     return np.unique(np.append(np.searchsorted(t, due - 1e-9), len(t) - 1))
+
+
+def displayed(q: Array) -> int:
+    """Return the number of configurations (n, nq) before the first that is not displayable."""
+    return int(np.argmin(np.append([displayable(each) for each in q], False)))
 
 
 def displayable(q: Array) -> bool:

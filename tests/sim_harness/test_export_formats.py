@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +20,29 @@ from mcap.reader import make_reader
 from mcap_protobuf.decoder import DecoderFactory
 from rerun.chunk import RrdReader
 
+from controllers.build import build_controller
 from idyn.types import Array
 from sim_harness.commands.main import main
 from sim_harness.export.quantities import QUANTITIES, STATUSES, quantities_of
-from sim_harness.export.scene import events_of
+from sim_harness.export.scene import Shown
+from sim_harness.run import log_blocks
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.logs import LoggedRun, logged_runs
+from sim_harness.run.log_blocks import Block, LogBlocks
+from sim_harness.run.logs import logged_runs
 from sim_harness.run.plan import build_plan, load_plan
+from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
+from transport.log.recorder import Recorder
+from transport.loopback import Loopback
 from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.state import StateMessage
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
+
+TICKS = 60
+BLOCK = 7  # ticks that an export holds at a time
 
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
-TICKS = 60
 
 
 class Logged(NamedTuple):
@@ -44,6 +57,14 @@ class Logged(NamedTuple):
 
     def vectors(self, what: str) -> Array:
         return np.array([np.frombuffer(each[what]) for each in (self.states if what in ("q", "vel") else self.replies)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks() -> Iterator[None]:
+    """Blocks that are much shorter than a log, and no divisor of its length."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_blocks, "TICKS", BLOCK)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -169,13 +190,14 @@ def test_changes_of_the_status_are_log_messages(logged: Logged, foxglove: dict[s
 
 def test_refused_states_are_errors_and_have_no_torque(logged: Logged) -> None:
     """The reply to one state is replaced by a refusal, before the export reads it."""
-    (run,) = logged_runs(logged.path)
-    exchanges = list(run.exchanges)
+    with LogBlocks(logged.path) as log:
+        block = next(log.blocks())
+    exchanges = list(block.exchanges)
     exchanges[5] = exchanges[5]._replace(reply=ErrorMessage(code=Code.STALE_STATE, message="too old", recoverable=True))
-    trace = msgspec.structs.replace(run.trace, modes=(*run.trace.modes, "refused"), mode=run.trace.mode.copy())
+    trace = msgspec.structs.replace(block.trace, modes=(*block.trace.modes, "refused"), mode=block.trace.mode.copy())
     trace.mode[5] = len(trace.modes) - 1
-    refused: LoggedRun = msgspec.structs.replace(run, exchanges=exchanges, trace=trace)
-    event = next(each for each in events_of(refused) if each.row == 5)
+    refused: Block = msgspec.structs.replace(block, exchanges=exchanges, trace=trace)
+    event = next(each for each in Shown().events(refused) if each.t_ns == logged.times[5])
     assert (event.level, event.text) == ("error", "refused: stale_state: too old")
     values = {each.topic: each.values(refused)[5] for each in QUANTITIES}
     assert np.isnan(values["/torque_ff"]).all()
@@ -197,6 +219,51 @@ def test_parquet_has_a_row_per_tick_with_units(logged: Logged) -> None:
     assert table.schema.field(f"torque.{logged.joints[0]}").metadata[b"unit"].decode() == "N·m"
     assert table.schema.metadata[b"urdf"].decode() == logged.urdf
     assert table["mismatch.force"].null_count > 0  # before the first comparison
+    for foot in FEET:  # the forces of a tick come with the next state; flat ground: n is z
+        sent = [{each["frame"]: each for each in state["contacts"]} for state in logged.states]
+        during = [after[foot]["f_sensed"] if foot in now and foot in after else None for now, after in pairwise(sent)]
+        expected = [None if each is None else np.frombuffer(each)[2] for each in during]
+        assert table[f"force_sensed.{foot}_n"].to_pylist() == pytest.approx([*expected, None], abs=1e-12)
+
+
+def test_an_export_holds_few_ticks_at_a_time(logged: Logged) -> None:
+    """The blocks are the log, in order, and all but the last are full."""
+    with LogBlocks(logged.path) as log:
+        blocks = list(log.blocks())
+        assert log.complete
+    assert [len(block.exchanges) for block in blocks] == [BLOCK] * (TICKS // BLOCK) + [TICKS % BLOCK]
+    assert [exchange.state.seq for block in blocks for exchange in block.exchanges] == [each["seq"] for each in logged.states]
+    assert [block.last for block in blocks] == [False] * (len(blocks) - 1) + [True]
+
+
+def test_sessions_are_numbered_in_order(logged: Logged, tmp_path: Path) -> None:
+    """The first begins with a state that cannot be read; a later one in the second counts as equal to the one before."""
+    log, counts = tmp_path / "two.mcap", (10, 16)
+    plan = build_plan(load_plan("demo").settings)
+    controller = build_controller(plan.controller)
+    recorder = Recorder(log, attachments(controller.snapshot(), plan.server), metadata(controller.robot, None))
+    service, q = Service(controller, plan.server, recorder=recorder), np.frombuffer(logged.states[0]["q"])
+    clock = count(1_000_000, 1_000_000)  # ns
+    for session, ticks in enumerate(counts):
+        with Loopback(service, hello_for(controller.robot, 1e-3, kind="sim"), clock=lambda: next(clock)) as client:
+            client.hello()
+            for tick in range(ticks):
+                bad = tick == (0, 9)[session]
+                position = [0.0] if bad else (q + 1e-6 * tick).tolist()
+                state = StateMessage(t_robot=tick * 1_000_000, q=position, vel=np.zeros(controller.robot.nv).tobytes())
+                assert (client.exchange(state) is None) == bad
+    recorder.close()
+    assert main(["export", str(log), "--parquet"]) == 0
+    table = pq.read_table(log.with_suffix(".parquet"))
+    assert table["session"].to_pylist() == [1] * (counts[0] - 1) + [2] * counts[1]
+    assert [k for k, status in enumerate(table["status"].to_pylist()) if status == "refused"] == [counts[0] - 1 + 9]
+    expected = q[0] + 1e-6 * np.array([*range(1, 10), *range(9), 8, *range(10, 16)])
+    np.testing.assert_allclose(table["base_position.x"].to_pylist(), expected, rtol=0, atol=1e-12)
+    first, second = logged_runs(log)
+    assert (len(first.trace), len(second.trace)) == (9, 16)
+    assert (first.label, second.label) == (str(log), f"{log} #2")
+    assert second.trace.t[-1] == pytest.approx(0.015, abs=1e-9)
+    assert second.trace.refusal(9).startswith("wrong_length")
 
 
 def test_rerun_reads_numbers_poses_and_arrows(logged: Logged) -> None:

@@ -15,9 +15,8 @@ from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.robot.imperfections.check import check_imperfections
 from sim_harness.robot.imperfections.settings import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.logs import origin, sessions, trace_of
+from sim_harness.run.log_blocks import LogBlocks
 from sim_harness.run.plan import ExperimentSettings, build_plan
-from transport.log.reader import LogReader
 from transport.replay import replay
 
 IMU = (-0.026, 0.0, 0.042)
@@ -42,9 +41,8 @@ def test_it_walks_and_its_log_replays(tmp_path):
     assert true[-1, 0] > 1.8
     assert abs(true[-1, 1]) < 0.05
     assert not any(answer.startswith("refused") for answer in run.trace.answers)
-    with LogReader(log) as reader:
-        [(agreement, exchanges)] = sessions(reader, *origin(reader)).exchanges
-        seen = trace_of(agreement, exchanges).q  # joints of the states, base of the replies
+    with LogBlocks(log) as blocks:  # joints of the states, base of the replies
+        seen = np.concatenate([block.trace.q for block in blocks.blocks()])
     assert len(seen) == len(true)
     error = seen[:, :3] - true[:, :3] - (seen[0, :3] - true[0, :3])
     assert np.abs(error).max() < 0.03

@@ -8,7 +8,7 @@ from scipy.ndimage import maximum_filter1d
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
-from sim_harness.run.logs import Exchange
+from sim_harness.run.log_blocks import Exchange
 from sim_harness.studies.unitree.trace import Truth, UnitreeModel
 from transport.protocol.messages.torque import TorqueMessage
 from transport.unitree.script import Step
@@ -65,27 +65,38 @@ class EstimateFigures(NamedTuple):
     liftoff: Array
 
 
-def estimates_of(exchanges: Sequence[Exchange], joints: Array) -> Estimates:
-    """Return the estimates of states whose joint angles are those of a step of the simulator, to the bit.
+class EstimateFinder:
+    """Finds the states whose joint angles are those of a step of the simulator, to the bit."""
 
-    joints: angles in the trace, in the order of the states [rad] (steps, na)
-    """
-    steps = {row.tobytes(): k for k, row in enumerate(joints.astype(np.float32))}
-    found = []
-    for state, reply, _ in exchanges:
-        angles = np.frombuffer(state.q) if isinstance(state.q, bytes) else np.array(state.q)
-        row = steps.get(angles.astype(np.float32).tobytes())
-        if row is not None and isinstance(reply, TorqueMessage) and reply.estimate is not None:
-            found.append((row, 1e-9 * state.t_robot, reply.estimate))
-    rows, t, estimates = zip(*found, strict=True)
-    return Estimates(
-        rows=np.array(rows),
-        t=np.array(t),
-        position=np.array([each.position for each in estimates]),
-        attitude=Rotation.from_quat([each.quat for each in estimates]),
-        velocity=np.array([each.vel[:3] for each in estimates]),
-        touching=np.array([[foot.touches for foot in each.feet] for each in estimates]),
-    )
+    def __init__(self, joints: Array) -> None:
+        """joints: angles in the trace, in the order of the states [rad] (steps, na)"""
+        self._steps = {row.tobytes(): k for k, row in enumerate(joints.astype(np.float32))}
+        self._rows: list[int] = []
+        self._times: list[float] = []
+        self._numbers: list[list[float]] = []  # position, quaternion, linear velocity, touching feet
+
+    def add(self, exchanges: Sequence[Exchange]) -> None:
+        """Add states and replies."""
+        for state, reply, _ in exchanges:
+            angles = np.frombuffer(state.q) if isinstance(state.q, bytes) else np.array(state.q)
+            row = self._steps.get(angles.astype(np.float32).tobytes())
+            if row is not None and isinstance(reply, TorqueMessage) and reply.estimate is not None:
+                e = reply.estimate
+                self._rows.append(row)
+                self._times.append(1e-9 * state.t_robot)
+                self._numbers.append([*e.position, *e.quat, *e.vel[:3], *(float(foot.touches) for foot in e.feet)])
+
+    def found(self) -> Estimates:
+        """Return the estimates of these states."""
+        numbers = np.array(self._numbers)
+        return Estimates(
+            rows=np.array(self._rows),
+            t=np.array(self._times),
+            position=numbers[:, :3],
+            attitude=Rotation.from_quat(numbers[:, 3:7]),
+            velocity=numbers[:, 7:10],
+            touching=numbers[:, 10:] > 0.0,
+        )
 
 
 def walk_of(truth: Truth, t: Array, steps: Sequence[Step]) -> list[Walk]:

@@ -23,11 +23,10 @@ from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
-from sim_harness.run.logs import origin, sessions, trace_of
+from sim_harness.run.log_blocks import LogBlocks
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.studies.unitree.judge import EstimateFigures, Walk, estimates_of, judge_estimates, walk_of
+from sim_harness.studies.unitree.judge import EstimateFigures, EstimateFinder, Walk, judge_estimates, walk_of
 from sim_harness.studies.unitree.trace import Truth, UnitreeModel, read_truth
-from transport.log.reader import LogReader
 from transport.server.settings import ServerSettings
 from transport.unitree.script import Step, parse_script
 
@@ -116,14 +115,16 @@ def _judged(folder: Path, truth: Truth, real_time: float, log: Path, said: dict[
     modes: dict[str, int] = said["modes"]  # type: ignore[assignment]
     answered, periods = int(said["answered"]), said["period_ms"]  # type: ignore[call-overload]
     found = Outcome(str(said["ended"]), real_time)
-    with LogReader(log) as reader:
-        recorded = sessions(reader, *origin(reader)).exchanges
-    if not recorded:
+    model, errors = UnitreeModel(folder / "sim/unitree_robots/go2/go2.xml"), []
+    with LogBlocks(log) as recorded:
+        robot = recorded.controller.robot
+        matched = EstimateFinder(model.joints(truth.q, robot.joint_names))
+        for block in recorded.blocks():
+            matched.add(block.exchanges)
+            errors.append(np.abs(tracking_errors(block.trace, robot)))
+    if not errors:
         return found
-    agreement, exchanges = recorded[0]
-    robot = agreement.robot
-    model = UnitreeModel(folder / "sim/unitree_robots/go2/go2.xml")
-    estimates = estimates_of(exchanges, model.joints(truth.q, robot.joint_names))
+    estimates = matched.found()
     served = truth.taken(np.arange(estimates.rows[0], estimates.rows[-1] + 1))
     walks = tuple(walk_of(served, served.t - served.t[0], [step for step in steps if step.seconds]))
     moving = [walk for walk in walks if np.hypot(walk.asked[0], walk.asked[1]) > SLOW]
@@ -138,7 +139,7 @@ def _judged(folder: Path, truth: Truth, real_time: float, log: Path, said: dict[
         walks=walks,
         tilt=tilt,
         torque_rate=float(np.abs(np.diff(served.torques, axis=0)).mean() / dt),
-        tracking=float(np.abs(tracking_errors(trace_of(agreement, exchanges), robot)).mean()),
+        tracking=float(np.nanmean(np.concatenate(errors))),
         estimates=judge_estimates(estimates, truth.taken(estimates.rows), model, feet, way),
         heights=np.array([served.t - served.t[0], served.q[:, 2]]),
     )
