@@ -150,6 +150,9 @@ IMPORTERS = {
     "foxglove": {"sim_harness.export.foxglove_file"},
     "rerun": {"sim_harness.export.rerun_file"},
     "pyarrow": {"sim_harness.export.parquet_file"},
+    "av": {"sim_harness.view.video"},
+    "playwright": {"sim_harness.view.video"},
+    "PIL": {"sim_harness.view.video"},
 }
 """Third parties and the only modules that may import them."""
 

@@ -114,9 +114,8 @@ def view(parser: ArgumentParser) -> None:
     """Write a self-contained page that shows a run in three dimensions."""
     parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of run folders, or a log.mcap")
     parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: view.html beside the run or the log)")
-    parser.add_argument(
-        "--with", dest="beside", type=Path, metavar="RUN|LOG", help="show a second run transparent, its curves dashed"
-    )
+    parser.add_argument("--with", dest="beside", type=Path, metavar="RUN|LOG", help="show a second run, transparent and dashed")
+    parser.add_argument("--video", type=Path, metavar="FILE", help="also write a video, .mp4 or .webm (needs the extra video)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 

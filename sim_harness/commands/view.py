@@ -8,12 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from idyn.errors import ConfigError
-from sim_harness.commands.output import open_browser
+from sim_harness.commands.output import open_browser, progress_bar
 from sim_harness.run.experiment import TRACE
 from sim_harness.scenes.results.keep import saved_runs
 from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import RecordedRun, read_runs
+from sim_harness.view.video import Video
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -21,6 +22,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     target: Path = options.out or (source if source.is_dir() else source.parent) / "view.html"
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigError("--out", f"expected a file in an existing folder, got {target}")
+    video = Video(options.video) if options.video else None
     name, kept = source.resolve().stem, saved_runs(source)
     if kept:
         if options.beside:
@@ -35,6 +37,10 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         count = len(runs)
     target.write_text(page, encoding="utf-8")
     print(f"{target}: {count} {'run' if count == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
+    if video is not None:
+        with progress_bar(0, "frame") as progress:
+            frames = video.write(target, lambda done: progress(str(options.video), done))
+        print(f"{options.video}: {frames} frames, {options.video.stat().st_size / 1e6:.1f} MB")
     if options.open:
         open_browser(target.resolve().as_uri())
     return None, True
