@@ -21,7 +21,7 @@ from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, TickGet
 from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
 from transport.realtime import steady
 from transport.robot.client import RobotClient
@@ -58,7 +58,7 @@ def messages(controller: Controller, session: int, seq: int) -> list[bytes]:
     )  # fmt: skip
     kinds = (
         state, state, state, state, hello_for(robot, 1e-3, kind="sim"), Reset(session=session, q=q.tobytes(), vel=vel),
-        Heartbeat(session=session, t_send=1), StatsGet(), ConfigGet(), Stop(session=session),
+        Heartbeat(session=session, t_send=1), StatsGet(), ConfigGet(), TickGet(), Stop(session=session),
     )  # fmt: skip
     return [encode(kind) for kind in kinds]  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.torque_gate import Gate
 from transport.server.served_controller import ServedController
 from transport.server.sessions.session import Accepted
+from transport.server.torque_reply import Decision
 
 RUNS = (Mode.OK, Mode.DEGRADED)
 """Modes in which the torque follows the model."""
@@ -22,6 +23,7 @@ GATED = 50
 class ControllerSlot:
     """A controller and its last torques.
 
+    last: last answered state with its answer; None: not yet
     last_tau: torque sent to the client [N·m] (na); None: not yet
     last_ff: its feed-forward part [N·m] (na); None: not yet, and after a torque that did not follow the model
     """
@@ -34,13 +36,14 @@ class ControllerSlot:
         self._ff_gate: tuple[Gate, Gate] | None = None  # the gate of the session, and the one for feed-forward torques
         self._gated = 0
         self._switches = ""  # which foot switches contradict forces and kinematics
+        self.last: Decision | None = None
         self.last_tau: Array | None = None
         self.last_ff: Array | None = None
 
     def reset(self) -> None:
         """Reset the controller and forget the last torques."""
         self.controller.reset()
-        self.last_tau = self.last_ff = None
+        self.last = self.last_tau = self.last_ff = None
 
     def contacts(self, accepted: Accepted) -> ContactSet:
         """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch)."""

@@ -13,6 +13,7 @@ import msgspec
 from controllers.command import Command, Mode
 from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
+from idyn.types import ContactSet
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
 from transport.printable import printable
@@ -28,11 +29,11 @@ from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBu
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest
+from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest, TickRequest
 from transport.server.sessions.session import Accepted, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
-from transport.server.torque_reply import Decision, torque_message
+from transport.server.torque_reply import Decision, tick_message, torque_message
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +170,9 @@ class Service:
             return Answer(encode(outcome.message), fault=outcome.fault)
         if isinstance(outcome, StatsRequest):
             return Answer(encode(self.timings.report(self.dispatcher, outcome.session)))
+        if isinstance(outcome, TickRequest):
+            slot = self._slots[False]
+            return Answer(encode(tick_message(slot.controller.robot, slot.last if outcome.controlled else None)))
         if isinstance(outcome, SettingsRequest):
             return Answer(self._build(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
@@ -207,11 +211,11 @@ class Service:
             return self._fail(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
-        decision = self._decide(accepted, command, arrival, begin)
-        slot.last_tau = decision.tau
+        decision = self._decide(accepted, contacts, command, arrival, begin)
+        slot.last, slot.last_tau = decision, decision.tau
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
-    def _decide(self, accepted: Accepted, command: Command, arrival: Arrival, begin: int) -> Decision:
+    def _decide(self, accepted: Accepted, contacts: ContactSet, command: Command, arrival: Arrival, begin: int) -> Decision:
         """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
         slot = self._slots[accepted.session.agreement.dry_run]
         tau, limited_by = slot.gate(accepted, command)
@@ -220,6 +224,7 @@ class Service:
         t_send = self._clock()
         return Decision(
             accepted=accepted,
+            contacts=contacts,
             command=command,
             tau=tau,
             limited_by=limited_by,

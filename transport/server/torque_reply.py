@@ -6,8 +6,10 @@ from controllers.command import Command
 from controllers.estimation.estimator import Estimate
 from idyn.model.robot import Robot
 from idyn.tasks import TaskOutcome
-from idyn.types import Array, Prediction, Record
+from idyn.types import Array, ContactSet, Prediction, Record
 from transport.protocol.joint_map import BASE_Q, BASE_V
+from transport.protocol.messages.command import SeenState
+from transport.protocol.messages.requests import Tick, WorldForce
 from transport.protocol.messages.state import Reference
 from transport.protocol.messages.torque import (
     BaseEstimate,
@@ -24,7 +26,7 @@ from transport.server.sessions.session import Accepted
 class Decision(Record, frozen=True):
     """An accepted state and its answer.
 
-    accepted, command: input and output of the controller
+    accepted, contacts, command: input and output of the controller
     tau: torque after the torque gate [N·m] (na); limited_by: its `LimitedBy` bits (na)
     tau_ff: feed-forward part within the limits of tau [N·m] (na); ff_limited: a limit changed it
     message: notes for the client, '' without any
@@ -34,6 +36,7 @@ class Decision(Record, frozen=True):
     """
 
     accepted: Accepted
+    contacts: ContactSet
     command: Command
     tau: Array
     limited_by: Array
@@ -104,6 +107,28 @@ def _estimate(estimate: Estimate, robot: Robot) -> BaseEstimate:
     for key, touches, probability, slipped in zip(robot.spheres.keys, *rows, strict=True):
         feet.append(FootEstimate(key, touches, probability, slipped))
     return BaseEstimate(q[:3], q[3:BASE_Q], v[:BASE_V], estimate.deviations.tolist(), feet)
+
+
+def tick_message(robot: Robot, decision: Decision | None) -> Tick:
+    """Return the message to an observer about an accepted state and its answer; None: there is no such state."""
+    if decision is None:
+        return Tick(urdf_sha256=robot.urdf_sha256)
+    message, state, prediction = decision.accepted.message, decision.accepted.measured.state, decision.command.prediction
+    points = dict(zip(decision.contacts.keys, decision.contacts.points, strict=True))
+    forces = {} if prediction is None else dict(zip(prediction.keys, prediction.force, strict=True))
+    return Tick(
+        urdf_sha256=robot.urdf_sha256,
+        state=SeenState(t_robot=message.t_robot, q=state.q.tobytes(), vel=state.v.tobytes()),
+        tau=decision.tau.tobytes(),
+        contact_force=[
+            WorldForce(frame=key, point=points[key].tobytes(), force=force.tobytes())
+            for key, force in forces.items()
+            if key in points
+        ],
+        imu=message.imu,
+        status=decision.command.mode.value,
+        message=decision.message,
+    )
 
 
 def _task(outcome: TaskOutcome) -> TaskReport:

@@ -14,7 +14,7 @@ from standin import hello, solo, state
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
-from transport.protocol.messages.requests import Heartbeat, StatsGet, Stop
+from transport.protocol.messages.requests import Heartbeat, StatsGet, Stop, TickGet
 from transport.protocol.messages.state import Contact, Flags
 from transport.protocol.schema import page, schema
 
@@ -48,8 +48,22 @@ def test_messages_of_a_session_fit_the_schema() -> None:
     rig = Rig(ROBOT)
     welcome = rig.greet()
     contacts = [Contact(frame="FL_FOOT"), Contact(frame="FR_FOOT", active=False)]
-    sent = [hello(ROBOT), rig.state(1), rig.state(2, contacts=contacts, flags=Flags(dry_run=True)), StatsGet(), Stop()]
-    received = [welcome, rig.tick(1), rig.tick(1), rig.send(StatsGet()), rig.send(Heartbeat(session=1, t_send=0))]
+    sent = [
+        hello(ROBOT),
+        rig.state(1),
+        rig.state(2, contacts=contacts, flags=Flags(dry_run=True)),
+        StatsGet(),
+        TickGet(),
+        Stop(),
+    ]
+    received = [
+        welcome,
+        rig.tick(1),
+        rig.tick(1),
+        rig.send(StatsGet()),
+        rig.send(TickGet()),
+        rig.send(Heartbeat(session=1, t_send=0)),
+    ]
     received += [rig.raw(b"\xc1"), rig.send(Stop())]
     checker = jsonschema.Draft202012Validator(published())
     for message in sent + received:

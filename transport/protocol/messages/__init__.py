@@ -17,12 +17,25 @@ from transport.protocol.messages.requests import (
     StatsGet,
     Stop,
     StopAck,
+    Tick,
+    TickGet,
 )
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 
 FromClient = (
-    Hello | StateMessage | Stop | Reset | Estop | Heartbeat | ConfigGet | ConfigSet | StatsGet | PlanHello | CommandMessage
+    Hello
+    | StateMessage
+    | Stop
+    | Reset
+    | Estop
+    | Heartbeat
+    | ConfigGet
+    | ConfigSet
+    | StatsGet
+    | TickGet
+    | PlanHello
+    | CommandMessage
 )
 FromServer = (
     Welcome
@@ -34,6 +47,7 @@ FromServer = (
     | HeartbeatAck
     | Config
     | Stats
+    | Tick
     | PlanWelcome
     | CommandAck
 )

@@ -2,7 +2,10 @@
 
 from typing import Any, Literal
 
-from transport.protocol.messages.base import ClientMessage, Count, Name, ServerMessage, Time, Vector
+import msgspec
+
+from transport.protocol.messages.base import ClientMessage, Count, Name, ServerMessage, ServerPart, Time, Vector
+from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.state import Imu
 from transport.protocol.messages.torque import Comm
 
@@ -95,3 +98,27 @@ class Stats(ServerMessage, tag="stats"):
     others_us_mean: float = 0.0  # time spent on other clients than the controlling one, per torque [µs]
     dropped: int = 0  # messages that were not answered: their client sent more than the server has time for
     states: int = 0  # states of clients with a session, answered or not
+
+
+class TickGet(ClientMessage, tag="tick_get"):
+    """Requests the last tick of the controlled robot."""
+
+
+class WorldForce(ServerPart):
+    """Predicted force on the robot at one contact, in the world."""
+
+    frame: str
+    point: Vector  # where it acts [m] (3)
+    force: Vector  # [N] (3)
+
+
+class Tick(ServerMessage, tag="tick"):
+    """The last tick of the controlled robot, in the server's order of the joints, for observers."""
+
+    urdf_sha256: str  # of the server's model
+    state: SeenState | None = None  # that was answered; absent before the first one, and while no client controls the robot
+    tau: Vector | None = None  # of the answer [N·m] (na)
+    contact_force: list[WorldForce] = msgspec.field(default_factory=list)  # of the answer
+    imu: Imu | None = None  # of the state
+    status: str = ""  # of the answer, as in `torque`; '' without a state
+    message: str = ""

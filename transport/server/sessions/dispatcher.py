@@ -26,6 +26,7 @@ from transport.protocol.messages.requests import (
     StatsGet,
     Stop,
     StopAck,
+    TickGet,
 )
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Comm
@@ -33,7 +34,17 @@ from transport.server.sessions.command_latch import CommandLatch
 from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, welcome
 from transport.server.sessions.latches import Latched, Latches
-from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
+from transport.server.sessions.outcomes import (
+    Arrival,
+    Outcome,
+    Refusal,
+    Reply,
+    Resend,
+    Restart,
+    SettingsRequest,
+    StatsRequest,
+    TickRequest,
+)
 from transport.server.sessions.planners import PlannerSessions
 from transport.server.sessions.session import Accepted, Phase, Session
 
@@ -66,6 +77,7 @@ class Dispatcher:
             Hello: self._begin,
             Stop: self._end,
             StatsGet: self._report,
+            TickGet: self._show,
             ConfigGet: self._send_settings,
             ConfigSet: self._change_settings,
             PlanHello: self._begin_plan,
@@ -237,6 +249,9 @@ class Dispatcher:
     def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> StatsRequest:
         return StatsRequest(session)
 
+    def _show(self, session: Session | None, request: TickGet, arrival: Arrival) -> TickRequest:
+        return TickRequest(self._controlling(arrival.now_ns) is not None)
+
     def _send_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
         return Reply(Config(settings=self.host.controller))
 
@@ -267,12 +282,17 @@ class Dispatcher:
 
     def _seen(self, now_ns: int) -> SeenState | None:
         """Return the last state of the controlling client, for planners."""
-        return next((session.seen() for session in self.sessions.values() if self._controls(session, now_ns)), None)
+        session = self._controlling(now_ns)
+        return None if session is None else session.seen()
 
     # -- control ----------------------------------------------------------------------------------------------------------
 
     def _alive(self, session: Session, now_ns: int) -> bool:
         return not session.ended and now_ns - session.heard_ns < self._release_ns
+
+    def _controlling(self, now_ns: int) -> Session | None:
+        """Return the session of the controlling client."""
+        return next((session for session in self.sessions.values() if self._controls(session, now_ns)), None)
 
     def _controls(self, session: Session, now_ns: int) -> bool:
         return not session.agreement.dry_run and self._alive(session, now_ns)

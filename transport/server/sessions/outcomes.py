@@ -59,6 +59,12 @@ class StatsRequest(msgspec.Struct, frozen=True):
     session: Session | None
 
 
+class TickRequest(msgspec.Struct, frozen=True):
+    """Send the last tick. controlled: whether a client controls the robot"""
+
+    controlled: bool
+
+
 class SettingsRequest(msgspec.Struct, frozen=True):
     """Build a controller with other settings."""
 
@@ -66,5 +72,5 @@ class SettingsRequest(msgspec.Struct, frozen=True):
     message: ConfigSet
 
 
-Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | SettingsRequest
+Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | TickRequest | SettingsRequest
 """The outcome of a message, for the service to carry out. `Accepted`: step the controller."""

@@ -15,12 +15,12 @@ from transport.keys import read_secret
 from transport.protocol.codec import message_type
 from transport.server.settings import CurveSettings, Role
 
-_COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get"}
+_COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get", "tick_get"}
 MAY_SEND: dict[str, set[str]] = {
     "control": _COMMON | {"command"},
     "watch": _COMMON,
     "configure": _COMMON | {"config_set"},
-    "plan": {"plan_hello", "command", "stop", "stats_get", "config_get"},
+    "plan": {"plan_hello", "command", "stop", "stats_get", "config_get", "tick_get"},
     "estop": {"estop", "stats_get"},
 }
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""

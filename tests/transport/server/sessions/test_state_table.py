@@ -9,7 +9,7 @@ from transport.protocol.messages import FromClient
 from transport.protocol.messages.command import CommandMessage, PlanHello
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
-from transport.protocol.messages.requests import ConfigGet, ConfigSet, Estop, Heartbeat, Reset, StatsGet, Stop, StopAck
+from transport.protocol.messages.requests import ConfigGet, ConfigSet, Estop, Heartbeat, Reset, StatsGet, Stop, StopAck, TickGet
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.sessions.session import Phase
@@ -25,6 +25,7 @@ ALWAYS = {
     Hello: "welcome",
     Stop: "stop_ack",
     StatsGet: "stats",
+    TickGet: "tick",
     ConfigGet: "config",
     ConfigSet: FIXED,
     PlanHello: ABSENT,  # the rig allows no planners
@@ -68,6 +69,7 @@ def answer(rig: Rig, kind: type) -> str:
         Heartbeat: lambda: Heartbeat(session=rig.session),
         Stop: lambda: Stop(session=rig.session),
         StatsGet: StatsGet,
+        TickGet: TickGet,
         ConfigGet: ConfigGet,
         ConfigSet: lambda: ConfigSet(settings={}),
         PlanHello: lambda: PlanHello(name="joystick"),
