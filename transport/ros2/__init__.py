@@ -1,0 +1,1 @@
+"""Messages of ROS 2 over DDS, without ROS."""
