@@ -87,7 +87,7 @@ TRANSPORT = {
     "metrics": ("protocol", "server.settings", "server.sessions", "server"),
     "dds": (),
     "unitree": ("protocol", "robot", "dds"),
-    "ros2": ("protocol", "robot", "dds"),
+    "ros2": ("protocol", "keys", "robot", "dds"),
     "serve": (
         "metrics",
         "realtime",
@@ -164,7 +164,7 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-LARGER = {"sim_harness.commands": 25}
+LARGER = {"sim_harness.commands": 26}
 """Folders with more: one file for each command."""
 
 

@@ -29,8 +29,9 @@ KINDS: dict[str, Any] = {
     "f4": types.float32,
     "f8": types.float64,
     "str": str,
+    "byte": types.byte,
 }
-"""Format of NumPy → type of Cyclone DDS."""
+"""Format of NumPy, `str` or `byte` → type of Cyclone DDS. Readers and writers match only if these agree: byte is not uint8."""
 
 MOST = 16
 """Messages that are taken at once."""

@@ -8,6 +8,9 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 
+from sim_harness.commands.bridges.options import bridge
+from sim_harness.commands.shared_options import add_endpoint, add_json, add_keys
+
 ENGINES = ("lcp", "penalty", "dissipation", "no-slip", "viscous", "sap", "first-order", "newton", "mujoco")
 """Names of the simulation engines."""
 
@@ -39,7 +42,7 @@ def demo(parser: ArgumentParser) -> None:
     _folder(parser, "runs/demo", "the results")
     _engine(parser)
     _view(parser)
-    _json(parser, "the summaries")
+    add_json(parser, "the summaries")
 
 
 def serve(parser: ArgumentParser) -> None:
@@ -52,43 +55,29 @@ def serve(parser: ArgumentParser) -> None:
 
 def drive(parser: ArgumentParser) -> None:
     """Steer the robot of a running server from the keyboard or a gamepad."""
-    _endpoint(parser)
+    add_endpoint(parser)
     parser.add_argument("--name", default="drive", help="name in the server's setting `planners` (default: %(default)s)")
     parser.add_argument("--gamepad", action="store_true", help="steer by a gamepad (extra 'gamepad')")
-    _keys(parser, "of the role 'plan'")
-
-
-def bridge(parser: ArgumentParser) -> None:
-    """Connect a robot by its own interface."""
-    parser.add_argument("kind", choices=["unitree"], metavar="unitree", help="Unitree's low-level interface over DDS")
-    parser.add_argument("--robot", required=True, choices=["go2", "g1"], help="the robot")
-    parser.add_argument("--domain", type=int, default=0, help="DDS domain: 0 on a robot (default), 1 in Unitree's simulator")
-    parser.add_argument("--interface", default="lo", help="network interface (default: %(default)s, this machine only)")
-    parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")
-    parser.add_argument("--connect", metavar="ENDPOINT", help="server that answers after standing up (default: none)")
-    parser.add_argument("--dry-run", action="store_true", help="show the joints and the first goal; send nothing")
-    parser.add_argument("--log", type=Path, metavar="FILE.mcap", help="log of the robot's messages, byte for byte")
-    parser.add_argument("--yes", action="store_true", help="confirm the checklist")
-    _json(parser, "the figures")
+    add_keys(parser, "of the role 'plan'")
 
 
 def top(parser: ArgumentParser) -> None:
     """Show the work of a running server, once per second."""
-    _endpoint(parser)
+    add_endpoint(parser)
     parser.add_argument("--once", action="store_true", help="print one screen, of one second, and end")
-    _keys(parser, "of the role 'watch'")
+    add_keys(parser, "of the role 'watch'")
 
 
 def simulate(parser: ArgumentParser) -> None:
     """Simulate the robot of an experiment, or the bodies of a scene."""
     parser.add_argument("experiment", help="name or path of an experiment or a scene; or a robot, as for `idyn new`")
     parser.add_argument("--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: in this process)")
-    _keys(parser, "of this robot")
+    add_keys(parser, "of this robot")
     parser.add_argument("--seconds", type=float, help="simulated time (default: the experiment's)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the data of `idyn view`, a subfolder per run")
     _engine(parser)
     _view(parser)
-    _json(parser, "the summaries")
+    add_json(parser, "the summaries")
 
 
 def replay(parser: ArgumentParser) -> None:
@@ -96,7 +85,7 @@ def replay(parser: ArgumentParser) -> None:
     _log(parser)
     parser.add_argument("--law", help="replace the contact law and print the differences")
     parser.add_argument("--selection", help="replace the selection and print the differences")
-    _json(parser, "the figures")
+    add_json(parser, "the figures")
 
 
 def export(parser: ArgumentParser) -> None:
@@ -107,7 +96,7 @@ def export(parser: ArgumentParser) -> None:
     for name, file, what in FORMATS:
         formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=f"{what}: {file}")
     parser.set_defaults(format=FORMATS[0][0])
-    _json(parser, "the figures")
+    add_json(parser, "the figures")
 
 
 def view(parser: ArgumentParser) -> None:
@@ -141,7 +130,7 @@ def compare(parser: ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", type=Path, metavar="PYTHON", help=f"for 'tasks': interpreter of an environment with {name}"
         )
-    _json(parser, "the claims or the figures of the logs")
+    add_json(parser, "the claims or the figures of the logs")
 
 
 def pauses(parser: ArgumentParser) -> None:
@@ -157,7 +146,7 @@ def pauses(parser: ArgumentParser) -> None:
         help="durations of the pauses (default: 30 150 500)",
     )
     _folder(parser, "runs/pauses", "the report")
-    _json(parser, "the outcomes")
+    add_json(parser, "the outcomes")
 
 
 def bench(parser: ArgumentParser) -> None:
@@ -167,7 +156,7 @@ def bench(parser: ArgumentParser) -> None:
     parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
     parser.add_argument("--no-server", action="store_true", help="measure the laws, derivatives and tasks only")
     parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
-    _json(parser, "the figures")
+    add_json(parser, "the figures")
 
 
 def conform(parser: ArgumentParser) -> None:
@@ -180,13 +169,13 @@ def conform(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--config", default="quadruped", help="server configuration of the robot (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="try only rules that contain this text")
-    _json(parser, "the outcomes")
+    add_json(parser, "the outcomes")
 
 
 def doctor(parser: ArgumentParser) -> None:
     """Report what this installation has, and what limits 1 kHz on this machine."""
     parser.add_argument("--ticks", type=int, default=2500, help="ticks of the round-trip test, 0: none (default: %(default)s)")
-    _json(parser, "the facts")
+    add_json(parser, "the facts")
 
 
 def check(parser: ArgumentParser) -> None:
@@ -196,7 +185,7 @@ def check(parser: ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
     parser.add_argument("--hello", action="store_true", help="print, as JSON, hello, stance and contacts of a client")
-    _json(parser, "the findings")
+    add_json(parser, "the findings")
 
 
 def list_(parser: ArgumentParser) -> None:
@@ -205,7 +194,7 @@ def list_(parser: ArgumentParser) -> None:
         "what", nargs="?", choices=[*LISTS, "settings"], help=f"{', '.join(LISTS)} or settings (default: all names)"
     )
     parser.add_argument("text", nargs="?", default="", help="show only entries that contain this text")
-    _json(parser, "the list")
+    add_json(parser, "the list")
 
 
 def new(parser: ArgumentParser) -> None:
@@ -219,31 +208,25 @@ def new(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: NAME.toml in this folder)")
     parser.add_argument("--stand", action="store_true", help="let a robot with four legs stand instead of trot")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
-    _json(parser, "what was found")
+    add_json(parser, "what was found")
 
 
 def keys(parser: ArgumentParser) -> None:
     """Create a key pair for a server or a client."""
     parser.add_argument("name", help="name of the files NAME.key and NAME.key_secret")
     parser.add_argument("--out", default="keys", help="folder for the files (default: %(default)s)")
-    _json(parser, "the public key and the files")
+    add_json(parser, "the public key and the files")
 
 
 def warm_up(parser: ArgumentParser) -> None:
     """Compile all kernels of a server into the cache, for images and CI."""
     parser.add_argument("config", nargs="?", default="quadruped", help="server configuration (default: quadruped)")
-    _json(parser, "the duration")
+    add_json(parser, "the duration")
 
 
 def completion(parser: ArgumentParser) -> None:
     """Print a script that completes commands and options in a shell."""
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="shell that shall complete commands and options")
-
-
-def _json(parser: ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--json", metavar="FILE", help=f"write {what} as JSON to FILE; '-': to stdout, with all other output on stderr"
-    )
 
 
 def _engine(parser: ArgumentParser) -> None:
@@ -261,15 +244,6 @@ def _folder(parser: ArgumentParser, default: str, what: str) -> None:
 
 def _log(parser: ArgumentParser) -> None:
     parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
-
-
-def _endpoint(parser: ArgumentParser) -> None:
-    parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
-
-
-def _keys(parser: ArgumentParser, whose: str) -> None:
-    parser.add_argument("--secret", type=Path, metavar="FILE", help=f"secret key {whose}, for a server with [curve]")
-    parser.add_argument("--server-key", metavar="KEY", help="public key of the server")
 
 
 COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {

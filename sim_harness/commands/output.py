@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
 from sim_harness.measure.metrics import Summary
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
@@ -85,3 +86,12 @@ def new_folder(root: Path) -> Path:
         folder = root.with_name(f"{root.name}-{count}")
     folder.mkdir(parents=True)
     return folder
+
+
+def confirm(checklist: str) -> None:
+    """Ask the user to confirm a checklist. Raises ConfigError without a confirmation."""
+    print(checklist)
+    if not sys.stdin.isatty():
+        raise ConfigError("--yes", "expected a terminal to confirm the checklist, or --yes")
+    if input("Type 'yes' to go on: ").strip() != "yes":
+        raise ConfigError("checklist", "not confirmed; nothing was sent")

@@ -7,12 +7,20 @@ from typing import Any, NamedTuple
 from idyn.errors import InputError
 from idyn.extras import missing_extra
 from transport.ros2.cdr import decode, encode
-from transport.ros2.messages import FIELDS, NUMBERS, STRING, dds_name, type_hash
+from transport.ros2.messages import FIELDS, dds_name, type_hash
 
 try:
     from transport.dds import KINDS, Participant, RawReader, RawWriter, Unsent, array, quality, raw, sequence, structure
 except ImportError as error:
     raise missing_extra("bridge", "a bridge to ROS 2", "cyclonedds", "ros2") from error
+
+
+FORMS = {"string": "str", "byte": "byte", "int32": "i4", "uint32": "u4", "float64": "f8"}
+"""Type in ROS → that of `transport.dds`."""
+
+
+class Bus(Participant):
+    """A participant in one domain, on one network interface; one for each domain in a process."""
 
 
 class Topic(NamedTuple):
@@ -32,7 +40,7 @@ class Topic(NamedTuple):
 class Publisher:
     """Sends messages of one topic."""
 
-    def __init__(self, bus: Participant, topic: Topic) -> None:
+    def __init__(self, bus: Bus, topic: Topic) -> None:
         self._kind, self._writer = topic.kind, RawWriter(bus, *_endpoint(topic))
 
     def publish(self, message: Mapping[str, Any]) -> None:
@@ -45,7 +53,7 @@ class Publisher:
 class Subscription:
     """Receives messages of one topic."""
 
-    def __init__(self, bus: Participant, topic: Topic) -> None:
+    def __init__(self, bus: Bus, topic: Topic) -> None:
         self._kind, self._reader = topic.kind, RawReader(bus, *_endpoint(topic))
 
     def take(self) -> list[dict[str, Any] | InputError]:
@@ -70,6 +78,6 @@ def _type_of(kind: str) -> Any:
     """Return the type of a message."""
     fields: dict[str, Any] = {}
     for name, each, size in FIELDS[kind]:
-        one = KINDS["str"] if each == STRING else KINDS[NUMBERS[each].format.strip("<")] if each in NUMBERS else _type_of(each)
+        one = _type_of(each) if each in FIELDS else KINDS[FORMS[each]]
         fields[name] = array(one, size) if size > 0 else sequence(one) if size < 0 else one
     return structure(dds_name(kind).replace("::", "."), fields)

@@ -1,8 +1,7 @@
-"""`idyn bridge`: connect a robot's own interface."""
+"""`idyn bridge unitree`: connect a robot's own interface."""
 
 import argparse
 import signal
-import sys
 import threading
 from contextlib import closing, nullcontext
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
+from sim_harness.commands.output import confirm
 from sim_harness.report.tables import Table, text_table
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
@@ -82,11 +82,7 @@ def _confirm(options: argparse.Namespace, most: float) -> None:
     """Ask the user to confirm the checklist. Raises ConfigError without a confirmation."""
     if options.dry_run or options.yes:
         return
-    print(CHECKLIST.format(interface=options.interface, most=f"{most:g}"))
-    if not sys.stdin.isatty():
-        raise ConfigError("--yes", "expected a terminal to confirm the checklist, or --yes")
-    if input("Type 'yes' to go on: ").strip() != "yes":
-        raise ConfigError("checklist", "not confirmed; nothing was sent")
+    confirm(CHECKLIST.format(interface=options.interface, most=f"{most:g}"))
 
 
 def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[Any, bool]:

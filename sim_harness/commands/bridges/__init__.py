@@ -1,0 +1,1 @@
+"""`idyn bridge`: between a server and another interface."""

@@ -1,0 +1,313 @@
+"""The bridge between a server with a stand-in controller and a participant that speaks only ROS 2."""
+
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
+from cyclonedds.qos import Policy
+from ros import DOMAIN, JAZZY, LATCHED, RELIABLE, SENSOR, Ros, matched, message_type
+from standin import FEET, SpringDamper, solo, standing
+
+from idyn.errors import ConfigError
+from transport.protocol.messages.state import Imu, StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.robot.planner import CommandRefused
+from transport.ros2.bridge import Bridge
+from transport.ros2.dds import Bus
+from transport.ros2.link import ServerLink
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.warm_up import warm_up
+
+MS = 1_000_000
+
+
+class Rig:
+    """A robot that stands and is served at about 200 Hz, a bridge, and a participant of ROS. q, v: what the robot reports"""
+
+    def __init__(self, robot, folder):
+        self.robot, self.endpoint = robot, f"ipc://{folder}/s"
+        self.q, self.v, self.imu = standing(robot), np.zeros(robot.nv), None
+        self.ros, self.messages, self.controller = Ros(own=False), [], SpringDamper(robot)
+        self.end, self.failed = threading.Event(), None
+
+    @contextmanager
+    def served(self):
+        """A server and the robot's client."""
+        settings = ServerSettings(controller="standin", planners=("ros2",), max_state_age_ms=1e4)
+        warm_up(self.controller, settings)
+        stop = threading.Event()
+        with Router(Service(self.controller, settings), self.endpoint, lambda faults: None, Anticipation(0.0)) as router:
+            threads = [
+                threading.Thread(target=router.run, args=(stop,)),
+                threading.Thread(target=self._send_states, args=(stop,)),
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                yield
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+
+    def _send_states(self, stop):
+        with RobotClient(self.endpoint, hello_for(self.robot, 5e-3, kind="sim"), deadline_ms=5000) as client:
+            client.hello()
+            tick = 0
+            while not stop.is_set():
+                tick += 1
+                state = StateMessage(q=self.q.tobytes(), vel=self.v.tobytes(), t_robot=5 * tick * MS, imu=self.imu)
+                reply = client.exchange(state)
+                self.messages.append("" if reply is None else reply.message)
+                time.sleep(0.005)
+
+    @contextmanager
+    def bridged(self, planner="ros2"):
+        with closing(ServerLink(self.endpoint, planner)) as link:
+            bridge = Bridge(self.robot, bus(), link, commands=planner is not None)
+            self.end.clear()
+            thread = threading.Thread(target=bridge.run, args=(0.01, self.end))
+            thread.start()
+            try:
+                yield bridge
+            finally:
+                self.end.set()
+                thread.join()
+
+    def until(self, condition):
+        for _ in range(3000):
+            if condition():
+                return
+            time.sleep(0.01)
+        raise AssertionError("it did not happen")
+
+
+_BUS = []
+
+
+def bus():
+    """One for each process."""
+    _BUS[:] = _BUS or [Bus(DOMAIN)]
+    return _BUS[0]
+
+
+@pytest.fixture(scope="module")
+def robot():
+    bus()  # before any other participant
+    return solo()
+
+
+@pytest.fixture
+def rig(robot, tmp_path):
+    made = Rig(robot, tmp_path)
+    with made.served():
+        yield made
+
+
+def stamp_of(message):
+    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+
+
+def test_what_ros_reads_is_the_state(rig):
+    rng = np.random.default_rng(0)
+    turn = rng.normal(size=4)
+    rig.q[:3], rig.q[3:7], rig.q[7:] = [0.1, -0.2, 0.3], [0.1, -0.05, 0.3, 0.0], 0.05 * rng.normal(size=rig.robot.na)
+    rig.q[6] = np.sqrt(1.0 - np.square(rig.q[3:6]).sum())
+    rig.v[:] = 0.05 * rng.normal(size=rig.robot.nv)
+    rig.imu = Imu(quat=(turn / np.linalg.norm(turn)).tolist(), gyro=[0.1, 0.2, 0.3], acc=[0.4, 0.5, 9.8])
+    states = rig.ros.reader("joint_states", "sensor_msgs/msg/JointState", SENSOR)
+    odometry = rig.ros.reader("odom", "nav_msgs/msg/Odometry")
+    transforms = rig.ros.reader("tf", "tf2_msgs/msg/TFMessage")
+    imus = rig.ros.reader("imu", "sensor_msgs/msg/Imu", SENSOR)
+    with rig.bridged():
+        joints, base, moved, imu = states.next(), odometry.next(), transforms.next(), imus.next()
+        rig.until(lambda: abs(stamp_of(states.next()) - time.time_ns()) < 1e9)
+        late = rig.ros.reader("robot_description", "std_msgs/msg/String", LATCHED)
+        assert late.next().data == rig.robot.description.urdf
+    assert sorted(joints.name) == sorted(rig.robot.joint_names)
+    for k, name in enumerate(rig.robot.joint_names):
+        i = joints.name.index(name)
+        assert (joints.position[i], joints.velocity[i]) == (rig.q[7 + k], rig.v[6 + k])
+    assert np.abs(joints.effort).max() > 0.0
+    pose, twist = base.pose.pose, base.twist.twist
+    seen = [pose.position, pose.orientation, twist.linear, twist.angular]
+    numbers = [getattr(part, axis) for part in seen for axis in "xyzw" if hasattr(part, axis)]
+    np.testing.assert_allclose(numbers, [*rig.q[:7], *rig.v[:6]], atol=1e-15)  # twist in the child frame, quaternion xyzw
+    assert (base.header.frame_id, base.child_frame_id) == ("odom", "base_link")
+    (frame,) = moved.transforms
+    assert (frame.header.frame_id, frame.child_frame_id) == ("odom", "base_link")
+    assert (frame.transform.translation.x, frame.transform.rotation.w) == (rig.q[0], pytest.approx(rig.q[6], abs=1e-15))
+    assert [imu.orientation.x, imu.orientation.w] == [rig.imu.quat[0], rig.imu.quat[3]]
+    assert [imu.angular_velocity.y, imu.linear_acceleration.z] == [0.2, 9.8]
+
+
+def test_wrenches_are_those_of_the_feet(rig):
+    """The stand-in lets each foot carry a quarter of the weight, along the vertical, at the lowest point of its sphere."""
+    rig.q[3:7] = 0.1, 0.0, 0.3, 0.0
+    rig.q[6] = np.sqrt(1.0 - np.square(rig.q[3:6]).sum())
+    readers = {foot: rig.ros.reader(f"contacts/{foot}", "geometry_msgs/msg/WrenchStamped", SENSOR) for foot in FEET}
+    model = pin.buildModelFromXML(rig.robot.description.urdf, pin.JointModelFreeFlyer())
+    data = model.createData()
+    pin.framesForwardKinematics(model, data, rig.q)
+    push = pin.Force(np.array([0.0, 0.0, rig.robot.total_mass * 9.81 / 4]), np.zeros(3))
+    with rig.bridged():
+        for foot, reader in readers.items():
+            found = reader.next()
+            assert found.header.frame_id == foot
+            place = data.oMf[model.getFrameId(foot)]
+            lowest = pin.SE3(np.eye(3), place.translation * [1, 1, 0])
+            wanted = place.actInv(lowest.act(push))
+            force, torque = ([getattr(part, axis) for axis in "xyz"] for part in (found.wrench.force, found.wrench.torque))
+            np.testing.assert_allclose(force, wanted.linear, atol=1e-9)
+            np.testing.assert_allclose(torque, wanted.angular, atol=1e-9)
+
+
+def twist(x, y, turn):
+    vector = message_type("geometry_msgs/msg/Vector3")
+    return message_type("geometry_msgs/msg/Twist")(vector(x, y, 0.0), vector(0.0, 0.0, turn))
+
+
+def test_a_twist_is_a_velocity_until_it_stops_coming(rig):
+    with rig.bridged() as bridge:
+        velocities = matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
+
+        def steered():
+            velocities.write(twist(0.3, -0.1, 0.5))
+            last = rig.controller.last.steering
+            return last is not None and last.velocity is not None and last.velocity.tolist() == [0.3, -0.1, 0.5]
+
+        rig.until(steered)
+        assert "expired" not in rig.messages[-1]
+        rig.until(lambda: "expired" in rig.messages[-1])
+        assert bridge.counts["refused"] == 0
+        assert bridge.counts["accepted"] > 0
+
+
+def test_refused_commands_are_told(rig):
+    told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    with rig.bridged() as bridge:
+        velocities = matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
+        statuses = {status.name: status for status in told.next().status}
+        assert {name: status.level for name, status in statuses.items()} == dict.fromkeys(
+            ("idyn: controller", "idyn: server", "idyn: commands"), 0
+        )
+        values = {pair.key: pair.value for pair in statuses["idyn: server"].values}
+        assert int(values["states"]) > 0
+        velocities.write(twist(np.nan, 0.0, 0.0))
+        rig.until(lambda: bridge.counts["refused"] == 1)
+        commands = {status.name: status for status in told.next().status}["idyn: commands"]
+        assert commands.level == 1
+        assert "geometry_msgs/Twist: expected finite numbers, got [nan, 0.0, 0.0]" in commands.message
+        assert rig.controller.last.steering is None
+
+
+def trajectory(names, *points):
+    time_type = message_type("builtin_interfaces/msg/Time")
+    header = message_type("std_msgs/msg/Header")(time_type(0, 0), "")
+    point = message_type("trajectory_msgs/msg/JointTrajectoryPoint")
+    duration = message_type("builtin_interfaces/msg/Duration")(0, 0)
+    return message_type("trajectory_msgs/msg/JointTrajectory")(header, names, [point(*each, duration) for each in points])
+
+
+@pytest.mark.parametrize(
+    ("names", "points", "problem"),
+    [
+        (["HL_HFE"], [], "points: expected 1 point, got 0"),
+        (["HL_HFE"], [([0.1], [], [], []), ([0.2], [], [], [])], "points: expected 1 point, got 2"),
+        (["HL_HFE"], [([0.1], [], [], [3.0])], "effort: expected none"),
+        (["HL_HFE"], [([0.1, 0.2], [], [], [])], "positions: expected 1 numbers, got 2"),
+        (["HL_HFE"], [([0.1], [1.0, 2.0], [], [])], "velocities: expected 1 numbers, got 2"),
+        (["HL_HFE"], [([np.inf], [], [], [])], "positions: expected finite numbers"),
+        (["KNEE"], [([0.1], [], [], [])], "KNEE"),
+    ],
+)
+def test_postures_that_are_none_are_refused(rig, names, points, problem):
+    told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    with rig.bridged() as bridge:
+        matched(rig.ros.writer("joint_trajectory", "trajectory_msgs/msg/JointTrajectory")).write(trajectory(names, *points))
+        rig.until(lambda: bridge.counts["refused"] == 1)
+        commands = {status.name: status for status in told.next().status}["idyn: commands"]
+        assert problem in commands.message
+        assert rig.controller.last.tasks is None
+
+
+def test_qualities_of_service_and_type_hashes_are_those_of_ros(rig):
+    wanted = {
+        "rt/joint_states": ("sensor_msgs/msg/JointState", True, False),
+        "rt/odom": ("nav_msgs/msg/Odometry", True, False),
+        "rt/tf": ("tf2_msgs/msg/TFMessage", True, False),
+        "rt/imu": ("sensor_msgs/msg/Imu", False, False),
+        "rt/contacts/FL_FOOT": ("geometry_msgs/msg/WrenchStamped", False, False),
+        "rt/diagnostics": ("diagnostic_msgs/msg/DiagnosticArray", True, False),
+        "rt/robot_description": ("std_msgs/msg/String", True, True),
+        "rt/cmd_vel": ("geometry_msgs/msg/Twist", True, False),
+        "rt/joint_trajectory": ("trajectory_msgs/msg/JointTrajectory", True, False),
+    }
+    found = {}
+    kinds = [BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription]
+    builtin = [BuiltinDataReader(rig.ros.participant, kind) for kind in kinds]
+    with rig.bridged():
+
+        def all_seen():
+            for reader in builtin:
+                found.update((each.topic_name, each) for each in reader.take(100) if getattr(each, "topic_name", "") in wanted)
+            return found.keys() == wanted.keys()
+
+        rig.until(all_seen)
+    for topic, (name, reliable, latched) in wanted.items():
+        qos, (package, _, own) = found[topic].qos, name.split("/")
+        assert found[topic].type_name == f"{package}::msg::dds_::{own}_"
+        assert isinstance(qos[Policy.Reliability], type(RELIABLE[Policy.Reliability])) == reliable
+        assert (qos[Policy.Durability] == Policy.Durability.TransientLocal) == latched
+        assert qos[Policy.Userdata].data == f"typehash={JAZZY.hash_rihs01(name)};".encode()
+
+
+def test_a_server_that_ends_is_waited_for(robot, tmp_path):
+    rig = Rig(robot, tmp_path)
+    told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    states = rig.ros.reader("joint_states", "sensor_msgs/msg/JointState")
+    with rig.served():
+        bridge = rig.bridged()
+        bridge.__enter__()
+        states.next()
+    rig.until(lambda: {status.name: status.level for status in told.next().status}["idyn: server"] == 2)
+    states.take()
+    with rig.served():
+        states.next()
+        velocities = matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
+
+        def steered():
+            velocities.write(twist(0.2, 0.0, 0.0))
+            return rig.controller.last.steering is not None
+
+        rig.until(steered)
+        bridge.__exit__(None, None, None)
+
+
+def test_another_robot_is_refused(rig):
+    other = rig.robot.variant(urdf=rig.robot.description.urdf + "<!-- changed -->")
+    with closing(ServerLink(rig.endpoint, None)) as link, pytest.raises(ConfigError, match="the model of the server's robot"):
+        Bridge(other, bus(), link, commands=False).run(0.01, threading.Event())
+
+
+def test_a_server_that_allows_no_planner_is_only_read(rig):
+    with pytest.raises(CommandRefused, match="'stranger' is not in the server's setting `planners`"):
+        ServerLink(rig.endpoint, "stranger")
+    with pytest.raises(ConnectionFailed, match="no answer"):
+        ServerLink(f"{rig.endpoint}-nobody", None)
+    states = rig.ros.reader("joint_states", "sensor_msgs/msg/JointState")
+    with rig.bridged(planner=None) as bridge:
+        states.next()
+        velocities = rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist")
+        velocities.write(twist(0.2, 0.0, 0.0))
+        states.next()
+        assert not velocities.get_matched_subscriptions()
+    assert bridge.counts["accepted"] == bridge.counts["refused"] == 0
