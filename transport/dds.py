@@ -80,6 +80,7 @@ class RawReader:
 
     def __init__(self, bus: Participant, topic: str, kind: type, qos: Qos) -> None:
         """kind: see `raw`"""
+        self._bus = bus  # readers end with their participant
         self._reader: DataReader[Any] = DataReader(bus.participant, Topic(bus.participant, topic, kind), qos=qos)
         self._wait = WaitSet(bus.participant)
         self._any = ReadCondition(self._reader, ViewState.Any | SampleState.Any | InstanceState.Any)
@@ -101,9 +102,9 @@ class RawReader:
 class RawWriter:
     """Sends messages of one topic."""
 
-    def __init__(self, bus: Participant, topic: str, kind: type, qos: Qos | None = None) -> None:
+    def __init__(self, bus: Participant, topic: str, kind: Any, qos: Qos | None = None) -> None:
         """kind: see `raw`"""
-        self._kind: Any = kind
+        self._bus, self._kind = bus, kind  # writers end with their participant
         self._writer: DataWriter[Any] = DataWriter(bus.participant, Topic(bus.participant, topic, kind), qos=qos)
 
     def write(self, data: bytes) -> None:

@@ -8,7 +8,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from transport.protocol.messages.requests import Tick
-from transport.ros2.commands import TRAJECTORY, TWIST, command_of
+from transport.ros2.commands import JOINTS, TWIST, command_of
 from transport.ros2.conversions import Converter, motion_of
 from transport.ros2.dds import Bus, Publisher, Subscription, Topic
 from transport.ros2.diagnostics import diagnostics
@@ -25,14 +25,14 @@ STEP_NS, SMOOTHING = 50_000_000, 0.01
 
 SENSOR_DEPTH = 5
 
-JOINT_STATES = Topic("joint_states", "sensor_msgs/JointState")
+JOINT_STATES = Topic("joint_states", JOINTS)
 ODOMETRY = Topic("odom", "nav_msgs/Odometry")
 TRANSFORM = Topic("tf", "tf2_msgs/TFMessage", depth=100)
 DIAGNOSTICS = Topic("diagnostics", "diagnostic_msgs/DiagnosticArray")
 DESCRIPTION = Topic("robot_description", "std_msgs/String", depth=1, latched=True)
 IMU = Topic("imu", "sensor_msgs/Imu", depth=SENSOR_DEPTH, reliable=False)
 VELOCITY = Topic("cmd_vel", TWIST)
-POSTURE = Topic("joint_trajectory", TRAJECTORY)
+POSTURE = Topic("joint_commands", JOINTS)
 
 
 def wrench_topic(name: str) -> Topic:

@@ -8,7 +8,7 @@ from idyn.errors import InputError
 from idyn.tasks.motion import PostureTask
 from idyn.types import Array
 
-TWIST, TRAJECTORY = "geometry_msgs/Twist", "trajectory_msgs/JointTrajectory"
+TWIST, JOINTS = "geometry_msgs/Twist", "sensor_msgs/JointState"
 
 
 def command_of(kind: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -27,28 +27,17 @@ def velocity_of(twist: dict[str, Any]) -> Array:
     return velocity
 
 
-def posture_of(trajectory: dict[str, Any]) -> PostureTask:
-    """Return the task that a `trajectory_msgs/JointTrajectory` of one point commands.
+def posture_of(joints: dict[str, Any]) -> PostureTask:
+    """Return the task that a `sensor_msgs/JointState` with positions, and perhaps velocities, commands.
 
-    The point has positions, and perhaps velocities and accelerations. Raises InputError for more points, for efforts, and for
-    vectors of a wrong length.
+    Raises InputError for efforts, and for vectors of a wrong length or with a number that is not finite.
     """
-    names, points = trajectory["joint_names"], trajectory["points"]
-    if len(points) != 1:
-        raise InputError(f"{TRAJECTORY}.points", f"expected 1 point, got {len(points)}; send the next one when it is due")
-    point = points[0]
-    if point["effort"]:
-        raise InputError(f"{TRAJECTORY}.points.effort", "expected none: the server computes the torques")
-    for field in ("positions", "velocities", "accelerations"):
-        required = field == "positions"
-        if len(point[field]) != len(names) and (required or point[field]):
-            raise InputError(f"{TRAJECTORY}.points.{field}", f"expected {len(names)} numbers, got {len(point[field])}")
-        if not np.isfinite(point[field]).all():
-            raise InputError(f"{TRAJECTORY}.points.{field}", f"expected finite numbers, got {point[field]}")
-    return PostureTask(
-        name="joint_trajectory",
-        joints=names,
-        angles=point["positions"],
-        velocity=point["velocities"] or None,
-        acceleration=point["accelerations"] or None,
-    )
+    names, angles, speeds = joints["name"], joints["position"], joints["velocity"]
+    if joints["effort"]:
+        raise InputError(f"{JOINTS}.effort", "expected none: the server computes the torques")
+    if not names:
+        raise InputError(f"{JOINTS}.name", "expected at least one joint")
+    for field, values in (("position", angles), ("velocity", speeds or [0.0] * len(names))):
+        if len(values) != len(names) or not np.isfinite(values).all():
+            raise InputError(f"{JOINTS}.{field}", f"expected {len(names)} finite numbers, got {values}")
+    return PostureTask(name="joint_commands", joints=names, angles=angles, velocity=speeds or None)

@@ -23,7 +23,6 @@ ARRAY, SEQUENCE = 48, 144
 
 _TABLE = {
     "builtin_interfaces/Time": "int32 sec, uint32 nanosec",
-    "builtin_interfaces/Duration": "int32 sec, uint32 nanosec",
     "std_msgs/Header": "builtin_interfaces/Time stamp, string frame_id",
     "std_msgs/String": "string data",
     "geometry_msgs/Vector3": "float64 x, float64 y, float64 z",
@@ -48,10 +47,6 @@ _TABLE = {
     "diagnostic_msgs/DiagnosticStatus": "byte level, string name, string message, string hardware_id, "
     "diagnostic_msgs/KeyValue[] values",
     "diagnostic_msgs/DiagnosticArray": "std_msgs/Header header, diagnostic_msgs/DiagnosticStatus[] status",
-    "trajectory_msgs/JointTrajectoryPoint": "float64[] positions, float64[] velocities, float64[] accelerations, "
-    "float64[] effort, builtin_interfaces/Duration time_from_start",
-    "trajectory_msgs/JointTrajectory": "std_msgs/Header header, string[] joint_names, "
-    "trajectory_msgs/JointTrajectoryPoint[] points",
 }
 
 

@@ -19,7 +19,7 @@ from transport.server.settings import runtime_directory
 MOST_RATE = 500.0
 """Largest number of states per second: a server has 5 % of its time for all other clients than the robot's."""
 
-CHECKLIST = "DDS knows no keys: every process on the network '{}' can command this robot by /cmd_vel and /joint_trajectory."
+CHECKLIST = "DDS knows no keys: every process on the network '{}' can command this robot by /cmd_vel and /joint_commands."
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

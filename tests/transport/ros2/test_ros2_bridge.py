@@ -209,30 +209,27 @@ def test_refused_commands_are_told(rig):
         assert rig.controller.last.steering is None
 
 
-def trajectory(names, *points):
-    time_type = message_type("builtin_interfaces/msg/Time")
-    header = message_type("std_msgs/msg/Header")(time_type(0, 0), "")
-    point = message_type("trajectory_msgs/msg/JointTrajectoryPoint")
-    duration = message_type("builtin_interfaces/msg/Duration")(0, 0)
-    return message_type("trajectory_msgs/msg/JointTrajectory")(header, names, [point(*each, duration) for each in points])
+def joint_command(names, position, velocity=(), effort=()):
+    header = message_type("std_msgs/msg/Header")(message_type("builtin_interfaces/msg/Time")(0, 0), "")
+    return message_type("sensor_msgs/msg/JointState")(header, names, position, list(velocity), list(effort))
 
 
 @pytest.mark.parametrize(
-    ("names", "points", "problem"),
+    ("message", "problem"),
     [
-        (["HL_HFE"], [], "points: expected 1 point, got 0"),
-        (["HL_HFE"], [([0.1], [], [], []), ([0.2], [], [], [])], "points: expected 1 point, got 2"),
-        (["HL_HFE"], [([0.1], [], [], [3.0])], "effort: expected none"),
-        (["HL_HFE"], [([0.1, 0.2], [], [], [])], "positions: expected 1 numbers, got 2"),
-        (["HL_HFE"], [([0.1], [1.0, 2.0], [], [])], "velocities: expected 1 numbers, got 2"),
-        (["HL_HFE"], [([np.inf], [], [], [])], "positions: expected finite numbers"),
-        (["KNEE"], [([0.1], [], [], [])], "KNEE"),
+        (([], []), "name: expected at least one joint"),
+        ((["HL_HFE"], [0.1], [], [3.0]), "effort: expected none"),
+        ((["HL_HFE"], []), "position: expected 1 finite numbers, got []"),
+        ((["HL_HFE"], [0.1, 0.2]), "position: expected 1 finite numbers, got [0.1, 0.2]"),
+        ((["HL_HFE"], [0.1], [1.0, 2.0]), "velocity: expected 1 finite numbers"),
+        ((["HL_HFE"], [np.inf]), "position: expected 1 finite numbers, got [inf]"),
+        ((["KNEE"], [0.1]), "KNEE"),
     ],
 )
-def test_postures_that_are_none_are_refused(rig, names, points, problem):
+def test_joint_commands_that_are_none_are_refused(rig, message, problem):
     told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
     with rig.bridged() as bridge:
-        matched(rig.ros.writer("joint_trajectory", "trajectory_msgs/msg/JointTrajectory")).write(trajectory(names, *points))
+        matched(rig.ros.writer("joint_commands", "sensor_msgs/msg/JointState")).write(joint_command(*message))
         rig.until(lambda: bridge.counts["refused"] == 1)
         commands = {status.name: status for status in told.next().status}["idyn: commands"]
         assert problem in commands.message
@@ -249,7 +246,7 @@ def test_qualities_of_service_and_type_hashes_are_those_of_ros(rig):
         "rt/diagnostics": ("diagnostic_msgs/msg/DiagnosticArray", True, False),
         "rt/robot_description": ("std_msgs/msg/String", True, True),
         "rt/cmd_vel": ("geometry_msgs/msg/Twist", True, False),
-        "rt/joint_trajectory": ("trajectory_msgs/msg/JointTrajectory", True, False),
+        "rt/joint_commands": ("sensor_msgs/msg/JointState", True, False),
     }
     found = {}
     kinds = [BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription]

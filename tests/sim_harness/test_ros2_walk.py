@@ -1,0 +1,135 @@
+"""A participant that speaks only ROS 2 reads and steers a robot in MuJoCo; server and bridge are processes of their own."""
+
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+from fast import full
+from ros import DOMAIN, SENSOR, Ros, matched, message_type
+from steered_walk import DT, Walk
+
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
+from sim_harness.run.server_process import ServerProcess
+from transport.protocol.messages.state import StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.settings import ServerSettings
+
+MS = 1_000_000
+
+
+class Robot(Walk):
+    """A go2 in MuJoCo, the client of a server. angles: of the motors, one row per step; messages: of the server"""
+
+    def __init__(self, client):
+        super().__init__(*load_robot("go2"))
+        self.client, self.messages, self.angles = client, [], []
+
+    def run(self, seconds):
+        for _ in range(round(seconds / DT)):
+            q, v = self.state()
+            reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=(len(self.motion) + 1) * MS))
+            assert reply is not None, self.client.error
+            self.messages.append(reply.message)
+            self.angles.append(q[7:])
+            self.step(np.frombuffer(reply.tau))
+
+
+@contextmanager
+def served(controller, folder):
+    """A server, a robot and a bridge."""
+    settings = ServerSettings(controller=controller, planners=("ros2",), endpoint=f"ipc://{folder}/s")
+    with (
+        ServerProcess(settings, load("controllers", controller, ControllerSettings)) as server,
+        RobotClient(server.endpoint, hello_for(load_robot("go2")[0], DT, kind="sim"), deadline_ms=5000) as client,
+    ):
+        client.hello()
+        command = [sys.executable, "-m", "sim_harness", "bridge", "ros2", server.endpoint, "--domain", str(DOMAIN)]
+        bridge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert bridge.stdout.readline().startswith("go2_description: ")
+            yield Robot(client)
+        finally:
+            bridge.send_signal(signal.SIGINT)
+            output, _ = bridge.communicate(timeout=30)
+        assert bridge.returncode == 0, output
+        assert output.startswith("states: ")
+
+
+@contextmanager
+def repeated(publisher, message):
+    """Publish a message 20 times a second."""
+    end = threading.Event()
+
+    def publish():
+        while not end.wait(0.05):
+            publisher.write(message)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def twist(forward, turn):
+    vector = message_type("geometry_msgs/msg/Vector3")
+    return message_type("geometry_msgs/msg/Twist")(vector(forward, 0.0, 0.0), vector(0.0, 0.0, turn))
+
+
+@full
+def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_property):
+    ros = Ros(own=True)
+    with served("go2-trot", tmp_path) as robot:
+        states = ros.reader("joint_states", "sensor_msgs/msg/JointState")
+        contacts = {
+            foot: ros.reader(f"contacts/{foot}", "geometry_msgs/msg/WrenchStamped", SENSOR)
+            for foot in robot.robot.contact_names
+        }
+        steer = matched(ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
+        for velocity in ((0.1, 0.0), (0.35, 0.0), (0.1, 0.5)):
+            with repeated(steer, twist(*velocity)):
+                robot.run(4.0)
+            forward, _, turn = robot.mean_velocity(2.0)
+            record_property(f"{velocity}", f"{forward:.3f} m/s and {turn:.3f} rad/s")
+            assert abs(forward - velocity[0]) < 0.03
+            assert abs(turn - velocity[1]) < 0.03
+        while "expired" not in robot.messages[-1]:
+            robot.run(0.01)
+        robot.run(1.5)
+        assert np.abs(robot.mean_velocity(0.5)).max() < 0.02
+        found = states.take()
+        carried = [reader.take()[-1].wrench.force for reader in contacts.values()]
+    assert len(found) > 50
+    order = [found[-1].name.index(name) for name in robot.robot.joint_names]
+    measured = np.array(robot.angles)
+    for state in found:
+        assert (measured == np.array(state.position)[order]).all(axis=1).any()  # that of a tick, to the last bit
+    force = sum(np.linalg.norm([each.x, each.y, each.z]) for each in carried)
+    assert abs(force - robot.robot.weight) < 0.1 * robot.robot.weight
+
+
+@full
+def test_joints_move_as_joint_commands_say(tmp_path):
+    ros = Ros(own=True)
+    with served("go2", tmp_path) as robot:
+        states = ros.reader("joint_states", "sensor_msgs/msg/JointState")
+        order = matched(ros.writer("joint_commands", "sensor_msgs/msg/JointState"))
+        robot.run(0.5)
+        names = list(robot.robot.joint_names)
+        wanted = dict(zip(names, robot.angles[-1], strict=True))
+        for name in names:
+            wanted[name] += 0.1 if "thigh" in name else -0.2 if "calf" in name else 0.0
+        header = message_type("std_msgs/msg/Header")(message_type("builtin_interfaces/msg/Time")(0, 0), "")
+        with repeated(order, message_type("sensor_msgs/msg/JointState")(header, names, list(wanted.values()), [], [])):
+            robot.run(4.0)
+        reached = states.take()[-1]
+    for name, angle in wanted.items():
+        assert abs(reached.position[reached.name.index(name)] - angle) < 0.02, name
