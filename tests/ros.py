@@ -22,6 +22,9 @@ BASE, NAME, ARRAY, SEQUENCE = 1, 2, 3, 4
 DOMAIN = 140 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 """One for each worker: participants of the same domain would share their topics."""
 
+OWN_DOMAIN = DOMAIN + 40
+"""Of tests whose bridge is a process of its own: a process configures a domain once."""
+
 NUMBERS = {"int32": types.int32, "uint32": types.uint32, "float64": types.float64, "byte": types.byte, "string": str}
 
 SENSOR = Qos(Policy.Reliability.BestEffort, Policy.Durability.Volatile, Policy.History.KeepLast(5))
@@ -52,21 +55,21 @@ def message_type(name):
 
 
 @cache
-def domain():
+def loopback():
+    """`OWN_DOMAIN` on the interface `lo`."""
+    interface = '<NetworkInterface name="lo" multicast="default"/>'
     return Domain(
-        DOMAIN,
-        '<CycloneDDS><Domain Id="any"><General><Interfaces><NetworkInterface name="lo" multicast="default"/>'
-        "</Interfaces></General></Domain></CycloneDDS>",
+        OWN_DOMAIN, f"<CycloneDDS><Domain><General><Interfaces>{interface}</Interfaces></General></Domain></CycloneDDS>"
     )
 
 
 class Ros:
-    """A participant. With `own`, in a process without a bridge, on the loopback interface; otherwise in the bridge's domain."""
+    """A participant. own: in a process without a bridge"""
 
     def __init__(self, *, own):
         if own:
-            domain()
-        self.participant = DomainParticipant(DOMAIN)
+            loopback()
+        self.participant = DomainParticipant(OWN_DOMAIN if own else DOMAIN)
 
     def reader(self, topic, name, qos=RELIABLE):
         return Reader(self.participant, Topic(self.participant, f"rt/{topic}", message_type(name)), qos)

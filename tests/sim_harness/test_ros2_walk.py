@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from fast import full
-from ros import DOMAIN, SENSOR, Ros, matched, message_type
+from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
 from steered_walk import DT, Walk
 
 from controllers.config.loading import load
@@ -49,7 +49,7 @@ def served(controller, folder):
         RobotClient(server.endpoint, hello_for(load_robot("go2")[0], DT, kind="sim"), deadline_ms=5000) as client,
     ):
         client.hello()
-        command = [sys.executable, "-m", "sim_harness", "bridge", "ros2", server.endpoint, "--domain", str(DOMAIN)]
+        command = [sys.executable, "-m", "sim_harness", "bridge", "ros2", server.endpoint, "--domain", str(OWN_DOMAIN)]
         bridge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert bridge.stdout.readline().startswith("go2_description: ")
