@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
+from controllers.contact.placed import Placed
 from controllers.drive import drive_gains
 from controllers.estimation.estimator import Estimator
 from controllers.feedback.delay_compensation import DelayCompensation
@@ -50,13 +51,13 @@ class Controller:
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
         self._alarms = Alarms(settings.alarms, robot, period)
-        self._switches = Switches(settings.alarms, robot, self.terrain)
+        self._switches = Switches(settings.alarms, robot)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_torque = np.zeros(robot.na)
-        self._kinematics = robot.terms(stance, np.zeros(robot.nv))
+        self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
@@ -66,7 +67,7 @@ class Controller:
         """Forget all earlier ticks; the next step counts as the first."""
         self._time = self._reference_time = 0.0  # of this tick and of the last reference, since the first tick [s]
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
-        self._placed: tuple[State, bytes, bytes] | None = None
+        self._placed.reset()
         self._wanted: Array | None = None  # angles of the last reference
         for part in (
             self._source,
@@ -102,10 +103,10 @@ class Controller:
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
         """
-        q = self._placed_at(at) if isinstance(at, State) else at
+        q, surface = (self._placed.at(at), self._placed.known_surface()) if isinstance(at, State) else (at, None)
         if touching is None:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
+        return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu, surface=surface)
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
@@ -116,26 +117,10 @@ class Controller:
         closed: spheres with a closed switch; forces: sphere → sensed force [N]
         After a torque that did not reach the motors the joints tell nothing about held feet.
         """
-        at, angles = self._placed_at(state), self.robot.joint_angles(state.q)
-        off = np.zeros(self.robot.na) if self._wanted is None else self.robot.joint_error(self._wanted, angles)
-        acted = inputs.follows and self._wanted is not None
-        return self._switches.judge(at, closed, off, (inputs.dt, acted), forces, inputs.lifted)
-
-    def _placed_at(self, state: State) -> Kinematics:
-        """Return the kinematics of a state, computed unless they are cached, and cache them for `answer`."""
-        placed = self._placed
-        if self._is_placed_at(state):
-            self._placed = placed
-            return self._kinematics
-        self._placed = state, state.q.tobytes(), state.v.tobytes()
-        self._kinematics = self.robot.kinematics(state)
-        return self._kinematics
-
-    def _is_placed_at(self, state: State) -> bool:
-        """Return whether the cached kinematics are those of `state` and the state was not modified since. Clears the cache."""
-        placed, self._placed = self._placed, None
-        same = placed is not None and state is placed[0]
-        return same and state.q.tobytes() == placed[1] and state.v.tobytes() == placed[2]  # type: ignore[index]
+        robot, wanted, surface = self.robot, self._wanted, self._placed.surface(state)
+        off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
+        since = inputs.dt, inputs.follows and wanted is not None
+        return self._switches.judge(surface, closed, off, since, forces, inputs.lifted)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick: `answer`, then `settle`."""
@@ -166,7 +151,7 @@ class Controller:
         robot = self.robot
         self.settle()
         try:
-            at = robot.kinematics(self._kinematics if self._is_placed_at(state) else state)
+            at = robot.kinematics(self._placed.take(state))
             fault = self._safety.fault(at)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
             at = robot.kinematics(_converted(state, robot))
@@ -213,8 +198,8 @@ class Controller:
             feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
         self._unsettled = at, forecast, tau if grip is None else tau - grip
-        doubts = inputs.doubt, alarm.message if alarm else "", mismatch.problem if mismatch else ""
-        problem = forecast.message or reference.problem or next(filter(None, doubts), "")
+        problem = forecast.message or reference.problem or inputs.doubt
+        problem = problem or (alarm.message if alarm else "") or (mismatch.problem if mismatch else "")
         return Command(
             tau=tau,
             tau_ff=forecast.tau,

@@ -13,19 +13,18 @@ Heights are those above the controller's terrain, relative to the lowest foot, s
 the base's height has no effect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
 
 from controllers.monitor.alarm_settings import AlarmSettings
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Terrain
+from idyn.contact.contacts import Surface
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
-from idyn.types import Array, Kinematics
+from idyn.types import Array
 
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
 """Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
@@ -131,18 +130,22 @@ class SwitchState(ArrayRecord):
 class Switches:
     """Watches the foot switches of one robot."""
 
-    def __init__(self, settings: AlarmSettings, robot: Robot, terrain: Terrain) -> None:
-        self._robot, self._terrain = robot, terrain
+    def __init__(self, settings: AlarmSettings, robot: Robot) -> None:
+        self._robot = robot
         spheres, tree = robot.spheres, robot.tree
         legs = np.ascontiguousarray(tree.support[spheres.joints][:, tree.a], np.float64)
         if not robot.one_axis_each:
             legs.fill(0.0)
         self._record = SwitchState(legs, settings, robot.weight)
-        self._force = np.full(len(spheres.keys), np.nan)
+        self._unsensed = np.full(len(spheres.keys), np.nan)
+        self._told: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # closed and lifted places of `_closed`
+        self._closed = np.zeros(len(spheres.keys))
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
-        return entry_point(watch, SwitchState.TYPE, REAL, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR))
+        return entry_point(
+            watch, SwitchState.TYPE, REAL, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
+        )
 
     def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
@@ -154,29 +157,28 @@ class Switches:
 
     def judge(
         self,
-        at: Kinematics,
+        surface: Surface,
         keys: tuple[str, ...],
         off: Array,
         since: tuple[float, bool],
         forces: dict[str, float],
-        lifted: Sequence[str] = (),
+        lifted: tuple[str, ...] = (),
     ) -> tuple[tuple[str, ...], str]:
         """Return the contact places whose switches count as closed, and which switches contradict, '' without any.
 
-        keys: places with a closed switch; off: angles minus reference [rad] (na)
+        surface: the terrain at the contact spheres; keys: places with a closed switch; off: angles minus reference [rad] (na)
         since: time since the last state [s], and whether the asked torques acted meanwhile; forces: place → sensed force [N]
         lifted: places that shall be in the air
         """
-        places = self._robot.spheres.keys
-        at_ground = contacts_from_geometry(self._robot, at, self._terrain, margin=np.inf)
-        force = self._force
+        spheres, force = self._robot.spheres, self._unsensed
         if forces:
-            force = np.array([forces.get(place, np.nan) for place in places])
-        closed = np.array([CLOSED if place in keys else UNKNOWN if place in lifted else OPEN for place in places])
-        n = len(places)
-        if not self._watch(self._record.fields, *since, (at_ground.points[:n], at_ground.gaps[:n], closed, force, off)):
-            return keys, ""
-        return self._corrected(keys)
+            force = np.array([forces.get(place, np.nan) for place in spheres.keys])
+        if (keys, lifted) != self._told:  # switches seldom change
+            self._told = keys, lifted
+            for k, place in enumerate(spheres.keys):
+                self._closed[k] = CLOSED if place in keys else UNKNOWN if place in lifted else OPEN
+        measured = surface.centres, spheres.radii, surface.distances, surface.normals, self._closed, force, off
+        return self._corrected(keys) if self._watch(self._record.fields, *since, measured) else (keys, "")
 
     def _corrected(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Return the places whose switches count as closed, and the message."""
@@ -198,17 +200,22 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
     """Update all switches. Return the number of contradictions; `found` and `values` have them.
 
     dt: time since the last state [s]; acted: whether the asked torques acted meanwhile
-    measured: contact points [m] (n, 3), gaps [m] (n), switches: CLOSED, OPEN or UNKNOWN (n), sensed forces [N], NaN: unknown
-        (n), angles minus reference [rad] (na)
+    measured: spheres: centres (n, 3) and radii (n) [m], distances (n) [m] and normals (n, 3) of the terrain, switches: CLOSED,
+        OPEN or UNKNOWN (n), sensed forces [N], NaN: unknown (n), angles minus reference [rad] (na)
     """
-    points, gaps, closed, forces, off = measured
+    centres, radii, distances, normals, closed, forces, off = measured
     lowest, count = np.inf, 0
-    for k in range(len(gaps)):
-        lowest = min(lowest, gaps[k])
-    for k in range(len(gaps)):
-        shut, height, force = closed[k] == CLOSED, gaps[k] - lowest, forces[k]
+    for k in range(len(radii)):
+        lowest = min(lowest, distances[k] - radii[k])
+    for k in range(len(radii)):
+        shut, height, force = closed[k] == CLOSED, (distances[k] - radii[k]) - lowest, forces[k]
         flies = height > switches.air
-        leg = _leg(switches, k, points, off, dt if acted and closed[k] == OPEN else 0.0)
+        point = (
+            centres[k, 0] - radii[k] * normals[k, 0],
+            centres[k, 1] - radii[k] * normals[k, 1],
+            centres[k, 2] - radii[k] * normals[k, 2],
+        )
+        leg = _leg(switches, k, point, off, dt if acted and closed[k] == OPEN else 0.0)
         # NaN compares as false: a force that is not sensed contradicts nothing
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
         switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > switches.force else 0.0
@@ -232,16 +239,16 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
 
 
 @compiled
-def _leg(switches: SwitchState, k: int, points: Array, off: Array, dt: float) -> float:
+def _leg(switches: SwitchState, k: int, point: tuple[float, float, float], off: Array, dt: float) -> float:
     """Update how long foot k stays where it is with an open switch. Return how far the joints of its leg have left their
-    references since then. dt: time since the last state [s]; 0: begin anew"""
+    references since then. point: its contact point [m]; dt: time since the last state [s]; 0: begin anew"""
     anchor, since, square, most = switches.anchor, switches.since, 0.0, 0.0
     for c in range(3):
-        square += (points[k, c] - anchor[k, c]) ** 2
+        square += (point[c] - anchor[k, c]) ** 2
     if square > REST * REST or dt == 0.0:
         switches.still[k] = 0.0
         for c in range(3):
-            anchor[k, c] = points[k, c]
+            anchor[k, c] = point[c]
         for j in range(len(off)):
             since[k, j] = off[j]
         return 0.0

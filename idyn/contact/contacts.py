@@ -12,7 +12,7 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.places import Spheres
 from idyn.model.robot import Robot
 from idyn.model.shapes import pair_contacts
-from idyn.types import Array, ContactSet, Kinematics
+from idyn.types import Array, ContactSet, Kinematics, Record
 
 UNIT_TOLERANCE = 1e-6
 """Tolerance of the length of unit vectors. Accepted normals are normalised again."""
@@ -32,16 +32,53 @@ def contacts_from_geometry(
     return _all_contacts(robot, q, terrain, mu).within(margin)
 
 
+class Surface(Record, frozen=True):
+    """The terrain at a robot's contact spheres.
+
+    centres: of the spheres [m] (n, 3); distances: from the terrain, signed [m] (n); normals: of the terrain (n, 3)
+    """
+
+    centres: Array
+    distances: Array
+    normals: Array
+
+    def take(self, rows: Array) -> "Surface":
+        """Return the spheres with these indices, in this order."""
+        return Surface(
+            centres=self.centres.take(rows, 0), distances=self.distances.take(rows), normals=self.normals.take(rows, 0)
+        )
+
+
+def surface_at(centres: Array, terrain: Terrain) -> Surface:
+    """Return the terrain at spheres with these centres [m] (n, 3)."""
+    distances, normals = terrain.query(centres)
+    return Surface(
+        centres=centres,
+        distances=np.ascontiguousarray(distances, np.float64),
+        normals=np.ascontiguousarray(normals, np.float64),
+    )
+
+
 def contacts_of_places(
-    robot: Robot, q: Array | Kinematics, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None
+    robot: Robot,
+    q: Array | Kinematics,
+    terrain: Terrain,
+    keys: Sequence[str],
+    *,
+    mu: Array | None = None,
+    surface: Surface | None = None,
 ) -> ContactSet:
     """Return the contacts with these keys (of places or pairs), in this order, for contacts that are known to touch: points
-    and normals come from geometry, gaps are zero. mu: see `contacts_from_geometry`"""
+    and normals come from geometry, gaps are zero.
+
+    mu: see `contacts_from_geometry`; surface: the terrain at all spheres of the robot at q; None: it is computed
+    """
     keys = tuple(keys)
     places = robot.spheres.among(keys)
     if len(places.keys) == len(keys):
-        own = None if mu is None else mu[robot.spheres.rows(keys)]
-        contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
+        rows = robot.spheres.rows(keys)
+        here = surface_at(centres_of(robot, q, places), terrain) if surface is None else surface.take(rows)
+        contacts = _on_terrain(places, here, terrain, None if mu is None else mu[rows])
     else:
         contacts = _all_contacts(robot, q, terrain, mu)
         contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
@@ -53,13 +90,13 @@ def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Arr
     """Return the contacts of all spheres with the terrain, then those of all pairs of sphere and box, whatever the gap."""
     placements = placements_at(robot, q)
     centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
-    ground = _on_terrain(robot.spheres, centres, terrain, mu)
+    ground = _on_terrain(robot.spheres, surface_at(centres, terrain), terrain, mu)
     return ground.join(_of_pairs(robot, placements, centres, mu)) if robot.boxes.pair_keys else ground
 
 
-def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array | None) -> ContactSet:
     """Return contacts of spheres with the terrain."""
-    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
+    centres, distances, normals = surface.centres, surface.distances, surface.normals
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
     if mu is None:

@@ -6,6 +6,7 @@ import pytest
 from controllers.build import load_controller
 from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.switches import Switches
+from idyn.contact.contacts import centres_of, surface_at
 from idyn.types import State
 
 DT = 1e-3
@@ -21,7 +22,7 @@ class Feet:
 
     def __init__(self, controller, **settings):
         self.robot, self.q0 = controller.robot, controller.stance
-        self.switches = Switches(AlarmSettings(**settings), self.robot, controller.terrain)
+        self.switches, self.terrain = Switches(AlarmSettings(**settings), self.robot), controller.terrain
         self.feet = self.robot.spheres.keys
         self.lift = lambda tick: 0.0
         self.joints = np.zeros(self.robot.na)
@@ -39,7 +40,8 @@ class Feet:
             at = self.robot.kinematics(State(q=q, v=np.zeros(self.robot.nv)))
             off = np.full(self.robot.na, self.off(self.tick))
             since = DT if self.tick else 0.0, self.tick > 0
-            keys, text = self.switches.judge(at, tuple(closed), off, since, forces or {}, self.lifted)
+            surface = surface_at(centres_of(self.robot, at, self.robot.spheres), self.terrain)
+            keys, text = self.switches.judge(surface, tuple(closed), off, since, forces or {}, self.lifted)
             if text:
                 found.append((self.tick, keys, text))
             else:

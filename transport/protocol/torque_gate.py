@@ -8,6 +8,7 @@
 The hard limits override the rate limit.
 """
 
+import msgspec
 import numpy as np
 
 from controllers.command import LimitedBy
@@ -25,6 +26,15 @@ GIVEN, CHANGED = Borrowed(VECTOR, VECTOR, VECTOR, MATRIX), Output(VECTOR, INDICE
 
 given: (angles (na), speeds (na), torques applied until now (na), limits (7, na))
 changed: (torques (na), `LimitedBy` bits (na))
+"""
+
+GIVEN_TWICE, CHANGED_TWICE = Borrowed(*[VECTOR] * 4, MATRIX, MATRIX), Output(VECTOR, INDICES, VECTOR, INDICES, VECTOR)
+"""Arguments of `_gate_twice`.
+
+given: (angles (na), speeds (na), torques applied until now (na), last feed-forward torques (na), limits (7, na), limits of the
+    feed-forward torques (7, na))
+changed: (torques (na), `LimitedBy` bits (na), feed-forward torques (na), their bits (na), output: torques minus feed-forward
+    ones (na))
 """
 
 
@@ -53,11 +63,11 @@ def limits_of(own: Limits) -> TorqueLimits:
 
 
 class Gate:
-    """Applies the limits to torques."""
+    """Applies the limits to torques. table: the limits as rows (7, na)"""
 
     def __init__(self, limits: TorqueLimits) -> None:
         self.limits = limits
-        self._table = np.array([getattr(limits, name) for name in limits.__struct_fields__], dtype=np.float64)
+        self.table = np.array([getattr(limits, name) for name in limits.__struct_fields__], dtype=np.float64)
         self._gate = entry_point(_gate, GIVEN, REAL, CHANGED)
 
     def apply(
@@ -75,12 +85,85 @@ class Gate:
         bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         if before is None or not dt > 0.0:
             before, dt = passed, float("inf")
-        changes = self._gate((angles, speeds, before, self._table), dt, (passed, bits))
+        changes = self._gate((angles, speeds, before, self.table), dt, (passed, bits))
         if changes < 0:
-            sizes = ", ".join(str(len(each)) for each in (tau, angles, speeds, before, bits))
-            expected = f"expected arrays of {self._table.shape[1]} motors (torques, angles, speeds, torques before, bits)"
-            raise InputError("torque gate", f"{expected}, got {sizes}")
+            raise _wrong_sizes(self.table, tau, angles, speeds, before, bits)
         return passed, bits, changes > 0
+
+
+class Passed(Record, frozen=True):
+    """Torques after both gates; each (na).
+
+    tau: within the limits [N·m]; limited_by: its `LimitedBy` bits; changed: whether the gate changed it
+    tau_ff: feed-forward part within the limits and its own rates [N·m]; ff_changed: whether the gate changed it
+    tau_fb: tau − tau_ff [N·m]
+    """
+
+    tau: Array
+    limited_by: Array
+    changed: bool
+    tau_ff: Array
+    ff_changed: bool
+    tau_fb: Array
+
+
+class TwinGate:
+    """Applies the limits to torques and, with rates of its own, to their feed-forward part: two gates in one call."""
+
+    def __init__(self, limits: TorqueLimits, rates: Array) -> None:
+        """rates: largest rates of the feed-forward torques, beside dtau_max [N·m/s] (na)"""
+        own = Gate(limits), Gate(msgspec.structs.replace(limits, dtau_max=np.minimum(limits.dtau_max, rates)))
+        self.tables = own[0].table, own[1].table
+        self._ff_bits = np.zeros(len(rates), dtype=np.int64)
+        self._gates = entry_point(_gate_twice, GIVEN_TWICE, REAL, REAL, CHANGED_TWICE)
+
+    def apply(
+        self,
+        torques: tuple[Array, Array],
+        measured: tuple[Array, Array],
+        before: tuple[Array | None, Array | None],
+        dt: float,
+        limited_by: Array,
+    ) -> Passed:
+        """Return the torques within the limits.
+
+        torques: tau and tau_ff [N·m]; measured: angles [rad] and speeds [rad/s]; each (na)
+        before: torques applied until now and last feed-forward torques [N·m] (na); None: unknown
+        dt: time since `before` was applied [s]; 0: unknown
+        limited_by: reasons of earlier changes of tau (na)
+        Raises InputError for arrays of different sizes.
+        """
+        tau, tau_ff, bits, tau_fb = torques[0].copy(), torques[1].copy(), limited_by.copy(), np.empty(len(torques[0]))
+        was, ff_was, since, ff_since = *before, dt, dt
+        if was is None or not dt > 0.0:
+            was, since = tau, float("inf")
+        if ff_was is None or not dt > 0.0:
+            ff_was, ff_since = tau_ff, float("inf")
+        given, changed = (*measured, was, ff_was, *self.tables), (tau, bits, tau_ff, self._ff_bits, tau_fb)
+        changes, ff_changes = self._gates(given, since, ff_since, changed)
+        if changes < 0 or ff_changes < 0:
+            raise _wrong_sizes(self.tables[0], tau, *measured, was, bits, tau_ff, ff_was)
+        return Passed(tau=tau, limited_by=bits, changed=changes > 0, tau_ff=tau_ff, ff_changed=ff_changes > 0, tau_fb=tau_fb)
+
+
+def _wrong_sizes(table: Array, *given: Array) -> InputError:
+    expected = f"expected arrays of {table.shape[1]} motors (torques, angles, speeds, torques before, bits)"
+    return InputError("torque gate", f"{expected}, got {', '.join(str(len(each)) for each in given)}")
+
+
+@compiled
+def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tuple[Array, ...]) -> tuple[int, int]:
+    """Limit torques and feed-forward torques in place, and fill their difference. See `GIVEN_TWICE`, `CHANGED_TWICE`.
+
+    Return for both the number of changed torques; −1, without any change, when the arrays have different sizes.
+    """
+    (angles, speeds, before, ff_before, table, ff_table), (tau, bits, tau_ff, ff_bits, tau_fb) = given, changed
+    changes = _gate((angles, speeds, before, table), dt, (tau, bits))
+    ff_changes = _gate((angles, speeds, ff_before, ff_table), ff_dt, (tau_ff, ff_bits))
+    if changes >= 0 and ff_changes >= 0:
+        for k in range(len(tau)):
+            tau_fb[k] = tau[k] - tau_ff[k]
+    return changes, ff_changes
 
 
 @compiled

@@ -7,7 +7,7 @@ from controllers.command import Command, Inputs, Mode
 from controllers.monitor.safety import SafetySettings, torque_rates
 from idyn.types import Array, ContactSet
 from transport.protocol.foot_switches import FootSwitches
-from transport.protocol.torque_gate import Gate
+from transport.protocol.torque_gate import Gate, Passed, TwinGate
 from transport.server.served_controller import ServedController
 from transport.server.sessions.session import Accepted
 from transport.server.torque_reply import Decision
@@ -33,7 +33,7 @@ class ControllerSlot:
         safety = controller.snapshot()["settings"].get("safety", {})
         own = SafetySettings(torque_rate=safety.get("torque_rate", np.inf))
         self._rates = torque_rates(own, controller.robot.limits)
-        self._ff_gate: tuple[Gate, Gate] | None = None  # the gate of the session, and the one for feed-forward torques
+        self._gate: tuple[Gate, TwinGate] | None = None  # the gate of the session, and the one with its limits
         self._gated = 0
         self._switches = ""  # which foot switches contradict forces and kinematics
         self.last: Decision | None = None
@@ -56,38 +56,29 @@ class ControllerSlot:
         keys, self._switches = self.controller.believed(state, given.keys, self.inputs(accepted), given.forces)
         return given.changed(keys).on(self.controller.contacts(state, keys))
 
-    def gate(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
-        """Return the torque of a command after the torque gate [N·m] (na), and its `LimitedBy` bits (na)."""
-        measured = accepted.measured
-        before = self.last_tau if measured.tau_applied is None else measured.tau_applied
-        tau, bits, changed = accepted.session.agreement.gate.apply(
-            command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
-        )
-        if changed or self._gated:
-            self._gated = GATED if changed else self._gated - 1
-        return tau, bits
+    def gate(self, accepted: Accepted, command: Command) -> Passed:
+        """Return the torques of a command, and their feed-forward part, within the limits.
+
+        The rate of the feed-forward part counts from the last one. A torque that stops or damps has none, at once.
+        """
+        measured, own = accepted.measured, accepted.session.agreement.gate
+        if self._gate is None or self._gate[0] is not own:
+            self._gate = own, TwinGate(own.limits, self._rates)
+        runs = command.mode in RUNS
+        before = self.last_tau if measured.tau_applied is None else measured.tau_applied, self.last_ff if runs else None
+        torques, at = (command.tau, command.tau_ff), (measured.angles, measured.speeds)
+        passed = self._gate[1].apply(torques, at, before, accepted.inputs.dt, command.limited_by)
+        if passed.changed or self._gated:
+            self._gated = GATED if passed.changed else self._gated - 1
+        self.last_ff = passed.tau_ff if runs else None
+        return passed
 
     def inputs(self, accepted: Accepted) -> Inputs:
         """Return the inputs of a tick, after `contacts`. After torques that the gate changed the controller must not expect its
         own ones."""
         inputs = accepted.inputs
+        if not (self._switches or self._gated):
+            return inputs
         if self._switches:
             inputs = msgspec.structs.replace(inputs, doubt=inputs.doubt or self._switches)
         return msgspec.structs.replace(inputs, follows=False) if self._gated else inputs
-
-    def feed_forward(self, accepted: Accepted, command: Command) -> tuple[Array, bool]:
-        """Return the feed-forward torque within the limits and rates of the torque [N·m] (na), and whether they changed it.
-
-        The rate counts from the last feed-forward torque. A torque that stops or damps has none, at once.
-        """
-        own = accepted.session.agreement.gate
-        if self._ff_gate is None or self._ff_gate[0] is not own:
-            limits = own.limits
-            rates = np.minimum(limits.dtau_max, self._rates)
-            self._ff_gate = own, Gate(msgspec.structs.replace(limits, dtau_max=rates))
-        runs, measured = command.mode in RUNS, accepted.measured
-        tau_ff, _, changed = self._ff_gate[1].apply(
-            command.tau_ff, measured.angles, measured.speeds, self.last_ff if runs else None, accepted.inputs.dt
-        )
-        self.last_ff = tau_ff if runs else None
-        return tau_ff, changed

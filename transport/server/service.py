@@ -212,24 +212,20 @@ class Service:
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
         decision = self._decide(accepted, contacts, command, arrival, begin)
-        slot.last, slot.last_tau = decision, decision.tau
+        slot.last, slot.last_tau = decision, decision.passed.tau
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
     def _decide(self, accepted: Accepted, contacts: ContactSet, command: Command, arrival: Arrival, begin: int) -> Decision:
         """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
         slot = self._slots[accepted.session.agreement.dry_run]
-        tau, limited_by = slot.gate(accepted, command)
-        tau_ff, ff_limited = slot.feed_forward(accepted, command)
+        passed = slot.gate(accepted, command)
         notes = command.message, accepted.measured.note, self._log_problem()
         t_send = self._clock()
         return Decision(
             accepted=accepted,
             contacts=contacts,
             command=command,
-            tau=tau,
-            limited_by=limited_by,
-            tau_ff=tau_ff,
-            ff_limited=ff_limited,
+            passed=passed,
             message="; ".join(filter(None, notes)) if any(notes) else "",
             warm=slot.last_tau is not None,
             t_recv=arrival.now_ns,

@@ -6,7 +6,7 @@ from controllers.command import Command
 from controllers.estimation.estimator import Estimate
 from idyn.model.robot import Robot
 from idyn.tasks import TaskOutcome
-from idyn.types import Array, ContactSet, Prediction, Record
+from idyn.types import ContactSet, Prediction, Record
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.requests import Tick, WorldForce
@@ -20,6 +20,7 @@ from transport.protocol.messages.torque import (
     TaskReport,
     TorqueMessage,
 )
+from transport.protocol.torque_gate import Passed
 from transport.server.sessions.session import Accepted
 
 
@@ -27,8 +28,7 @@ class Decision(Record, frozen=True):
     """An accepted state and its answer.
 
     accepted, contacts, command: input and output of the controller
-    tau: torque after the torque gate [N·m] (na); limited_by: its `LimitedBy` bits (na)
-    tau_ff: feed-forward part within the limits of tau [N·m] (na); ff_limited: a limit changed it
+    passed: torques after the torque gate
     message: notes for the client, '' without any
     warm: a previous answer was available as a warm start
     t_recv, t_send: arrival of the state and sending of the answer, server's clock [ns]
@@ -38,10 +38,7 @@ class Decision(Record, frozen=True):
     accepted: Accepted
     contacts: ContactSet
     command: Command
-    tau: Array
-    limited_by: Array
-    tau_ff: Array
-    ff_limited: bool
+    passed: Passed
     message: str
     warm: bool
     t_recv: int
@@ -59,11 +56,11 @@ def torque_message(decision: Decision) -> TorqueMessage:
     """Return the reply to an accepted state."""
     accepted, command = decision.accepted, decision.command
     session, request, prediction = accepted.session, accepted.message, command.prediction
-    joints = session.agreement.joints
+    joints, passed = session.agreement.joints, decision.passed
     out = joints.torques_on_wire
     valid_until = request.t_robot + session.hold_ns
     dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
-    limited_by = joints.torques_to_client(decision.limited_by).tolist()
+    limited_by = joints.torques_to_client(passed.limited_by).tolist()
     contact_force = [] if prediction is None else _contact_forces(prediction)
     solver = None if prediction is None else _solver(prediction, decision, len(contact_force))
     wanted, found = command.reference, command.reality
@@ -79,9 +76,9 @@ def torque_message(decision: Decision) -> TorqueMessage:
         decision.deadline_met,
         valid_until,
         dry_run,
-        out(decision.tau),
-        out(decision.tau_ff),
-        out(decision.tau - decision.tau_ff),
+        out(passed.tau),
+        out(passed.tau_ff),
+        out(passed.tau_fb),
         limited_by,
         command.mode.value,
         decision.message,
@@ -95,7 +92,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
         list(command.missing),
         reality,
         [_task(outcome) for outcome in command.outcomes],
-        decision.ff_limited,
+        passed.ff_changed,
         None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
         None if accepted.measured.estimate is None else _estimate(accepted.measured.estimate, session.agreement.robot),
     )
@@ -119,7 +116,7 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
     return Tick(
         urdf_sha256=robot.urdf_sha256,
         state=SeenState(t_robot=message.t_robot, q=state.q.tobytes(), vel=state.v.tobytes()),
-        tau=decision.tau.tobytes(),
+        tau=decision.passed.tau.tobytes(),
         contact_force=[
             WorldForce(frame=key, point=points[key].tobytes(), force=force.tobytes())
             for key, force in forces.items()

@@ -146,6 +146,8 @@ class StopClients:
 
         message: None if `data` is malformed
         """
+        if type(message) is StateMessage and message.flags is None:  # nearly all messages
+            return False
         request = requested_stop(message, data)
         latches = None if request is None else self._stoppable(identity, request)
         if latches is None or request is None:

@@ -163,7 +163,8 @@ class Session:
         outage = self._outage.until(t_robot, now_ns)
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
-        (measured, contacts, sensed, reference), torque = self.read(message), measured_torque(message, self.agreement)
+        measured, contacts, sensed, reference = self.read(message)
+        torque = None if message.tau_meas is None else measured_torque(message, self.agreement)
         temperature = None if message.temp is None else temperatures(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
         if jump := self._plausibility.judge(measured, t_robot):
@@ -186,7 +187,7 @@ class Session:
         pause = self._outage.accepted(t_robot, now_ns, outage)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
-        contacts, flickers = self._debounce.debounced(contacts, dt)
+        contacts, flickers = (None, "") if contacts is None else self._debounce.debounced(contacts, dt)
         command = self._command.at(now_ns)
         if command.note:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))

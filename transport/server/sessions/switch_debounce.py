@@ -16,6 +16,9 @@ FLICKERS, QUIET = 35.0, 10.0
 """Changes in `WINDOW_S` above which a switch flickers, and below which it is quiet again. Feet that bounce as they land have up
 to 21 (four robots that trot in MuJoCo, also on hills)."""
 
+FORGOTTEN = 0.01
+"""Changes in `WINDOW_S` below which a switch counts as one that never changed."""
+
 
 class SwitchDebounce:
     """Counts the changes of each switch of one client."""
@@ -25,7 +28,7 @@ class SwitchDebounce:
 
     def reset(self) -> None:
         """Forget all switches."""
-        self._closed: frozenset[str] | None = None
+        self._keys: tuple[str, ...] | None = None
         self._changes: dict[str, float] = {}
         self._flickering: set[str] = set()
 
@@ -36,22 +39,28 @@ class SwitchDebounce:
         """
         if not isinstance(switches, FootSwitches):
             return switches, ""
-        closed = frozenset(switches.keys)
-        changed = frozenset() if self._closed is None else closed ^ self._closed
-        self._closed = closed
-        if not changed and not self._changes:
-            return switches, ""
-        keep = max(1.0 - dt / WINDOW_S, 0.0)
-        for key in changed | self._changes.keys():
-            count = self._changes[key] = self._changes.get(key, 0.0) * keep + (key in changed)
-            if count > FLICKERS:
-                self._flickering.add(key)
-            elif count < QUIET:
-                self._flickering.discard(key)
-            if count < 0.01:
-                del self._changes[key]
+        keys, before, changes = switches.keys, self._keys, self._changes
+        if changes:
+            keep = max(1.0 - dt / WINDOW_S, 0.0)
+            for key, count in changes.items():
+                changes[key] = count * keep
+        if keys != before:
+            self._keys = keys
+            for key in () if before is None else set(keys) ^ set(before):
+                count = changes[key] = changes.get(key, 0.0) + 1.0
+                if count > FLICKERS:
+                    self._flickering.add(key)
+        if self._flickering or (changes and min(changes.values()) < FORGOTTEN):
+            self._calm()
         if not self._flickering:
             return switches, ""
         names = sorted(self._flickering)
-        missing = tuple(key for key in names if key not in closed)
-        return switches.changed((*switches.keys, *missing)), f"foot switches flicker: {', '.join(names)}"
+        missing = tuple(key for key in names if key not in keys)
+        return switches.changed((*keys, *missing)), f"foot switches flicker: {', '.join(names)}"
+
+    def _calm(self) -> None:
+        """End the flickering of switches that are quiet, and forget those without changes in the last half second."""
+        for key in [key for key, count in self._changes.items() if count < QUIET]:
+            self._flickering.discard(key)
+            if self._changes[key] < FORGOTTEN:
+                del self._changes[key]
