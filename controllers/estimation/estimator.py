@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.estimation.base import face_north, fill_attitude, fill_base, put_on_ground
 from controllers.estimation.filter import begin, observe_attitude, observe_feet, observe_rest, predict_motion
-from controllers.estimation.forces import begin_forces, fill_forces, is_at_rest, place_feet, touch
+from controllers.estimation.forces import fill_forces, is_at_rest, place_feet, touch
 from controllers.estimation.memory import GYRO_BIAS, EstimatorState
 from controllers.estimation.settings import EstimatorSettings
 from idyn.errors import ConfigError, InputError
@@ -196,11 +196,9 @@ def correct(
     """
     (M, h, axes, v, placements), (places, touching, probability, q, speeds, deviations) = terms, out
     place_feet(x, axes, placements, v, places)
+    fill_forces(x, (M, h, axes, v), places, joints[2], dt, anew)
     if anew:
-        begin_forces(x, v)
         put_on_ground(x, places)
-    else:
-        fill_forces(x, (M, h, axes, v), places, joints[2], dt)
     touch(x, touching, probability)
     observe_feet(x, places, touching, dt)
     if is_at_rest(x, touching, v):

@@ -11,7 +11,7 @@ from controllers.estimation.memory import EstimatorState
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy, dot, fill, fill_rows
+from idyn.solvers.vectors import copy, dot, fill_rows
 from idyn.types import Array
 
 RIDGE = 1e-4
@@ -49,21 +49,23 @@ def place_feet(x: EstimatorState, axes: Array, placements: Array, v: Array, plac
 
 
 @compiled
-def fill_forces(x: EstimatorState, terms: tuple[Array, Array, Array, Array], places: Array, tau: Array, dt: float) -> None:
+def fill_forces(
+    x: EstimatorState, terms: tuple[Array, Array, Array, Array], places: Array, tau: Array, dt: float, anew: bool
+) -> None:
     """Update the contact forces of the feet.
 
     terms: M (nv, nv), h (nv), axes (nv, 6), v (nv); places: see `place_feet`; tau: torques of the motors since the last tick
-    [N·m] (na); dt: time since then [s]
+    [N·m] (na); dt: time since then [s]; anew: the robot counts as at rest
     """
     (M, h, axes, v), a, n = terms, x.a, len(places)
-    share = 1.0 - np.exp(-x.observer * dt)
+    share, rate = 1.0 - np.exp(-x.observer * dt), 0.0 if anew else 1.0 / dt
     for k in range(len(a)):
         row, speed = a[k], v[a[k]]
         friction = x.damping * speed + x.friction * min(max(speed / STILL, -1.0), 1.0)
         torque = h[row] - tau[k] + friction
         for j in range(len(v)):
-            torque += M[row, j] * (v[j] - x.last_v[j]) / dt
-        x.residual[k] += share * (torque - x.residual[k])
+            torque += M[row, j] * (v[j] - x.last_v[j]) * rate
+        x.residual[k] = torque if anew else x.residual[k] + share * (torque - x.residual[k])
     copy(v, x.last_v)
     # least squares: (J Jᵀ + ridge) f = J r
     J, A, f = stack_array((3 * n, len(a))), stack_array((3 * n, 3 * n)), stack_array(3 * n)
@@ -112,11 +114,3 @@ def is_at_rest(x: EstimatorState, touching: Array, v: Array) -> bool:
     for k in range(len(x.a)):
         moving += 1.0 if abs(v[x.a[k]]) > STILL else 0.0
     return moving == 0.0
-
-
-@compiled
-def begin_forces(x: EstimatorState, v: Array) -> None:
-    """Start the force estimate anew. v: present velocity (nv)"""
-    copy(v, x.last_v)
-    fill(x.residual, 0.0)
-    fill_rows(x.force, 0.0)
