@@ -22,9 +22,11 @@ class Placed:
 
     def at(self, state: State) -> Kinematics:
         """Return the kinematics of a state, computed unless they are cached."""
-        if not self._is_at(state):
-            self._state, self._surface = (state, state.q.tobytes(), state.v.tobytes()), None
+        own = self._state
+        if self.take(state) is state:
+            own, self._surface = (state, state.q.tobytes(), state.v.tobytes()), None
             self._kinematics = self._robot.kinematics(state)
+        self._state = own
         return self._kinematics
 
     def surface(self, state: State) -> Surface:
@@ -36,15 +38,11 @@ class Placed:
 
     def known_surface(self) -> Surface | None:
         """Return the terrain at all contact spheres in the state of the last call of `at`, None if it was not needed so far."""
-        return self._surface
+        return None if self._state is None else self._surface
 
     def take(self, state: State) -> Kinematics | State:
-        """Return the kinematics of a state if they are cached, else the state. Forgets the cached one."""
-        found = self._kinematics if self._is_at(state) else state
-        self.reset()
-        return found
-
-    def _is_at(self, state: State) -> bool:
-        """Return whether the cached kinematics are those of `state` and it was not modified since."""
-        own = self._state
-        return own is not None and state is own[0] and state.q.tobytes() == own[1] and state.v.tobytes() == own[2]
+        """Return the kinematics of a state if they are cached and it was not modified since, else the state. Forgets the cached
+        one."""
+        own, self._state = self._state, None
+        same = own is not None and state is own[0] and state.q.tobytes() == own[1] and state.v.tobytes() == own[2]
+        return self._kinematics if same else state

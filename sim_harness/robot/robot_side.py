@@ -173,7 +173,7 @@ class RobotSide:
 
         Raises ConnectionFailed without a reply.
         """
-        q, vel, imu = self._sent(self.world.state)
+        q, vel, imu = self._sent(State(q=self.world.q, v=self.world.v))
         answer = self._client.ask(Reset(session=self._client.session, q=q, vel=vel, imu=imu))
         if not isinstance(answer, ResetAck):
             return False

@@ -108,6 +108,8 @@ class Bridge:
         served.begin()
         if hangs:  # torques bend its knees; targets alone would let it fall
             served.move(self._postures["stand"], last, RISE_SPEED)
+        else:  # without a velocity it steps in place
+            served.drive(np.zeros(3))
         return self._go_on(served.command, step.seconds, stopped)
 
     def _posture(self, name: str, joints: Mapping[str, float]) -> Array:
