@@ -4,6 +4,7 @@ Tables of the paper show its numbers beside those of our own runs.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,21 @@ OWN_ROBOTS = "own-robots"
 UNITREE = "unitree"
 """A study that takes the folder of Unitree's simulator: `idyn compare unitree FOLDER`."""
 
-STUDIES = {
+
+def _unitree(folder: str, runs: int) -> Study:
+    from sim_harness.studies.unitree import runs as unitree_runs  # noqa: PLC0415 (needs the extra mujoco)
+
+    return unitree_runs.study(Path(folder).resolve(), runs)
+
+
+STUDIES: dict[str, Callable[..., Study]] = {
     "sap-study": sap_study.study,
     "newton-study": newton_study.study,
     "first-order-study": first_order_study.study,
     "cone-study": cone_study.study,
     "tasks": tasks_study.study,
     OWN_ROBOTS: own_robots.study,
+    UNITREE: _unitree,
 }
 """Name → study of one engine or law, of task controllers, or of drafted robots."""
 
@@ -56,9 +65,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if what[0] == UNITREE:
         if len(what) != 2:
             raise ConfigError(UNITREE, "expected one folder, that of Unitree's simulator with headless.py")
-        from sim_harness.studies.unitree import runs  # noqa: PLC0415 (needs the extra mujoco)
-
-        return _study(runs.study(Path(what[1]).resolve(), options.seeds or 1), options.out)
+        return _study(_unitree(what[1], options.seeds or 1), options.out)
     if len(what) == 1 and what[0] in STUDIES:
         return _study(tasks_study.study(peers) if peers else STUDIES[what[0]](), options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):

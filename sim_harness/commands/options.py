@@ -31,7 +31,7 @@ LISTS = ("robots", "controllers", "server", "experiments", "scenes", "laws", "en
 PEERS = ("tsid", "placo")
 """Other projects that `idyn compare tasks` runs."""
 
-STUDIES = ("sap-study", "newton-study", "first-order-study", "cone-study", "tasks", "own-robots")
+STUDIES = ("sap-study", "newton-study", "first-order-study", "cone-study", "tasks", "own-robots", "unitree")
 """Studies of `idyn compare`."""
 
 
@@ -114,7 +114,8 @@ def compare(parser: ArgumentParser) -> None:
         "what",
         nargs="*",
         help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or one of "
-        f"{', '.join(STUDIES)}, the last also with robots and folders of URDFs behind it; or log.mcap files",
+        f"{', '.join(STUDIES)}, own-robots also with robots and folders of URDFs behind it, unitree with the folder of "
+        "Unitree's simulator; or log.mcap files",
     )
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (default: %(default)s)")
     parser.add_argument("--seeds", type=int, help="runs per controller and scene (default: the comparison's)")
