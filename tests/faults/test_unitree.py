@@ -79,8 +79,9 @@ def trial(fault: str, folder: Path, *, kill: bool = False) -> Seen:
 
 
 def within_limits(seen: Seen) -> bool:
+    """All legs have the same limits, so that the order of the legs does not matter; messages have single precision."""
     most = load_robot("go2-unitree")[0].limits.tau_max
-    return bool((np.abs(seen.torques).max(axis=0) <= np.sort(most)[-1] + 1e-6).all())
+    return bool((np.abs(seen.torques).max(axis=0) <= most + 1e-3).all())
 
 
 GOES_ON = [
