@@ -1,5 +1,6 @@
 """The bridge: a loop that answers each state of a robot with a motor command, step by step of a script."""
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple
@@ -26,6 +27,9 @@ HOLD_S, RISE_SPEED, MOVE_SPEED = 0.3, 0.1, 0.5
 
 ALONE_EVERY = 50
 """States between two looks for another process that sends commands."""
+
+COLUMNS = 4
+"""Figures kept of each answered state, 32 bytes: time, delay, tilt, largest torque."""
 
 DAMPING_S, SINKING_S, AT_REST = 0.2, 2.0, 0.1
 """Shortest and longest time for which a bridge damps before it ends [s]; it ends when no joint is faster than this [rad/s]."""
@@ -60,7 +64,7 @@ class Bridge:
         """postures: goals of `stand` and, for a robot that can lie, `lie`, angles [rad] (na); another one hangs at the start
         note: called with a line for each step; served: what answers after standing up; None: the motors hold the posture"""
         self._link, self._postures, self._note, self._served = link, postures, note, served
-        self._rows: list[tuple[float, float, float, float]] = []
+        self._rows = array("d")
         self._last: LowState | None = None
 
     def run(self, steps: Sequence[Step], stopped: Callable[[], bool] = lambda: False) -> Report:
@@ -137,7 +141,7 @@ class Bridge:
             self._link.send(answer(states), last)
             x, y = last.attitude[:2]
             tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
-            self._rows.append((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
+            self._rows.extend((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
         return ""
 
     def _problem(self, states: Sequence[LowState]) -> str:
@@ -146,7 +150,7 @@ class Bridge:
             return "stopped by the remote control (L2 and B)"
         if self._served is not None and self._served.latched:
             return self._served.problem
-        if len(self._rows) % ALONE_EVERY == 0 and not self._link.is_alone:
+        if len(self._rows) // COLUMNS % ALONE_EVERY == 0 and not self._link.is_alone:
             return "another process sends commands, too"
         return next((state.problem for state in states if state.problem), "")
 
@@ -161,7 +165,7 @@ class Bridge:
                 break
 
     def _report(self, ended: str) -> Report:
-        times, delays, tilts, torques = np.array(self._rows).reshape(-1, 4).T
+        times, delays, tilts, torques = np.array(self._rows).reshape(-1, COLUMNS).T
         counts, served = self._link.decoder, self._served
         missed = max(counts.received - counts.repeated - len(times), 0)
         modes, problem = ({}, "") if served is None else (dict(served.modes), served.problem)

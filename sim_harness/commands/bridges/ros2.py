@@ -11,6 +11,7 @@ from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from sim_harness.commands.output import confirm
 from transport.keys import client_keys
+from transport.realtime import steady
 from transport.ros2.bridge import Bridge
 from transport.ros2.dds import Bus
 from transport.ros2.link import ServerLink
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
     endpoint = options.endpoint or f"ipc://{runtime_directory() / 'idyn.sock'}"
-    with closing(ServerLink(endpoint, None if options.read_only else options.name, keys)) as link:
+    with steady(), closing(ServerLink(endpoint, None if options.read_only else options.name, keys)) as link:
         robot, _ = load_robot(options.robot or str(link.settings.get("robot", "")))
         bridge = Bridge(robot, Bus(domain, options.interface), link, commands=not options.read_only)
         print(f"{robot.name}: {endpoint} and DDS domain {domain} on {options.interface}; Ctrl-C ends", flush=True)

@@ -13,6 +13,7 @@ from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.commands.output import confirm
 from sim_harness.report.tables import Table, text_table
+from transport.realtime import real_time, steady
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.unitree.bridge import Bridge, Report
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
-    with nullcontext() if options.log is None else closing(RawLog(options.log, robot.family)) as log:
+    recording = nullcontext() if options.log is None else closing(RawLog(options.log, robot.family))
+    with real_time("auto"), steady(), recording as log:
         link = LowLevel(decoder, model.limits.tau_max, bus, log)
         report = Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
     print(text_table(_table(report)))
