@@ -17,8 +17,9 @@ from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
 from idyn.errors import ConfigError
 from transport.keys import client_keys, make_keys
+from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
-from transport.protocol.messages.requests import Estop, EstopAck
+from transport.protocol.messages.requests import Estop, EstopAck, StatsGet
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.settings import ClientKey, CurveSettings
@@ -246,3 +247,18 @@ def test_an_emergency_stop_with_keys(tmp_path: Path) -> None:
             assert isinstance(button.ask(Estop(name="button")), EstopAck)
         assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
         trial.close()
+
+
+def test_a_message_that_does_not_wait(server: Server) -> None:
+    """Its answer delays no state, and its refusal is told with the next state."""
+    trial = Trial(server)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    for _ in range(5):
+        trial.client.tell(StatsGet())
+    assert set(trial.run(AFTER)) == {"ok"}
+    trial.client.tell(CommandMessage(session=trial.client.session + 1, valid_for=0.5, velocity=[0.0, 0.0, 0.0]))
+    assert trial.run(1) != {"ok": 1}
+    assert trial.client.error is not None
+    assert trial.client.error.code is Code.NOT_CONTROLLING
+    assert set(trial.run(AFTER)) == {"ok"}
+    trial.close()

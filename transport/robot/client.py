@@ -7,6 +7,7 @@ import zmq
 
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
+from transport.protocol.messages import FromClient
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import Stop, StopAck
@@ -103,6 +104,14 @@ class RobotClient(BaseClient):
                 self.error = answer
                 return None
         return None
+
+    def tell(self, message: FromClient) -> None:
+        """Send any message but a state without waiting. Its answer is skipped; a refusal is the `error` of the next `exchange`.
+
+        Without a connection the message is dropped.
+        """
+        with suppress(zmq.Again):
+            self._socket.send(encode(message), zmq.NOBLOCK)
 
     def _request(self, request: bytes) -> bytes:
         """Send a request and return the answer; late answers to states are skipped. Raises ConnectionFailed."""

@@ -14,7 +14,7 @@ import numpy as np
 from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.protocol.messages.command import CommandMessage
-from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Stop
 from transport.protocol.messages.state import Imu, Reference, StateMessage
 from transport.protocol.torque_gate import limits_of
@@ -75,10 +75,7 @@ class ServedRobot:
         self._order, self._ordered_ns, self._remote = velocity, 0, velocity is None
 
     def command(self, states: Sequence[LowState]) -> MotorCommand:
-        """Return the motor command for the newest of these states. Of the others the IMU's readings are used.
-
-        Raises ConnectionFailed if the server does not take a velocity.
-        """
+        """Return the motor command for the newest of these states. Of the others the IMU's readings are used."""
         last = states[-1]
         now = last.clock_ns
         if self._remote:
@@ -107,11 +104,7 @@ class ServedRobot:
         if self._order is None or now_ns - self._ordered_ns < REPEAT_NS:
             return
         self._ordered_ns = now_ns
-        reply = self._client.ask(
-            CommandMessage(session=self._client.session, valid_for=VELOCITY_S, velocity=self._order.tolist())
-        )
-        if isinstance(reply, ErrorMessage):
-            self.problem = reply.message
+        self._client.tell(CommandMessage(session=self._client.session, valid_for=VELOCITY_S, velocity=self._order.tolist()))
 
     def _with_feedback(self, tau: Array, mode: FailsafeMode, state: LowState) -> MotorCommand:
         """Return the command whose torque and feedback are `tau` at this state."""
