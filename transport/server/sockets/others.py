@@ -15,6 +15,9 @@ SHARE = 0.05
 MOST_CREDIT_NS = 100_000
 """Unused time that is kept [ns]."""
 
+MOST_DEBT_NS = 50_000_000
+"""Time beyond their share that others pay back [ns], for at most one second: a flood that has ended does not shut them out."""
+
 MOST_WAITING, MOST_WAITING_BYTES = 1024, 1 << 20
 """Messages of one client that may wait, and their bytes; further ones are dropped."""
 
@@ -48,7 +51,7 @@ class Others:
 
     def spend(self, spent_ns: int) -> None:
         """Subtract time that was spent on other clients [ns]. It may be more than is left; they wait the longer."""
-        self._credit_ns -= spent_ns
+        self._credit_ns = max(self._credit_ns - spent_ns, -MOST_DEBT_NS)
         self._service.timings.others_ns += spent_ns
 
     def put(self, message: Message) -> None:

@@ -159,7 +159,7 @@ class Router:
         empty_ns: last time at which the socket was empty [ns]
         """
         messages: list[Message] = []
-        foreign, begin = 0, 0
+        foreign, others, begin = 0, 0, 0
         most = FOREIGN_MAX + self._others.clients if control else DRAIN_MAX
         flags = NOBLOCK if self._others.clients and self._others.has_time(monotonic_ns()) else 0
         while len(messages) < DRAIN_MAX and foreign < most:
@@ -171,14 +171,14 @@ class Router:
                 if message[2] - empty_ns < EMPTY_NS:
                     break
             else:
-                foreign += 1
+                foreign, others = foreign + 1, others + 1
                 if message is not None:
                     self._put_aside(message)
             if not self._waiting():
                 break
             flags = NOBLOCK
-        if foreign and control:
-            self._others.spend((thread_time_ns() - begin) * foreign // (foreign + len(messages)))
+        if others and control:
+            self._others.spend((thread_time_ns() - begin) * others // (others + len(messages)))
         return messages
 
     def _put_aside(self, message: Message) -> None:
