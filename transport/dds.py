@@ -26,6 +26,7 @@ KINDS: dict[str, Any] = {
     "u2": types.uint16,
     "i4": types.int32,
     "u4": types.uint32,
+    "i8": types.int64,
     "f4": types.float32,
     "f8": types.float64,
     "str": str,

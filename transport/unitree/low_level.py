@@ -73,7 +73,9 @@ class LowLevel:
         self._commands = bus.reader(COMMAND, family.command)
         sleep(DISCOVERY_S)
         if self._commands.writers:
-            raise ConfigError("robot", f"another process sends commands to it ({COMMAND}: {self._commands.writers} writers)")
+            raise ConfigError(
+                "robot", f"another process sends commands to it ({COMMAND}: {self._commands.writers} writers); see --release"
+            )
         self._writer = bus.writer(COMMAND, family.command)
         self._command = Message(family.command)
         self._command["motor_cmd.mode"] = SERVO * np.isin(np.arange(family.motors), decoder.motors)

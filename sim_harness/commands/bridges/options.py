@@ -18,6 +18,7 @@ def _unitree(parser: ArgumentParser) -> None:
     parser.add_argument("--domain", type=int, default=0, help="DDS domain: 0 on a robot (default), 1 in Unitree's simulator")
     parser.add_argument("--interface", default="lo", help="network interface (default: %(default)s, this machine only)")
     parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")
+    parser.add_argument("--release", action="store_true", help="end the robot's own controller first; it must lie or hang")
     parser.add_argument("--connect", metavar="ENDPOINT", help="server that answers after standing up (default: none)")
     parser.add_argument("--dry-run", action="store_true", help="show the joints and the first goal; send nothing")
     parser.add_argument("--log", type=Path, metavar="FILE.mcap", help="log of the robot's messages, byte for byte")

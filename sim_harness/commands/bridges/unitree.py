@@ -21,6 +21,7 @@ from transport.unitree.clock import PERIOD_NS
 from transport.unitree.dds import Bus
 from transport.unitree.low_level import LowLevel
 from transport.unitree.low_state import StateDecoder
+from transport.unitree.motion_switcher import MotionSwitcher
 from transport.unitree.postures import KD, PostureMotion
 from transport.unitree.raw_log import RawLog
 from transport.unitree.robots import ROBOTS
@@ -32,7 +33,7 @@ CONNECT_MS = 200
 
 CHECKLIST = """Before torque flows:
   - The robot lies on its belly on level ground, or hangs from a support; nobody is within 2 m.
-  - Its own controller is released (sport mode off), and its remote control is in your hand: L2+B damps.
+  - Its own controller is released (--release does it), and its remote control is in your hand: L2+B damps.
   - The battery is above 30 %.
   - DDS knows no keys: every process on the network '{interface}' can command this robot.
 Motors: up to {most} N·m by limits of the model. The bridge ends with damping; the robot then sinks."""
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     decoder, bus = StateDecoder(robot, model.joint_names), Bus(options.domain, options.interface)
     if options.dry_run:
         return _show(LowLevel(decoder, model.limits.tau_max, bus), steps, postures)
+    if options.release:
+        print(f"released the robot's own controller: {MotionSwitcher(bus).release() or 'none was active'}")
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
