@@ -115,7 +115,10 @@ def walk_of(truth: Truth, t: Array, steps: Sequence[Step]) -> list[Walk]:
 
 
 def judge_estimates(found: Estimates, truth: Truth, model: UnitreeModel, feet: tuple[str, ...], way: float) -> EstimateFigures:
-    """Return the errors of estimates. truth: its rows are those of the estimates; way: length of the way [m]"""
+    """Return the errors of estimates.
+
+    truth: its rows are those of the estimates; feet: empty: contacts are not judged; way: length of the way [m]
+    """
     true = truth.attitude
     velocity = found.velocity - true.inv().apply(truth.v[:, :3])
     up = np.einsum("ni,ni->n", true.as_matrix()[:, 2], found.attitude.as_matrix()[:, 2])
@@ -124,15 +127,16 @@ def judge_estimates(found: Estimates, truth: Truth, model: UnitreeModel, feet: t
     touching = model.touching(truth, feet)
     rate = 1.0 / float(np.median(np.diff(truth.t)))
     trots = maximum_filter1d((~touching).any(axis=1).astype(int), 2 * round(TROT_S * rate) + 1) > 0
-    right = found.touching == touching
+    felt = found.touching[:, : len(feet)]
+    right = felt == touching
     return EstimateFigures(
         velocity=np.sqrt((velocity**2).mean(axis=0)),
         tilt=float(np.arccos(np.clip(up, -1.0, 1.0)).max()),
         height=float((found.position[:, 2] - truth.q[:, 2]).mean()),
         drift=float(np.linalg.norm(moved[-1, :2])) / way if way > 0.0 else np.nan,
         right=float(right[trots].mean()) if trots.any() else np.nan,
-        touchdown=_delays(truth.t, touching, found.touching),
-        liftoff=_delays(truth.t, ~touching, ~found.touching),
+        touchdown=_delays(truth.t, touching, felt),
+        liftoff=_delays(truth.t, ~touching, ~felt),
     )
 
 

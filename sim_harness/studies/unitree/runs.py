@@ -35,6 +35,7 @@ from sim_harness.studies.unitree.outcomes import (
     shares,
     tasks_table,
 )
+from sim_harness.studies.unitree.simulator import MODELS, PushOnBase, SimulatorSetup
 from sim_harness.studies.unitree.trace import Truth, UnitreeModel, read_truth
 from transport.server.settings import ServerSettings
 from transport.unitree.script import Step, parse_script
@@ -56,6 +57,22 @@ velocity 0.3 0 0 20
 
 TARGETS_SCRIPT = "stand 20\nlie\n"
 
+G1_SCRIPT = """stand 34
+move left_shoulder_pitch_joint=-0.6 right_shoulder_pitch_joint=0.6 3
+move left_shoulder_pitch_joint=0.6 right_shoulder_pitch_joint=-0.6 3
+move waist_pitch_joint=0.2 4
+move waist_pitch_joint=0 16
+"""
+"""A humanoid: stand, of which it needs 4 s to bend its knees; swing the arms; lean forward; stand, and be pushed."""
+
+G1_PUSH_N, G1_PUSH_S = 34.3, 0.2
+"""A tenth of its weight, and for how long."""
+
+G1_PUSHES = tuple(
+    PushOnBase(50.0 + 3.0 * k, G1_PUSH_S, (G1_PUSH_N * x, G1_PUSH_N * y, 0.0))
+    for k, (x, y) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1)))
+)
+
 FLAT = "flat"
 
 DOMAIN = 41
@@ -72,28 +89,31 @@ class Setup(NamedTuple):
     """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`"""
 
     folder: Path
-    steps: list[Step]
+    robot: str
+    script: str
     scene: str = FLAT
+
+    @property
+    def steps(self) -> list[Step]:
+        return parse_script(self.script, "script")
 
 
 def run_once(setup: Setup, law: str) -> Outcome:
-    """Run the steps in the simulator once. law: of the server; `TARGETS`: without one, other steps"""
-    steps = parse_script(TARGETS_SCRIPT, TARGETS) if law == TARGETS else setup.steps
-    seconds = sum(step.seconds for step in steps) + SPARE_S
+    """Run the script in the simulator once. law: of the server; `TARGETS`: without one, another script"""
+    if law == TARGETS:
+        setup = setup._replace(script=TARGETS_SCRIPT)
+    seconds = sum(step.seconds for step in setup.steps) + SPARE_S
     with TemporaryDirectory(prefix="idyn-") as here:
         place = Path(here)
         log, trace, script, figures = (place / name for name in ("run.mcap", "trace.npz", "steps.txt", "figures.json"))
-        script.write_text("".join(_line(step) for step in steps), encoding="utf-8")
-        command = [sys.executable, str(setup.folder / "headless.py"), "--robot", "go2", "--domain", str(DOMAIN)]
-        command += ["--seconds", str(seconds), "--trace", str(trace), "--scene", setup.scene]
-        environment = os.environ | {"PYTHONPATH": str(setup.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(DOMAIN)]
+        script.write_text(setup.script, encoding="utf-8")
+        bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", setup.robot, "--domain", str(DOMAIN)]
         bridge += ["--script", str(script), "--yes", "--json", str(figures)]
         with ExitStack() as server:
             if law != TARGETS:
-                bridge += ["--connect", server.enter_context(_server(law, place, log)).endpoint]
+                bridge += ["--connect", server.enter_context(_server(setup.robot, law, place, log)).endpoint]
                 sleep(SETTLE_S)
-            with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as simulator:
+            with _simulator(setup, seconds, trace) as simulator:
                 done = subprocess.run(bridge, capture_output=True, text=True, check=False, timeout=seconds + 60.0)
                 simulator.wait(timeout=seconds + 60.0)
         if not figures.exists():
@@ -103,14 +123,23 @@ def run_once(setup: Setup, law: str) -> Outcome:
         return found if law == TARGETS else _judged(setup, truth, log, found)
 
 
-def _server(law: str, place: Path, log: Path) -> ServerProcess:
-    settings = load("server", "go2-unitree", ServerSettings)
+def _simulator(setup: Setup, seconds: float, trace: Path) -> "subprocess.Popen[bytes]":
+    """Start the simulator: a Go2's as it is, a G1's with pushes."""
+    if setup.robot == "go2":
+        command = [str(setup.folder / "headless.py"), "--robot", "go2", "--domain", str(DOMAIN)]
+        command += ["--seconds", str(seconds), "--trace", str(trace), "--scene", setup.scene]
+    else:
+        pushed = SimulatorSetup(str(setup.folder), setup.robot, DOMAIN, seconds, str(trace), hold=True, pushes=G1_PUSHES)
+        file = trace.with_name("simulator.json")
+        file.write_bytes(msgspec.json.encode(pushed))
+        command = ["-m", "sim_harness.studies.unitree.simulator", str(file)]
+    environment = os.environ | {"PYTHONPATH": str(setup.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.DEVNULL)
+
+
+def _server(robot: str, law: str, place: Path, log: Path) -> ServerProcess:
+    settings = load("server", f"{robot}-unitree", ServerSettings)
     return ServerProcess(msgspec.structs.replace(settings, law=law, endpoint=f"ipc://{place}/server"), log_path=log)
-
-
-def _line(step: Step) -> str:
-    numbers = (*step.velocity, step.seconds) if step.seconds else ()
-    return " ".join([step.word, *(f"{value:g}" for value in numbers)]) + "\n"
 
 
 def _bridged(said: dict[str, Any], real_time: float) -> Outcome:
@@ -131,7 +160,7 @@ def _bridged(said: dict[str, Any], real_time: float) -> Outcome:
 
 def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
     """Return the figures of a run with a server. found: the bridge's"""
-    model, errors = UnitreeModel(setup.folder / "sim/unitree_robots/go2/go2.xml"), []
+    model, errors = UnitreeModel(setup.folder / "sim/unitree_robots" / setup.robot / MODELS[setup.robot]), []
     with LogBlocks(log) as recorded:
         robot = recorded.controller.robot
         matched = EstimateFinder(model.joints(truth.q, robot.joint_names))
@@ -145,7 +174,7 @@ def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
     walks = tuple(walk_of(served, served.t - served.t[0], [step for step in setup.steps if step.seconds]))
     moving = [walk for walk in walks if np.hypot(walk.asked[0], walk.asked[1]) > SLOW]
     way = sum(float(np.hypot(walk.forward, walk.left)) for walk in moving)
-    feet = tuple(key.removesuffix("_foot") for key in robot.spheres.keys)
+    feet = tuple(key.removesuffix("_foot") for key in robot.spheres.keys) if setup.robot == "go2" else ()
     tilt, dt = float(served.tilt.max()), float(np.median(np.diff(served.t)))
     return found._replace(
         ended="fell" if tilt > FELL_RAD else found.ended,
@@ -158,26 +187,32 @@ def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
     )
 
 
-def study(folder: Path, runs: int, scene: str = FLAT) -> Study:
-    """Return the study. folder: of the simulator, with `headless.py`; runs: of each law, in turns; scene: as in `Setup`
+def study(folder: Path, runs: int, what: str = FLAT) -> Study:
+    """Return the study. folder: of the simulator, with `headless.py`; runs: of each law, in turns
+    what: `FLAT` or a scene of the Go2's, or 'g1' for a humanoid that stands
 
     Raises ConfigError for a folder or a scene that is not there.
     """
     if not (folder / "headless.py").exists():
         raise ConfigError("unitree", f"expected a folder with headless.py, which starts Unitree's simulator, got {folder}")
     scenes = sorted(path.name for path in (folder / "sim/unitree_robots/go2").glob("scene*.xml"))
-    if scene not in (FLAT, *scenes):
-        raise ConfigError("unitree", f"unknown scene '{scene}'; expected one of {', '.join((FLAT, *scenes))}")
-    steps = parse_script(SCRIPT if scene == FLAT else SCENE_SCRIPT, "script")
-    setup = Setup(folder, steps, scene)
-    numbers, answers = [str(k + 1) for k in range(runs)], (*LAWS, TARGETS) if scene == FLAT else LAWS
+    if what not in (FLAT, *scenes, "g1"):
+        raise ConfigError("unitree", f"expected one of {', '.join((FLAT, *scenes, 'g1'))}, got '{what}'")
+    if what == "g1":
+        setup = Setup(folder, "g1", G1_SCRIPT)
+        lead = f"pushes of {G1_PUSH_N:g} N for {G1_PUSH_S:g} s from four sides in the last step"
+    else:
+        setup = Setup(folder, "go2", SCRIPT if what == FLAT else SCENE_SCRIPT, what)
+        lead = f"ground: {what}"
+    with_targets = what == FLAT
+    answers = (*LAWS, TARGETS) if with_targets else LAWS
+    numbers = [str(k + 1) for k in range(runs)]
     return Study(
-        "A Go2 in Unitree's simulator",
-        f"Joints, IMU and torques only, over DDS, in real time; ground: {scene}; "
-        + ", ".join(_line(step).strip() for step in steps)
-        + (f". {TARGETS}: stand and lie, without a server." if scene == FLAT else "."),
+        f"A {setup.robot.title()} in Unitree's simulator",
+        f"Joints, IMU and torques only, over DDS, in real time; {', '.join(setup.script.split(chr(10)))} {lead}."
+        + " targets: stand and lie, without a server." * with_targets,
         sweeps={"runs": Sweep((numbers, answers), lambda _, law: run_once(setup, law))},
-        tables=(tasks_table, estimates_table, *((loop_table,) if scene == FLAT else ())),
+        tables=(tasks_table, estimates_table, *((loop_table,) if with_targets else ())),
         notes=shares,
         pictures=(Picture("heights", "Height of the base, by the simulator's trace.", heights),),
     )

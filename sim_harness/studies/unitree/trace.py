@@ -1,7 +1,7 @@
 """The trace of Unitree's simulator, to judge a robot by whose controller reads its own sensors only."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -48,21 +48,29 @@ def read_truth(path: Path) -> Truth:
     return Truth(t[:, 0], q, v, torques)
 
 
+def model_of(path: Path) -> Any:
+    """Return the simulator's model of a robot on a flat floor, without meshes.
+
+    path: MJCF of the robot. Raises ConfigError if it cannot be read.
+    """
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise ConfigError("model", f"{path}: {error}") from None
+    for geom in [each for each in spec.geoms if each.type == mujoco.mjtGeom.mjGEOM_MESH]:
+        spec.delete(geom)
+    for mesh in list(spec.meshes):
+        spec.delete(mesh)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
+    return spec.compile()
+
+
 class UnitreeModel:
-    """The simulator's model of a robot on a flat floor, without meshes."""
+    """Reads traces of a robot."""
 
     def __init__(self, path: Path) -> None:
-        """path: MJCF of the robot. Raises ConfigError if it cannot be read."""
-        try:
-            spec = mujoco.MjSpec.from_file(str(path))
-        except ValueError as error:
-            raise ConfigError("model", f"{path}: {error}") from None
-        for geom in [each for each in spec.geoms if each.type == mujoco.mjtGeom.mjGEOM_MESH]:
-            spec.delete(geom)
-        for mesh in list(spec.meshes):
-            spec.delete(mesh)
-        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
-        self._model = spec.compile()
+        """path: see `model_of`"""
+        self._model = model_of(path)
         self._data = mujoco.MjData(self._model)
 
     def joints(self, q: Array, names: tuple[str, ...]) -> Array:
