@@ -30,7 +30,7 @@ OWN_ROBOTS = "own-robots"
 """A study that takes robots: `idyn compare own-robots FOLDER …`."""
 
 UNITREE = "unitree"
-"""A study that takes the folder of Unitree's simulator: `idyn compare unitree FOLDER [SCENE|g1]`."""
+"""A study that takes the folder of Unitree's simulator: `idyn compare unitree FOLDER [SCENE|delays|g1]`."""
 
 
 def _unitree(folder: str, what: str = "flat", *, runs: int) -> Study:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         return _study(own_robots.study(what[1:]), options.out)
     if what[0] == UNITREE:
         if len(what) not in (2, 3):
-            raise ConfigError(UNITREE, "expected the folder of Unitree's simulator, and perhaps a scene of it, or g1")
+            raise ConfigError(UNITREE, "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
         return _study(_unitree(*what[1:], runs=options.seeds or 1), options.out)
     if len(what) == 1 and what[0] in STUDIES:
         return _study(tasks_study.study(peers) if peers else STUDIES[what[0]](), options.out)

@@ -115,7 +115,7 @@ def compare(parser: ArgumentParser) -> None:
         nargs="*",
         help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or one of "
         f"{', '.join(STUDIES)}, own-robots also with robots and folders of URDFs behind it, unitree with the folder of "
-        "Unitree's simulator, and perhaps a scene of it, or g1; or log.mcap files",
+        "Unitree's simulator, and perhaps a scene of it, delays or g1; or log.mcap files",
     )
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (default: %(default)s)")
     parser.add_argument("--seeds", type=int, help="runs per controller and scene (default: the comparison's)")

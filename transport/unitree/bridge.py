@@ -101,14 +101,14 @@ class Bridge:
             served.pause()
         hangs, kp = "lie" not in self._postures, self._link.decoder.robot.kp
         goal = last.q if hangs else self._postures[step.word]
-        motion = PostureMotion(last.q, last.at, goal, kp=kp, soft=soft and not hangs)
+        motion = PostureMotion(last.q, last.t, goal, kp=kp, soft=soft and not hangs)
         seconds = HOLD_S if hangs and served is not None else motion.seconds
         self._note(f"{step.word}: {seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
-        ended = self._go_on(lambda states: motion.command(states[-1].at), seconds, stopped)
+        ended = self._go_on(lambda states: motion.command(states[-1].t), seconds, stopped)
         if ended or not step.seconds:
             return ended
         if served is None:
-            return self._go_on(lambda states: motion.command(states[-1].at), step.seconds, stopped)
+            return self._go_on(lambda states: motion.command(states[-1].t), step.seconds, stopped)
         served.begin()
         if hangs:  # torques bend its knees; targets alone would let it fall
             served.move(self._postures["stand"], last, RISE_SPEED)
@@ -126,8 +126,8 @@ class Bridge:
     def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
         """Answer all states for some time. Return why it ended early, or ''."""
         assert self._last is not None
-        until = self._last.at + seconds
-        while self._last.at < until:
+        until = self._last.t + seconds
+        while self._last.t < until:
             if stopped():
                 return "stopped by the user"
             states = self._link.states(SILENCE_S)

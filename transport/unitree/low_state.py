@@ -52,6 +52,11 @@ class LowState(Record, frozen=True):
     problem: str
     message: Message
 
+    @property
+    def t(self) -> float:
+        """The robot's own time [s]."""
+        return 1e-9 * self.clock_ns
+
 
 class StateDecoder:
     """Reads the states of one robot from its messages, the oldest first.

@@ -35,21 +35,21 @@ class PostureMotion:
     """
 
     def __init__(self, start: Array, began: float, goal: Array, *, kp: float, soft: bool = False, speed: float = SPEED) -> None:
-        """start, goal: angles [rad] (na); began: monotonic clock [s]; kp: of the motors [N·m/rad]
+        """start, goal: angles [rad] (na); began: by the robot's clock [s]; kp: of the motors [N·m/rad]
         soft: let the gains rise from 0; speed: see `SPEED`
         """
         self._start, self._way, self._began, self._kp, self._soft = start, goal - start, began, kp, soft
         self.seconds = max(LEAST_S, float(np.abs(self._way).max()) / speed)
 
     def wanted(self, now: float) -> Wanted:
-        """Return the posture at a time of the monotonic clock [s]."""
+        """Return the posture at a time of the robot's clock [s]."""
         T = self.seconds
         s = min(max((now - self._began) / T, 0.0), 1.0)
         share, rate = s**3 * (10.0 - 15.0 * s + 6.0 * s * s), 30.0 * (s * (1.0 - s)) ** 2 / T
         return Wanted(self._start + share * self._way, rate * self._way, 60.0 * s * (1 - s) * (1 - 2 * s) / T**2 * self._way)
 
     def command(self, now: float) -> MotorCommand:
-        """Return the command at a time of the monotonic clock [s]: targets for the motors' own feedback."""
+        """Return the command at a time of the robot's clock [s]: targets for the motors' own feedback."""
         q, v, _ = self.wanted(now)
         gain = min((now - self._began) / SOFT_S, 1.0) if self._soft else 1.0
         ones = np.ones_like(q)

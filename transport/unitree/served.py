@@ -81,7 +81,7 @@ class ServedRobot:
         if self._remote:
             self._order = STICKS * last.sticks
         self._repeat(now)
-        reply = self._client.exchange(_message(states, None if self._motion is None else self._motion.wanted(last.at)))
+        reply = self._client.exchange(_message(states, None if self._motion is None else self._motion.wanted(last.t)))
         drive, fault = None, False
         if reply is not None:
             drive = drive_command(reply, self._robot.na)
@@ -96,8 +96,8 @@ class ServedRobot:
 
     def move(self, goal: Array, state: LowState, speed: float) -> None:
         """Let the reference of the joints go to these angles from now on [rad] (na). speed: see `PostureMotion` [rad/s]"""
-        start = state.q if self._motion is None else self._motion.wanted(state.at).q
-        self._motion = PostureMotion(start, state.at, goal, kp=0.0, speed=speed)
+        start = state.q if self._motion is None else self._motion.wanted(state.t).q
+        self._motion = PostureMotion(start, state.t, goal, kp=0.0, speed=speed)
 
     def _repeat(self, now_ns: int) -> None:
         """Send the velocity again before it expires."""

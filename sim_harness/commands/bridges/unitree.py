@@ -95,8 +95,8 @@ def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[
     state, motors, joints = link.state(5.0), link.decoder.motors.tolist(), link.decoder.joints
     if state is None:
         raise ConfigError("robot", "no state within 5 s; is the domain right, and the interface?")
-    motion = PostureMotion(state.q, state.at, postures[steps[0].word], kp=link.decoder.robot.kp)
-    last = motion.command(state.at + motion.seconds)
+    motion = PostureMotion(state.q, state.t, postures[steps[0].word], kp=link.decoder.robot.kp)
+    last = motion.command(state.t + motion.seconds)
     rows = [["joint", "motor", "angle rad", "goal rad", "kp N·m/rad", "kd N·m·s/rad"]]
     for k, name in enumerate(joints):
         goal = postures[steps[0].word][k]

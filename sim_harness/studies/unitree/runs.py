@@ -57,6 +57,15 @@ velocity 0.3 0 0 20
 
 TARGETS_SCRIPT = "stand 20\nlie\n"
 
+DELAYS_SCRIPT = """stand 5
+velocity 0.3 0 0 8
+velocity 0 0 0 2
+lie
+"""
+
+DELAYS = (0, 1, 2, 3, 4, 5)
+"""Steps after which a command acts, in lock-step."""
+
 G1_SCRIPT = """stand 34
 move left_shoulder_pitch_joint=-0.6 right_shoulder_pitch_joint=0.6 3
 move left_shoulder_pitch_joint=0.6 right_shoulder_pitch_joint=-0.6 3
@@ -81,17 +90,30 @@ DOMAIN = 41
 SETTLE_S, SPARE_S = 10.0, 14.0
 """Time for a server to load its fallback [s], and time of a simulator beside the steps of a script [s]."""
 
+SLOWEST = 10.0
+"""Wall time of a run in lock-step, as a multiple of the simulated time."""
+
 FELL_RAD = 0.5
 """Tilt from which a robot has fallen [rad]."""
 
 
+LEADS = {
+    FLAT: "In real time, on flat ground. targets: stand and lie, without a server.",
+    "delays": "In lock-step: each state waits for its command, which acts so many steps later.",
+    "g1": f"In real time; in the last step pushes of {G1_PUSH_N:g} N for {G1_PUSH_S:g} s from four sides.",
+}
+
+
 class Setup(NamedTuple):
-    """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`"""
+    """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`
+    delay: None: in real time; otherwise in lock-step, see `SimulatorSetup`
+    """
 
     folder: Path
     robot: str
     script: str
     scene: str = FLAT
+    delay: int | None = None
 
     @property
     def steps(self) -> list[Step]:
@@ -109,13 +131,14 @@ def run_once(setup: Setup, law: str) -> Outcome:
         script.write_text(setup.script, encoding="utf-8")
         bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", setup.robot, "--domain", str(DOMAIN)]
         bridge += ["--script", str(script), "--yes", "--json", str(figures)]
+        longest = (SLOWEST if setup.delay is not None else 1.0) * seconds + 60.0
         with ExitStack() as server:
             if law != TARGETS:
                 bridge += ["--connect", server.enter_context(_server(setup.robot, law, place, log)).endpoint]
                 sleep(SETTLE_S)
             with _simulator(setup, seconds, trace) as simulator:
-                done = subprocess.run(bridge, capture_output=True, text=True, check=False, timeout=seconds + 60.0)
-                simulator.wait(timeout=seconds + 60.0)
+                done = subprocess.run(bridge, capture_output=True, text=True, check=False, timeout=longest)
+                simulator.wait(timeout=longest)
         if not figures.exists():
             raise ConfigError("bridge", done.stderr.strip() or done.stdout.strip())
         truth = read_truth(trace)
@@ -124,14 +147,16 @@ def run_once(setup: Setup, law: str) -> Outcome:
 
 
 def _simulator(setup: Setup, seconds: float, trace: Path) -> "subprocess.Popen[bytes]":
-    """Start the simulator: a Go2's as it is, a G1's with pushes."""
-    if setup.robot == "go2":
+    """Start the simulator: a Go2's in real time as it is, the others in a loop of our own."""
+    if setup.robot == "go2" and setup.delay is None:
         command = [str(setup.folder / "headless.py"), "--robot", "go2", "--domain", str(DOMAIN)]
         command += ["--seconds", str(seconds), "--trace", str(trace), "--scene", setup.scene]
     else:
-        pushed = SimulatorSetup(str(setup.folder), setup.robot, DOMAIN, seconds, str(trace), hold=True, pushes=G1_PUSHES)
+        ours = SimulatorSetup(str(setup.folder), setup.robot, DOMAIN, seconds, str(trace), delay=setup.delay)
+        if setup.robot == "g1":
+            ours.hold, ours.pushes = True, G1_PUSHES
         file = trace.with_name("simulator.json")
-        file.write_bytes(msgspec.json.encode(pushed))
+        file.write_bytes(msgspec.json.encode(ours))
         command = ["-m", "sim_harness.studies.unitree.simulator", str(file)]
     environment = os.environ | {"PYTHONPATH": str(setup.folder), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.DEVNULL)
@@ -189,30 +214,33 @@ def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
 
 def study(folder: Path, runs: int, what: str = FLAT) -> Study:
     """Return the study. folder: of the simulator, with `headless.py`; runs: of each law, in turns
-    what: `FLAT` or a scene of the Go2's, or 'g1' for a humanoid that stands
+    what: `FLAT` or a scene of the Go2's; 'g1': a humanoid that stands; 'delays': one run with each of `DELAYS`, in lock-step
 
     Raises ConfigError for a folder or a scene that is not there.
     """
     if not (folder / "headless.py").exists():
         raise ConfigError("unitree", f"expected a folder with headless.py, which starts Unitree's simulator, got {folder}")
     scenes = sorted(path.name for path in (folder / "sim/unitree_robots/go2").glob("scene*.xml"))
-    if what not in (FLAT, *scenes, "g1"):
-        raise ConfigError("unitree", f"expected one of {', '.join((FLAT, *scenes, 'g1'))}, got '{what}'")
-    if what == "g1":
-        setup = Setup(folder, "g1", G1_SCRIPT)
-        lead = f"pushes of {G1_PUSH_N:g} N for {G1_PUSH_S:g} s from four sides in the last step"
-    else:
-        setup = Setup(folder, "go2", SCRIPT if what == FLAT else SCENE_SCRIPT, what)
-        lead = f"ground: {what}"
-    with_targets = what == FLAT
-    answers = (*LAWS, TARGETS) if with_targets else LAWS
-    numbers = [str(k + 1) for k in range(runs)]
+    variants = {scene: Setup(folder, "go2", SCENE_SCRIPT, scene) for scene in scenes} | {
+        FLAT: Setup(folder, "go2", SCRIPT),
+        "delays": Setup(folder, "go2", DELAYS_SCRIPT),
+        "g1": Setup(folder, "g1", G1_SCRIPT),
+    }
+    if what not in variants:
+        raise ConfigError("unitree", f"expected one of {', '.join(variants)}, got '{what}'")
+    setup = variants[what]
+    sweep = Sweep(
+        ([str(k + 1) for k in range(runs)], (*LAWS, TARGETS) if what == FLAT else LAWS), lambda _, law: run_once(setup, law)
+    )
+    if what == "delays":
+        delays = {f"{delay} steps": delay for delay in DELAYS}
+        sweep = Sweep((delays, LAWS), lambda delay, law: run_once(setup._replace(delay=delay), law))
     return Study(
         f"A {setup.robot.title()} in Unitree's simulator",
-        f"Joints, IMU and torques only, over DDS, in real time; {', '.join(setup.script.split(chr(10)))} {lead}."
-        + " targets: stand and lie, without a server." * with_targets,
-        sweeps={"runs": Sweep((numbers, answers), lambda _, law: run_once(setup, law))},
-        tables=(tasks_table, estimates_table, *((loop_table,) if with_targets else ())),
+        f"Joints, IMU and torques only, over DDS. {LEADS.get(what, f'In real time; ground: {what}.')} Script: "
+        + ", ".join(setup.script.split("\n")),
+        sweeps={"runs": sweep},
+        tables=(tasks_table, estimates_table, *((loop_table,) if what == FLAT else ())),
         notes=shares,
         pictures=(Picture("heights", "Height of the base, by the simulator's trace.", heights),),
     )

@@ -1,4 +1,4 @@
-"""Unitree's simulator with pushes: their bridge between DDS and MuJoCo, in a loop of our own in real time.
+"""Unitree's simulator with pushes, or in lock-step: their bridge between DDS and MuJoCo, in a loop of our own.
 
     python -m sim_harness.studies.unitree.simulator SETUP.json
 
@@ -8,8 +8,10 @@ A process of its own, because their modules read their configuration when they a
 import os
 import sys
 import time
+from collections import deque
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -17,6 +19,15 @@ import numpy as np
 
 from sim_harness.mujoco.door import mujoco
 from sim_harness.studies.unitree.trace import model_of
+
+STEP_S = 0.002
+"""Step of the physics, and period of the states [s]."""
+
+ANSWER_S, SLACK_S = 0.05, 0.1
+"""Time that a state waits for its command in lock-step; lateness that the loop in real time makes up for [s]."""
+
+GONE = 20
+"""Number of states without a command after which nobody is waited for."""
 
 MODELS = {"go2": "go2.xml", "g1": "g1_29dof.xml"}
 """Robot → its MJCF file in the simulator's folder."""
@@ -29,9 +40,16 @@ class PushOnBase(msgspec.Struct):
     duration: float
     force: tuple[float, float, float]
 
+    def acts(self, t: float) -> bool:
+        """Return whether it acts. t: time since the first command [s]"""
+        return self.start <= t < self.start + self.duration
+
 
 class SimulatorSetup(msgspec.Struct):
-    """A run. folder: of Unitree's simulator; hold: the robot hangs in its initial pose until the first command."""
+    """A run. folder: of Unitree's simulator; hold: the robot hangs in its initial pose until the first command.
+
+    delay: None: in real time; a number: in lock-step. Each state waits for its command, which acts so many steps later
+    """
 
     folder: str
     robot: str
@@ -39,6 +57,7 @@ class SimulatorSetup(msgspec.Struct):
     seconds: float
     trace: str
     hold: bool = False
+    delay: int | None = None
     pushes: tuple[PushOnBase, ...] = ()
 
     @property
@@ -48,53 +67,72 @@ class SimulatorSetup(msgspec.Struct):
 
 
 def simulate(setup: SimulatorSetup) -> None:
-    """Run in real time and write the trace."""
+    """Run, at most in real time, and write the trace."""
     model = model_of(setup.model)
-    model.opt.timestep = 0.002
+    model.opt.timestep = STEP_S
     data = mujoco.MjData(model)
     if model.nkey:
         mujoco.mj_resetDataKeyframe(model, data, 0)
     mujoco.mj_forward(model, data)
-    commanded = _connected(setup, model, data)
+    link = _connected(setup, model, data)
     start, rows, begun = data.qpos.copy(), [], None
     due = time.perf_counter()
-    for _ in range(round(setup.seconds / model.opt.timestep)):
-        if not commanded:
+    for _ in range(round(setup.seconds / STEP_S)):
+        if setup.delay is not None:
+            link.exchange(setup.delay)
+        if not link.commanded:
             if setup.hold:
                 data.qpos[:], data.qvel[:] = start, 0.0
         elif begun is None:
             begun = data.time
-        data.xfrc_applied[1, :3] = sum(
-            (np.array(push.force) for push in setup.pushes if begun is not None and _acts(push, data.time - begun)), np.zeros(3)
-        )
+        forces = [push.force for push in setup.pushes if begun is not None and push.acts(data.time - begun)]
+        data.xfrc_applied[1, :3] = np.sum(forces, axis=0) if forces else 0.0
         mujoco.mj_step(model, data)
         rows.append(np.concatenate([[data.time], data.qpos, data.qvel, data.ctrl]))
-        due += model.opt.timestep
+        due = max(due + STEP_S, time.perf_counter() - SLACK_S)
         time.sleep(max(due - time.perf_counter(), 0.0))
     np.savez_compressed(setup.trace, rows=np.array(rows), nq=model.nq, nv=model.nv, nu=model.nu)
 
 
-def _acts(push: PushOnBase, t: float) -> bool:
-    return push.start <= t < push.start + push.duration
-
-
-def _connected(setup: SimulatorSetup, model: Any, data: Any) -> list[bool]:
-    """Start their bridge. Return a list that is empty until the first command."""
+def _connected(setup: SimulatorSetup, model: Any, data: Any) -> Any:
+    """Start their bridge. Return it; it knows whether it has been `commanded`, and `exchange` is a step in lock-step."""
     sys.path[:0] = [setup.folder, str(Path(setup.folder) / "sim/simulate_python")]
     theirs = import_module("config")
-    theirs.ROBOT, theirs.SIMULATE_DT, theirs.DOMAIN_ID = setup.robot, model.opt.timestep, setup.domain  # type: ignore[attr-defined]
+    theirs.ROBOT, theirs.SIMULATE_DT, theirs.DOMAIN_ID = setup.robot, STEP_S, setup.domain  # type: ignore[attr-defined]
     theirs.USE_JOYSTICK = 0  # type: ignore[attr-defined]
     import_module("unitree_sdk2py.core.channel").ChannelFactoryInitialize(setup.domain, "lo")
     bridge = import_module("unitree_sdk2py_bridge").UnitreeSdk2Bridge
-    commanded: list[bool] = []
+    in_step = setup.delay is not None
 
-    class Bridge(bridge):  # type: ignore[misc, valid-type]
+    class Link(bridge):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            self.commanded, self._arrived, self._queue = False, Event(), deque[Any]()
+            self._unanswered = GONE
+            super().__init__(model, data)
+
+        def PublishLowState(self) -> None:
+            if not in_step:
+                super().PublishLowState()
+
         def LowCmdHandler(self, message: Any) -> None:
-            commanded[:] = [True]
-            super().LowCmdHandler(message)
+            self.commanded = True
+            if in_step:
+                self._queue.append(message)
+                self._arrived.set()
+            else:
+                super().LowCmdHandler(message)
 
-    Bridge(model, data)
-    return commanded
+        def exchange(self, delay: int) -> None:
+            """Send the state, with its time as a robot sends it, and wait for the command."""
+            self._arrived.clear()
+            self.low_state.tick = round(1e3 * data.time) + 1  # 0: no time
+            super().PublishLowState()
+            answered = self._arrived.wait(ANSWER_S if self._unanswered < GONE else STEP_S)
+            self._unanswered = 0 if answered else self._unanswered + 1
+            if answered and len(self._queue) > delay:
+                super().LowCmdHandler(self._queue.popleft())
+
+    return Link()
 
 
 if __name__ == "__main__":
