@@ -194,7 +194,8 @@ class Guess(Record, frozen=True):
 
 
 class Residuals(msgspec.Struct, frozen=True, gc=False):
-    """Residuals of the certificate, computed from the problem data by code that no solver shares (MATHEMATICS §5.4).
+    """Residuals of the certificate, computed from the problem data by code that no solver shares (MATHEMATICS §5.4). Impulses
+    are divided by the inertia that they move where that is below 1 kg or 1 kg·m².
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
     demand: the larger of ‖P v⁺ − v_a − dt q̈‖∞ for the realised demand q̈, and the difference between the reported

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.certificate.closures import effective_inverse_mass
+from idyn.certificate.momentum import speed_per_impulse
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.terms.stages import Given
 from idyn.types import Array
 
 SEPARATING = 1e-9
-"""A contact separates if it opens faster than this [m/s] with a normal impulse [N·s] of at most this."""
+"""A contact separates if it opens faster than this with a normal impulse of at most this [m/s], see `Contact`."""
 
 DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
 """Indices of the residuals, in the order of `idyn.types.Residuals`."""
@@ -20,7 +21,7 @@ DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
 class Contact(NamedTuple):
     """One contact of a solution.
 
-    ps, pt, pn: impulse along s, t, n [N·s]
+    ps, pt, pn: impulse along s, t, n, times `speed_per_impulse` [m/s]; all conditions are homogeneous in it
     vs, vt: tangential velocity [m/s]
     w: û_N + φ/dt [m/s]
     mu: friction coefficient
@@ -144,27 +145,29 @@ def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> 
 @compiled
 def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, residuals: Array) -> None:
     """Check contact i of the compliant law: p and z = u − v̂ + R p are complementary in the round friction cone and its dual,
-    so p is the point of the cone nearest to p − z. An impulse outside the cone also raises the residual CONE."""
+    so s p is the point of the cone nearest to s p − z for any s > 0, here `speed_per_impulse`. An impulse outside the cone also
+    raises the residual CONE."""
     # cone; p = 0 for a contact that is not included
     counts = not (material.touching_only and g.gaps[i] > 0.0)
     w, settle, mu = effective_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
-    friction = np.hypot(p[0], p[1])
-    worse(residuals, CONE, max(-p[2], friction - mu * p[2]))
+    s = speed_per_impulse(g, i)
+    friction = s * np.hypot(p[0], p[1])
+    worse(residuals, CONE, max(-s * p[2], friction - mu * s * p[2]))
     if not counts or w == 0.0:
-        worse(residuals, COMPLEMENTARITY, max(friction, abs(p[2])))
+        worse(residuals, COMPLEMENTARITY, max(friction, abs(s * p[2])))
         return
     # R_n, R_t
     stiffest = (2.0 * np.pi / material.beta) ** 2 / w  # [kg]
     soft_n, soft_t = 1.0 / min(stiffest, g.dt * material.stiffness * settle), material.sigma * w
-    # p − z, z = u − v̂ + R p, v̂_n = −φ/(dt + τ_d)
-    x = p[0] - (velocity[0] + soft_t * p[0])
-    y = p[1] - (velocity[1] + soft_t * p[1])
-    z = p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
+    # s p − z, z = u − v̂ + R p, v̂_n = −φ/(dt + τ_d)
+    x = s * p[0] - (velocity[0] + soft_t * p[0])
+    y = s * p[1] - (velocity[1] + soft_t * p[1])
+    z = s * p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
     # nearest point of the cone
     across = np.hypot(x, y)
     if across > mu * z:
         height = max((mu * across + z) / (1.0 + mu * mu), 0.0)
         share = mu * height / across if across > 0.0 else 0.0
         x, y, z = share * x, share * y, height
-    error = max(abs(p[0] - x), abs(p[1] - y), abs(p[2] - z))
+    error = max(abs(s * p[0] - x), abs(s * p[1] - y), abs(s * p[2] - z))
     worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)

@@ -75,7 +75,8 @@ def _response(g: Given, impulse: Array) -> Array:
 
 @compiled
 def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Array) -> float:
-    """Return ‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for contact (n, 3) and closure (3m) impulses in the world; inf if NaN."""
+    """Return max_j |r_j| / min(1, M_jj) of r = M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h) for contact (n, 3) and closure (3m) impulses
+    in the world; inf if NaN. The division makes the error of a light degree of freedom the speed that it causes there."""
     v, axes, support, dt = g.v, g.axes, g.model.support, g.dt
     nv = len(v)
     balance = stack_array(nv)
@@ -108,8 +109,33 @@ def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Arra
                 balance[j] -= power if first[j] else -power
     worst = 0.0
     for j in range(nv):
-        worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
+        worst = max(worst, abs(balance[j]) / min(1.0, g.M[j, j])) if balance[j] == balance[j] else np.inf
     return worst
+
+
+@compiled
+def speed_per_impulse(g: Given, k: int) -> float:
+    """Return s = max(1, max_j |J_k e_j|² / M_jj) of contact k [1/kg], by which an impulse becomes a speed.
+
+    j: the unactuated degrees of freedom that move the contact, or the actuated ones if there are none. |J_k e_j|² / M_jj is a
+    lower bound of the contact's inverse mass. s > 1 only where an impulse moves less than 1 kg.
+    """
+    most, actuated = 0.0, 0.0
+    for i in range(len(g.model.u)):
+        most = max(most, _moves(g, k, g.model.u[i]))
+    if most == 0.0:
+        for i in range(len(g.model.a)):
+            actuated = max(actuated, _moves(g, k, g.model.a[i]))
+    return max(1.0, most, actuated)
+
+
+@compiled
+def _moves(g: Given, k: int, j: int) -> float:
+    """Return |J_k e_j|² / M_jj, 0 for a degree of freedom j that does not move contact k [1/kg]."""
+    if sign_of(g, k, j) == 0:
+        return 0.0
+    x, y, z = point_velocity(g.axes[j], g.points[k])
+    return (x * x + y * y + z * z) / g.M[j, j]
 
 
 @compiled

@@ -18,6 +18,20 @@ def dynamics(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> float:
     return float(np.abs(f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)).max())
 
 
+def relative_dynamics(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> float:
+    """The same, each row divided by its inertia where that is below 1."""
+    force = np.zeros(len(f.v))
+    force[f.a] = tau
+    rows = f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)
+    return float(np.abs(rows / np.minimum(1.0, np.diag(f.M))).max())
+
+
+def speed_per_impulse(f: Full, count: int) -> Array:
+    """Lower bound of the inverse mass of each contact from its free degrees of freedom one by one, at least 1 [1/kg] (n)."""
+    rows = (f.Ju.reshape(count, 3, -1) ** 2).sum(axis=1) / np.diag(f.M)[f.u]
+    return np.maximum(1.0, rows.max(axis=1, initial=0.0))
+
+
 def project_on_polygon(x: Array, size: float, k: int) -> Array:
     """The nearest point of size × polygon to x (2)."""
     if size <= 0:

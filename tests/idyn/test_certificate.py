@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from certificates import LAWS, answer_of, certificate
-from conditions import allowance, dynamics
+from conditions import allowance, relative_dynamics, speed_per_impulse
 from fast import first_is_fast
 from oracles import convex_program, corners, outcome
 from scenes import DT, each_walker, random_scene
@@ -25,14 +25,15 @@ def shares_of(x, k):
 def expected(scene, law, f, a):
     """The six residuals, from the dense system."""
     c, k = scene.contacts, len(law.directions)
-    u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3)
+    s = speed_per_impulse(f, len(c))
+    u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3) * s[:, None]
     w = u[:, 2] + allowance(c.gaps, DT)
-    force = dynamics(f, a.p, a.v_plus, a.tau, DT)
+    force = relative_dynamics(f, a.p, a.v_plus, a.tau, DT)
     demand = np.abs(a.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max()
     if law.conditions is Conditions.FREE:
         return Residuals(dynamics=force, demand=demand, complementarity=0, cone=np.abs(p).max(initial=0), penetration=0, slip=0)
     if law.conditions is Conditions.COMPLIANT:
-        worst, cone = compliant(f, law.material, c, u, p)
+        worst, cone = compliant(f, law.material, c, u, a.p.reshape(-1, 3))
         return Residuals(dynamics=force, demand=demand, complementarity=worst, cone=cone, penetration=0, slip=0)
     penetration, cone, slip = max(-w.min(initial=0), 0), max(-p[:, 2].min(initial=0), 0), 0.0
     pairs = []
@@ -61,7 +62,7 @@ def expected(scene, law, f, a):
             pairs.append(p[i, :2] - x * min(1, most / max(np.linalg.norm(x), 1e-300)))
             cone = max(cone, np.linalg.norm(p[i, :2]) - most)
     if law.conditions in (Conditions.CONVEX, Conditions.CONE):
-        pairs.append(np.minimum(a.y, w))
+        pairs.append(np.minimum(s * a.y, w))
         qp = convex_program(f, scene.q_ddot, DT, c.mu, allowance(c.gaps, DT), k)
         gradient = qp.V.T @ f.M @ a.v_plus if law.conditions is Conditions.CONVEX else np.column_stack([u[:, :2], w]).ravel()
         slope = (gradient - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
@@ -83,18 +84,19 @@ def expected(scene, law, f, a):
 def compliant(f, material, c, u, p):
     """How far p is from the point of the round cone nearest to p − (u − v̂ + R p), and from the cone  [SAP (21), (29), (30)]."""
     D, settle = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation
-    worst = cone = 0.0
-    for i in range(len(c)):
+    worst, scales = np.zeros(2), speed_per_impulse(f, len(c))
+    for i, s in enumerate(scales):
         mu = min(c.mu[i], 10.0)
-        cone = max(cone, -p[i, 2], np.linalg.norm(p[i, :2]) - mu * p[i, 2])
+        outside = s * max(0.0, -p[i, 2], np.linalg.norm(p[i, :2]) - mu * p[i, 2])
+        worst = np.maximum(worst, [0.0, outside])
         if material.touching_only and c.gaps[i] > 0:
-            worst = max(worst, np.linalg.norm(p[i, :2]), abs(p[i, 2]))
+            worst[0] = max(worst[0], s * np.linalg.norm(p[i, :2]), s * abs(p[i, 2]))
             continue
         w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
         soft_n = max(material.beta**2 * w / (4 * np.pi**2), 1 / (DT * material.stiffness * settle))
         z = u[i] + np.array([material.sigma * w, material.sigma * w, soft_n]) * p[i]
         z[2] += c.gaps[i] / settle
-        x = p[i] - z
+        x = s * p[i] - z
         across = np.linalg.norm(x[:2])
         if mu * across <= -x[2]:
             nearest = np.zeros(3)
@@ -103,8 +105,8 @@ def compliant(f, material, c, u, p):
         else:
             ray = np.array([mu * x[0] / across, mu * x[1] / across, 1.0]) / np.hypot(mu, 1.0)
             nearest = (ray @ x) * ray
-        worst = max(worst, np.abs(p[i] - nearest).max())
-    return worst, cone
+        worst[0] = max(worst[0], np.abs(s * p[i] - nearest).max())
+    return worst
 
 
 def spoiled(a, rng, f, q_ddot):

@@ -49,14 +49,14 @@ def test_correct_answers_pass(name, law):
 @pytest.mark.parametrize("law", LAWS)
 @each_walker
 def test_a_wrong_torque_is_refused(name, law):
-    """An error δ of one torque shows as dt·δ: 1e-9 at δ = 1e-6, refused from δ = 1e-5 on."""
-    scene, law, _, a = loaded(name, law)
-    for delta, caught in ((1e-6, False), (2e-5, True)):
+    """An error δ of one torque shows as dt·δ / min(1, M_jj) and is refused where that exceeds 1e-8."""
+    scene, law, f, a = loaded(name, law)
+    for shown, caught in ((1e-9, False), (2e-8, True)):
         for joint in range(12):
-            tau = a.tau.copy()
-            tau[joint] += delta
+            tau, inertia = a.tau.copy(), f.M[f.a[joint], f.a[joint]]
+            tau[joint] += shown * min(1.0, inertia) / DT
             wrong = msgspec.structs.replace(a, tau=tau)
-            assert certificate(scene, law, wrong)[0].dynamics == pytest.approx(DT * delta, rel=1e-3)
+            assert certificate(scene, law, wrong)[0].dynamics == pytest.approx(shown, rel=1e-3)
             assert refused(scene, law, wrong) == caught
 
 
@@ -101,6 +101,57 @@ def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
         residuals, _ = certificate(scene, law, wrong)
         assert residuals.dynamics < 1e-12
         assert residuals.worst > CERTIFIED
+
+
+LIGHT = 6.4e-8
+"""Scale of all masses by which 2.5 kg become 0.16 mg."""
+
+
+def light(name, law):
+    """The standing scene and answer of `loaded` for a robot whose masses are scaled by LIGHT: impulses and torques scale too."""
+    scene, law, f, a = loaded(name, law)
+    f = f._replace(M=LIGHT * f.M, h=LIGHT * f.h)
+    scaled = msgspec.structs.replace(a, p=LIGHT * a.p, tau=LIGHT * a.tau, y=LIGHT * a.y, epsilon=a.epsilon / LIGHT)
+    return scene, law, f, scaled, {"M": f.M, "h": f.h}
+
+
+RIGID_LAWS = [law for law in LAWS if make_law(law).conditions is not Conditions.COMPLIANT]
+"""Laws without a stiffness, whose solutions scale with the masses."""
+
+
+@pytest.mark.parametrize("law", RIGID_LAWS)
+def test_a_light_robot_is_judged_by_its_own_scale(law):
+    """0.16 mg: its honest answer passes; 1e-6 of its impulses too much, in any row, is refused as for the heavy one."""
+    scene, law, f, a, altered = light("solo12", law)
+    assert not refused(scene, law, a, **altered)
+    for row in range(12):
+        change = np.zeros(12)
+        change[row] = 1e-6 * LIGHT
+        assert refused(scene, law, spoil(f, scene, a, change), **altered)
+        p = a.p + change
+        assert refused(scene, law, msgspec.structs.replace(a, p=p), **altered)
+    for joint in range(12):
+        tau = a.tau.copy()
+        tau[joint] += 1e-6 * LIGHT
+        assert refused(scene, law, msgspec.structs.replace(a, tau=tau), **altered)
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "exact-cone", "cone"])
+def test_an_impulse_at_an_opening_contact_of_a_light_robot_is_refused(law):
+    """Feet 1 m above the ground, robot of 0.16 mg: 5e-9 N·s, less than 1e-8 of any unit, moves it by 3 cm/s in a period."""
+    scene, law, _, _, altered = light("solo12", law)
+    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.ones(4)))
+    f, a = answer_of(scene, law)
+    f = f._replace(M=altered["M"], h=altered["h"])
+    assert not a.p.any()
+    v_plus, tau = outcome(f, scene.q_ddot, DT, a.p)
+    a = msgspec.structs.replace(a, v_plus=v_plus, tau=tau)
+    assert not refused(scene, law, a, **altered)
+    for contact in range(4):
+        change = np.zeros(12)
+        change[3 * contact + 2] = 5e-9
+        wrong = spoil(f, scene, a, change)
+        assert certificate(scene, law, wrong, **altered)[0].complementarity > 1e-3
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
