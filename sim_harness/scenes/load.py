@@ -55,6 +55,7 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
     for measure in s.measure:
         if measure.known is not None:
+            _check_uniform(s)
             FORMULAS[measure.known](s, names.index(measure.body) if measure.body else 0)
     engines_of(s)
     _check_closed(s)
@@ -87,7 +88,9 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
     check_finite(f"{where}.material", body.material, "dissipation")
     if (body.mass is None) == (body.density is None) and (body.joint != "fixed" or body.parent):
         raise ConfigError(f"{where}.mass", "expected either mass or density, got both or neither")
-    check_finite(where, body, "mass", "density", "position", "turn", "velocity", "spin")
+    check_finite(where, body, "mass", "density", "inertia", "mass_centre", "position", "turn", "velocity", "spin")
+    if body.inertia is not None and 2.0 * max(body.inertia) > sum(body.inertia):
+        raise ConfigError(f"{where}.inertia", f"expected no moment larger than the sum of the others, got {body.inertia}")
     if body.joint != "free" and any((*body.velocity, *body.spin)):
         raise ConfigError(
             f"{where}.velocity", "expected zero velocity and spin for a body that is not free; use a joint's speed"
@@ -100,6 +103,16 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
         raise ConfigError(f"{where}.joint", "expected 'free', 'fixed' or at least one joint, got an empty list")
     for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
         _check_joint(f"{where}.joint[{k}]", joint)
+
+
+def _check_uniform(s: SceneSettings) -> None:
+    """Check that all bodies are of uniform density, which the formulas of known values take for granted."""
+    for i, body in enumerate(s.body):
+        if not body.uniform:
+            field = "inertia" if body.inertia is not None else "mass_centre"
+            raise ConfigError(
+                f"scene.body[{i}].{field}", "expected uniform density in a scene with known values, whose formulas need it"
+            )
 
 
 def _check_hull(where: str, corners: Corners) -> None:

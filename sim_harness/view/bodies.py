@@ -78,7 +78,7 @@ def film_of_scene(kept: SavedRun, model: SceneModel) -> Film:
         points=r.centres[rows][:, moving],
         normals=np.zeros_like(force),
         friction=np.zeros(force.shape[:2]),
-        centre=np.average(r.centres[rows][:, moving], axis=1, weights=model.masses[moving]),
+        centre=np.array([np.average(model.mass_centres(q)[moving], axis=0, weights=model.masses[moving]) for q in r.q[rows]]),
         world=force,
         predicted=np.zeros_like(force),
         known=True,

@@ -68,6 +68,7 @@ class SceneModel:
         self.joints = np.array([robot.joint_of_frame(name) for name in self.names], dtype=np.int64)
         self.masses = np.array([mass_of(body) if joint else 0.0 for body, joint in zip(bodies, self.joints, strict=True)])
         self.loose = np.array([is_loose(settings, body) for body in bodies])
+        self._mass_offsets = np.array([body.mass_centre for body in bodies])
         slope = 0.0 if settings.ground is None else settings.ground.slope
         self.gravity = settings.gravity * np.array([-np.sin(slope), 0.0, -np.cos(slope)])
         self.dofs = _dofs(robot, bodies)
@@ -85,6 +86,11 @@ class SceneModel:
         turns = rotations[self.joints]
         return turns @ self.rotations, origins[self.joints] + np.einsum("bij,bj->bi", turns, self.offsets)
 
+    def mass_centres(self, q: Array) -> Array:
+        """Return the centres of mass of the bodies in the world [m] (nb, 3)."""
+        rotations, centres = self.place(q)
+        return centres + np.einsum("bij,bj->bi", rotations, self._mass_offsets)
+
     def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
         """Return M (nv, nv), h (nv) with the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`.
 
@@ -93,7 +99,7 @@ class SceneModel:
         terms = self.robot.terms(q, v)
         h, other = terms.h.copy(), self.gravity - self.robot.bodies.gravity
         if other.any():
-            centres = self.place(q)[1]
+            centres = self.mass_centres(q)
             for body in np.flatnonzero(self.masses):
                 h -= self.force_at(terms.axes, int(body), centres[body], self.masses[body] * other)
         # body-frame derivative = space-fixed derivative − ω × v
@@ -157,7 +163,7 @@ class SceneModel:
     def energy(self, q: Array, v: Array) -> float:
         """Return the sum of kinetic energy, potential energy of gravity and spring energy [J]."""
         M, _, _ = self.terms(q, v)
-        height = float(self.masses @ (self.place(q)[1] @ self.gravity))
+        height = float(self.masses @ (self.mass_centres(q) @ self.gravity))
         stretch = self.stretch(q)
         return float(0.5 * v @ M @ v) - height + float(0.5 * self.effects.stiffness @ stretch**2)
 

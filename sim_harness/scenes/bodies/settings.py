@@ -76,12 +76,14 @@ class JointSettings(Settings, frozen=True):
 
 
 class BodySettings(Settings, frozen=True):
-    """A solid rigid body of uniform density.
+    """A rigid body, of uniform density unless its inertia or centre of mass is given.
 
     name: unique name
     shape, material: shape and surface
     mass, density: one of them [kg], [kg/m³]; optional for bodies fixed to the world
-    position: position of the centre [m]
+    inertia: moments of inertia about the centre of mass, axes of the shape [kg·m²]; absent: uniform density
+    mass_centre: centre of mass from the centre of the shape, axes of the shape [m]
+    position: position of the centre of the shape [m]
     turn: orientation, angles about the world axes x, then y, then z [rad]
     velocity, spin: initial linear and angular velocity of a free body, world axes [m/s], [rad/s]
     joint: `free`, `fixed`, or the slides and hinges from the parent to the body
@@ -96,6 +98,8 @@ class BodySettings(Settings, frozen=True):
     shape: Shape
     mass: Positive | None = None
     density: Positive | None = None
+    inertia: tuple[Positive, Positive, Positive] | None = None
+    mass_centre: Vector = (0.0, 0.0, 0.0)
     material: Material = Material()
     position: Vector = (0.0, 0.0, 0.0)
     turn: Vector = (0.0, 0.0, 0.0)
@@ -107,6 +111,11 @@ class BodySettings(Settings, frozen=True):
     copies: Count = 1
     apart: Vector = (0.0, 0.0, 0.0)
     chained: bool = False
+
+    @property
+    def uniform(self) -> bool:
+        """Return true for a body of uniform density."""
+        return self.inertia is None and not any(self.mass_centre)
 
 
 class GroundSettings(Settings, frozen=True):

@@ -96,6 +96,11 @@ def inertia(shape: Shape) -> Array:
     return np.array([across, across, radius**2 / 2])
 
 
+def body_tensor(body: BodySettings) -> Array:
+    """Return the inertia of a body about its centre of mass, axes of its shape [kg·m²] (3, 3)."""
+    return mass_of(body) * tensor(body.shape) if body.inertia is None else np.diag(body.inertia)
+
+
 def urdf_of(bodies: Sequence[BodySettings]) -> str:
     """Return the URDF text. Links have the names of the bodies."""
     robot = Xml.Element("robot", name="scene")
@@ -111,17 +116,16 @@ def urdf_of(bodies: Sequence[BodySettings]) -> str:
 def _add_link(robot: Xml.Element, body: BodySettings, colour: str) -> None:
     link = Xml.SubElement(robot, "link", name=body.name)
     inertial = Xml.SubElement(link, "inertial")
-    mass, place = mass_of(body), body_pose(body).seen_from(link_pose(body))
-    Xml.SubElement(inertial, "mass", value=repr(float(mass)))
-    rotational = mass * tensor(body.shape)
+    place = body_pose(body).seen_from(link_pose(body))
+    Xml.SubElement(inertial, "mass", value=repr(float(mass_of(body))))
+    rotational = body_tensor(body)
     moments = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(rotational[i, j])) for i in range(3) for j in range(i, 3)}
     Xml.SubElement(inertial, "inertia", moments)
+    _add_origin(inertial, Pose(rotation=place.rotation, position=place.position + place.rotation @ body.mass_centre))
     if body.shape.hull is not None:
-        _add_origin(inertial, place)
         return  # URDF has no polyhedra
     visual = Xml.SubElement(link, "visual")
-    for part in (inertial, visual):
-        _add_origin(part, place)
+    _add_origin(visual, place)
     geometry = Xml.SubElement(visual, "geometry")
     shape = body.shape
     if shape.box is not None:
