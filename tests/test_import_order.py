@@ -16,6 +16,7 @@ GROUPS = {
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),
+        ("idyn.motion",),
         ("idyn.contact",),
         ("idyn.options",),
         ("idyn.terms",),
@@ -112,6 +113,7 @@ IMPORTERS = {
         "idyn.model.collisions",
         "idyn.model.frames",
         "idyn.model.mjcf",
+        "idyn.model.osim.build",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
         "sim_harness.view.shapes",  # geometry

@@ -15,7 +15,11 @@ from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
+from idyn.model.memory import address, memory, parts
 from idyn.model.mjcf import is_mjcf, read_mjcf
+from idyn.model.osim.coordinates import unactuated
+from idyn.model.osim.document import is_osim
+from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.model.urdf import parse_urdf, with_declared_prefixes
@@ -102,6 +106,16 @@ class Robot:
         fields["tau_max"] |= settings.pop("tau_max", {})
         return cls(Description(**fields | settings), str(path))
 
+    @classmethod
+    def from_osim(cls, path: str | Path, **settings: Any) -> "Robot":
+        """Return the robot of an OpenSim model, without muscles. z is up; joints of the ground are unactuated.
+        `idyn.model.osim.coordinates` maps OpenSim's coordinates to its joints. settings: as in `from_mjcf`
+        Raises ModelError, with line and element, for a file that is wrong or not supported, and the exceptions of `Robot`.
+        """
+        text = read_text(path)
+        passive = unactuated(read_mechanism(text, str(path)))
+        return cls(Description(**{"urdf": text, "base": "fixed", "unactuated": passive} | settings), str(path))
+
     def variant(self, **changes: Any) -> "Robot":
         """Return a robot with some fields of the description replaced."""
         return Robot(msgspec.structs.replace(self.description, **changes))
@@ -127,28 +141,28 @@ class Robot:
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
         self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
-        self._placed_parts = _parts(self.placements)
+        self._placed_parts = parts(self.placements)
         self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
         self._current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
         """Return a view of the joint placements (njoints, 12), see `Kinematics`."""
         n, first = self._model.njoints, data.oMi[0].rotation
-        stride = _address(data.oMi[1].rotation) - _address(first)
+        stride = address(data.oMi[1].rotation) - address(first)
         placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
-        for seen, own in zip(_parts(placements), ("rotation", "translation"), strict=True):
-            assert all(_address(getattr(data.oMi[i], own)) == _address(seen[i]) for i in range(n))
+        for seen, own in zip(parts(placements), ("rotation", "translation"), strict=True):
+            assert all(address(getattr(data.oMi[i], own)) == address(seen[i]) for i in range(n))
         assert placements.flags.c_contiguous
         return placements
 
     def _inertias_of(self, data: Any) -> Array:
         """Return a view of the composite inertias without their masses (njoints, 9), see `inverse_dynamics_slopes`."""
         own, n = data.oYcrb, self._model.njoints
-        first, stride = own[0].lever, _address(own[1].lever) - _address(own[0].lever)
+        first, stride = own[0].lever, address(own[1].lever) - address(own[0].lever)
         inertias: Array = np.lib.stride_tricks.as_strided(first, (n, 9), (stride, 8))
         own[n - 1].inertia = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
         assert inertias[n - 1, 3:].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-        assert all(_address(own[i].lever) == _address(inertias[i]) for i in range(n))
+        assert all(address(own[i].lever) == address(inertias[i]) for i in range(n))
         return inertias
 
     def joint_of_frame(self, name: str) -> int:
@@ -160,7 +174,7 @@ class Robot:
     def inspect(self) -> list[Finding]:
         """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
         limits = inspect_limits(self.limits, self.joint_names)
-        if is_mjcf(self.description.urdf):
+        if is_mjcf(self.description.urdf) or is_osim(self.description.urdf):
             return limits
         return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + limits
 
@@ -173,7 +187,7 @@ class Robot:
         pin.nonLinearEffects(self._model, self._data, q, v)
         if len(self.own_ends):
             joints, offsets = self.closures.joints, self.closures.offsets
-            rotations, origins = _parts(self._placements)
+            rotations, origins = parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
 
@@ -198,8 +212,8 @@ class Robot:
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and, with
         closures, `ends` (·, 2m, 3), all contiguous. Copies are made by memory views, which take half the time of NumPy."""
-        one, two, three = (_bytes(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
-        all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
+        one, two, three = (memory(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
+        all_M, all_axes, all_h = (memory(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):
@@ -283,17 +297,3 @@ class Robot:
     def center_of_mass(self, q: Array) -> Array:
         """Return the centre of mass in the world [m] (3)."""
         return self.frames.center_of_mass(q)
-
-
-def _parts(placements: Array) -> tuple[Array, Array]:
-    """Return rotations (njoints, 3, 3) and origins (njoints, 3) of placements (njoints, 12)."""
-    return placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1), placements[:, 9:]
-
-
-def _bytes(array: Array) -> memoryview:
-    """Return the memory of a contiguous array."""
-    return memoryview(array.data).cast("B")
-
-
-def _address(view: Array) -> int:
-    return int(view.__array_interface__["data"][0])
