@@ -74,3 +74,4 @@ class Conditions(IntEnum):
     CONE = 5
     COMPLIANT = 6
     EXACT_CONE = 7
+    SOFT = 8

@@ -9,6 +9,7 @@ from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELEC
 from idyn.prediction.method import Method
 from idyn.prediction.solve import NONE, realise
 from idyn.solvers.vectors import copy
+from idyn.status import Conditions
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import read_given, recall
 from idyn.terms.inputs import acceptable, finite
@@ -93,6 +94,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:
+            given.midway = s.law.conditions == Conditions.SOFT
             valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
         if not (valid and finite(m.q_ddot[i]) and acceptable(m.preferred[i])):
             continue

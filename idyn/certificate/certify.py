@@ -36,7 +36,9 @@ from idyn.certificate.momentum import (
     law_velocity,
     speed_per_impulse,
 )
+from idyn.certificate.soft import soft_constraints
 from idyn.contact.ground import Material
+from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import inlined
 from idyn.jit.stack import stack_array
 from idyn.status import Conditions
@@ -57,6 +59,7 @@ class Claim(NamedTuple):
         complementarity residual of these laws is inf
     epsilon: weight of the term ½ε‖p‖² in a convex law's program [1/kg]
     material: material of the ground, used for the compliant law only
+    soft: MuJoCo's parameters, used for its law only
     """
 
     conditions: int
@@ -65,6 +68,7 @@ class Claim(NamedTuple):
     multipliers: Array
     epsilon: float
     material: Material
+    soft: SoftConstraints
 
 
 class Demanded(NamedTuple):
@@ -85,6 +89,7 @@ class Solution(NamedTuple):
     p: contact impulses in rows S, T, N [N·s] (3n)
     v_plus: velocity at the end of the period (nv)
     tau: torques [N·m] (na)
+    load: forces of the joints' own friction and limits [N·m] (nv)
     closing: closure impulses in the world [N·s] (3m)
     impulse: output: p as vectors in the world [N·s] (n, 3)
     """
@@ -92,6 +97,7 @@ class Solution(NamedTuple):
     p: Array
     v_plus: Array
     tau: Array
+    load: Array
     closing: Array
     impulse: Array
 
@@ -106,9 +112,15 @@ def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, resi
     for k in range(len(residuals)):
         residuals[k] = 0.0
     in_world(g, solution.p, solution.impulse)
-    residuals[DYNAMICS] = imbalance(g, solution.v_plus, solution.tau, solution.impulse, solution.closing)
+    residuals[DYNAMICS] = imbalance(g, solution.v_plus, (solution.tau, solution.load), solution.impulse, solution.closing)
     residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, solution.v_plus)
     residuals[SLIP] = closure_error(g, solution.v_plus)
+    if claim.conditions == Conditions.SOFT:
+        answer = solution.p, solution.v_plus, solution.load
+        soft_constraints(g, claim.soft, demanded.met, answer, residuals)
+        return
+    for load in solution.load:
+        worse(residuals, DYNAMICS, g.dt * abs(load))
     _judge(g, claim, solution.p, solution.v_plus, solution.impulse, residuals)
 
 

@@ -163,11 +163,18 @@ def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, r
     x = s * p[0] - (velocity[0] + soft_t * p[0])
     y = s * p[1] - (velocity[1] + soft_t * p[1])
     z = s * p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
-    # nearest point of the cone
+    worse(residuals, COMPLEMENTARITY, nearest_in_cone((s * p[0], s * p[1], s * p[2]), (x, y, z), mu))
+
+
+@compiled
+def nearest_in_cone(p: tuple[float, float, float], point: tuple[float, float, float], mu: float) -> float:
+    """Return the largest component of the difference between p and the point of the round cone of μ nearest to `point`; inf if
+    it is NaN."""
+    x, y, z = point
     across = np.hypot(x, y)
     if across > mu * z:
         height = max((mu * across + z) / (1.0 + mu * mu), 0.0)
         share = mu * height / across if across > 0.0 else 0.0
         x, y, z = share * x, share * y, height
-    error = max(abs(s * p[0] - x), abs(s * p[1] - y), abs(s * p[2] - z))
-    worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)
+    error = max(abs(p[0] - x), abs(p[1] - y), abs(p[2] - z))
+    return np.inf if np.isnan(error) else error

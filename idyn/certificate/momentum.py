@@ -74,15 +74,18 @@ def _response(g: Given, impulse: Array) -> Array:
 
 
 @compiled
-def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Array) -> float:
-    """Return max_j |r_j| / min(1, M_jj) of r = M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h) for contact (n, 3) and closure (3m) impulses
-    in the world; inf if NaN. The division makes the error of a light degree of freedom the speed that it causes there."""
+def imbalance(g: Given, v_plus: Array, torques: tuple[Array, Array], impulse: Array, closing: Array) -> float:
+    """Return max_j |r_j| / min(1, M_jj) of r = M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ + load − h) for contact (n, 3) and closure (3m)
+    impulses in the world; inf if NaN. The division makes the error of a light degree of freedom the speed that it causes there.
+
+    torques: (τ (na), load (nv))
+    """
     v, axes, support, dt = g.v, g.axes, g.model.support, g.dt
-    nv = len(v)
+    nv, (tau, load) = len(v), torques
     balance = stack_array(nv)
-    # dt h + M (v⁺ − v) − dt Pᵀ τ; column by column of the symmetric M, so that the sums are independent of each other
+    # dt (h − load) + M (v⁺ − v) − dt Pᵀ τ; column by column of the symmetric M, so that the sums are independent of each other
     for j in range(nv):
-        balance[j] = dt * g.h[j]
+        balance[j] = dt * (g.h[j] - load[j])
     for k in range(nv):
         M, gain = g.M[k], v_plus[k] - v[k]
         for j in range(nv):

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from idyn.contact.ground import Material
+from idyn.contact.soft import NO_CONSTRAINTS, SoftConstraints
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.jit.stack import stack_array
+from idyn.model.robot import Robot
 from idyn.status import NOT_CERTIFIED, Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -117,7 +119,7 @@ class LawData(ArrayRecord):
 
     conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
     unlimited: whether every μ > 0 counts as ∞; max_pivots: limit for one attempt
-    stiffness … touching_only: see `idyn.contact.ground.Material`
+    stiffness … touching_only: see `idyn.contact.ground.Material`; soft: see `idyn.contact.soft`
     """
 
     conditions: int
@@ -129,10 +131,11 @@ class LawData(ArrayRecord):
     beta: float
     sigma: float
     touching_only: bool
+    soft: SoftConstraints
 
-    def __init__(self, law: "Law") -> None:
+    def __init__(self, law: "Law", soft: SoftConstraints) -> None:
         self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
-        self.put(**law.material._asdict(), max_pivots=law.max_pivots)
+        self.put(**law.material._asdict(), max_pivots=law.max_pivots, soft=soft)
 
 
 class Law(Protocol):
@@ -170,7 +173,12 @@ class Law(Protocol):
 
 def has_round_cones(law: Law) -> bool:
     """Return whether friction cones are round. `law.directions` are then those of an inscribed polygon for the selection."""
-    return law.conditions in (Conditions.EXACT_CONE, Conditions.COMPLIANT)
+    return law.conditions in (Conditions.EXACT_CONE, Conditions.COMPLIANT, Conditions.SOFT)
+
+
+def is_compliant(law: Law) -> bool:
+    """Return whether contacts are springs and dampers, so that every demand is feasible and has one solution."""
+    return law.conditions in (Conditions.COMPLIANT, Conditions.SOFT)
 
 
 @compiled
@@ -187,9 +195,18 @@ def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
     return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
 
 
-def law_data(law: Law) -> LawData:
-    """Return the law's settings for compiled code; their type selects the law's kernel."""
-    record: LawData = LAWS.record_for(LawData, law.kernel)(law)
+@runtime_checkable
+class SoftLaw(Protocol):
+    """A law whose parameters depend on the robot."""
+
+    def constraints(self, robot: Robot) -> SoftConstraints: ...
+
+
+def law_data(law: Law, robot: Robot) -> LawData:
+    """Return the law's settings for compiled code; their type selects the law's kernel. Raises ConfigError if the law does not
+    support the robot."""
+    soft = law.constraints(robot) if isinstance(law, SoftLaw) else NO_CONSTRAINTS
+    record: LawData = LAWS.record_for(LawData, law.kernel)(law, soft)
     return record
 
 

@@ -11,6 +11,8 @@ from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
 from idyn.laws.exact_cone import ExactCone
 from idyn.laws.law import Law
+from idyn.laws.mujoco.law import Mujoco
+from idyn.laws.mujoco.parameters import Soft, SoftContact, SoftJoint
 from idyn.laws.no_slip import NoSlip
 from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed
@@ -145,6 +147,30 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
         return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, self.candidates == "touching"))
 
 
+class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
+    """MuJoCo's soft contact, for robots that MuJoCo simulates with these parameters; names are MuJoCo's. The period of the
+    prediction is the physics step. `idyn.laws.mujoco.read_parameters` reads them from a model.
+
+    cone: type of the friction cone
+    impratio: ratio of frictional to normal impedance
+    integrator: the law is the same for both; `implicit` and RK4 are not supported
+    contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
+    joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
+    """
+
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"
+    impratio: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
+    integrator: Literal["Euler", "implicitfast"] = "Euler"
+    contact: SoftContact = SoftContact()
+    contacts: dict[str, SoftContact] = {}
+    joint: SoftJoint = SoftJoint()
+    joints: dict[str, SoftJoint] = {}
+
+    def build(self) -> Law:
+        pyramidal = self.cone == "pyramidal"
+        return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio))
+
+
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
     """Coulomb's law with the round friction cone."""
 
@@ -172,6 +198,7 @@ AnyLaw = (
     | ContactFreeSettings
     | SensedSettings
     | SapSettings
+    | MujocoLawSettings
     | EnumerationSettings
 )
 

@@ -5,7 +5,7 @@ ground, go2 and quadruped, 1 kHz, joint accelerations −100 e − 20 ė; docs/c
 import logging
 from functools import cache
 
-from idyn.laws.law import Law
+from idyn.laws.law import Law, is_compliant
 from idyn.options import Options
 from idyn.status import Conditions
 from idyn.types import Consistency, Selection
@@ -22,7 +22,7 @@ def advice(law: Law, options: Options, dt: float) -> list[str]:
     ground = options.ground
     if law.conditions is Conditions.FREE:
         return found
-    if law.conditions is Conditions.COMPLIANT:
+    if is_compliant(law):
         found.append(f"law {law.name}: it takes the ground for as stiff as its material says; on softer ground robots fall")
     elif ground.relaxation <= dt:
         found.append(
@@ -31,7 +31,7 @@ def advice(law: Law, options: Options, dt: float) -> list[str]:
         )
     elif ground.relaxation < SHORTEST_RELAXATION:
         found.append(f"ground.relaxation = {ground.relaxation:g} s: below {SHORTEST_RELAXATION:g} s feet may bounce")
-    if law.conditions is not Conditions.COMPLIANT and options.consistency is not Consistency.HOLD:
+    if not is_compliant(law) and options.consistency is not Consistency.HOLD:
         found.append(f"consistency = '{options.consistency}': torques chatter by hundreds of N·m/s and more")
     elif options.selection in (Selection.TORQUE, Selection.TORQUE_CHANGE):
         found.append(f"selection = '{options.selection}': feet brace against each other and creep apart")

@@ -24,7 +24,7 @@ import numpy as np
 
 from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
-from idyn.laws.law import Law
+from idyn.laws.law import Law, is_compliant
 from idyn.prediction.feasible import project
 from idyn.prediction.loaded import NOT_LOADED, is_loaded, waiting
 from idyn.prediction.method import workspace_for
@@ -138,7 +138,7 @@ def _smaller_excess(answer: Prediction, other: Prediction | None) -> Prediction:
 
 def _consistency(request: Request) -> Consistency:
     """Return the consistency option; OFF for compliant ground, where every demand is feasible."""
-    return Consistency.OFF if request.law.conditions is Conditions.COMPLIANT else request.options.consistency
+    return Consistency.OFF if is_compliant(request.law) else request.options.consistency
 
 
 def _first_demand(request: Request) -> Iterator[Demand]:

@@ -11,10 +11,11 @@ import numpy as np
 
 from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
 from idyn.contact.ground import Material
+from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Mask, Matrix, Vector
 from idyn.jit.stack import stack_array
-from idyn.laws.law import Face, Law
+from idyn.laws.law import Face, Law, LawData
 from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
 from idyn.selection.choose import choose_among_few, choose_thoroughly
@@ -40,7 +41,7 @@ class Finish(ArrayRecord):
     """Input and output buffers of the last stages for one law and n contacts.
 
     Law
-        conditions … touching_only: conditions that the certificate checks, and their parameters, see `LawData`
+        conditions … soft: conditions that the certificate checks, and their parameters, see `LawData`
     Selection
         selects: whether impulses are selected
         of_forces, near: objective, see `idyn.selection.aim.Objective`; target: its target (na or 3n)
@@ -62,6 +63,7 @@ class Finish(ArrayRecord):
     beta: float
     sigma: float
     touching_only: bool
+    soft: SoftConstraints
     selects: bool
     of_forces: bool
     near: int
@@ -78,12 +80,12 @@ class Finish(ArrayRecord):
     multipliers: Vector
     has_multipliers: bool
 
-    def __init__(self, problem: ReducedProblem, law: Law, options: Options, sizes: "Sizes") -> None:
+    def __init__(self, problem: ReducedProblem, law: Law, data: LawData, options: Options, sizes: "Sizes") -> None:
         n = len(problem.dynamics.given.mu)
         objective = OBJECTIVES.get(options.selection)
         of_forces, near = objective or Objective(False, Near.ZERO)
         self.put(problem=problem, conditions=law.conditions.value, directions=law.directions)
-        self.put(unlimited=law.unlimited_friction, **law.material._asdict())
+        self.put(unlimited=law.unlimited_friction, soft=data.soft, **law.material._asdict())
         self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
         self.put(force_limit=options.force_limit * sizes.weight, target=np.zeros(3 * n if of_forces else sizes.na))
         self.put(closing=np.zeros(3 * sizes.closures), figures=np.zeros(FIGURES))
@@ -188,8 +190,8 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
     copy(p, impulse)
     recover(f.problem, p, v_plus, tau, f.closing)
     material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only)
-    claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material)
-    certify(given, demanded, claim, Solution(p, v_plus, tau, f.closing, force), figures[:BEYOND_TORQUE])
+    claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material, f.soft)
+    certify(given, demanded, claim, Solution(p, v_plus, tau, f.problem.load, f.closing, force), figures[:BEYOND_TORQUE])
     # impulses to forces; excess over the torque limits and the force limit
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):

@@ -13,14 +13,13 @@ from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.dispatch import LAWS
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.records import ArrayRecord, Indices, Mask
-from idyn.laws.law import Law, LawData, Rung, Start, law_data
+from idyn.laws.law import Law, LawData, Rung, Start, is_compliant, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.advice import warn
 from idyn.prediction.finish import Finish, Sizes, choose_for_kernel, choose_for_solution, finish_solution, keep_forces
 from idyn.prediction.request import Request
 from idyn.prediction.solve import solve_again, tick
-from idyn.status import Conditions
 from idyn.terms.given import CONTACTS
 from idyn.terms.inputs import check_keys
 from idyn.terms.stages import ReducedProblem
@@ -65,10 +64,11 @@ class Method(ArrayRecord):
         self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
-        self.put(problem=problem, law=law_data(law), finish=Finish(problem, law, options, sizes))
+        data = law_data(law, robot)
+        self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
-        compliant, consistency = law.conditions is Conditions.COMPLIANT, options.consistency  # compliant: all are feasible
+        compliant, consistency = is_compliant(law), options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         width = law.basis_width if law.basis_type == np.bool_ else 0
         self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_

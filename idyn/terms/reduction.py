@@ -20,7 +20,7 @@ from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, cholesky, forward, forward_rows
-from idyn.solvers.vectors import copy
+from idyn.solvers.vectors import copy, fill
 from idyn.terms.closures import close_loops, closure_impulses
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
@@ -85,8 +85,9 @@ def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
 
 @compiled
 def free_motion(problem: ReducedProblem, q_ddot: Array) -> None:
-    """Fill q_ddot, L and v_free, the motion without contact impulses."""
+    """Fill q_ddot, L and v_free, the motion without contact impulses, and load = 0."""
     copy(q_ddot, problem.q_ddot)
+    fill(problem.load, 0.0)
     g, L, v_free = problem.dynamics.given, problem.L, problem.v_free
     M, v, dt, u, a = g.M, g.v, g.dt, g.model.u, g.model.a
     free = stack_array(len(u))
@@ -175,9 +176,9 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
         v_plus[u[i]] += change[i]
     for j in range(nv):
         gain[j] = v_plus[j] - v[j]
-    # τ = [M_a (v⁺ − v) + dt h_a − J_aᵀ p − G_aᵀ λ] / dt
+    # τ = [M_a (v⁺ − v) + dt (h_a − load_a) − J_aᵀ p − G_aᵀ λ] / dt
     for k in range(len(a)):
-        M, s = g.M[a[k]], dt * g.h[a[k]] - force[a[k]]
+        M, s = g.M[a[k]], dt * (g.h[a[k]] - problem.load[a[k]]) - force[a[k]]
         for j in range(nv):
             s += M[j] * gain[j]
         tau[k] = s / dt

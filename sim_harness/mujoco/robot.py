@@ -15,7 +15,7 @@ from idyn.types import Array, State
 from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.robot_model import body_name, build_model, pair_name, place_name, plane_name
+from sim_harness.mujoco.robot_model import POINT, body_name, build_model, pair_name, place_name, plane_name
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import Content, Ending, MujocoWorld
 from sim_harness.world.jacobian import along_contacts
@@ -46,6 +46,8 @@ class RobotContent(Content[RobotBodies, StepResult]):
         """dofs: MuJoCo's index of each of Pinocchio's velocities (nv)"""
         self.bodies, self.model, self._motors = bodies, model, dofs[bodies.robot.tree.a]
         places, keys = range(len(bodies.robot.spheres.keys)), range(len(bodies.robot.contact_names))
+        radii = bodies.robot.spheres.radii[:, None]
+        self._grown = np.maximum(radii, POINT) - radii  # the plane is as much lower, so that gaps are exact
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
         self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
@@ -62,7 +64,7 @@ class RobotContent(Content[RobotBodies, StepResult]):
     def prepare(self, data: mujoco.MjData) -> None:
         """Place the tangent plane below each contact point and set the friction of all contacts."""
         c, n = self._everywhere, len(self._planes)
-        data.mocap_pos[self._planes] = c.points[:n] - c.gaps[:n, None] * c.normals[:n]
+        data.mocap_pos[self._planes] = c.points[:n] - (c.gaps[:n, None] + self._grown) * c.normals[:n]
         for plane, normal in zip(self._planes, c.normals[:n], strict=True):
             mujoco.mju_quatZ2Vec(data.mocap_quat[plane], normal)
         self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]

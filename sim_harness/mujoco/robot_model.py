@@ -14,7 +14,7 @@ from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.settings import MujocoSettings
 
-POINT = 1e-10
+POINT = 1e-14
 """Radius of a contact point without radius [m], because MuJoCo has no point geometries."""
 
 

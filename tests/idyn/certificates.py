@@ -7,9 +7,11 @@ from rungs import attempts
 from scenes import DT, LITERAL
 
 from idyn.certificate.certify import Claim, Demanded, Solution, certify
+from idyn.contact.soft import NO_CONSTRAINTS
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
+from idyn.laws.law import SoftLaw
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
@@ -32,7 +34,7 @@ class Answer(msgspec.Struct):
 def answer_of(scene, law):
     problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
     reduce(problem, scene.q_ddot)
-    _, solution = next(attempts(law, problem, None))
+    _, solution = next(attempts(law, problem, None, scene.robot))
     f = full(scene.robot, scene.state, scene.contacts)
     v_plus, tau = outcome(f, scene.q_ddot, DT, solution.p)
     y = np.zeros(0) if solution.multipliers is None else solution.multipliers
@@ -44,7 +46,8 @@ def certificate(scene, law, a, **altered):
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given
     for field, value in altered.items():
         given.own[field][:] = value
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material)
+    soft = law.constraints(scene.robot) if isinstance(law, SoftLaw) else NO_CONSTRAINTS
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft)
     numbers, impulse = certified(given, scene.q_ddot, claim, a.p, a.v_plus, a.tau)
     return Residuals(*numbers.tolist()), impulse
 
@@ -53,7 +56,9 @@ def certified(given, met, claim, p, v_plus, tau, closing=None):
     """Residuals (6), and the impulses in the world (n, 3), of an answer to a demand that is met as it was asked."""
     impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
     closing = np.zeros(3 * len(given.ends)) if closing is None else closing
-    _certify(given.fields, Demanded(met, met, 0.0), claim, Solution(p, v_plus, tau, closing, impulse), numbers)
+    _certify(
+        given.fields, Demanded(met, met, 0.0), claim, Solution(p, v_plus, tau, np.zeros(len(v_plus)), closing, impulse), numbers
+    )
     return numbers, impulse
 
 

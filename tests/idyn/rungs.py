@@ -18,10 +18,10 @@ def problem_of(reduced):
     return problem
 
 
-def attempts(law, problem, basis):
-    """Names and solutions. problem: a `ReducedProblem` or a `Reduced`"""
+def attempts(law, problem, basis, robot=None):
+    """Names and solutions. problem: a `ReducedProblem` or a `Reduced`; robot: for laws with parameters of the robot"""
     record = problem if isinstance(problem, ReducedProblem) else problem_of(problem)
-    reduced, data = view(record), law_data(law)
+    reduced, data = view(record), law_data(law, robot)
     for rung in law.rungs:
         if rung.kernel is None:
             for found in rung.solve(reduced, basis):

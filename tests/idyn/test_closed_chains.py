@@ -16,6 +16,7 @@ from controllers.robot.load import load_robot
 from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground
+from idyn.contact.soft import NO_CONSTRAINTS
 from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
@@ -191,7 +192,7 @@ def test_wrong_closure_forces_are_refused(spoiled):
     law, closing = make_law("coulomb"), answer.closing.copy()
     closing[0] += spoiled
     given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
-    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS)
     residuals, _ = certified(given, q_ddot, claim, answer.p, answer.v_plus, answer.tau, closing)
     assert (residuals[DYNAMICS] > 1e-5) == (spoiled > 0.0)
     assert (residuals.max() <= CERTIFIED) == (spoiled == 0.0)
@@ -205,7 +206,7 @@ def test_a_chain_that_comes_apart_is_refused(moved):
     answer = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
     v_plus = answer.v_plus.copy()
     v_plus[moved] += 1e-3
-    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS)
     given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
     residuals, _ = certified(given, q_ddot, claim, answer.p, v_plus, answer.tau, answer.closing)
     apart = np.abs(gap_and_rows(robot, state.q)[1] @ v_plus).max()

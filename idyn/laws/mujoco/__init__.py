@@ -1,0 +1,1 @@
+"""The law `mujoco`: MuJoCo's soft contact with the joint motion prescribed."""

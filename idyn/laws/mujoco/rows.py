@@ -1,0 +1,172 @@
+"""Constraint rows of MuJoCo: regularisation R and reference acceleration a_ref of contacts, friction and limits of joints.
+
+    r = φ − margin,    d = d(|r|/width),    R = w (1 − d)/d,    a_ref = −b v − k d r
+    solref (t, ζ): t ← max(t, 2h),  k = 1/(dw² t² ζ²),  b = 2/(dw t);      (−K, −B): k = K/dw², b = B/dw
+
+w is the inverse weight of the bodies or of the joint. The physics step h is the period of the prediction.
+"""
+
+import numpy as np
+
+from idyn.contact.soft import (
+    CONDIM,
+    DAMPING,
+    DOF_WEIGHT,
+    FRICTION_SOLREF,
+    HIGH,
+    LEAST_FRICTION,
+    LIMIT_MARGIN,
+    LIMIT_SOLIMP,
+    LIMIT_SOLREF,
+    LOSS,
+    LOSS_SOLIMP,
+    LOSS_SOLREF,
+    LOW,
+    MARGIN,
+    MOST_FRICTION,
+    SOLIMP,
+    SOLREF,
+    WEIGHT,
+    SoftConstraints,
+)
+from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.vectors import dot
+from idyn.terms.stages import Dynamics, Given, ReducedProblem
+from idyn.types import Array
+
+LEAST, LARGEST = 1e-4, 0.9999
+"""Range of impedances and of the midpoint."""
+
+LEAST_R = 1e-15
+"""Smallest regularisation R."""
+
+
+@compiled
+def impedance(solimp: Array, r: float) -> float:
+    """Return d at the distance r [m or rad]. solimp: (5)"""
+    d0, dw = min(max(solimp[0], LEAST), LARGEST), min(max(solimp[1], LEAST), LARGEST)
+    width, mid, power = solimp[2], min(max(solimp[3], LEAST), LARGEST), solimp[4]
+    if d0 == dw or width <= LEAST_R:
+        return 0.5 * (d0 + dw)
+    x = abs(r) / width
+    if x >= 1.0:
+        return dw
+    y = x**power / mid ** (power - 1.0) if x <= mid else 1.0 - (1.0 - x) ** power / (1.0 - mid) ** (power - 1.0)
+    return d0 + y * (dw - d0)
+
+
+@compiled
+def spring(solref: Array, solimp: Array, h: float) -> tuple[float, float]:
+    """Return k [1/s²] and b [1/s]. solref: (2); solimp: (5)"""
+    dw = min(max(solimp[1], LEAST), LARGEST)
+    if solref[0] > 0.0:
+        t = max(solref[0], 2.0 * h)
+        return 1.0 / (dw * dw * t * t * solref[1] * solref[1]), 2.0 / (dw * t)
+    return -solref[0] / (dw * dw), -solref[1] / dw
+
+
+@compiled
+def fill_contacts(d: Dynamics, soft: SoftConstraints, laws: Array, aim: Array) -> None:
+    """Fill the contact laws (n, 6), see `idyn.laws.compliant`, and dt a_ref in rows S, T, N [m/s] (3n)."""
+    g = d.given
+    for i in range(len(laws)):
+        row, gap, s, n = soft.contacts[g.bodies[i]], g.gaps[i], 3 * i, 3 * i + 2
+        w = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT]
+        mu = min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if row[CONDIM] > 1.0 else 0.0
+        laws[i, 0], laws[i, 3], laws[i, 4], laws[i, 5] = mu, 0.0, 0.0, 0.0
+        laws[i, 1] = laws[i, 2] = np.inf
+        if w == 0.0 or not gap < row[MARGIN]:
+            continue
+        # R_n, R_t = R_n/impratio; of all edges of a pyramid: 2 μ²/impratio w (1 + μ²) (1 − d)/d
+        r = gap - row[MARGIN]
+        imp = impedance(row[SOLIMP : SOLIMP + 5], r)
+        share, edges = (1.0 - imp) / imp, soft.pyramidal and mu > 0.0
+        if edges:
+            laws[i, 2] = 2.0 * mu * mu / soft.impratio * max(LEAST_R, w * (1.0 + mu * mu) * share)
+            laws[i, 4], laws[i, 5] = _pyramid_frame(g.normals[i], g.tangents[i])
+        else:
+            laws[i, 2] = max(LEAST_R, w * share)
+        laws[i, 1] = laws[i, 2] / soft.impratio
+        # dt a_ref
+        k, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        across = b
+        if row[FRICTION_SOLREF] != 0.0 and not edges:
+            _, across = spring(row[FRICTION_SOLREF : FRICTION_SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        aim[s] = -g.dt * across * dot(d.J[s], g.v)
+        aim[s + 1] = -g.dt * across * dot(d.J[s + 1], g.v)
+        aim[n] = -g.dt * (b * dot(d.J[n], g.v) + k * imp * r)
+
+
+@compiled
+def _pyramid_frame(n: Array, s: Array) -> tuple[float, float]:
+    """Return MuJoCo's first tangent in the coordinates (s, t): the y-axis made orthogonal to n, the z-axis if |n_y| ≥ 0.5."""
+    axis = 1 if abs(n[1]) < 0.5 else 2
+    length = np.sqrt(1.0 - n[axis] * n[axis])
+    t = n[(axis + 1) % 3] * s[(axis + 2) % 3] - n[(axis + 2) % 3] * s[(axis + 1) % 3]  # component of n × s along the axis
+    return s[axis] / length, t / length
+
+
+@compiled
+def free_joint_terms(g: Given, drift: Array) -> None:
+    """Add dt (ω × v_lin, 0) of each free joint to `drift` (nv): MuJoCo's acceleration is that of the velocity in the world."""
+    v, of, j = g.v, g.model.dof_joint, 0
+    while j + 5 < len(v):
+        if of[j] != of[j + 5]:
+            j += 1
+            continue
+        for c in range(3):
+            one, two = (c + 1) % 3, (c + 2) % 3
+            drift[j + c] += g.dt * (v[j + 3 + one] * v[j + two] - v[j + 3 + two] * v[j + one])
+        j += 6
+
+
+@compiled
+def joint_terms(problem: ReducedProblem, soft: SoftConstraints, drift: Array) -> None:
+    """Fill `load`: forces of damping, dry friction and limits of the joints at the demand. Add dt e to `drift` (nv), with
+    e = M⁻¹ Pᵀ h D q̈: constraints act on the acceleration before the step, which is implicit in the damping D."""
+    g, q_ddot = problem.dynamics.given, problem.q_ddot
+    h, a = g.dt, g.model.a
+    e = np.zeros(len(g.v))
+    if soft.damped:
+        for k in range(len(a)):
+            e[a[k]] = h * soft.joints[a[k], DAMPING] * q_ddot[k]
+        L = g.M.copy()
+        cholesky(L)
+        forward(L, e)
+        backward(L, e)
+    for k in range(len(a)):
+        j = a[k]
+        row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j]
+        problem.load[j] = _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h)
+        problem.load[j] -= row[DAMPING] * (v + h * q_ddot[k])
+    for j in range(len(e)):
+        drift[j] += h * e[j]
+
+
+@compiled
+def _loss(row: Array, v: float, acceleration: float, h: float) -> float:
+    """Return the force of dry friction, f = −(a − a_ref)/R limited to ± its largest value [N·m]."""
+    if row[LOSS] == 0.0:
+        return 0.0
+    imp = impedance(row[LOSS_SOLIMP : LOSS_SOLIMP + 5], 0.0)
+    _, b = spring(row[LOSS_SOLREF : LOSS_SOLREF + 2], row[LOSS_SOLIMP : LOSS_SOLIMP + 5], h)
+    R = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+    return min(max(-(acceleration + b * v) / R, -row[LOSS]), row[LOSS])
+
+
+@compiled
+def _limit(row: Array, q: float, v: float, acceleration: float, h: float) -> float:
+    """Return the force of the ends of the range, f = max(0, −(a − a_ref)/R) each [N·m]."""
+    force = 0.0
+    for side in (1.0, -1.0):
+        end = row[LOW] if side > 0.0 else row[HIGH]
+        gap = side * (q - end)
+        if not gap < row[LIMIT_MARGIN]:
+            continue
+        r = gap - row[LIMIT_MARGIN]
+        imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
+        k, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
+        R = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+        force += side * max(0.0, -(side * acceleration + b * side * v + k * imp * r) / R)
+    return force

@@ -1,0 +1,162 @@
+"""The law `mujoco` against MuJoCo itself: the force of every foot and the acceleration in the step that was predicted."""
+
+import msgspec
+import numpy as np
+import pytest
+from fast import fast, first_is_fast
+
+from controllers.robot.load import load_robot
+from idyn import predict
+from idyn.contact.terrain import Flat, Slope
+from idyn.errors import ConfigError
+from idyn.laws import make_law
+from idyn.laws.mujoco.parameters import SoftContact, SoftJoint, inverse_weights
+from idyn.laws.settings import LAWS
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.world.worlds import build_world
+
+DT = 1e-3
+FORCE = 1e-9
+"""Largest error of a force, as a share of the weight."""
+
+
+def world_of(name, terrain=None, mu=None, **settings):
+    """A world with MuJoCo's solver converged as far as it goes."""
+    robot, q = load_robot(name)
+    friction = None if mu is None else np.full(len(robot.contact_names), mu)
+    world = build_world(MujocoSettings(**settings), robot, terrain or Flat(), q, mu=friction)
+    world.model.opt.tolerance = 1e-14 if settings.get("cone") == "pyramidal" else 0.0
+    world.model.opt.iterations = world.model.opt.ls_iterations = 200
+    return world
+
+
+def random_step(world, law, seed, speed=1.0):
+    """A random state with feet about the ground: the prediction, the errors of forces / weight and of joint accelerations."""
+    robot, rng = world.robot, np.random.default_rng(seed)
+    q = robot.integrate(world.bodies.start.q, np.r_[np.zeros(3), rng.uniform(-0.05, 0.05, robot.nv - 3)])
+    q[2] -= world.bodies.near(q, np.inf).gaps.min() + rng.uniform(0.0, 2e-3)
+    world.reset(q, speed * np.r_[0.3 * rng.normal(size=3), rng.normal(size=3), 3.0 * rng.normal(size=robot.na)])
+    answer = predict(robot, world.state, world.contacts, 30.0 * rng.normal(size=robot.na), law=law, dt=DT)
+    result = world.step(answer.tau, DT)
+    felt = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))
+    error = max(np.abs(force - felt.get(key, 0.0)).max() for key, force in zip(answer.keys, answer.force, strict=True))
+    return answer, error / robot.weight, np.abs(world.v - answer.v_plus)[robot.tree.a].max() / DT
+
+
+def check(world, law, count, seed=0):
+    pressed = 0
+    for k in range(count):
+        answer, force, acceleration = random_step(world, law, [seed, k])
+        assert (answer.law, answer.status.name) == ("mujoco", "SOLVED")
+        assert force < FORCE
+        assert acceleration < 1e-6  # [rad/s²], of 30
+        assert answer.residuals.worst < 1e-10
+        pressed += answer.normal_force.max() > 1e-2 * world.robot.weight
+    assert pressed >= count / 2
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
+def test_forces_are_those_of_the_world(name, cone):
+    for ground in ((0.02, 1.0), (0.005, 1.0), (-3e4, -400.0), (0.01, 0.4)):
+        world = world_of(name, cone=cone, solref=ground)
+        check(world, make_law("mujoco", cone=cone, contact=SoftContact(solref=ground)), 4)
+
+
+VARIANTS = {
+    "impratio": ({"impratio": 10.0}, {}, {}),
+    "solimp": ({"solimp": (0.0, 0.99, 0.01, 0.3, 3.0)}, {}, {"solimp": (0.0, 0.99, 0.01, 0.3, 3.0)}),
+    "linear": ({"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}, {}, {"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}),
+    "solreffriction": ({"solreffriction": (0.05, 1.0)}, {}, {"solreffriction": (0.05, 1.0)}),
+    "slope": ({}, {"terrain": Slope(0.2)}, {}),
+    "slippery": ({}, {"mu": 0.1}, {}),
+}
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp"))
+def test_forces_with_other_settings(variant, cone):
+    settings, place, contact = VARIANTS[variant]
+    world = world_of("quadruped", cone=cone, **place, **settings)
+    law = make_law("mujoco", cone=cone, impratio=settings.get("impratio", 1.0), contact=SoftContact(**contact))
+    check(world, law, 12)
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+def test_margin_and_frictionless_contacts(cone):
+    for change, contact in (
+        ({"pair_margin": 2e-3}, SoftContact(margin=2e-3)),
+        ({"pair_dim": 1}, SoftContact(condim=1)),
+    ):
+        world = world_of("quadruped", cone=cone)
+        for field, value in change.items():
+            getattr(world.model, field)[:] = value
+        check(world, make_law("mujoco", cone=cone, contact=contact), 8)
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
+def test_friction_and_limits_of_joints(cone, integrator):
+    """Damping enters the step implicitly; half of the joints are beyond their range."""
+    world = world_of("quadruped", cone=cone, integrator=integrator)
+    robot, m = world.robot, world.model
+    dofs = world.coordinates.dofs[robot.tree.a]
+    m.dof_damping[dofs], m.dof_frictionloss[dofs] = 0.05, 0.2
+    m.dof_solref[dofs], m.dof_solimp[dofs] = (0.01, 0.8), (0.8, 0.9, 0.001, 0.5, 2.0)
+    joints = m.dof_jntid[dofs]
+    angles = robot.joint_angles(world.bodies.start.q)
+    m.jnt_limited[joints], m.jnt_range[joints], m.jnt_margin[joints] = 1, np.stack([angles - 0.02, angles + 0.03], 1), 0.005
+    m.jnt_solref[joints], m.jnt_solimp[joints] = (0.03, 0.7), (0.7, 0.95, 0.02, 0.4, 2.5)
+    own = {
+        name: SoftJoint(
+            damping=0.05,
+            frictionloss=0.2,
+            solreffriction=(0.01, 0.8),
+            solimpfriction=(0.8, 0.9, 0.001, 0.5, 2.0),
+            range=(angle - 0.02, angle + 0.03),
+            margin=0.005,
+            solreflimit=(0.03, 0.7),
+            solimplimit=(0.7, 0.95, 0.02, 0.4, 2.5),
+        )
+        for name, angle in zip(robot.joint_names, angles.tolist(), strict=True)
+    }
+    check(world, make_law("mujoco", cone=cone, integrator=integrator, joints=own), 12)
+    plain = make_law("mujoco", cone=cone)
+    assert max(random_step(world, plain, [0, k])[2] for k in range(3)) > 1.0  # without them the demand is missed
+
+
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "g1"]))
+def test_inverse_weights_are_those_of_the_compiled_model(name):
+    world = world_of(name)
+    bodies, dofs = inverse_weights(world.robot)
+    np.testing.assert_allclose(bodies, world.model.body_invweight0[: len(bodies), 0], rtol=1e-12)
+    np.testing.assert_allclose(dofs, world.model.dof_invweight0[world.coordinates.dofs], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),
+        ({"contact": SoftContact(solimp=(0.9, 0.95, 0.001, 0.5, 0.5))}, "law.contact.solimp"),
+        ({"contacts": {"FL_foot": SoftContact(solref=(-1.0, 1.0))}}, "law.contacts.FL_foot.solref"),
+        ({"joint": SoftJoint(range=(1.0, 0.0))}, "law.joint.range"),
+        ({"joints": {"hip": SoftJoint(solimplimit=(np.nan, 0.95, 0.001, 0.5, 2.0))}}, "law.joints.hip.solimplimit"),
+    ],
+)
+def test_invalid_parameters_are_named(settings, named):
+    with pytest.raises(ConfigError, match=named):
+        make_law("mujoco", **settings)
+
+
+def test_unknown_names_and_unsupported_robots_are_named():
+    robot, q = load_robot("fivebar")
+    world = build_world(MujocoSettings(), robot, Flat(), q)
+    with pytest.raises(ConfigError, match="closed chains"):
+        predict(robot, world.state, world.contacts, np.zeros(robot.na), law="mujoco", dt=DT)
+    robot, q = load_robot("quadruped")
+    world = build_world(MujocoSettings(), robot, Flat(), q)
+    law = make_law("mujoco", joints={"no joint": SoftJoint()})
+    with pytest.raises(ConfigError, match=r"law\.joints\.no joint"):
+        predict(robot, world.state, world.contacts, np.zeros(robot.na), law=law, dt=DT)
+    with pytest.raises(msgspec.ValidationError, match="integrator"):
+        msgspec.convert({"kind": "mujoco", "integrator": "implicit"}, LAWS["mujoco"])
