@@ -47,7 +47,7 @@ def certificate(scene, law, a, **altered):
     for field, value in altered.items():
         given.own[field][:] = value
     soft = law.constraints(scene.robot) if isinstance(law, SoftLaw) else NO_CONSTRAINTS
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft.fields)
     numbers, impulse = certified(given, scene.q_ddot, claim, a.p, a.v_plus, a.tau)
     return Residuals(*numbers.tolist()), impulse
 
