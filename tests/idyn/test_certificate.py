@@ -122,10 +122,10 @@ def spoiled(a, rng, f, q_ddot):
 
 
 @pytest.mark.parametrize("count", first_is_fast([8, 24]))
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", [law for law in LAWS if make_law(law).conditions is not Conditions.SOFT])
 @each_walker
 def test_residuals_match_dense_numpy(name, law, count):
-    """For correct answers and for errors of any size."""
+    """For correct answers and for errors of any size. The law `mujoco` is held against MuJoCo itself (tests/sim_harness)."""
     law, rng, solved = make_law(law), np.random.default_rng(0), 0
     for seed in range(count):
         scene = random_scene(name, seed)

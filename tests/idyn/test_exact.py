@@ -18,7 +18,7 @@ from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
-RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in (*CLAIM_NOTHING, Conditions.COMPLIANT)]
+RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in (*CLAIM_NOTHING, Conditions.COMPLIANT, Conditions.SOFT)]
 OPTIONS = Options.paper(ground=LITERAL)
 
 

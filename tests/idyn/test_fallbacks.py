@@ -88,7 +88,7 @@ def test_each_rung_answers_when_those_before_it_fail(law, status):
     """Those before report a failure, or claim success and are refused by the certificate. quadprog needs a positive definite D,
     as on one foot."""
     scene, law_of = calm(1 if law.startswith(("convex", "cone")) else 2), make_law(law)
-    names = [rung for rung, _ in attempts(law_of, reduced(scene), None)]
+    names = [rung for rung, _ in attempts(law_of, reduced(scene), None, scene.robot)]
     f = full(scene.robot, scene.state, scene.contacts)
     for failures, rung in enumerate(names[: len(names) - UNCERTIFIED.get(law, 0)]):
         answer = solve(scene, Failing(law_of, failures, status) if failures else law_of)

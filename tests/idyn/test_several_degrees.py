@@ -108,7 +108,7 @@ def test_joint_errors_are_the_shortest_on_the_manifold(seed):
         assert np.linalg.norm(error[[robot.joint_names.index(name) for name in axes]]) <= np.pi + 1e-9
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", [law for law in LAWS if law != "mujoco"])  # it supports joints with one axis only
 @pytest.mark.parametrize("seed", range(5))
 def test_predictions_are_certified_and_match_the_full_system(law, seed):
     robot = table(unactuated=("slide.1",) if seed % 2 else ())

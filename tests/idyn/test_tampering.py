@@ -20,6 +20,10 @@ from idyn.terms.reduction import reduce
 from idyn.types import Consistency, Selection
 
 
+DEPTH = {Conditions.COMPLIANT: 1e-4, Conditions.SOFT: 2e-3}
+"""How far the feet have sunk in under laws without rigid contact [m]."""
+
+
 def loaded(name, law):
     """Four feet standing with a small demand: under all laws there are forces to spoil."""
     scene = standing_scene(name, mu=0.3)
@@ -28,8 +32,8 @@ def loaded(name, law):
         scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite", "cone-infinite") else 0 * q_ddot
     )
     law = make_law(law)
-    if law.conditions is Conditions.COMPLIANT:  # presses as far as it has sunk in
-        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(4, -1e-4)))
+    if (depth := DEPTH.get(law.conditions)) is not None:  # presses as far as it has sunk in
+        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(4, -depth)))
     return scene, law, *answer_of(scene, law)
 
 
@@ -115,7 +119,7 @@ def light(name, law):
     return scene, law, f, scaled, {"M": f.M, "h": f.h}
 
 
-RIGID_LAWS = [law for law in LAWS if make_law(law).conditions is not Conditions.COMPLIANT]
+RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in DEPTH]
 """Laws without a stiffness, whose solutions scale with the masses."""
 
 
