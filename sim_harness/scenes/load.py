@@ -53,6 +53,8 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
         _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
         _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
+        for engine in measure.engines:
+            _check_known(f"scene.measure[{i}].engines", engine, engines_of(s))
     for measure in s.measure:
         if measure.known is not None:
             _check_uniform(s)

@@ -142,7 +142,7 @@ def test_a_light_robot_is_judged_by_its_own_scale(law):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "exact-cone", "cone"])
 def test_an_impulse_at_an_opening_contact_of_a_light_robot_is_refused(law):
-    """Feet 1 m above the ground, robot of 0.16 mg: 5e-9 N·s, less than 1e-8 of any unit, moves it by 3 cm/s in a period."""
+    """Feet 1 m above the ground, robot of 0.16 mg: 5e-9 N·s, below 1e-8, change its speed by 3 cm/s."""
     scene, law, _, _, altered = light("solo12", law)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.ones(4)))
     f, a = answer_of(scene, law)

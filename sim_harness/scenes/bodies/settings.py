@@ -230,12 +230,14 @@ class MeasureSettings(Settings, frozen=True):
     body: name of the body
     known: a row of `FORMULAS`; absent: without known value
     within: largest error of every engine, relative to the known value, absolute when that is 0
+    engines: engines that the figure is measured for; empty: all
     """
 
     quantity: str
     body: str = ""
     known: str | None = None
     within: Positive | None = None
+    engines: tuple[str, ...] = ()
 
 
 BODY_TABLES = frozenset({"body", "arch", "elastic"})

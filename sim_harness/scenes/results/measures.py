@@ -78,6 +78,8 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
     names = [body.name for body in settings.body]
     measured = []
     for m in settings.measure:
+        if m.engines and engine not in m.engines:
+            continue
         body = names.index(m.body) if m.body else 0
         quantity = QUANTITIES[m.quantity]
         known = None if m.known is None else FORMULAS[m.known](settings, body)

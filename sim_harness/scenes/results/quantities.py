@@ -40,6 +40,12 @@ def period(r: Recording, body: int) -> float:
     return float(2 * np.diff(crossings).mean())
 
 
+def swing(r: Recording, body: int) -> float:
+    """Return max |x| over the last quarter of the run, divided by |x| at the start, of an oscillation along x about 0."""
+    x = np.abs(r.centres[:, body, 0])
+    return float(x[1:][late(r)].max() / x[0])
+
+
 def landing(r: Recording, body: int) -> float:
     """Return the end of the first step with a contact force on the body, NaN without any [s]."""
     pressed = np.abs(r.force[:, body]).max(axis=1) > 0
@@ -67,8 +73,9 @@ QUANTITIES = {
     "period": Quantity("s", period),
     "drift": Quantity("m", lambda r, b: float(openings(r).max())),
     "drift-growth": Quantity("m", lambda r, b: float(openings(r)[late(r)].max() - openings(r)[: r.steps // 4].max())),
-    "energy": Quantity("J", lambda r, b: float(r.energy[-1])),
+    "swing": Quantity("–", swing),
+    "energy-change": Quantity("J", lambda r, b: float(r.energy[-1] - r.energy[0])),
 }
-"""Quantities by name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards. Forces, slip and
-`penetration of all` are those of the last quarter of the run. `bearing` is the total contact force on a body and all bodies
-listed after it. `drift` is the largest error of a closure, `drift-growth` its increase from the first to the last quarter."""
+"""Quantities by name. `travel`, `acceleration`, `squeeze`, `period` and `swing` are along x, `lift` is upwards. Forces, slip
+and `penetration of all` are those of the last quarter of the run. `bearing` is the total contact force on a body and all bodies listed
+after it. `drift` is the largest error of a closure, `drift-growth` its increase from the first to the last quarter."""

@@ -145,6 +145,7 @@ BAD = [
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "block-statics"', "'block-statics'.*elastic block"),
     ("", "", '[[measure]]\nquantity = "hight"', r"measure\[0\].quantity"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "noting"', r"measure\[0\].known"),
+    ("", "", '[[measure]]\nquantity = "rise"\nengines = ["sap"]', r"measure\[0\].engines"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "reading"', "'reading'.*expected a slide"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "viscous-way"', "'viscous-way'.*coefficient"),
     ("", "", '[[closure]]\nkind = "pin"\nbodies = ["ball", "ball"]\nat = [0.0, 0.0, 0.0]', r"closure\[0\].bodies"),
