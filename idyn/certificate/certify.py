@@ -46,8 +46,9 @@ from idyn.terms.stages import Given
 from idyn.types import Array
 
 CERTIFIED = 1e-8
-"""Maximum residual of a certified solution. Residuals of impulses are relative to the inertia that they move: divided by it where
-it is below 1 kg or 1 kg·m², so that they are speeds. At 1 kHz: 10 nm/s of speed, 10 µN of force, less for lighter robots."""
+"""Maximum residual of a certified solution. Residuals of impulses are relative to the inertia that they move: where it is below
+1 kg or 1 kg·m², they are divided by it, and so are speeds. At 1 kHz: 10 nm/s of speed, 10 µN of force, less for lighter
+robots."""
 
 
 class Claim(NamedTuple):

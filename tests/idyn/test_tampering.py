@@ -112,7 +112,7 @@ LIGHT = 6.4e-8
 
 
 def light(name, law):
-    """The standing scene and answer of `loaded` for a robot whose masses are scaled by LIGHT: impulses and torques scale too."""
+    """Scene and answer of `loaded` for a robot whose masses, and so impulses and torques, are scaled by LIGHT."""
     scene, law, f, a = loaded(name, law)
     f = f._replace(M=LIGHT * f.M, h=LIGHT * f.h)
     scaled = msgspec.structs.replace(a, p=LIGHT * a.p, tau=LIGHT * a.tau, y=LIGHT * a.y, epsilon=a.epsilon / LIGHT)
