@@ -29,6 +29,7 @@ QUANTITIES = {
     "path-error": Quantity("CoM distance from path mm", lambda s: 1e3 * s.path_error),
     "distance": Quantity("distance travelled by the base m", lambda s: s.distance),
     "progress": Quantity("displacement of the base m", lambda s: s.drift),
+    "told": Quantity("loaded contacts in the prediction %", lambda s: 100 * s.told),
     "substituted": Quantity("ticks answered by another law %", lambda s: 100 * s.substituted),
 }
-"""Smaller is better, except for `distance` and `progress`."""
+"""Smaller is better, except for `distance`, `progress` and `told`."""

@@ -40,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     path_error: mean distance of the centre of mass from the path in the plane [m]
     modes: share of the ticks in each mode of the reply or the failsafe
     substituted: share of the ticks that another law than the controller's answered
+    told: share of the loaded contacts for which there was a prediction, NaN without loaded contacts
     step_p50, step_p99, step_max: run time of the controller's step [µs], None if the replies do not have it
     round_trip_p50, round_trip_p99: time from sending the state to receiving the torque [µs], None if it was not measured
     late: number of replies that took longer than a period
@@ -68,6 +69,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     path_error: float
     modes: dict[str, float]
     substituted: float
+    told: float
     step_p50: float | None
     step_p99: float | None
     step_max: float | None
@@ -115,6 +117,7 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         path_error=path_error(trace, robot, np.array(corners, dtype=float)) if corners else float("nan"),
         modes={mode: trace.share(mode) for mode in trace.modes},
         substituted=trace.substituted(task.law),
+        told=_mean(np.isfinite(trace.predicted[:, :, 0])[trace.simulated[:, :, 0] > 0.0].astype(float)),
         step_p50=_percentile(stepped, 50),
         step_p99=_percentile(stepped, 99),
         step_max=_percentile(stepped, 100),

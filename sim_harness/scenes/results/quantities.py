@@ -77,5 +77,6 @@ QUANTITIES = {
     "energy-change": Quantity("J", lambda r, b: float(r.energy[-1] - r.energy[0])),
 }
 """Quantities by name. `travel`, `acceleration`, `squeeze`, `period` and `swing` are along x, `lift` is upwards. Forces, slip
-and `penetration of all` are those of the last quarter of the run. `bearing` is the total contact force on a body and all bodies listed
-after it. `drift` is the largest error of a closure, `drift-growth` its increase from the first to the last quarter."""
+and `penetration of all` are those of the last quarter of the run. `bearing` is the total contact force on a body and all
+bodies listed after it. `drift` is the largest error of a closure, `drift-growth` its increase from the first to the last
+quarter."""
