@@ -197,7 +197,8 @@ class Controller:
         if grip is not None:  # it replaces the feedback of the joints that press
             feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
-        self._unsettled = at, forecast, tau if grip is None else tau - grip
+        foreseen = self._feedforward.under(at, forecast, target, tau)
+        self._unsettled = at, foreseen, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or inputs.doubt
         problem = problem or (alarm.message if alarm else "") or (mismatch.problem if mismatch else "")
         return Command(
@@ -206,7 +207,7 @@ class Controller:
             tau_fb=feedback,
             limited_by=limited_by,
             mode=Mode.DEGRADED if problem else Mode.OK,
-            prediction=forecast.prediction,
+            prediction=foreseen.prediction,
             message=problem,
             reference=reference,
             missing=self._source.missing(forecast.contacts, reference.schedule) if reference.schedule is not None else (),

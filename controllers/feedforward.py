@@ -22,6 +22,8 @@ from idyn.options import Options
 from idyn.prediction.loaded import TASKS
 from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
+from idyn.prediction.request import Request
+from idyn.prediction.torques import under_torques
 from idyn.status import Conditions, Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
 from idyn.tasks.predict import compile_task_kernels
@@ -90,6 +92,11 @@ class FeedForward:
     def forecast(self, at: Kinematics, contacts: ContactSet, target: Target) -> Forecast:
         """Return the torque for `target` in the state `at`, given the candidate contacts of this tick."""
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, target.schedule))
+
+    def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
+        """Return the forecast of what the commanded torque `tau` [N·m] (na) causes, for laws that can be solved for torques;
+        other laws: `forecast`, which is that of its own torque."""
+        return forecast
 
     def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
         """Return tasks that compile every kernel a forecast may need; see `idyn.prediction.precompile`."""
@@ -172,6 +179,16 @@ class Predictive(FeedForward):
             prediction=prediction,
             message="" if as_asked else _degradation(prediction, law),
         )
+
+    def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
+        asked, same = forecast.prediction, forecast.tau is not None and np.array_equal(tau, forecast.tau)
+        soft = self._law.conditions is Conditions.SOFT and not self._grip.pressing and target.tasks is None
+        if asked is None or same or not soft or not np.isfinite(tau).all():
+            return forecast
+        contacts, options, dt = forecast.contacts, self._options, self._horizon
+        request = Request(self._model, at, contacts, target.demand, self._law, dt, options, self._guess, target.applied, None)
+        prediction = under_torques(request, tau)
+        return forecast if prediction is None else msgspec.structs.replace(forecast, tau=tau, prediction=prediction)
 
     def _of_tasks(self, at: Kinematics, contacts: ContactSet, target: Target, options: Options) -> Forecast:
         """Return the torque that realises the tasks of the target."""

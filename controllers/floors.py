@@ -6,7 +6,7 @@ import numpy as np
 from controllers.controller import Controller
 from controllers.monitor.stability import VerticalLeg, critical_damping, vertical_leg
 from controllers.settings import PidSettings
-from idyn.laws.settings import SapSettings
+from idyn.laws.settings import MujocoLawSettings, SapSettings
 
 STIFFNESSES = (1e3, 1e4, 1e5, 1e6)
 """Stiffness of the floor per foot [N/m]."""
@@ -79,7 +79,7 @@ def _oscillating(leg: VerticalLeg) -> float | None:
 def _leg_of(controller: Controller) -> VerticalLeg | None:
     """Return the leg of a controller; None if the model does not apply."""
     robot, settings = controller.robot, controller.settings
-    if isinstance(settings.law, PidSettings | SapSettings):
+    if isinstance(settings.law, PidSettings | SapSettings | MujocoLawSettings):
         return None
     gains, torque = settings.feedback, settings.torque_feedback
     contacts = controller.contacts(controller.stance, robot.contact_names)

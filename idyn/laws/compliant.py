@@ -6,6 +6,7 @@ x = Lᵀ (v_u⁺ − v_u⁰), u = Y x + b. The law of a contact is a row (n, 6):
 R_n = inf.
 
 (c, s) = 0: round cone F, p = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R.
+μ < 0: dry friction along n, p_n = (v̂_n − u_n)/R_n limited to ±(−μ).
 Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c) in the coordinates (s, t) of the contact. Each
 edge is a spring with R_n alone: p = Σ max(0, (v̂_n − u_n ∓ μ t_k·u_T)/R_n) (n ± μ t_k).
 """
@@ -33,20 +34,24 @@ FLAT = 1e-10
 
 
 @compiled
-def minimise(problem: ReducedProblem, laws: Array, b: Array) -> tuple[Array, int, int]:
-    """Minimise the cost over x, from the present velocity. Return impulses (3n), status, and the number of Newton steps.
-
-    laws: see above (n, 6); b: contact velocities u for x = 0 (3n)
-    """
+def start(problem: ReducedProblem) -> tuple[Array, Array]:
+    """Return Y = J_u L⁻ᵀ, and x = Lᵀ (v_u − v_u⁰) of the present velocity (nu)."""
     g = problem.dynamics.given
-    u, nu, rows = g.model.u, len(g.model.u), len(problem.b)
-    # Y = J_u L⁻ᵀ without √(1 + T_p/dt)
-    stretch = 1.0 / np.sqrt(1.0 + g.rho)
-    Y, x = stretch * problem.Y, np.zeros(nu)
-    # start: x = Lᵀ (v_u − v_u⁰)
+    u, nu = g.model.u, len(g.model.u)
+    x = np.zeros(nu)
     for i in range(nu):
         for k in range(i, nu):
             x[i] += problem.L[k, i] * (g.v[u[k]] - problem.v_free[u[k]])
+    return problem.Y / np.sqrt(1.0 + g.rho), x  # without √(1 + T_p/dt)
+
+
+@compiled
+def minimise(laws: Array, Y: Array, b: Array, x: Array) -> tuple[Array, int, int]:
+    """Minimise the cost over x (nu), in place. Return impulses (3n), status, and the number of Newton steps.
+
+    laws: see above (n, 6); Y (3n, nu), b (3n): contact velocities are u = Y x + b
+    """
+    rows, nu = Y.shape
     p, G, before = np.zeros(rows), np.zeros((rows, 3)), np.inf
     for step in range(MOST_STEPS):
         # gradient x − Yᵀ γ(u)
@@ -118,6 +123,10 @@ def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
         s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
         if soft_n == np.inf:
             p[s] = p[t] = p[n] = 0.0
+            continue
+        if mu < 0.0:
+            p[s], p[t], p[n] = 0.0, 0.0, min(max((aim - u[n]) / soft_n, mu), -mu)
+            G[n, 2] = 1.0 / soft_n if abs(p[n]) < -mu else 0.0
             continue
         if c1 != 0.0 or s1 != 0.0:
             _pyramid(laws[i], u[s : s + 3], p[s : s + 3], G[s : s + 3])

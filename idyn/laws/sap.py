@@ -18,7 +18,7 @@ import numpy as np
 
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise
+from idyn.laws.compliant import minimise, start
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.solvers.linalg import cholesky, forward
 from idyn.status import Conditions
@@ -59,7 +59,8 @@ def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -
 def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array, int, int]:
     """Minimise the cost over x. Return impulses (3n), status, and the number of Newton steps."""
     d = problem.dynamics
-    return minimise(problem, contact_laws(d, material), d.J @ problem.v_free)
+    Y, x = start(problem)
+    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free, x)
 
 
 @compiled

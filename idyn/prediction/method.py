@@ -67,6 +67,7 @@ class Method(ArrayRecord):
         data = law_data(law, robot)
         self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
+        self.soft = data.soft
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
         compliant, consistency = is_compliant(law), options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)

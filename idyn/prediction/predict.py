@@ -7,6 +7,8 @@ from idyn.options import Options
 from idyn.prediction.fallbacks import fall_back
 from idyn.prediction.request import Request, checked_request
 from idyn.prediction.rungs import first_answer
+from idyn.prediction.torques import within_limits
+from idyn.status import Conditions
 from idyn.types import Array, ContactSet, Guess, Kinematics, Prediction, State
 
 DEFAULT = Options()
@@ -56,4 +58,6 @@ def predict(
     answer, _ = first
     if answer is not None and answer.torque_excess <= 0.0 and answer.force_excess <= 0.0:
         return answer
+    if answer is not None and answer.torque_excess > 0.0 and known.conditions is Conditions.SOFT:
+        return within_limits(request, answer)
     return fall_back(request, first)

@@ -148,6 +148,7 @@ def _read() -> Callable[..., bool]:
 @compiled
 def _read_dynamics(d: Dynamics, state: Arrays, contacts: Arrays, before: Arrays) -> bool:
     """Run the stages validate and dynamics; return whether the data are valid."""
+    d.given.midway = False
     if not read_given(d.given, state, contacts, before[0]):
         return False
     build_dynamics(d)

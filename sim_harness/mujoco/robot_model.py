@@ -55,6 +55,9 @@ def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
     option.cone = getattr(mujoco.mjtCone, f"mjCONE_{settings.cone.upper()}")
     option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{settings.integrator.upper()}")
     option.impratio = settings.impratio
+    option.tolerance = settings.tolerance
+    if settings.tolerance < 1e-8:
+        option.iterations = option.ls_iterations = 200
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a diverging world reports it and is not reset
     _add_bodies(spec, robot)
     _close_chains(spec, robot, settings)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from controllers.config.loading import Kind, Positive
+from controllers.config.loading import Kind, NonNegative, Positive
 
 GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 """Time constants of named grounds [s]: MuJoCo's default, a laboratory floor, the stiffest ground for steps of 1 ms."""
@@ -20,6 +20,7 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
     impratio: ratio of friction to normal impedance; larger values reduce creep
     integrator: MuJoCo's integrator
     timestep: longest physics step [s]; a control period is divided into equal steps no longer than this
+    tolerance: of MuJoCo's solver; 0: as far as it converges, in at most 200 iterations
     """
 
     ground: Literal["default", "firm", "stiff"] = "default"
@@ -30,6 +31,7 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
     impratio: Positive = 1.0
     integrator: Literal["Euler", "implicit", "implicitfast"] = "Euler"
     timestep: Positive = 0.001
+    tolerance: NonNegative = 1e-8
 
     def __post_init__(self) -> None:
         first, second = self.contact_solref

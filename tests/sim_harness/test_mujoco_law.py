@@ -12,6 +12,9 @@ from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.laws.mujoco.parameters import SoftContact, SoftJoint, inverse_weights
 from idyn.laws.settings import LAWS
+from idyn.options import Options
+from idyn.prediction.request import Request
+from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
@@ -65,7 +68,7 @@ def test_forces_are_those_of_the_world(name, cone):
 
 VARIANTS = {
     "impratio": ({"impratio": 10.0}, {}, {}),
-    "solimp": ({"solimp": (0.0, 0.99, 0.01, 0.3, 3.0)}, {}, {"solimp": (0.0, 0.99, 0.01, 0.3, 3.0)}),
+    "solimp": ({"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}, {}, {"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}),
     "linear": ({"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}, {}, {"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}),
     "solreffriction": ({"solreffriction": (0.05, 1.0)}, {}, {"solreffriction": (0.05, 1.0)}),
     "slope": ({}, {"terrain": Slope(0.2)}, {}),
@@ -94,11 +97,8 @@ def test_margin_and_frictionless_contacts(cone):
         check(world, make_law("mujoco", cone=cone, contact=contact), 8)
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
-@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
-def test_friction_and_limits_of_joints(cone, integrator):
-    """Damping enters the step implicitly; half of the joints are beyond their range."""
-    world = world_of("quadruped", cone=cone, integrator=integrator)
+def resisting(world):
+    """Give all joints damping, dry friction and a range that half of the random states leave; return the same for the law."""
     robot, m = world.robot, world.model
     dofs = world.coordinates.dofs[robot.tree.a]
     m.dof_damping[dofs], m.dof_frictionloss[dofs] = 0.05, 0.2
@@ -107,7 +107,7 @@ def test_friction_and_limits_of_joints(cone, integrator):
     angles = robot.joint_angles(world.bodies.start.q)
     m.jnt_limited[joints], m.jnt_range[joints], m.jnt_margin[joints] = 1, np.stack([angles - 0.02, angles + 0.03], 1), 0.005
     m.jnt_solref[joints], m.jnt_solimp[joints] = (0.03, 0.7), (0.7, 0.95, 0.02, 0.4, 2.5)
-    own = {
+    return {
         name: SoftJoint(
             damping=0.05,
             frictionloss=0.2,
@@ -120,6 +120,14 @@ def test_friction_and_limits_of_joints(cone, integrator):
         )
         for name, angle in zip(robot.joint_names, angles.tolist(), strict=True)
     }
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
+def test_friction_and_limits_of_joints(cone, integrator):
+    """Damping enters the step implicitly; half of the joints are beyond their range."""
+    world = world_of("quadruped", cone=cone, integrator=integrator)
+    own = resisting(world)
     check(world, make_law("mujoco", cone=cone, integrator=integrator, joints=own), 12)
     plain = make_law("mujoco", cone=cone)
     assert max(random_step(world, plain, [0, k])[2] for k in range(3)) > 1.0  # without them the demand is missed
@@ -160,3 +168,39 @@ def test_unknown_names_and_unsupported_robots_are_named():
         predict(robot, world.state, world.contacts, np.zeros(robot.na), law=law, dt=DT)
     with pytest.raises(msgspec.ValidationError, match="integrator"):
         msgspec.convert({"kind": "mujoco", "integrator": "implicit"}, LAWS["mujoco"])
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone):
+    """A joint at its limit has the acceleration that the limit permits; all others meet the demand."""
+    world, limited = world_of("quadruped", cone=cone), 0
+    world.robot = world.robot.variant(tau_max=dict.fromkeys(world.robot.joint_names, 2.0))
+    law = make_law("mujoco", cone=cone)
+    for seed in range(20):
+        answer, force, acceleration = random_step(world, law, [1, seed])
+        held = np.abs(answer.tau) > 2.0 - 1e-8
+        limited += held.any()
+        assert np.abs(answer.tau).max() <= 2.0 * (1.0 + 1e-9)
+        assert answer.torque_excess == 0.0
+        assert (answer.demand_change > 0.0) == held.any()
+        assert force < FORCE
+        assert acceleration < 1e-6
+    assert limited >= 5
+
+
+@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
+def test_forces_under_given_torques_are_those_of_the_world(cone):
+    """With damping, dry friction and limits of joints."""
+    world = world_of("quadruped", cone=cone)
+    robot, law, rng = world.robot, make_law("mujoco", cone=cone, joints=resisting(world)), np.random.default_rng(0)
+    for seed in range(8):
+        random_step(world, law, [2, seed])
+        contacts, tau = world.contacts, rng.normal(size=robot.na)
+        request = Request(robot, world.state, contacts, np.zeros(robot.na), law, DT, Options(), None, None, None)
+        answer = under_torques(request, tau)
+        result = world.step(tau, DT)
+        np.testing.assert_allclose(answer.tau, tau, atol=1e-9)
+        felt = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))
+        for key, force in zip(answer.keys, answer.force, strict=True):
+            np.testing.assert_allclose(force, felt.get(key, 0.0), atol=FORCE * robot.weight)
+        assert np.abs(world.v - answer.v_plus)[robot.tree.a].max() / DT < 1e-6

@@ -22,7 +22,7 @@ import numpy as np
 from idyn.contact.ground import RIGID
 from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise
+from idyn.laws.compliant import minimise, start
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.laws.mujoco.parameters import Soft, check, tables
 from idyn.laws.mujoco.rows import fill_contacts, free_joint_terms, joint_terms
@@ -71,5 +71,6 @@ def mujoco_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
     for j in range(len(motion)):
         motion[j] += problem.v_free[j] - g.v[j]
     fill_contacts(d, soft, laws, aim)
-    p, status, steps = minimise(problem, laws, d.J @ motion - aim)
+    Y, x = start(problem)
+    p, status, steps = minimise(laws, Y, d.J @ motion - aim, x)
     return Attempt(p, Face(basis, law.directions, g.mu, False, law.directions[:0]), g.mu[:0], status, steps)

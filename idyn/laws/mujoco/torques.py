@@ -1,0 +1,149 @@
+"""Accelerations of joints whose torques are given: they change sides with those of the other joints.
+
+The unknowns are the accelerations without motors and those of the joints with a given torque, x = (u, c). The problem is that
+of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it, whose
+rows have one entry.
+
+With damping, all torques must be given: then the acceleration before the step follows, and M̃ a' = M a is that of the step,
+M̃ = M + h D.
+"""
+
+import numpy as np
+
+from idyn.contact.soft import (
+    DAMPING,
+    DOF_WEIGHT,
+    HIGH,
+    LIMIT_MARGIN,
+    LIMIT_SOLIMP,
+    LIMIT_SOLREF,
+    LOSS,
+    LOSS_SOLIMP,
+    LOSS_SOLREF,
+    LOW,
+    SoftConstraints,
+)
+from idyn.jit.compiled import compiled
+from idyn.laws.compliant import minimise
+from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, spring
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.terms.stages import Given, ReducedProblem
+from idyn.types import Array
+
+ROWS = 3
+"""Constraints of a joint: dry friction, and both ends of its range."""
+
+
+@compiled
+def joint_accelerations(
+    problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array, out: Array
+) -> bool:
+    """Fill the accelerations of the step, of the actuated joints [rad/s²] (na). Return whether Newton's method has converged.
+
+    problem: its dynamics are filled; asked: demand (na); tau: torques [N·m] (na)
+    given: which joints have the torque `tau`; the others meet the demand (na)
+    """
+    g = problem.dynamics.given
+    nv, unknown = len(g.v), _unknown(g, given)
+    # v_free: motion without constraints; L of M_xx
+    v_free, L = _free(g, soft, unknown, asked, tau)
+    # contacts, then three rows of each joint with a given torque
+    contacts, joints = len(g.mu), unknown[unknown >= 0]
+    acts = g.model.a[given]
+    count = contacts + ROWS * len(acts)
+    laws, aim, drift, J = np.zeros((count, 6)), np.zeros(3 * count), np.zeros(nv), np.zeros((3 * count, nv))
+    J[: 3 * contacts] = problem.dynamics.J
+    fill_contacts(problem.dynamics, soft, laws[:contacts], aim[: 3 * contacts])
+    for k in range(len(acts)):
+        first = contacts + ROWS * k
+        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[3 * first :], J[3 * first :])
+    free_joint_terms(g, drift)
+    Y, x = np.empty((3 * count, len(joints))), np.zeros(len(joints))
+    for row in range(len(Y)):
+        for i in range(len(joints)):
+            Y[row, i] = J[row, joints[i]]
+        forward(L, Y[row])
+    for i in range(len(x)):
+        for k in range(i, len(x)):
+            x[i] += L[k, i] * (g.v[joints[k]] - v_free[joints[k]])
+    _, status, _ = minimise(laws, Y, J @ (v_free - g.v + drift) - aim, x)
+    # v⁺ = v_free + L⁻ᵀ x
+    backward(L, x)
+    for i in range(len(x)):
+        v_free[joints[i]] += x[i]
+    change = (v_free - g.v + drift) / g.dt
+    if soft.damped:
+        _after_damping(g, soft, change)
+    for k in range(len(out)):
+        out[k] = change[g.model.a[k]]
+    return status == 0
+
+
+@compiled
+def _unknown(g: Given, given: Array) -> Array:
+    """Return the indices of the unknown velocities, −1 elsewhere (nv)."""
+    unknown = np.full(len(g.v), -1)
+    for j in g.model.u:
+        unknown[j] = j
+    for k in range(len(given)):
+        if given[k]:
+            unknown[g.model.a[k]] = g.model.a[k]
+    return unknown
+
+
+@compiled
+def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Array) -> tuple[Array, Array]:
+    """Return v⁺ without constraints (nv), and the factor L of M_xx."""
+    x, nv = unknown[unknown >= 0], len(g.v)
+    known, force, v_free = np.zeros(nv), -g.h, g.v.copy()
+    for k in range(len(asked)):
+        j = g.model.a[k]
+        force[j] += tau[k] - soft.joints[j, DAMPING] * g.v[j]
+        if unknown[j] < 0:
+            known[j] = asked[k]
+            v_free[j] += g.dt * asked[k]
+    force -= g.M @ known
+    L, change = np.empty((len(x), len(x))), np.empty(len(x))
+    for i in range(len(x)):
+        change[i] = force[x[i]]
+        for k in range(len(x)):
+            L[i, k] = g.M[x[i], x[k]]
+    cholesky(L)
+    forward(L, change)
+    backward(L, change)
+    for i in range(len(x)):
+        v_free[x[i]] += g.dt * change[i]
+    return v_free, L
+
+
+@compiled
+def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array, J: Array) -> None:
+    """Fill the laws of the joint with velocity j: dry friction, then the ends of its range; aim and J from its first row on."""
+    row, h, v, q = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]]
+    for k in range(ROWS):
+        laws[k, 1] = laws[k, 2] = np.inf
+    if row[LOSS] > 0.0:
+        imp = impedance(row[LOSS_SOLIMP : LOSS_SOLIMP + 5], 0.0)
+        _, b = spring(row[LOSS_SOLREF : LOSS_SOLREF + 2], row[LOSS_SOLIMP : LOSS_SOLIMP + 5], h)
+        laws[0, 0], laws[0, 2] = -h * row[LOSS], max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+        aim[2], J[2, j] = -h * b * v, 1.0
+    for k, side in ((1, 1.0), (2, -1.0)):
+        gap = side * (q - (row[LOW] if side > 0.0 else row[HIGH]))
+        if gap < row[LIMIT_MARGIN]:
+            r = gap - row[LIMIT_MARGIN]
+            imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
+            stiff, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
+            laws[k, 1] = laws[k, 2] = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+            aim[3 * k + 2], J[3 * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
+
+
+@compiled
+def _after_damping(g: Given, soft: SoftConstraints, change: Array) -> None:
+    """Replace the acceleration a before the step by a' = M̃⁻¹ M a (nv)."""
+    L, after = g.M.copy(), g.M @ change
+    for j in range(len(change)):
+        L[j, j] += g.dt * soft.joints[j, DAMPING]
+    cholesky(L)
+    forward(L, after)
+    backward(L, after)
+    change[:] = after
