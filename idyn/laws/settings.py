@@ -166,6 +166,9 @@ class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
     joint: SoftJoint = SoftJoint()
     joints: dict[str, SoftJoint] = {}
 
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self))  # dictionaries have no hash
+
     def build(self) -> Law:
         pyramidal = self.cone == "pyramidal"
         return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio))

@@ -1,8 +1,8 @@
 """Accelerations of joints whose torques are given: they change sides with those of the other joints.
 
 The unknowns are the accelerations without motors and those of the joints with a given torque, x = (u, c). The problem is that
-of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it, whose
-rows have one entry.
+of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it,
+whose rows have one entry.
 
 With damping, all torques must be given: then the acceleration before the step follows, and M̃ a' = M a is that of the step,
 M̃ = M + h D.
