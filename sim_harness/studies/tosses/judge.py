@@ -12,7 +12,7 @@ from sim_harness.studies.tosses.forecast import Forecast
 Forecaster = Callable[[Toss, int, int], Forecast]
 """Called with a toss, the first sample, and the number of samples."""
 
-WINDOWS = {"one step": 2, "0.1 s": 16, "whole toss": None}
+WINDOWS: dict[str, int | None] = {"one step": 2, "0.1 s": 16, "whole toss": None}
 """Name → samples of a window, its given first sample included; None: all of the toss."""
 
 
@@ -44,8 +44,12 @@ def angles_of(rotations: Array) -> Array:
 
 def whole_errors(forecaster: Forecaster, tosses: Sequence[Toss]) -> Errors:
     """Return the errors of forecasts of whole tosses from their first samples, means over the samples of each."""
-    found = [sample_errors(toss, 0, forecaster(toss, 0, len(toss))) for toss in tosses]
-    return Errors(*(np.array([each.mean() for each in column]) for column in zip(*found, strict=True)))
+    return means_of([sample_errors(toss, 0, forecaster(toss, 0, len(toss))) for toss in tosses])
+
+
+def means_of(errors: Sequence[tuple[Array, Array]]) -> Errors:
+    """Return the means over the samples of each toss. errors: results of `sample_errors`"""
+    return Errors(*(np.array([each.mean() for each in column]) for column in zip(*errors, strict=True)))
 
 
 def window_errors(forecaster: Forecaster, tosses: Sequence[Toss], samples: int) -> Errors:
