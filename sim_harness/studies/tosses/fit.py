@@ -20,6 +20,10 @@ FIRST_STEP = 0.3
 RESAMPLES, COVERED = 400, 0.95
 """Resamples of the tosses for the intervals, and the share of them that an interval holds."""
 
+USED = 0.8
+"""Share of the evaluated points, the best ones, to which the quadratic of the intervals is fitted. Fewer points lie too close
+together: their range would bound the intervals."""
+
 SEED = 0
 
 
@@ -69,12 +73,12 @@ def search(losses_at: Callable[[dict[str, float]], Array], names: Sequence[str],
 def intervals(trials: Trials, names: Sequence[str]) -> tuple[Array, Array]:
     """Return low and high ends of the parameters' intervals, in logarithms (p each): a bootstrap over the tosses.
 
-    A quadratic is fitted to the loss at the best half of the evaluated points, for each resample of the tosses. Its minimum,
+    A quadratic is fitted to the loss at the best `USED` of the evaluated points, for each resample of the tosses. Its minimum,
     within the range of these points, is the resample's parameters. This replaces a fit per resample.
     """
     p = trials.points.shape[1]
     terms = (p + 1) * (p + 2) // 2
-    order = trials.losses.mean(axis=1).argsort()[: max(2 * terms, len(trials.points) // 2)]
+    order = trials.losses.mean(axis=1).argsort()[: max(2 * terms, int(USED * len(trials.points)))]
     points = trials.points[order]
     middle, spread = points[0], np.maximum(points.std(axis=0), 1e-6)
     x = (points - middle) / spread

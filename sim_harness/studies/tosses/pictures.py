@@ -14,7 +14,7 @@ from sim_harness.studies.tosses.data import EDGE, RATE, Toss
 from sim_harness.studies.tosses.outcome import SHOWN, Outcome
 
 CORNERS = np.array([*product((-1.0, 1.0), repeat=3)])
-SIDES = [(i, j) for i in range(8) for j in range(i) if np.abs(CORNERS[i] - CORNERS[j]).sum() == 2.0]
+SIDES = np.array([(i, j) for i in range(8) for j in range(i) if np.abs(CORNERS[i] - CORNERS[j]).sum() == 2.0])
 """Pairs of corners with a common edge."""
 
 INSTANTS = 5
@@ -48,6 +48,7 @@ def tosses_in_space(outcome: Outcome, tosses: Sequence[Toss], window: str) -> by
             error = outcome.windows[window].position[number]
             axis.set(title=f"{label}: {error:.3f} block widths", xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
             axis.set_aspect("equal")
+            axis.locator_params(nbins=4)
         return png(figure)
 
 
@@ -56,5 +57,5 @@ def _draw(axis: Any, position: Array, rotation: Array, colour: str) -> None:
     axis.plot(*position.T, color=colour, linewidth=1.0)
     for k in np.linspace(0, len(position) - 1, INSTANTS).astype(int):
         corners = position[k] + 0.5 * EDGE * CORNERS @ rotation[k].T
-        for i, j in SIDES:
-            axis.plot(*corners[[i, j]].T, color=colour, linewidth=0.5)
+        edges = np.insert(corners[SIDES], 2, np.nan, axis=1).reshape(-1, 3)  # a gap after each edge
+        axis.plot(*edges.T, color=colour, linewidth=0.5)

@@ -1,0 +1,291 @@
+"""Forecasts of measured tosses: data, body, forecasts, fits and figures against tosses with known answers."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fast import full
+from scipy.spatial.transform import Rotation
+
+from idyn.errors import ConfigError
+from sim_harness.commands.main import main
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
+from sim_harness.scenes.load import check_scene
+from sim_harness.studies.tosses import plan
+from sim_harness.studies.tosses.block import Block
+from sim_harness.studies.tosses.data import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
+from sim_harness.studies.tosses.entries import ENTRIES
+from sim_harness.studies.tosses.fit import intervals, search
+from sim_harness.studies.tosses.flight import Flight, identify_flight
+from sim_harness.studies.tosses.forecast import Contact, EngineForecaster, Forecast, first_motion
+from sim_harness.studies.tosses.judge import whole_errors, window_errors
+from sim_harness.studies.tosses.outcome import depth_of, energy_of
+from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, save_parameters
+from sim_harness.studies.tosses.tables import paired
+from sim_harness.world.worlds import build_scene
+
+DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")
+measured = pytest.mark.skipif(not (DATA / FILE).is_file(), reason=f"no {FILE} beside the project or in {VARIABLE}")
+
+CENTRE, GRAVITY = np.array([0.001, -0.002, 0.006]), 9.6
+
+
+def flying(seed, samples=25, height=0.3):
+    """A toss in flight, exact: the centre of mass on a parabola, a constant spin."""
+    random = np.random.default_rng(seed)
+    t = np.arange(-1, samples) / RATE
+    spin, start = random.normal(size=3) * 5.0, Rotation.random(rng=random)
+    turns = (start * Rotation.from_rotvec(t[:, None] * spin)).as_matrix()
+    centre = np.array([0.0, 0.0, height]) + t[:, None] * random.normal(size=3) - 0.5 * t[:, None] ** 2 * [0, 0, GRAVITY]
+    position = centre - turns @ CENTRE
+    return Toss(
+        position=position[1:],
+        rotation=turns[1:],
+        velocity=RATE * np.diff(position, axis=0),
+        spin=np.tile(spin, (samples, 1)),
+    )
+
+
+def arrays(tosses):
+    """The arrays of a file with these tosses."""
+    quaternions = np.concatenate([Rotation.from_matrix(toss.rotation).as_quat(scalar_first=True) for toss in tosses])
+    return {
+        "start": np.cumsum([0, *map(len, tosses)]),
+        "position": np.concatenate([toss.position for toss in tosses]),
+        "quaternion_wxyz": quaternions,
+        "velocity": np.concatenate([toss.velocity for toss in tosses]),
+        "angular_velocity": np.concatenate([toss.spin for toss in tosses]),
+    }
+
+
+def test_tosses_are_read_as_they_are_written(tmp_path):
+    tosses = [flying(seed, samples) for seed, samples in ((0, 10), (1, 25))]
+    np.savez(tmp_path / FILE, **arrays(tosses))
+    for found, toss in zip(load_tosses(tmp_path), tosses, strict=True):
+        for field in ("position", "rotation", "velocity", "spin"):
+            np.testing.assert_allclose(getattr(found, field), getattr(toss, field), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"velocity": None}, "velocity"),
+        ({"velocity": np.zeros((4, 3))}, "velocity"),
+        ({"position": np.full((20, 3), np.nan)}, "position"),
+        ({"quaternion_wxyz": np.ones((20, 4))}, "quaternion_wxyz"),
+        ({"start": np.array([0, 12, 11, 20])}, "start"),
+        ({"start": np.array([0.0, 20.0])}, "start"),
+        ({"start": np.array([0, 19])}, "start"),
+    ],
+)
+def test_a_malformed_file_is_refused_by_name(tmp_path, change, where):
+    given = arrays([flying(0, 20)]) | change
+    np.savez(tmp_path / FILE, **{name: value for name, value in given.items() if value is not None})
+    with pytest.raises(ConfigError) as caught:
+        load_tosses(tmp_path)
+    assert caught.value.path == f"{FILE}: {where}"
+
+
+def test_a_missing_file_and_a_file_of_another_kind_are_refused(tmp_path):
+    (tmp_path / FILE).write_text("no archive")
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(ConfigError) as caught:
+            load_tosses(folder)
+        assert caught.value.path == "--data"
+
+
+def test_the_split_is_300_to_100_and_has_no_common_toss():
+    fitted, judged = plan.split(400)
+    assert (len(fitted), len(judged)) == (300, 100)
+    assert sorted([*fitted, *judged]) == list(range(400))
+
+
+def test_flights_tell_gravity_and_the_centre_of_mass():
+    found = identify_flight([flying(seed) for seed in range(6)])
+    np.testing.assert_allclose(found.gravity, GRAVITY, rtol=1e-9)
+    np.testing.assert_allclose(found.centre, CENTRE, atol=1e-10)
+    assert found.tosses == 6
+
+
+@pytest.mark.parametrize("name", ["newton-rigid", "sap", "mujoco"])
+def test_a_flight_is_forecast_from_its_first_state(name):
+    toss = flying(3)
+    flight = Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
+    values = {key: plan.BOUNDS[key].start for key in ENTRIES[name].parameters}
+    errors = whole_errors(ENTRIES[name].build(flight, values), [toss])
+    assert errors.position[0] < 1e-3  # 0.1 mm: velocity by differences of a turning body
+    assert np.degrees(errors.rotation[0]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("engine", "contact", "substeps"),
+    [
+        (PolygonLcp(edges=8), Contact(0.2), 1),
+        (Newton(), Contact(0.2), 1),
+        (Newton(), Contact(0.2, 3e4, 5e-3), 2),
+        (Sap(), Contact(0.2, 3e4, 5e-3), 2),
+    ],
+)
+def test_a_forecast_is_that_of_the_scene_of_this_block(engine, contact, substeps):
+    """The world of scenes shares the engines with the forecast, but no geometry, dynamics or integration."""
+    toss, inertia = flying(4, samples=60, height=0.15), 1.1e-3
+    block = Block(half=0.05, mass=MASS, inertia=inertia, centre=np.zeros(3), gravity=GRAVITY)
+    step = 1.0 / (RATE * substeps)
+    start = first_motion(block, toss, 0, step)
+    soft = {} if contact.stiffness is None else {"stiffness": contact.stiffness, "dissipation": contact.dissipation}
+    body = BodySettings(
+        name="block",
+        shape=Shape(box=(0.1, 0.1, 0.1)),
+        mass=MASS,
+        inertia=(inertia,) * 3,
+        material=Material(mu=contact.mu, **soft),
+        position=tuple(start.position),
+        turn=tuple(Rotation.from_matrix(start.rotation).as_euler("xyz")),
+        velocity=tuple(start.velocity[:3]),
+        spin=tuple(start.rotation @ start.velocity[3:]),
+    )
+    ground = GroundSettings(material=Material(mu=contact.mu))
+    settings = SceneSettings(
+        about="", engines=("lcp",), dt=step, duration=1.0, body=(body,), ground=ground, gravity=GRAVITY, margin=0.02
+    )
+    world = build_scene(check_scene(settings), engine)
+    forecast = EngineForecaster(block, engine, contact, substeps)(toss, 0, 60)
+    lowest = np.inf
+    for k in range(1, 60):
+        for _ in range(substeps):
+            world.step()
+        rotations, centres = world.bodies.place(world.q)
+        lowest = min(lowest, centres[0, 2])
+        np.testing.assert_allclose(forecast.position[k], centres[0], atol=1e-8)
+        np.testing.assert_allclose(forecast.rotation[k], rotations[0], atol=1e-7)
+    assert lowest < 0.08  # it has touched
+    assert forecast.failed == 0
+
+
+def test_errors_are_block_widths_and_angles():
+    toss = flying(5, samples=31)
+    turn = Rotation.from_rotvec([0.0, np.radians(10.0), 0.0]).as_matrix()
+
+    def wrong(toss, sample, samples):
+        part = slice(sample, sample + samples)
+        return Forecast(toss.position[part] + [0.1 * EDGE, 0.0, 0.0], toss.rotation[part] @ turn, 0)
+
+    for errors in (whole_errors(wrong, [toss, toss]), window_errors(wrong, [toss, toss], 16)):
+        np.testing.assert_allclose(errors.position, [0.1, 0.1], rtol=1e-9)
+        np.testing.assert_allclose(np.degrees(errors.rotation), [10.0, 10.0], rtol=1e-9)
+
+
+def test_energy_in_flight_is_constant_and_a_corner_below_the_floor_is_a_depth():
+    toss = flying(6)
+    block = Block(half=0.05, mass=MASS, inertia=1e-3, centre=CENTRE, gravity=GRAVITY)
+    energy = energy_of(block, toss.position, toss.rotation)
+    speed, spin = RATE * np.diff(toss.position + toss.rotation @ CENTRE, axis=0)[0], toss.spin[0]
+    height = (toss.position + toss.rotation @ CENTRE)[:2, 2].mean()
+    expected = 0.5 * MASS * speed @ speed + 0.5e-3 * spin @ spin + MASS * GRAVITY * height
+    np.testing.assert_allclose(energy, expected, rtol=1e-4)  # half a sample of gravity apart
+    flat = np.array([[0.0, 0.0, 0.049], [0.0, 0.0, 0.06]]), np.tile(np.eye(3), (2, 1, 1))
+    assert depth_of(block, *flat) == pytest.approx(0.001)
+
+
+def test_a_search_finds_the_least_loss_and_intervals_follow_the_scatter():
+    random, best = np.random.default_rng(0), np.log([0.18, 1.2])
+    centres = best + 0.1 * random.normal(size=(80, 2))
+
+    def losses_at(values):
+        return ((np.log([values["mu"], values["inertia"]]) - centres) ** 2).sum(axis=1)
+
+    trials = search(losses_at, ("mu", "inertia"), 60)
+    least = trials.points[trials.losses.mean(axis=1).argmin()]
+    np.testing.assert_allclose(least, centres.mean(axis=0), atol=5e-3)
+    low, high = intervals(trials, ("mu", "inertia"))
+    np.testing.assert_allclose(high - low, 2 * 1.96 * centres.std(axis=0) / np.sqrt(80), rtol=0.2)
+    assert (low < centres.mean(axis=0)).all()
+    assert (high > centres.mean(axis=0)).all()
+
+
+def test_a_difference_counts_beyond_two_standard_errors():
+    assert paired(np.array([-1.0, -1.1, -0.9]), ".1f").endswith("better")
+    assert paired(np.array([1.0, 1.1, 0.9]), ".1f").endswith("worse")
+    assert paired(np.array([-1.0, 1.2, 0.3]), ".1f")[-1].isdigit()
+
+
+def identified():
+    values = {"mu": 0.18, "inertia": 1.1}
+    return Parameters(
+        flight=Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist())),
+        tosses=300,
+        engines={"lcp": Identified(values=values, intervals={"mu": (0.17, 0.19)}, loss=0.3, evaluations=9)},
+    )
+
+
+def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
+    save_parameters(tmp_path / "p.json", identified())
+    np.savez(tmp_path / FILE, **arrays([flying(seed, 20, height=1.0) for seed in range(3)]))
+    words = ["compare", "cube-tosses", "--data", str(tmp_path), "--parameters", str(tmp_path / "p.json")]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    row = next(line for line in text.splitlines() if line.startswith("lcp"))
+    assert float(row.split()[1]) < 1e-3  # flights are forecast
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"lcp"', '"lpc"', "p.json.engines.lpc"),
+        ('"mu": 0.18', '"nu": 0.18', "p.json.engines.lcp.values"),
+        ('"mu": 0.18', '"mu": Infinity', "p.json.engines.lcp.values.mu"),
+        ('"mu": 0.18', '"mu": -1.0', "p.json.engines[...].values[...]"),
+        ("{", "", "--parameters"),
+    ],
+)
+def test_a_wrong_file_of_parameters_is_refused(tmp_path, old, new, where):
+    path = tmp_path / "p.json"
+    save_parameters(path, identified())
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        load_parameters(path)
+    assert caught.value.path == where
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["cube-tosses", "--engines", "lpc"], "unknown engine 'lpc' (nearest: lcp"),
+        (["cube-tosses", "--engines", "sap", "--parameters", "p.json"], "expected parameters of 'sap', got those of lcp"),
+        (["sap-study", "--engines", "sap"], "--engines: expected the comparison cube-tosses, got sap-study"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    np.savez(FILE, **arrays([flying(seed, 20) for seed in range(8)]))
+    save_parameters(Path("p.json"), identified())
+    assert main(["compare", *words]) != 0
+    assert message in capsys.readouterr().err
+
+
+@measured
+def test_the_measured_block_is_smaller_than_its_source_says_and_heavier_on_one_side():
+    tosses = load_tosses(DATA)
+    found = identify_flight([tosses[i] for i in plan.split(len(tosses))[0]])
+    assert found.scale == pytest.approx(0.979, abs=2e-3)
+    assert found.centre[2] == pytest.approx(5.5e-3, abs=1e-3)
+    assert found.residual < 1e-4
+
+
+@measured
+@full
+def test_identified_engines_forecast_measured_tosses():
+    tosses = load_tosses(DATA)
+    fitted, judged = plan.split(len(tosses))
+    flight = identify_flight([tosses[i] for i in fitted])
+    values = {"mu": 0.18, "inertia": 1.2, "stiffness": 3e4, "dissipation": 5e-3, "time_constant": 8e-3, "damping_ratio": 1.0}
+    for name in ("mujoco", "sap"):
+        errors = whole_errors(ENTRIES[name].build(flight, values), [tosses[i] for i in judged])
+        assert errors.position.mean() < 0.115
+        assert np.degrees(errors.rotation.mean()) < 13.0
