@@ -25,6 +25,7 @@ from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.impacts import Restitution, gap_speeds
 from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
@@ -36,17 +37,20 @@ class Dissipation(Kind, frozen=True, tag="dissipation"):
 
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
     recovery: NonNegative = 0.05
+    restitution: Restitution = 0.0
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
         if not space.regular:
             return no_solution(problem)
-        c = np.maximum(space.problem.gaps / problem.dt, -self.recovery)
-        return solution(space, *least_energy(space.D, space.b, space.problem.mu, c, self.edges))
+        a = space.problem
+        c = gap_speeds(a.gaps, a.J[2::3] @ a.v, a.dt, self.recovery, self.restitution)
+        return solution(space, *least_energy(space.D, space.b, a.mu, c, self.edges))
 
 
 def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Status, int, float]:

@@ -12,8 +12,8 @@ Differences from the textbook:
 - The gap speed of a penetrating contact is at least −recovery, so bodies leave a penetration slowly instead of being ejected.
 
 Modelling error: the polygon is inscribed in the friction circle. The largest friction is between μ cos(π/edges) and μ times the
-normal force, depending on direction, and sliding friction may not point exactly against the slip. Contact is inelastic.
-Events inside a step are not resolved: velocities are first order in dt.
+normal force, depending on direction, and sliding friction may not point exactly against the slip. Contact is
+inelastic unless `restitution` is set. Events inside a step are not resolved: velocities are first order in dt.
 """
 
 from typing import Annotated
@@ -28,6 +28,7 @@ from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.impacts import Restitution, gap_speeds
 from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
@@ -43,11 +44,13 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface
         with this speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
     max_pivots: largest number of pivots of one Lemke run
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
     recovery: NonNegative = 0.05
+    restitution: Restitution = 0.0
     max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -57,9 +60,10 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
         a, D, b = space.problem, space.D, space.b
         unlimited, pivots = np.isinf(a.mu), 0
         released = np.zeros_like(unlimited)
+        c = gap_speeds(a.gaps, a.J[2::3] @ a.v, a.dt, self.recovery, self.restitution)
         for turn in range(ROUNDS):
             mu = a.mu if turn == ROUNDS - 1 else np.where(released, 0.0, a.mu)
-            p, status, used, error = solve_polygon(D, b, mu, a.gaps / a.dt, self.edges, self.recovery, self.max_pivots)
+            p, status, used, error = solve_polygon(D, b, mu, c, self.edges, self.max_pivots)
             pivots += used
             before, released = released, unlimited & (p[:, 2] <= 0.0)
             if (released == before).all():
@@ -68,12 +72,9 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
 
 
 @compiled
-def solve_polygon(
-    D: Array, b: Array, mu: Array, gap_speed: Array, edges: int, recovery: float, max_pivots: int
-) -> tuple[Array, int, int, float]:
+def solve_polygon(D: Array, b: Array, mu: Array, c: Array, edges: int, max_pivots: int) -> tuple[Array, int, int, float]:
     """Return impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| for D without diagonal shift."""
     n = len(mu)
-    c = np.maximum(gap_speed, -recovery)
     A, r, contact, direction = polygon_lcp(D, b, mu, c, edges)
     scale = 1.0
     for i in range(len(r)):

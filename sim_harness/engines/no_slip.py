@@ -33,6 +33,7 @@ from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.impacts import Restitution, gap_speeds
 from sim_harness.engines.normals import Solver, by_pivots, by_qp
 from sim_harness.engines.sticking import Stick, can_press, impulses, stick_rows, violation
 from sim_harness.engines.vectors import dot, pushed
@@ -48,17 +49,20 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
     """Rigid contacts with unlimited friction: what presses sticks.
 
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
     solver: LCP solver ppm, qp or lemke; all give the same motion
     """
 
     recovery: NonNegative = 0.05
+    restitution: Restitution = 0.0
     solver: Solver = "ppm"
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
         if not space.regular:
             return no_solution(problem)
-        c = np.maximum(space.problem.gaps / problem.dt, -self.recovery)
+        a = space.problem
+        c = gap_speeds(a.gaps, a.J[2::3] @ a.v, a.dt, self.recovery, self.restitution)
         p, status, pivots, error = solve_sticking(space, c, self.solver)
         return solution(space, p, status, pivots, error)
 

@@ -214,7 +214,7 @@ def test_a_difference_counts_beyond_two_standard_errors():
 
 
 def identified():
-    values = {"mu": 0.18, "inertia": 1.1}
+    values = {"mu": 0.18, "inertia": 1.1, "restitution": 0.1}
     return Parameters(
         flight=Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist())),
         tosses=300,

@@ -14,10 +14,11 @@ Differences from the paper, in addition to those listed in `iteration` and `func
 - The damping of a compliant contact acts only in steps that begin with the contact closed. Otherwise it would slow down bodies
   that only approach.
 
-Modelling error: contact is inelastic; first order in dt. Impulses of redundant rigid contacts are not unique; the solution is
-close to the most uniform one. With μ = ∞ some steps have no solution. The engine fails although a solution exists in about
-2 of 10 000 steps of a box that tumbles on the ground, in 3 of 900 random pushed piles of three boxes with masses 1000 : 1, and
-in some heaps with a hundred contacts and more. All factorisations are dense: cost n³ in the number of contacts.
+Modelling error: inelastic unless `restitution` is set; first order in dt. Impulses of redundant rigid contacts are not unique;
+the solution is close to the most uniform one. With μ = ∞ some steps have no solution. The engine fails although a solution
+exists in about 2 of 10 000 steps of a box that tumbles on the ground, in 3 of 900 random pushed piles of three boxes with
+masses 1000 : 1, and in some heaps with a hundred contacts and more. All factorisations are dense: cost n³ in the number of
+contacts.
 """
 
 from typing import Annotated, Literal
@@ -29,6 +30,7 @@ from controllers.config.loading import Kind, NonNegative
 from idyn.status import Status
 from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.impacts import Restitution
 from sim_harness.engines.newton.functions import FISCHER_BURMEISTER
 from sim_harness.engines.newton.iteration import Rules
 from sim_harness.engines.newton.linear import DENSE
@@ -49,6 +51,7 @@ class Newton(Kind, frozen=True, tag="newton"):
     tolerance: largest violation of Coulomb's law in a solved step, relative to the largest row velocity, at least 0.1 m/s
         (or 100 m/s² · dt in short steps); typical: rounding error
     recovery: largest speed at which a penetration of rigid contacts is reduced [m/s], see the engine `lcp`
+    restitution: of rigid contacts, ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
     positions: which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", "end"
         (rows and contacts) or "start" (neither). With "end" contact points move with their bodies. Rolling bodies, and piles
         that tumble by 0.1 rad per step, then gain energy. The world must provide `ForwardProblem.system`
@@ -58,6 +61,7 @@ class Newton(Kind, frozen=True, tag="newton"):
 
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6
     recovery: NonNegative = 0.05
+    restitution: Restitution = 0.0
     positions: Literal["rows", "end", "start"] = "rows"
     geometric_stiffness: bool = False
 
@@ -76,7 +80,7 @@ class Newton(Kind, frozen=True, tag="newton"):
         free, regular = free_motion(a.M, a.v, a.dt * (a.force - a.h))
         if not (regular and is_sound(a)):
             return no_solution(a)
-        stack = stack_of(a, self.recovery, self.positions == "end")
+        stack = stack_of(a, self.recovery, self.positions == "end", self.restitution)
         found = solve_passes(stack, free, self.rules, self.pass_settings)
         dynamics = float(np.abs(a.M @ (found.v - a.v) - found.J.T @ found.p - a.dt * (a.force - a.h)).max(initial=0.0))
         finite = np.isfinite(dynamics) and np.isfinite(found.error)

@@ -6,6 +6,7 @@ from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
 from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.impacts import gap_speeds
 from sim_harness.engines.newton.rows import Plan
 from sim_harness.engines.vectors import dot
 
@@ -64,11 +65,12 @@ class Stack(Record, frozen=True):
         return out
 
 
-def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool) -> Stack:
+def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, restitution: float = 0.0) -> Stack:
     """Return the stack of a step.
 
     recovery: largest speed at which a penetration of rigid contacts is reduced [m/s]
     contacts_too: see `Stack`
+    restitution: of rigid contacts
     """
     a, deepest = problem, recovery * problem.dt
     order, ties = (NO_ORDER, 0) if a.rows is None else _in_order(a.rows)
@@ -82,6 +84,8 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool) -> St
         ease[:first][a.rows.yields[order]] = 0.0
     normal = slice(first + 2, None, 3)
     ease[normal] = np.maximum(-a.gaps - deepest, 0.0)
+    if restitution > 0.0:
+        ease[normal] = a.dt * gap_speeds(a.gaps, a.J[2::3] @ a.v, a.dt, recovery, restitution) - a.gaps
     if a.stiffness is not None:
         soft = np.isfinite(a.stiffness)
         compliance[normal] = 1.0 / a.stiffness

@@ -25,7 +25,7 @@ EDGES = 16
 Values = Mapping[str, float]
 """Parameter → value."""
 
-RIGID, SOFT = ("mu", "inertia"), ("mu", "inertia", "stiffness", "dissipation")
+RIGID, SOFT = ("mu", "inertia", "restitution"), ("mu", "inertia", "stiffness", "dissipation")
 
 
 class Entry(NamedTuple):
@@ -39,10 +39,14 @@ class Entry(NamedTuple):
     build: Callable[[Flight, Values], Forecaster]
 
 
-def _rigid(engine: Engine) -> Entry:
-    return Entry(
-        RIGID, lambda flight, values: EngineForecaster(flight.block(values["inertia"]), engine, Contact(values["mu"]), 1)
-    )
+def _rigid(engine: Callable[[float], Engine]) -> Entry:
+    """engine: returns the engine with a coefficient of restitution"""
+
+    def build(flight: Flight, values: Values) -> Forecaster:
+        block = flight.block(values["inertia"])
+        return EngineForecaster(block, engine(values["restitution"]), Contact(values["mu"]), 1)
+
+    return Entry(RIGID, build)
 
 
 def _soft(engine: Engine) -> Entry:
@@ -73,9 +77,9 @@ ENTRIES = {
     "sap": _soft(Sap()),
     "first-order": _soft(FirstOrder(candidates="touching")),
     "penalty": _soft(Penalty()),
-    "newton-rigid": _rigid(Newton()),
-    "lcp": _rigid(PolygonLcp(edges=EDGES)),
-    "dissipation": _rigid(Dissipation(edges=EDGES)),
+    "newton-rigid": _rigid(lambda e: Newton(restitution=e)),
+    "lcp": _rigid(lambda e: PolygonLcp(edges=EDGES, restitution=e)),
+    "dissipation": _rigid(lambda e: Dissipation(edges=EDGES, restitution=e)),
     "viscous": Entry(("inertia", "drag"), _viscous),
     "no-slip": Entry(("inertia",), _no_slip),
     "mujoco": Entry(("mu", "inertia", "time_constant", "damping_ratio"), _mujoco),

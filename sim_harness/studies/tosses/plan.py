@@ -40,6 +40,7 @@ BOUNDS = {
     "inertia": Range(0.4, 1.0, 2.5, "m h²"),
     "stiffness": Range(3e3, 3e4, 1e6, "N/m"),
     "dissipation": Range(5e-4, 5e-3, 5e-2, "s"),
+    "restitution": Range(5e-3, 0.1, 0.5, ""),
     "drag": Range(0.02, 0.5, 20.0, "N·s/m"),
     "time_constant": Range(2e-3, 8e-3, 5e-2, "s"),
     "damping_ratio": Range(0.2, 1.0, 3.0, ""),
@@ -50,6 +51,7 @@ mu: friction coefficient
 inertia: moment of inertia about the centre of mass in units of mass times half edge squared, the same about all axes; a solid
     cube has 0.667, a hollow one 1.11
 stiffness: of each contact point; dissipation: damping over stiffness
+restitution: of rigid contacts, ratio of the speeds after and before an impact
 drag: viscous friction of each contact point
 time_constant, damping_ratio: `solref` of MuJoCo
 """
