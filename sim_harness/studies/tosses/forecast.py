@@ -13,8 +13,8 @@ from sim_harness.engines.engine import Engine, ForwardProblem
 from sim_harness.studies.tosses.block import Block, Motion, contact_terms, turned
 from sim_harness.studies.tosses.data import RATE, Toss
 
-MARGIN = 0.02
-"""Corners lower than this are given to the engine [m]: more than a corner moves in a sample."""
+FASTEST = 4.0
+"""Corners lower than they fall within a step at this speed are given to the engine [m/s]."""
 
 
 class Forecast(NamedTuple):
@@ -82,7 +82,7 @@ class EngineForecaster:
     def advance(self, motion: Motion) -> tuple[Motion, bool]:
         """Return the state after a step, and whether the engine has solved it."""
         v, good = motion.velocity + self._fall, True
-        J, gaps = contact_terms(motion.position, motion.rotation, self._corners, MARGIN)
+        J, gaps = contact_terms(motion.position, motion.rotation, self._corners, FASTEST * self._step)
         if len(gaps):
             solution = self._engine.solve(self._problem(motion.velocity, J, gaps))
             v, good = solution.v_plus, solution.status.ok
