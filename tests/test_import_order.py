@@ -146,6 +146,7 @@ IMPORTERS = {
     "zstandard": {"transport.log.chunks"},
     "lz4": {"transport.log.chunks"},
     "mujoco": {"sim_harness.mujoco.door"},
+    "pydrake": {"sim_harness.studies.tosses.drake_block"},
     "pygame": {"sim_harness.steering.gamepad"},
     "cyclonedds": {"transport.dds"},
     "prometheus_client": {"transport.metrics"},

@@ -111,14 +111,16 @@ def test_flights_tell_gravity_and_the_centre_of_mass():
     assert found.tosses == 6
 
 
-@pytest.mark.parametrize("name", ["newton-rigid", "sap", "mujoco"])
+@pytest.mark.parametrize("name", ["newton-rigid", "sap", "mujoco", "drake"])
 def test_a_flight_is_forecast_from_its_first_state(name):
+    pytest.importorskip({"drake": "pydrake"}.get(name, "mujoco"))
     toss = flying(3)
     flight = Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
     values = {key: plan.BOUNDS[key].start for key in ENTRIES[name].parameters}
     errors = whole_errors(ENTRIES[name].build(flight, values), [toss])
     assert errors.position[0] < 1e-3  # 0.1 mm: velocity by differences of a turning body
-    assert np.degrees(errors.rotation[0]) < 1e-5
+    turned = 0.01 if name == "drake" else 1e-5  # Drake integrates quaternions to first order
+    assert np.degrees(errors.rotation[0]) < turned
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,24 @@ def test_a_forecast_is_that_of_the_scene_of_this_block(engine, contact, substeps
         np.testing.assert_allclose(forecast.rotation[k], rotations[0], atol=1e-7)
     assert lowest < 0.08  # it has touched
     assert forecast.failed == 0
+
+
+@pytest.mark.parametrize("name", ["mujoco", "drake"])
+def test_foreign_engines_slide_and_rest_like_ours(name):
+    """A block that lies flat and slides stops after v² / 2 μ g, in every engine."""
+    pytest.importorskip({"drake": "pydrake"}.get(name, name))
+    flight = Flight(gravity=9.81, centre=(0.0, 0.0, 0.0))
+    values = {key: plan.BOUNDS[key].start for key in ENTRIES[name].parameters} | {"mu": 0.2}
+    rest = np.tile([0.0, 0.0, 0.5 * EDGE], (2, 1))
+    toss = Toss(
+        position=rest,
+        rotation=np.tile(np.eye(3), (2, 1, 1)),
+        velocity=np.tile([0.5, 0.0, 0.0], (2, 1)),
+        spin=np.zeros((2, 3)),
+    )
+    forecast = ENTRIES[name].build(flight, values)(toss, 0, 80)
+    np.testing.assert_allclose(forecast.position[-1], rest[0] + [0.5**2 / (2 * 0.2 * 9.81), 0.0, 0.0], atol=2e-3)
+    np.testing.assert_allclose(forecast.rotation[-1], np.eye(3), atol=1e-2)
 
 
 def test_errors_are_block_widths_and_angles():

@@ -1,6 +1,7 @@
 """The engines of the comparison: their parameters, and their forecasts with given values."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from sim_harness.engines.dissipation import Dissipation
@@ -65,6 +66,13 @@ def _viscous(flight: Flight, values: Values) -> Forecaster:
     return EngineForecaster(flight.block(values["inertia"]), Viscous(coefficient=values["drag"]), Contact(1.0), 1)
 
 
+def _drake(flight: Flight, values: Values) -> Forecaster:
+    from sim_harness.studies.tosses.drake_block import DrakeForecaster  # noqa: PLC0415 - an optional package
+
+    contact = Contact(values["mu"], values["stiffness"], values["dissipation"])
+    return DrakeForecaster(flight.block(values["inertia"]), contact)
+
+
 def _mujoco(flight: Flight, values: Values) -> Forecaster:
     from sim_harness.studies.tosses.mujoco_block import MujocoForecaster  # noqa: PLC0415 - an optional package
 
@@ -83,8 +91,18 @@ ENTRIES = {
     "viscous": Entry(("inertia", "drag"), _viscous),
     "no-slip": Entry(("inertia",), _no_slip),
     "mujoco": Entry(("mu", "inertia", "time_constant", "damping_ratio"), _mujoco),
+    "drake": Entry(SOFT, _drake),
 }
 """Name → engine. `newton` has compliant contacts, `newton-rigid` rigid ones."""
+
+PACKAGES = {"mujoco": "mujoco", "drake": "pydrake"}
+"""Name of an engine → Python package that it needs."""
+
+
+def installed() -> list[str]:
+    """Return the names of the engines whose packages are installed."""
+    return [name for name in ENTRIES if name not in PACKAGES or find_spec(PACKAGES[name]) is not None]
+
 
 REFERENCE = "mujoco"
 """Engine with which all others are compared toss by toss."""

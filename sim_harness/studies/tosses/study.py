@@ -10,7 +10,7 @@ from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.report.tables import Table
 from sim_harness.studies.tosses import pictures, plan, tables
 from sim_harness.studies.tosses.data import Toss, default_folder, load_tosses
-from sim_harness.studies.tosses.entries import ENTRIES, REFERENCE
+from sim_harness.studies.tosses.entries import ENTRIES, REFERENCE, installed
 from sim_harness.studies.tosses.fit import identify
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.outcome import Outcome, judge
@@ -32,7 +32,7 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
     """Return the study.
 
     out: folder for the file with the identified parameters
-    names: engines, () for all
+    names: engines, () for all that are installed
     data: folder with measured tosses, or an .npz file; None: `default_folder`
     parameters: file with parameters; nothing is identified then. With `data` all its tosses are judged
 
@@ -46,7 +46,7 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
     for name in names:
         if known is not None and name not in known.engines:
             raise ConfigError("--parameters", f"expected parameters of '{name}', got those of {', '.join(known.engines)}")
-    chosen = list(names) or [name for name in ENTRIES if known is None or name in known.engines]
+    chosen = list(names) or [name for name in installed() if known is None or name in known.engines]
     fitted, judged = ([], tosses) if known is not None and data is not None else _parts(tosses)
     if known is None:
         known = Parameters(flight=identify_flight(fitted), tosses=len(fitted), engines={})

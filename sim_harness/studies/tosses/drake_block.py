@@ -1,0 +1,77 @@
+"""Forecasts of a toss by Drake's discrete plant with its SAP solver. Drake is an optional package, the extra `drake`.
+
+In point contact a box on a plane has one contact point. The block therefore has a small sphere in each corner.
+"""
+
+import numpy as np
+
+from idyn.extras import missing_extra
+from sim_harness.studies.tosses.block import Block
+from sim_harness.studies.tosses.data import RATE, Toss
+from sim_harness.studies.tosses.forecast import Contact, Forecast, first_motion
+
+try:
+    from pydrake import all as drake
+except ModuleNotFoundError as error:
+    raise missing_extra("--engines", "'drake'", "drake", "drake") from error
+
+SUBSTEPS = 4
+"""Steps per sample, as of the project's compliant engines."""
+
+RADIUS = 1e-4
+"""Of the spheres in the corners [m]."""
+
+RIGID = 1e12
+"""Stiffness of the spheres [N/m], so that the floor has all of the compliance."""
+
+
+def _material(mu: float, stiffness: float, dissipation: float) -> drake.ProximityProperties:
+    """Return a surface. dissipation: Drake's relaxation time [s]"""
+    surface = drake.ProximityProperties()
+    drake.AddContactMaterial(point_stiffness=stiffness, friction=drake.CoulombFriction(mu, mu), properties=surface)
+    surface.AddProperty("material", "relaxation_time", dissipation)
+    return surface
+
+
+class DrakeForecaster:
+    """Forecasts by Drake. contact: stiffness and dissipation of each corner's contact with the floor"""
+
+    def __init__(self, block: Block, contact: Contact) -> None:
+        assert contact.stiffness is not None
+        self.block, self._step = block, 1.0 / (RATE * SUBSTEPS)
+        builder = drake.DiagramBuilder()
+        plant, _ = drake.AddMultibodyPlantSceneGraph(builder, self._step)
+        plant.set_discrete_contact_approximation(drake.DiscreteContactApproximation.kSap)
+        plant.set_contact_model(drake.ContactModel.kPoint)
+        plant.mutable_gravity_field().set_gravity_vector([0.0, 0.0, -block.gravity])
+        floor = _material(contact.mu, contact.stiffness, contact.dissipation)
+        below = drake.RigidTransform(np.array([0.0, 0.0, -0.5]))
+        plant.RegisterCollisionGeometry(plant.world_body(), below, drake.Box(100.0, 100.0, 1.0), "floor", floor)
+        moment = block.inertia / block.mass
+        inertia = drake.SpatialInertia(block.mass, np.zeros(3), drake.UnitInertia(moment, moment, moment))
+        self._body = plant.AddRigidBody("block", inertia)
+        corner = _material(contact.mu, RIGID, 0.0)
+        for i, place in enumerate(block.corners - RADIUS * np.sign(block.corners)):
+            plant.RegisterCollisionGeometry(
+                self._body, drake.RigidTransform(place), drake.Sphere(RADIUS), f"corner {i}", corner
+            )
+        plant.Finalize()
+        self._plant, self._simulator = plant, drake.Simulator(builder.Build())
+        self._context = plant.GetMyMutableContextFromRoot(self._simulator.get_mutable_context())
+
+    def __call__(self, toss: Toss, sample: int, samples: int) -> Forecast:
+        """Return the forecast of `samples` samples of a toss, the first of which is `sample`, given."""
+        plant, context, motion = self._plant, self._context, first_motion(self.block, toss, sample, self._step)
+        self._simulator.get_mutable_context().SetTime(0.0)
+        turn = drake.RotationMatrix.ProjectToRotationMatrix(motion.rotation)
+        plant.SetFreeBodyPose(context, self._body, drake.RigidTransform(turn, motion.position))
+        plant.SetVelocities(context, np.concatenate((motion.rotation @ motion.velocity[3:], motion.velocity[:3])))
+        self._simulator.Initialize()
+        positions, rotations = np.empty((samples, 3)), np.empty((samples, 3, 3))
+        positions[0], rotations[0] = toss.position[sample], toss.rotation[sample]
+        for k in range(1, samples):
+            self._simulator.AdvanceTo(k / RATE - 0.5 * self._step)  # the state after the last update before k / RATE
+            pose = plant.EvalBodyPoseInWorld(context, self._body)
+            rotations[k] = pose.rotation().matrix()
+            positions[k] = pose.translation() - rotations[k] @ self.block.centre
+        return Forecast(positions, rotations, 0)
