@@ -277,6 +277,7 @@ def test_a_wrong_file_of_parameters_is_refused(tmp_path, old, new, where):
     [
         (["cube-tosses", "--engines", "lpc"], "unknown engine 'lpc' (nearest: lcp"),
         (["cube-tosses", "--engines", "sap", "--parameters", "p.json"], "expected parameters of 'sap', got those of lcp"),
+        (["cube-tosses", "--engines", "lcp", "--data", "short.npz"], "at least 16 samples per toss, got a toss of 15"),
         (["sap-study", "--engines", "sap"], "--engines: expected the comparison cube-tosses, got sap-study"),
     ],
 )
@@ -284,6 +285,7 @@ def test_wrong_options_are_refused(tmp_path, monkeypatch, capsys, words, message
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     np.savez(FILE, **arrays([flying(seed, 20) for seed in range(8)]))
+    np.savez("short.npz", **arrays([flying(seed, 15) for seed in range(8)]))
     save_parameters(Path("p.json"), identified())
     assert main(["compare", *words]) != 0
     assert message in capsys.readouterr().err

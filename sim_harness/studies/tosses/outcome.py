@@ -24,8 +24,8 @@ class Outcome(Record, frozen=True):
     windows: name of the window → errors (n each)
     depth, measured_depth: deepest penetration of a corner in the forecast and in the measurement [m] (n)
     energy: mean |E − E_measured| over the energy at the first sample, above that at rest (n)
-    curves: median over the tosses that last: "position" [block widths], "rotation" [°], "energy" [J], "measured energy" [J]
-        (SHOWN each)
+    curves: median over the tosses that last, while half of them do: "position" [block widths], "rotation" [°], "energy" [J],
+        "measured energy" [J] (SHOWN each)
     forecasts: of the whole tosses
     failed: steps that the engine reported as failures, in whole tosses
     """
@@ -94,10 +94,10 @@ def depth_of(block: Block, position: Array, rotation: Array) -> float:
 
 
 def _median(rows: Sequence[Array]) -> Array:
-    """Return the median at each sample, over the rows that last so long (SHOWN); NaN where none does."""
+    """Return the median at each sample, over the rows that last so long (SHOWN); NaN where fewer than half do."""
     out = np.full(SHOWN, np.nan)
     for k in range(SHOWN):
         values = [row[k] for row in rows if len(row) > k]
-        if values:
+        if 2 * len(values) >= len(rows):
             out[k] = np.median(values)
     return out

@@ -13,6 +13,7 @@ from sim_harness.studies.tosses.data import Toss, default_folder, load_tosses
 from sim_harness.studies.tosses.entries import ENTRIES, REFERENCE, installed
 from sim_harness.studies.tosses.fit import identify
 from sim_harness.studies.tosses.flight import Flight, identify_flight
+from sim_harness.studies.tosses.judge import WINDOWS
 from sim_harness.studies.tosses.outcome import Outcome, judge
 from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, save_parameters
 
@@ -42,6 +43,9 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
         if name not in ENTRIES:
             raise ConfigError("--engines", f"unknown engine '{name}'{nearest(name, ENTRIES)}")
     tosses = load_tosses(default_folder() if data is None else data)
+    longest, shortest = max(samples for samples in WINDOWS.values() if samples), min(map(len, tosses))
+    if shortest < longest:
+        raise ConfigError("--data", f"expected at least {longest} samples per toss, got a toss of {shortest}")
     known = None if parameters is None else load_parameters(parameters)
     for name in names:
         if known is not None and name not in known.engines:
@@ -58,7 +62,11 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
         sweeps={SWEEP: Sweep((rows,), run.outcome)},
         tables=tuple(map(_table, tables.ALL)),
         pictures=(
-            Picture("errors", "Median errors and energy over time.", lambda found: pictures.curves(found[SWEEP])),
+            Picture(
+                "errors",
+                "Median errors and energy over time, while half of the tosses last. Dashed: measured.",
+                lambda found: pictures.curves(found[SWEEP]),
+            ),
             Picture(
                 "tosses",
                 f"Best, median and worst toss of {chosen[0]}: measured black, forecast red.",
