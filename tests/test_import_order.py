@@ -17,6 +17,7 @@ GROUPS = {
         ("idyn.solvers",),
         ("idyn.model",),
         ("idyn.motion",),
+        ("idyn.explain",),
         ("idyn.contact",),
         ("idyn.options",),
         ("idyn.terms",),

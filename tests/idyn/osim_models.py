@@ -56,3 +56,25 @@ def model(bodies: str, joints: str, constraints: str = "", version: str = "40000
 def pendulum() -> str:
     """A body that hangs at the ground by a pin, its centre of mass 0.5 m below."""
     return model(body("bob"), joint("PinJoint", "pin", ("/ground", "/bodyset/bob"), coordinate("angle")))
+
+
+FREE = (("rotation1", "tilt", "0 0 1"), ("rotation2", "list", "1 0 0"), ("rotation3", "turn", "0 1 0"))
+MOVES = (("translation1", "tx", "1 0 0"), ("translation2", "ty", "0 1 0"), ("translation3", "tz", "0 0 1"))
+
+
+def person() -> str:
+    """A trunk of 60 kg that moves freely, with two legs that turn at the hips, feet of 1 kg and toes.
+
+    In the neutral position, `ty` above the ground, the soles are 0.954 m below the trunk's origin.
+    """
+    axes = {axis: (f"trunk_{name}", along, LINEAR) for axis, name, along in (*FREE, *MOVES)}
+    names = "".join(coordinate(f"trunk_{name}") for _, name, _ in (*FREE, *MOVES))
+    bodies = body("trunk", "60", "0.05 0.2 0", "3 2 3 0 0 0")
+    joints = joint("CustomJoint", "root", ("/ground", "/bodyset/trunk"), names, "", transform(**axes))
+    for side, z in (("r", "0.1"), ("l", "-0.1")):
+        bodies += body(f"calcn_{side}", "1", "0.1 0 0", "0.01 0.01 0.01 0 0 0") + body(f"toes_{side}", "0.1", "0 0 0")
+        hip = offset("hip", "/bodyset/trunk", f"0 0 {z}") + offset("ankle", f"/bodyset/calcn_{side}", "0.05 0.9 0")
+        joints += joint("PinJoint", f"hip_{side}", ("hip", "ankle"), coordinate(f"hip_{side}"), hip)
+        ball = offset("ball", f"/bodyset/calcn_{side}", "0.18 0 0")
+        joints += joint("WeldJoint", f"ball_{side}", ("ball", f"/bodyset/toes_{side}"), "", ball)
+    return model(bodies, joints)

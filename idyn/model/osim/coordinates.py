@@ -14,7 +14,7 @@ LOCKED_ERROR = 1e-3
 class Coordinates:
     """The free coordinates of an `.osim` file and what they do to the joints of its `Robot`.
 
-    names: of the free coordinates, in the order of the file (n); turns: whether each is an angle [rad] instead of a length [m]
+    names: of the free coordinates, in the order of the file (n)
     joints: names of the robot's joints, in the order of q and v (nv)
     root: indices of the joints between the ground and its child (6 for a free body)
     ground: rotation from OpenSim's ground to the robot's world, whose z is up (3, 3)
@@ -27,11 +27,14 @@ class Coordinates:
         self._all = mechanism.coordinates
         used = {drive.coordinate for drive in self._drives}
         self.names = tuple(name for name in mechanism.coordinates if name in used)
-        self.turns = tuple(mechanism.coordinates[name].turns for name in self.names)
         self.joints = tuple(drive.joint for drive in self._drives)
         self.root = tuple(k for k, drive in enumerate(self._drives) if drive.at_root)
         self.ground = ground_in_world(mechanism.gravity)
         self._index = [self.names.index(drive.coordinate) for drive in self._drives]
+
+    def is_angle(self, name: str) -> bool:
+        """Return whether a coordinate is an angle [rad]. Columns that are no coordinates are none."""
+        return name in self._all and self._all[name].turns
 
     def joint_motion(self, c: Array, c1: Array, c2: Array) -> tuple[Array, Array, Array]:
         """Return q, v and dv/dt of the robot, each (T, nv). c, c1, c2: coordinates and their time derivatives, each (T, n)

@@ -1,0 +1,32 @@
+"""The floor under a motion, found from the motion: its height, and the velocity of a treadmill's belt."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.explain.frames import Frames
+from idyn.types import Array
+
+SHARE = 0.25
+"""Quantile of the heights of each frame's lowest point at which the floor is found."""
+
+
+class Floor(NamedTuple):
+    """The floor. height [m] in the robot's world; velocity: horizontal, of a belt [m/s] (3), 0 for a floor that rests"""
+
+    height: float
+    velocity: Array
+
+
+def find_floor(frames: Frames, height: float | None = None) -> Floor:
+    """Return the floor. height: [m], None: from the lowest points of the soles
+
+    Velocity: the median of the lowest points of each frame, which stick more often than not; below 0.1 m/s it counts as 0.
+    """
+    points, speeds = (each.reshape(len(each), -1, 3) for each in (frames.points, frames.speeds))
+    lowest = points[:, :, 2].argmin(axis=1)
+    every = np.arange(len(points))
+    if height is None:
+        height = float(np.quantile(points[every, lowest, 2], SHARE))
+    velocity = np.append(np.median(speeds[every, lowest, :2], axis=0), 0.0)
+    return Floor(height, velocity if np.linalg.norm(velocity) > 0.1 else np.zeros(3))
