@@ -83,6 +83,32 @@ def test_a_spline_is_smooth_and_straight_beyond_its_ends(tmp_path):
     assert a[0] == a[-1] == 0.0
 
 
+def test_a_spline_through_four_points_is_their_cubic_and_through_three_their_parabola(tmp_path):
+    """As OpenSim's SimmSpline; a natural spline is not."""
+    for x, y in (([-1, 0, 0.5, 2], [0, 0.3, 0.1, 0.4]), ([-1, 0, 2], [0, 0.3, 0.1]), ([-1, 2], [0.5, 1])):
+        words = (" ".join(map(str, each)) for each in (x, y))
+        _, coordinates = load(tmp_path, slider("<SimmSpline><x>{}</x><y>{}</y></SimmSpline>".format(*words)))
+        c = np.linspace(-1, 2, 9)
+        wanted = np.polyval(np.polyfit(x, y, len(x) - 1), c)
+        found = coordinates.joint_motion(*(each[:, None] for each in (c, c, c)))[0]
+        np.testing.assert_allclose(found[:, coordinates.joints.index("cam.translation2")], 2 * wanted, atol=1e-12)
+
+
+def test_a_long_spline_has_the_third_derivative_of_its_end_points(tmp_path):
+    x, y = np.array([-1, -0.3, 0.1, 0.7, 1.4, 2.0]), np.array([0, 0.3, 0.1, 0.4, -0.2, 0.1])
+    words = (" ".join(map(str, each)) for each in (x, y))
+    _, coordinates = load(tmp_path, slider("<SimmSpline><x>{}</x><y>{}</y></SimmSpline>".format(*words)))
+    k = coordinates.joints.index("cam.translation2")
+
+    def curvature(c):
+        one = np.ones((2, 1))
+        return coordinates.joint_motion(np.array([[c], [c + 0.1]]), one, 0 * one)[2][:, k]
+
+    for ends, at in ((slice(0, 4), -0.9), (slice(2, 6), 1.6)):
+        third = np.diff(curvature(at))[0] / 0.1
+        assert third == pytest.approx(2 * 6 * np.polyfit(x[ends], y[ends], 3)[0])
+
+
 def chain(constraints: str = "", locked: str = "false") -> str:
     """Two links; the second hangs 1 m below the first."""
     frames = offset("hook", "/bodyset/upper", "0 -1 0")

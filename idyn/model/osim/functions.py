@@ -5,13 +5,14 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import CubicHermiteSpline
+from scipy.linalg import solve_banded
 
 from idyn.model.osim.document import Document
 from idyn.types import Array
 
 SPLINES = ("SimmSpline", "NaturalCubicSpline")
-"""Natural cubic splines through points, continued beyond their ends by straight lines."""
+"""Cubic splines through points; the second name is an older one of the first."""
 
 TAGS = (*SPLINES, "Constant", "LinearFunction", "PolynomialFunction", "MultiplierFunction")
 """Functions that are read."""
@@ -42,9 +43,13 @@ def polynomial(coefficients: Array) -> Function:
     )
 
 
-def natural_spline(x: Array, y: Array) -> Function:
-    """Return the natural cubic spline through points, continued by straight lines. x: increasing (n), n ≥ 2"""
-    spline = CubicSpline(x, y, bc_type="natural")
+def simm_spline(x: Array, y: Array) -> Function:
+    """Return the cubic spline through points as OpenSim's SimmSpline has it, continued by straight lines.
+
+    At both ends its third derivative is that of the cubic through the four points there [Forsythe 1977, ch. 4]; three points
+    make a parabola, two a line. A natural spline differs by 1 mm beside a knee. x: increasing (n), n ≥ 2
+    """
+    spline = CubicHermiteSpline(x, y, _simm_slopes(x, y))
 
     def jet(c: Array) -> tuple[Array, Array, Array]:
         inside = np.clip(c, x[0], x[-1])
@@ -52,6 +57,22 @@ def natural_spline(x: Array, y: Array) -> Function:
         return spline(inside) + slope * (c - inside), slope, np.where(c == inside, spline(inside, 2), 0.0)
 
     return Function(jet)
+
+
+def _simm_slopes(x: Array, y: Array) -> Array:
+    """Return the slopes of a SimmSpline at its points (n), from its curvatures m, which are continuous."""
+    n, h = len(x), np.diff(x)
+    chord, m = np.diff(y) / h, np.zeros(n)
+    if n > 2:
+        rows, b = np.zeros((3, n)), np.zeros(n)  # diagonals above, on and below the main one
+        rows[0, 2:], rows[1, 1:-1], rows[2, :-2] = h[1:], 2.0 * (h[:-1] + h[1:]), h[:-1]
+        rows[0, 1], rows[1, 0], rows[1, -1], rows[2, -2] = 1.0, -1.0, 1.0, -1.0
+        b[1:-1] = 6.0 * np.diff(chord)
+        for end, k in ((0, 0), (-1, n - 4)) if n > 3 else ():
+            second = np.diff(chord[k : k + 3]) / (x[k + 2 : k + 4] - x[k : k + 2])
+            b[end] = 6.0 * h[end] * (second[1] - second[0]) / (x[k + 3] - x[k])
+        m = solve_banded((1, 1), rows, b)
+    return np.append(chord - h * (2.0 * m[:-1] + m[1:]) / 6.0, chord[-1] + h[-1] * (m[-2] + 2.0 * m[-1]) / 6.0)
 
 
 def scaled(function: Function, scale: float) -> Function:
@@ -106,4 +127,4 @@ def _read_spline(document: Document, element: Element) -> Function:
         document.fail(element, f"expected as many x as y, at least 2, got {len(x)} and {len(y)}")
     if not (np.diff(x) > 0).all():
         document.fail(element, "expected increasing x")
-    return natural_spline(x, y)
+    return simm_spline(x, y)
