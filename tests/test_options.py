@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sim_harness.commands import compare, options
 from sim_harness.commands import list as listing
+from sim_harness.commands import options
 from sim_harness.compare import executors
 from sim_harness.compare.tasks import peer
+from sim_harness.studies import table
 from sim_harness.world import worlds
 
 IDYN = (sys.executable, "-m", "idyn")
@@ -24,7 +25,7 @@ def test_the_options_offer_the_names_of_the_code() -> None:
     assert set(options.EXECUTORS) == set(executors.EXECUTORS)
     assert set(options.LISTS) == set(listing.LISTS)
     assert options.PEERS == peer.PEERS
-    assert set(options.STUDIES) == set(compare.STUDIES)
+    assert set(options.STUDIES) == set(table.STUDIES)
 
 
 def test_help_of_every_command_loads_no_numerics() -> None:

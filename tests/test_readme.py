@@ -28,7 +28,6 @@ from controllers.robot.load import RobotSettings
 from controllers.settings import AnyControlLaw, ControllerSettings
 from idyn.status import Status
 from idyn.types import Consistency, Residuals, Selection, State
-from sim_harness.commands.compare import STUDIES
 from sim_harness.commands.main import build_parser, main
 from sim_harness.commands.options import COMMANDS
 from sim_harness.compare.controllers import CONTROLLERS
@@ -36,6 +35,7 @@ from sim_harness.compare.settings import ComparisonSettings, load_comparison, pl
 from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
 from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.table import STUDIES
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

@@ -71,6 +71,31 @@ class Explanation(NamedTuple):
         return centre_of_pressure(self.wrenches[self.feet.index(foot)], self.floor)
 
 
+def force_table(found: Explanation) -> Table:
+    """Return the forces of the feet as OpenSim's external loads have them: `ground_force_calcn_r_vx`, `…_px`, and so on.
+
+    Where a foot does not press, its force, point and free moment are 0.
+    """
+    columns: dict[str, Array] = {}
+    for foot in found.feet:
+        centre, free = found.pressure(foot)
+        pressed = np.isfinite(free)
+        parts = (("force", "v", found.force(foot)), ("force", "p", centre), ("torque", "", _about_y(free)))
+        for kind, letter, values in parts:
+            for axis, column in zip("xyz", values.T, strict=True):
+                columns[f"ground_{kind}_{foot}_{letter}{axis}"] = np.where(pressed, column, 0.0)
+    return Table(found.time, columns, False)
+
+
+def moment_table(found: Explanation) -> Table:
+    """Return the generalised forces of the coordinates by name [N·m or N]."""
+    return Table(found.time, dict(zip(found.names, found.moments.T, strict=True)), False)
+
+
+def _about_y(moment: Array) -> Array:
+    return np.outer(moment, [0.0, 1.0, 0.0])
+
+
 def load_walker(path: str | Path) -> Walker:
     """Return the walker of an `.osim` file. Raises ModelError."""
     robot = Robot.from_osim(path)

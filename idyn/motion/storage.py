@@ -52,6 +52,15 @@ def read_table(path: str | Path) -> Table:
     return Table(_increasing(path, rows[:, 0]), columns, header.get("indegrees", "no").lower() == "yes")
 
 
+def write_table(path: str | Path, name: str, table: Table) -> None:
+    """Write a `.mot` or `.sto` that OpenSim reads. name: first line of the file"""
+    rows = np.column_stack([table.time, *table.columns.values()])
+    head = [name, "version=1", f"nRows={len(rows)}", f"nColumns={rows.shape[1]}"]
+    head += [f"inDegrees={'yes' if table.degrees else 'no'}", "endheader", "\t".join(["time", *table.columns])]
+    lines = ["\t".join(f"{value:.10g}" for value in row) for row in rows]
+    Path(path).write_text("\n".join([*head, *lines]) + "\n", encoding="utf-8")
+
+
 def read_markers(path: str | Path) -> Markers:
     """Return the markers of a `.trc`. Raises InputError, with the line, for a file that is none."""
     lines = _lines(path)

@@ -4,7 +4,6 @@ Tables of the paper show its numbers beside those of our own runs.
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +18,11 @@ from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.study import Study, measure, report_of
-from sim_harness.compare.tasks.peer import PEERS
 from sim_harness.report.summaries import text_summary
 from sim_harness.report.tables import text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
-from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study, tasks_study
-from sim_harness.studies.tosses import study as tosses_study
-
-OWN_ROBOTS = "own-robots"
-"""A study that takes robots: `idyn compare own-robots FOLDER …`."""
-
-UNITREE = "unitree"
-"""A study that takes the folder of Unitree's simulator: `idyn compare unitree FOLDER [SCENE|delays|g1]`."""
-
-
-TOSSES = "cube-tosses"
-"""A study that takes engines, measured data and parameters."""
-
-
-def _unitree(folder: str, what: str = "flat", *, runs: int) -> Study:
-    from sim_harness.studies.unitree import runs as unitree_runs  # noqa: PLC0415 (needs the extra mujoco)
-
-    return unitree_runs.study(Path(folder).resolve(), runs, what)
-
-
-STUDIES: dict[str, Callable[..., Study]] = {
-    "sap-study": sap_study.study,
-    "newton-study": newton_study.study,
-    "first-order-study": first_order_study.study,
-    "cone-study": cone_study.study,
-    "tasks": tasks_study.study,
-    OWN_ROBOTS: own_robots.study,
-    TOSSES: tosses_study.study,
-    UNITREE: _unitree,
-}
-"""Name → study of one engine or law, of task controllers, or of drafted robots."""
+from sim_harness.studies.table import STUDIES, check_options
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -63,23 +31,9 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         raise ConfigError(
             "compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files, got no name"
         )
-    peers = {name: path for name in PEERS if (path := getattr(options, name)) is not None}
-    if peers and what != ["tasks"]:
-        raise ConfigError(f"--{next(iter(peers))}", f"expected the comparison tasks, got {', '.join(what)}")
-    given = [name for name in ("engines", "data", "parameters") if getattr(options, name) is not None]
-    if given and what != [TOSSES]:
-        raise ConfigError(f"--{given[0]}", f"expected the comparison {TOSSES}, got {', '.join(what)}")
-    if what[0] == OWN_ROBOTS and len(what) > 1:
-        return _study(own_robots.study(what[1:]), options.out)
-    if what[0] == UNITREE:
-        if len(what) not in (2, 3):
-            raise ConfigError(UNITREE, "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
-        return _study(_unitree(*what[1:], runs=options.seeds or 1), options.out)
-    if what == [TOSSES]:
-        names = [name for name in (options.engines or "").split(",") if name]
-        return _study(tosses_study.study(options.out, names, options.data, options.parameters), options.out)
-    if len(what) == 1 and what[0] in STUDIES:
-        return _study(tasks_study.study(peers) if peers else STUDIES[what[0]](), options.out)
+    check_options(what, options)
+    if what[0] in STUDIES:
+        return _study(STUDIES[what[0]](what[1:], options), options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]

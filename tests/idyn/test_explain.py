@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from idyn.errors import FrameNotFound, InputError
 from idyn.explain.distribution import Distribution, distribute
-from idyn.explain.explain import Settings, centre_of_pressure, explain, load_walker
+from idyn.explain.explain import Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
 from idyn.explain.frames import frames_of, joint_forces, motion_of
 from idyn.explain.predicted import Softness, predict_forces
 from idyn.explain.soles import Soles, feet_of
@@ -158,6 +158,15 @@ def test_motions_and_models_that_do_not_fit_are_refused(man):
         explain(man, short)
     with pytest.raises(FrameNotFound, match="no frame named 'foot'"):
         explain(man, table(man), Settings(soles=Soles(feet=(("foot", "toes_r"),))))
+
+
+def test_forces_are_written_as_plates_that_are_read_again(man):
+    """Force, point and free moment give back the wrench of each foot."""
+    found = explain(man, table(man))
+    for plate, foot, wrench in zip(plates_of(force_table(found)), found.feet, found.wrenches, strict=True):
+        assert plate.name == f"ground_force_{foot}_"
+        np.testing.assert_allclose(plate.wrench(found.time, np.eye(3)), wrench, atol=1e-6 * man.robot.weight)
+    assert tuple(moment_table(found).columns) == man.coordinates.names
 
 
 def test_pressure_and_free_moment_come_back():

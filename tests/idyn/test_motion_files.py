@@ -6,7 +6,7 @@ from scipy.signal import butter, freqz
 
 from idyn.errors import InputError
 from idyn.motion.smoothing import Filter, smooth
-from idyn.motion.storage import read_markers, read_table
+from idyn.motion.storage import Table, read_markers, read_table, write_table
 
 MOT = "walk\nversion=1\nnRows=2\nnColumns=3\ninDegrees=yes\n\nendheader\ntime\ta\tb\n 0.0\t1\t-2\n 0.1\t3e0\t4.5\n"
 TRC = (
@@ -26,6 +26,15 @@ def test_a_table_is_read_with_its_units(tmp_path):
     assert table.degrees
     assert table.time.tolist() == [0.0, 0.1]
     assert {name: column.tolist() for name, column in table.columns.items()} == {"a": [1.0, 3.0], "b": [-2.0, 4.5]}
+
+
+def test_a_written_table_is_read_again(tmp_path):
+    table = Table(np.array([0.0, 0.5, 1.0]), {"a": np.array([1.0, -2.5e-7, 1 / 3]), "b": np.arange(3.0)}, False)
+    write_table(tmp_path / "t.sto", "a table", table)
+    found = read_table(tmp_path / "t.sto")
+    assert not found.degrees
+    for name, column in table.columns.items():
+        np.testing.assert_allclose(found.columns[name], column, rtol=1e-9)
 
 
 def test_markers_are_in_metres_and_gaps_are_nan(tmp_path):

@@ -1,0 +1,1 @@
+"""A walking person as judge: `idyn compare human-walk`."""
