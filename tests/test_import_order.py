@@ -62,6 +62,7 @@ GROUPS = {
         ("sim_harness.export",),
         ("sim_harness.new",),
         ("sim_harness.compare",),
+        ("sim_harness.fleet",),
         ("sim_harness.studies",),
         ("sim_harness.bench",),
         ("sim_harness.steering",),
@@ -103,7 +104,8 @@ TRANSPORT = {
         "kernels",
         "warm_up",
     ),
-    "replay": ("realtime", "protocol", "log", "server.settings", "server", "warm_up"),
+    "replayed_exchanges": ("protocol", "log", "server.settings", "server", "warm_up"),
+    "replay": ("realtime", "protocol", "log", "replayed_exchanges"),
 }
 """Inside `transport`: each group, and which others it may import. The robot's side and the server never import one another, and
 the log imports neither."""
@@ -155,7 +157,7 @@ IMPORTERS = {
     "trimesh": {"sim_harness.view.meshes"},
     "foxglove": {"sim_harness.export.foxglove_file"},
     "rerun": {"sim_harness.export.rerun_file"},
-    "pyarrow": {"sim_harness.export.parquet_file"},
+    "pyarrow": {"sim_harness.export.parquet_file", "sim_harness.fleet.ticks"},
     "av": {"sim_harness.view.video"},
     "playwright": {"sim_harness.view.video"},
     "PIL": {"sim_harness.view.video"},

@@ -3,34 +3,19 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
-from controllers.config.loading import parse
-from controllers.config.tables import merged
-from controllers.controller import Controller
-from idyn.errors import ConfigError
-from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
 from idyn.types import Array
-from transport.log.part import Entry, LogError
-from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.protocol.messages.base import Vector
-from transport.protocol.messages.torque import ContactForce
 from transport.realtime import steady
-from transport.server.reconfigure import ControllerBuilder
-from transport.server.served_controller import ServedController
-from transport.server.service import Service
-from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.replayed_exchanges import Build, Replayed, numbers, replayed, torque_of
 
 TICKS_AT_ONCE = 100
 """Ticks between two calls of `progress`."""
-
-Build = Callable[[dict[str, Any]], ServedController]
 
 
 class Differences(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,19 +92,11 @@ def replay(
     Raises LogError when the log cannot be read, or its settings are missing, malformed or without an equivalent today.
     """
     with LogReader(path) as reader, steady():
-        now = _Clock()
-        service = _service(reader, build, now, law=law, selection=selection)
         tally, reported = _Tally(), 0
+        exchanges = replayed(reader, law=law, selection=selection, build=build)
         begin = time.perf_counter()
-        for entry in reader.exchanges():
-            if not entry.reply:
-                service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
-                continue
-            recorded = _torque(entry.reply)
-            now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
-            missing = _misses_parts(recorded) or (recorded is None and NOT_LOADED.encode() in entry.reply)
-            answer = _answered(service, entry, missing)
-            tally.note(entry, recorded, answer)
+        for exchange in exchanges:
+            tally.note(exchange)
             if tally.ticks - reported >= TICKS_AT_ONCE:
                 progress(tally.ticks - reported)
                 reported = tally.ticks
@@ -138,76 +115,6 @@ def replay(
         )
 
 
-def _misses_parts(recorded: "_Torque | None") -> bool:
-    """Return whether the server had not loaded a part of the fallback cascade that this tick would have used."""
-    return recorded is not None and recorded.solver is not None and NOT_LOADED in recorded.solver.rung
-
-
-def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
-    """Return the reply to a request. deferred: whether the server had not loaded all kernels"""
-    if deferred:
-        defer({EVERYTHING})
-    try:
-        return service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
-    finally:
-        if deferred:
-            loaded({EVERYTHING})
-
-
-class _Solver(msgspec.Struct, gc=False):
-    """The field of `Solver` that is compared."""
-
-    rung: str
-
-
-class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
-    """The fields of a torque message that are compared. Contact forces are decoded only where their bytes differ."""
-
-    session: int
-    seq: int
-    t_robot: int
-    t_send: int
-    solver: _Solver | None = None
-    tau: Vector
-    contact_force: msgspec.Raw
-
-
-_TORQUE = msgspec.msgpack.Decoder(_Torque)
-_FORCES = msgspec.msgpack.Decoder(list[ContactForce])
-
-
-def _torque(reply: bytes) -> _Torque | None:
-    """Decode a torque message. Return None for any other message."""
-    try:
-        return _TORQUE.decode(reply)
-    except msgspec.DecodeError:
-        return None
-
-
-class _Clock:
-    """The service's clock: returns the recorded time of the current answer [ns]."""
-
-    t_ns = 0
-
-    def __call__(self) -> int:
-        return self.t_ns
-
-
-def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, selection: str | None) -> Service:
-    snapshot, server = recorded_settings(reader)
-    try:
-        settings = parse(server, ServerSettings, "server")
-    except ConfigError as error:
-        raise LogError(f"{reader.path}: {error}") from error
-    changes = {name: value for name, value in (("law", law), ("selection", selection)) if value is not None}
-    snapshot["settings"] = merged(snapshot["settings"], changes)
-    shadow = build(snapshot) if settings.shadow else None
-    controller = build(snapshot)
-    if isinstance(controller, Controller):
-        warm_up(controller, settings)  # as the server does at its start
-    return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
-
-
 class _Tally:
     """Collects the exchanges of a log. All sums are taken at the end."""
 
@@ -217,21 +124,20 @@ class _Tally:
         self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, t_robot, recorded τ, replayed τ
         self._force_sum = 0.0
 
-    def note(self, entry: Entry, recorded: _Torque | None, reply: bytes) -> None:
-        if not entry.answered:
+    def note(self, exchange: Replayed) -> None:
+        recorded = exchange.recorded
+        if recorded is None or not exchange.entry.answered:
             return
         self.ticks += 1
-        replayed = _torque(reply)
-        if recorded is None:
-            raise LogError(f"tick {self.ticks}: expected a torque as the recorded reply, got another message")
-        same = replayed is not None and replayed.tau == recorded.tau
+        answer = torque_of(exchange.reply)
+        same = answer is not None and answer.tau == recorded.tau
         self.identical += same
         if not same and self.first_difference is None:
             self.first_difference = recorded.seq
-        if replayed is not None:
-            self._compared.append((recorded.session, recorded.t_robot, recorded.tau, replayed.tau))
-            if replayed.contact_force != recorded.contact_force:
-                self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
+        if answer is not None:
+            self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
+            if answer.contact_force != recorded.contact_force:
+                self._force_sum += abs(answer.normal_force - recorded.normal_force)
 
     @property
     def robot_s(self) -> float:
@@ -241,7 +147,7 @@ class _Tally:
     def differences(self) -> Differences | None:
         if self.first_difference is None or not self._compared:
             return None
-        tau = np.array([[_numbers(value) for value in both] for _, _, *both in self._compared])  # (ticks, 2, na)
+        tau = np.array([[numbers(value) for value in both] for _, _, *both in self._compared])  # (ticks, 2, na)
         change = np.abs(tau[:, 1] - tau[:, 0])
         following, periods = self._periods()
         rates = np.abs(np.diff(tau, axis=0)).mean(axis=2)[following] / periods[:, None]
@@ -261,11 +167,3 @@ class _Tally:
         periods = np.diff(times) * 1e-9
         following = (sessions[1:] == sessions[:-1]) & (periods > 0)
         return following, periods[following]
-
-
-def _numbers(value: Vector) -> Array:
-    return np.frombuffer(value, dtype="<f8") if isinstance(value, bytes) else np.array(value)
-
-
-def _normal_force(torque: _Torque) -> float:
-    return sum(contact.fn for contact in _FORCES.decode(torque.contact_force))

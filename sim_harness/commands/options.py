@@ -15,7 +15,7 @@ ENGINES = ("lcp", "penalty", "dissipation", "no-slip", "viscous", "sap", "first-
 """Names of the simulation engines."""
 
 EXECUTORS = ("processes", "joblib", "dask", "ray")
-"""Libraries that distribute the runs of a comparison."""
+"""Libraries that distribute the runs of a comparison, and the replay of many logs."""
 
 FORMATS = (
     ("foxglove", "LOG.foxglove.mcap", "robot, forces and numbers for Foxglove and PlotJuggler (default; extra 'foxglove')"),
@@ -84,10 +84,21 @@ def simulate(parser: ArgumentParser) -> None:
 
 
 def replay(parser: ArgumentParser) -> None:
-    """Compute the torques of a log again, with the same or another law."""
-    _log(parser)
-    parser.add_argument("--law", help="replace the contact law and print the differences")
+    """Compute the torques of logs again, with the same or other laws."""
+    parser.add_argument(
+        "logs", nargs="+", type=Path, metavar="LOG", help="a log.mcap; it may be incomplete; several with --out"
+    )
+    parser.add_argument(
+        "--law", action="append", default=[], help="replace the contact law and print the differences; repeatable with --out"
+    )
     parser.add_argument("--selection", help="replace the selection and print the differences")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for all torques, as Parquet (extra 'parquet')")
+    parser.add_argument("--executor", choices=EXECUTORS, help="library that distributes the work (default: processes)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel tasks (default: 1)")
+    parser.add_argument("--window", type=int, metavar="TICKS", help="ticks of a file of the results (default: 20000)")
+    parser.add_argument(
+        "--lead-in", type=int, metavar="TICKS", help="begin each window this many ticks earlier (default: with the log)"
+    )
     add_json(parser, "the figures")
 
 
