@@ -61,6 +61,7 @@ GROUPS = {
         ("sim_harness.view",),
         ("sim_harness.export",),
         ("sim_harness.new",),
+        ("sim_harness.judge",),
         ("sim_harness.compare",),
         ("sim_harness.fleet",),
         ("sim_harness.studies",),

@@ -153,6 +153,21 @@ def compare(parser: ArgumentParser) -> None:
     add_json(parser, "the claims or the figures of the logs")
 
 
+def judge(parser: ArgumentParser) -> None:
+    """Judge steps of any simulator: laws violated and by how much, energy, a certified answer beside them."""
+    parser.add_argument(
+        "what", nargs="+", help="files of steps (.npz, .json), FCLib problems (.hdf5), log.mcap files; or scenes, or 'engines'"
+    )
+    parser.add_argument(
+        "--law", default="exact-cone", help="law of the answer: exact-cone, coulomb or no-slip (default: %(default)s)"
+    )
+    parser.add_argument("--tolerance", type=float, default=1e-6, help="largest error of a speed [m/s] (default: %(default)s)")
+    parser.add_argument("--every", type=int, default=1, help="judge every n-th step of a file (default: 1)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="simulated time of a scene [s] (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs/judge"), help="folder for the report (default: %(default)s)")
+    add_json(parser, "the verdicts")
+
+
 def pauses(parser: ArgumentParser) -> None:
     """Stop the server's or the robot's process during a trot and report the outcome."""
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
@@ -277,6 +292,7 @@ COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "export": export,
     "view": view,
     "compare": compare,
+    "judge": judge,
     "pauses": pauses,
     "bench": bench,
     "conform": conform,

@@ -1,0 +1,116 @@
+"""Engines on scenes, each step judged: which kinds of violations occur, and how large they become."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from controllers.config.loading import files, parse
+from idyn.errors import ConfigError, IdynError
+from idyn.types import Record
+from sim_harness.judge.step import Step
+from sim_harness.judge.verdict import Kind, judge
+from sim_harness.report.report import Report
+from sim_harness.report.tables import crossed
+from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
+from sim_harness.scenes.load import engines_of, load_scene
+from sim_harness.world.worlds import AnyEngine, build_scene
+
+LETTERS = {
+    Kind.PENETRATES: "P", Kind.PULLS: "L", Kind.OUTSIDE: "O", Kind.SLIPS: "S", Kind.ENERGY: "E", Kind.SIDEWAYS: "D",
+    Kind.PUSHES: "A",
+}  # fmt: skip
+"""Letters of the table. The momentum of scenes is a residual of `idyn compare engines`, with springs, closures and schemes."""
+
+BOUND = 1e6
+"""A larger velocity counts as divergence [m/s, rad/s]."""
+
+
+class Judged(Record, frozen=True):
+    """An engine on a scene.
+
+    steps: number of judged steps; worst: kind → largest amount, in `units`; fault: why it did not run, or ''
+    """
+
+    scene: str
+    engine: str
+    steps: int
+    worst: dict[Kind, float]
+    units: dict[Kind, str]
+    fault: str = ""
+
+
+def judged_scenes(
+    words: Sequence[str], seconds: float, tolerance: float, progress: Callable[[int, int, str], None]
+) -> list[Judged]:
+    """Run scenes with the engines that they list and with MuJoCo. words: scenes, or 'engines' for all. Raises ConfigError."""
+    names = [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == ["engines"] else list(words)
+    scenes = {name: load_scene(name) for name in names}
+    runs = [(name, engine) for name, s in scenes.items() for engine in dict.fromkeys([*engines_of(s), "mujoco"])]
+    found = []
+    for done, (name, engine) in enumerate(runs):
+        progress(done, len(runs), f"{name}, {engine}")
+        found.append(_judged(name, scenes[name], engine, (seconds, tolerance)))
+    return found
+
+
+def _judged(name: str, s: SceneSettings, engine: str, limits: tuple[float, float]) -> Judged:
+    """Judge the steps of one engine on a scene. limits: simulated time [s] and tolerance [m/s]"""
+    worst: dict[Kind, float] = {}
+    units: dict[Kind, str] = {}
+    steps = 0
+    try:
+        for step in _steps(s, engine, limits[0]):
+            steps += 1
+            for each in judge(step, limits[1]).violations:
+                worst[each.kind], units[each.kind] = max(worst.get(each.kind, 0.0), each.amount), each.unit
+    except (IdynError, np.linalg.LinAlgError) as error:
+        return Judged(scene=name, engine=engine, steps=steps, worst=worst, units=units, fault=str(error).splitlines()[0])
+    return Judged(scene=name, engine=engine, steps=steps, worst=worst, units=units)
+
+
+def _steps(s: SceneSettings, engine: str, seconds: float) -> Iterator[Step]:
+    """Yield the steps of a scene that have contacts. All forces but contacts are what the momentum balance leaves for them."""
+    world = build_scene(s, engines_of(s).get(engine) or parse(engine, AnyEngine, "engine"))
+    for _ in range(max(1, round(min(seconds, s.duration) / s.dt))):
+        taken = world.step()
+        b, p, v_plus = taken.problem, taken.solution.p.ravel(), taken.solution.v_plus
+        if not np.abs(v_plus).max(initial=0.0) < BOUND:
+            raise ConfigError(engine, "the simulation diverged")
+        if len(b.mu):
+            force = b.h + (b.M @ (v_plus - b.v) - b.J.T @ p) / b.dt
+            own = type(b)(M=b.M, h=b.h, v=b.v, J=b.J, force=force, mu=b.mu, gaps=b.gaps, dt=b.dt)
+            yield Step(name=f"{world.t:.4g} s", problem=own, p=p, v_plus=v_plus)
+
+
+def scenes_report(found: Sequence[Judged], seconds: float) -> Report:
+    """Return the report: a table of letters, and the largest amounts by engine."""
+    legend = ", ".join(f"{letter}: {kind}" for kind, letter in LETTERS.items())
+    report = Report("Engines on scenes, judged step by step", f"The first {seconds:g} s of each scene. {legend}; –: not run.")
+    cells = {(each.scene, each.engine): each for each in found}
+    scenes, engines = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
+    empty = Judged(scene="", engine="", steps=0, worst={}, units={}, fault="not listed")
+    report.table(crossed("scene", {(s, e): cells.get((s, e), empty) for s in scenes for e in engines}, _cell))
+    rows = [["engine", "scenes", "steps", *(f"{LETTERS[kind]} {unit}" for kind, unit in _units(found).items())]]
+    for engine in engines:
+        own = [each for each in found if each.engine == engine and not each.fault]
+        largest = {kind: max((each.worst.get(kind, 0.0) for each in own), default=0.0) for kind in _units(found)}
+        counts = [str(len(own)), str(sum(each.steps for each in own))]
+        rows.append([engine, *counts, *(f"{value:.2g}" if value else "0" for value in largest.values())])
+    report.heading("Largest violations")
+    report.table(rows)
+    for each in found:
+        if each.fault:
+            report.paragraph(f"{each.scene}, {each.engine}: {each.fault}")
+    return report
+
+
+def _units(found: Sequence[Judged]) -> dict[Kind, str]:
+    """Return the kinds that occur, with their units."""
+    units = {kind: unit for each in found for kind, unit in each.units.items()}
+    return {kind: units[kind] for kind in LETTERS if kind in units}
+
+
+def _cell(each: Judged) -> str:
+    if each.fault:
+        return "–"
+    return "".join(letter for kind, letter in LETTERS.items() if kind in each.worst) or "ok"

@@ -1,0 +1,200 @@
+"""The verdict on a step: what its solution violates, and by how much; the residuals of each law; its energy.
+
+Everything is relative to the step's own scale: a tolerance of speed [m/s], and of impulses this speed over the inverse mass
+s_k = tr(J_k M⁻¹ J_kᵀ) / 3 of the contact, so that the verdict does not depend on units of mass or on the size of a robot.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import numpy as np
+
+from idyn.certificate.conditions import COMPLEMENTARITY, Contact, coulomb, exact_cone, no_slip, optimal, worse
+from idyn.laws import make_law
+from idyn.types import Array, Record
+from sim_harness.judge.step import Step
+
+TOLERANCE = 1e-6
+"""Default tolerance [m/s]. Solutions in single precision, or of iterative solvers, need a larger one."""
+
+POLYGON = make_law("coulomb").directions
+"""Corners of the friction polygon of the laws `coulomb` and `cone` in the table of laws."""
+
+
+class Kind(StrEnum):
+    """Kinds of violations, in the order of reports."""
+
+    MOMENTUM = "momentum does not balance"
+    PENETRATES = "penetrates"
+    PULLS = "pulls"
+    OUTSIDE = "outside the friction cone"
+    SLIPS = "moves under friction's limit"
+    ENERGY = "energy from nothing"
+    SIDEWAYS = "friction not against the sliding"
+    PUSHES = "pushes while opening"
+
+
+class Violation(Record, frozen=True):
+    """A violation.
+
+    contact: its index, None for all; amount in `unit`; times: amount over the tolerance
+    """
+
+    kind: Kind
+    contact: int | None
+    amount: float
+    unit: str
+    times: float
+
+    def __str__(self) -> str:
+        where = "" if self.contact is None else f"contact {self.contact} "
+        return f"{where}{self.kind} by {self.amount:.3g} {self.unit}"
+
+
+class Energy(Record, frozen=True):
+    """Energy of a step [J].
+
+    kinetic: ½ v⁺ᵀMv⁺ − ½ vᵀMv; forces: work of force − h with the mean velocity
+    contacts: kinetic energy that the impulses add when they act after the forces, Σ p · (u_free + u⁺) / 2; at most 0 for every
+        law of friction and inelastic impact, except for what lifts a contact out of penetration
+    friction: Σ p_T · u_T⁺, at most 0
+    """
+
+    kinetic: float
+    forces: float
+    contacts: float
+    friction: float
+
+
+class Verdict(Record, frozen=True):
+    """A verdict. violations: by kind, the largest first; laws: law → largest residual of its conditions [m/s]; depth: of the
+    deepest contact before the step [m]"""
+
+    step: Step
+    violations: tuple[Violation, ...]
+    laws: dict[str, float]
+    energy: Energy
+    depth: float
+
+    @property
+    def good(self) -> bool:
+        return not self.violations
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of the violations, each once."""
+        return tuple(dict.fromkeys(each.kind for each in self.violations))
+
+
+def judge(step: Step, tolerance: float = TOLERANCE) -> Verdict:
+    """Judge a step. tolerance: largest error of a speed [m/s]"""
+    b = step.problem
+    p, u = step.p.reshape(-1, 3), (b.J @ step.v_plus).reshape(-1, 3)
+    inverse = np.linalg.solve(b.M, b.J.T)
+    scales = np.einsum("kij,jki->k", b.J.reshape(len(p), 3, -1), inverse.reshape(-1, len(p), 3)) / 3
+    scales = np.where(scales > 0.0, scales, 1.0)
+    opening = np.array([_opening(u[k, 2], b.gaps[k], b.dt) for k in range(len(p))])
+    found = [_momentum(step, tolerance)]
+    for k in range(len(p)):
+        found += _contact(k, p[k], (u[k, 0], u[k, 1], opening[k]), b.mu[k], (tolerance, tolerance / scales[k]))
+    energy = energy_of(step)
+    found.append(_energy(step, energy, tolerance))
+    order = list(Kind)
+    kept = sorted((each for each in found if each.times > 1.0), key=lambda each: (order.index(each.kind), -each.times))
+    contacts = [_scaled(scales[k] * p[k], u[k], float(opening[k]), float(b.mu[k])) for k in range(len(p))]
+    laws = {name: max((check(c) for c in contacts), default=0.0) for name, check in LAWS.items()}
+    return Verdict(step=step, violations=tuple(kept), laws=laws, energy=energy, depth=float(max(0.0, -b.gaps.min(initial=0.0))))
+
+
+def _scaled(p: Array, u: Array, opening: float, mu: float) -> Contact:
+    """Return a contact for the conditions of the certificate. p: impulse times inverse mass [m/s] (3)"""
+    return Contact(p[0], p[1], p[2], u[0], u[1], opening, mu, mu == np.inf)
+
+
+def _opening(speed: float, gap: float, dt: float) -> float:
+    """Return w [m/s]: u_N + φ/dt of an open contact. In penetration every speed from 0 to −φ/dt counts as w = 0."""
+    if gap >= 0.0 or speed < 0.0:
+        return speed + max(gap, 0.0) / dt
+    return max(0.0, speed + gap / dt)
+
+
+def _momentum(step: Step, tolerance: float) -> Violation:
+    """Return the error of M (v⁺ − v) = Jᵀp + dt (force − h) in the row where it changes the velocity most."""
+    b = step.problem
+    error = np.abs(b.M @ (step.v_plus - b.v) - b.J.T @ step.p - b.dt * (b.force - b.h))
+    times = error / np.diag(b.M) / tolerance
+    row = int(times.argmax())
+    return Violation(kind=Kind.MOMENTUM, contact=None, amount=float(error[row]), unit="N·s or N·m·s", times=float(times[row]))
+
+
+def _contact(k: int, p: Array, u: tuple[float, float, float], mu: float, least: tuple[float, float]) -> list[Violation]:
+    """Return the violations of one contact, with their sizes.
+
+    p: impulse [N·s] (3); u: tangential velocities and w [m/s]; least: tolerances of speed [m/s] and of impulse [N·s]
+    """
+    slow, small = least
+    friction, slip = float(np.hypot(p[0], p[1])), float(np.hypot(u[0], u[1]))
+    limit = mu * max(p[2], 0.0) if p[2] > small or mu < np.inf else 0.0
+    found = [
+        (Kind.PENETRATES, -u[2], "m/s", slow),
+        (Kind.PULLS, -p[2], "N·s", small),
+        (Kind.OUTSIDE, friction - limit, "N·s", small),
+    ]
+    if u[2] > slow:
+        found.append((Kind.PUSHES, p[2], "N·s", small))
+    elif friction < limit - small:
+        found.append((Kind.SLIPS, slip, "m/s", slow))
+    elif slip > slow and friction <= limit + small and p[0] * u[0] + p[1] * u[1] <= 0.0:
+        # friction of μ p_N against the sliding; its direction is as uncertain as that of the velocity
+        aside = float(np.hypot(p[0] + limit * u[0] / slip, p[1] + limit * u[1] / slip))
+        found.append((Kind.SIDEWAYS, aside, "N·s", small + limit * slow / slip))
+    return [
+        Violation(kind=kind, contact=k, amount=float(amount), unit=unit, times=float(amount / least))
+        for kind, amount, unit, least in found
+    ]
+
+
+def energy_of(step: Step) -> Energy:
+    """Return the energy of a step."""
+    b = step.problem
+    net, p = b.force - b.h, step.p
+    free, after = b.J @ (b.v + b.dt * np.linalg.solve(b.M, net)), b.J @ step.v_plus
+    power = (p * after).reshape(-1, 3)
+    return Energy(
+        kinetic=float(step.v_plus @ b.M @ step.v_plus - b.v @ b.M @ b.v) / 2,
+        forces=float(b.dt * net @ (b.v + step.v_plus) / 2),
+        contacts=float(p @ (free + after) / 2),
+        friction=float(power[:, :2].sum()),
+    )
+
+
+def _energy(step: Step, energy: Energy, tolerance: float) -> Violation:
+    """Return the energy that contacts add, without the lifting of contacts out of penetration."""
+    b, p = step.problem, step.p.reshape(-1, 3)
+    after = (b.J @ step.v_plus).reshape(-1, 3)
+    lift = np.maximum(p[:, 2], 0.0) @ np.clip(after[:, 2], 0.0, np.maximum(-b.gaps, 0.0) / b.dt)
+    driven = np.maximum((p[:, :2] * after[:, :2]).sum(axis=1), 0.0).sum()
+    least = tolerance * float(np.abs(p).sum()) + tolerance**2 * float(np.diag(b.M).min())
+    amount = max(energy.contacts - float(lift), float(driven))
+    return Violation(kind=Kind.ENERGY, contact=None, amount=amount, unit="J", times=amount / least)
+
+
+def _by(check: Callable[[Contact, Array], None]) -> Callable[[Contact], float]:
+    """Return a function that gives the largest residual of a law's conditions at one contact."""
+
+    def largest(c: Contact) -> float:
+        residuals = np.zeros(6)
+        worse(residuals, COMPLEMENTARITY, max(-c.w, -c.pn, 0.0))
+        check(c, residuals)
+        return float(residuals.max())
+
+    return largest
+
+
+LAWS: dict[str, Callable[[Contact], float]] = {
+    "no-slip": _by(no_slip),
+    "coulomb": _by(lambda c, residuals: coulomb(c, POLYGON, residuals)),
+    "exact-cone": _by(exact_cone),
+    "cone": _by(lambda c, residuals: optimal(c, np.array([c.vs, c.vt, c.w]), POLYGON, residuals)),
+}
+"""Law → residual at a contact, by the conditions of the certificate. `coulomb` and `cone`: with the default polygon."""
