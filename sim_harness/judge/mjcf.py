@@ -57,7 +57,8 @@ def step_of_mujoco(name: str, model: Any, data: Any, forces: Any = None, qvel_pl
     mujoco.mj_forward(model, data)
     nv, dt, before = model.nv, model.opt.timestep, data.qvel.copy()
     M = np.zeros((nv, nv))
-    mujoco.mj_fullM(model, M, data.qM)
+    for row, one in zip(M, np.eye(nv), strict=True):
+        mujoco.mj_mulM(model, data, row, one)
     rows, gaps, mu, own = [], [], [], []
     for k in range(data.ncon):
         contact = data.contact[k]

@@ -17,6 +17,7 @@ with these fields, or a list of such objects, whose numbers of contacts may diff
 """
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -83,22 +84,22 @@ def _numbers(where: str, value: Any) -> Array:
     try:
         found = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}", f"expected numbers, got {type(value).__name__} ({error})") from error
+        raise InputError(where, f"expected numbers, got {type(value).__name__} ({error})") from error
     if np.isnan(found).any() or (np.isinf(found).any() and not where.endswith(".mu")):
-        raise InputError(f"{where}", "expected finite numbers")
+        raise InputError(where, "expected finite numbers")
     return found
 
 
 def _square(where: str, M: Array) -> Array:
     """Return a symmetric positive definite matrix. Raises InputError."""
     if M.ndim != 2 or M.shape[0] != M.shape[1] or not len(M):
-        raise InputError(f"{where}", f"expected shape (nv, nv), got {M.shape}")
+        raise InputError(where, f"expected shape (nv, nv), got {M.shape}")
     if np.abs(M - M.T).max() > 1e-6 * np.abs(M).max():
-        raise InputError(f"{where}", "expected a symmetric matrix")
+        raise InputError(where, "expected a symmetric matrix")
     try:
         np.linalg.cholesky(M)
     except np.linalg.LinAlgError as error:
-        raise InputError(f"{where}", "expected a positive definite matrix") from error
+        raise InputError(where, "expected a positive definite matrix") from error
     return (M + M.T) / 2
 
 
@@ -109,8 +110,8 @@ def read_steps(path: Path) -> list[Step]:
             with np.load(path, allow_pickle=False) as data:
                 return _unstacked(path.stem, {key: data[key] for key in data.files})
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}", f"expected an npz or JSON file of steps ({error})") from error
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(str(path), f"expected an npz or JSON file of steps ({error})") from error
     rows = found if isinstance(found, list) else [found]
     for row in rows:
         if not isinstance(row, dict):

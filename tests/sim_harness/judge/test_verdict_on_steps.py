@@ -144,7 +144,7 @@ def test_a_contact_may_leave_its_penetration_within_the_step():
 
 
 def test_the_polygon_is_inside_the_cone_and_told_apart():
-    """Sliding along x + y/2 with friction at a corner of the polygon of four: right under `coulomb`, wrong under the round cone."""
+    """Sliding along x + y/2, friction at a corner of the polygon of four: right under `coulomb`, wrong under the round cone."""
     system = SYSTEMS["point"]
     verdict = judge(system.step(alike(system, (-0.5, 0.0, 1.0)), [1.0, 0.5, 0.0]))
     assert verdict.laws["coulomb"] < 1e-12 < verdict.laws["exact-cone"]
