@@ -103,7 +103,7 @@ def write_fclib(path: Path, step: Step) -> None:
 
 def _h5py(path: Path) -> Any:
     try:
-        import h5py  # type: ignore[import-untyped] # noqa: PLC0415 - an optional package
+        import h5py  # noqa: PLC0415 - an optional package
     except ModuleNotFoundError as error:
         raise missing_extra("judge", str(path), "h5py", "fclib") from error
     return h5py
