@@ -32,7 +32,7 @@ PEERS = ("tsid", "placo")
 """Other projects that `idyn compare tasks` runs."""
 
 STUDIES = (
-    *("sap-study", "newton-study", "first-order-study", "cone-study", "tasks"),
+    *("sap-study", "newton-study", "first-order-study", "cone-study", "mujoco-law", "tasks"),
     *("own-robots", "unitree", "cube-tosses", "human-walk"),
 )
 """Studies of `idyn compare`."""

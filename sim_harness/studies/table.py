@@ -32,6 +32,13 @@ def _tasks(words: list[str], options: Namespace) -> Study:
     return tasks_study.study({name: path for name in PEERS if (path := getattr(options, name)) is not None})
 
 
+def _mujoco_law(words: list[str], options: Namespace) -> Study:
+    _refuse("mujoco-law", words)
+    from sim_harness.studies import mujoco_law  # noqa: PLC0415
+
+    return mujoco_law.study()
+
+
 def _unitree(words: list[str], options: Namespace) -> Study:
     if len(words) not in (1, 2):
         raise ConfigError("unitree", "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
@@ -60,6 +67,7 @@ STUDIES: dict[str, Make] = {
     "newton-study": _plain("newton-study", newton_study.study),
     "first-order-study": _plain("first-order-study", first_order_study.study),
     "cone-study": _plain("cone-study", cone_study.study),
+    "mujoco-law": _mujoco_law,
     "tasks": _tasks,
     "own-robots": lambda words, _: own_robots.study(words),
     "unitree": _unitree,

@@ -57,7 +57,11 @@ def certified(given, met, claim, p, v_plus, tau, closing=None):
     impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
     closing = np.zeros(3 * len(given.ends)) if closing is None else closing
     _certify(
-        given.fields, Demanded(met, met, 0.0), claim, Solution(p, v_plus, tau, np.zeros(len(v_plus)), closing, impulse), numbers
+        given.fields,
+        Demanded(met, met, 0.0),
+        claim._replace(soft=claim.soft.fields),
+        Solution(p, v_plus, tau, np.zeros(len(v_plus)), closing, impulse),
+        numbers,
     )
     return numbers, impulse
 

@@ -1,0 +1,229 @@
+"""The law `mujoco` in MuJoCo beside Coulomb's law: `idyn compare mujoco-law`.
+
+Robots stand, trot and slide on grounds of several stiffnesses, with joint feedback and torque limits. In each tick the force
+that was predicted for each foot is compared with that of the world. Further runs show what gaps that are wrong by 10 µm cost,
+and what the first of two physics steps tells of the period.
+"""
+
+import time
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from controllers.build import load_controller
+from controllers.command import Inputs
+from controllers.controller import Controller
+from idyn.laws.settings import LAWS
+from idyn.prediction.predict import predict
+from idyn.types import Array, ContactSet, State
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.timing import without_gc
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.tables import Table
+from sim_harness.world.world import World
+from sim_harness.world.worlds import build_world
+
+DT = 1e-3
+SECONDS = 0.5
+"""Simulated time of each run [s]."""
+
+ROBOTS = ("quadruped", "solo12", "go2", "g1")
+TASKS = ("stand", "trot", "slide")
+
+GROUNDS = {"default": (0.02, 1.0), "firm": (0.005, 1.0), "stiff": (0.002, 1.0), "direct": (-3e4, -400.0)}
+"""Name → solref."""
+
+CONES = ("elliptic", "pyramidal")
+CONVERGED = 1e-14
+"""Tolerance of MuJoCo's solver in runs with a converged world."""
+
+LAWS_COMPARED = {"mujoco": ("mujoco", CONVERGED), "mujoco, world at 1e-8": ("mujoco", 1e-8), "coulomb": ("coulomb", CONVERGED)}
+"""Label → (law, tolerance of the world's solver)."""
+
+SLIPPERY, SPEED = 0.1, 0.3
+"""Friction coefficient, and initial speed of the base [m/s], of the task 'slide'."""
+
+PRESSED = 1e-6
+"""Depth of the lowest foot at the start [m]: at a gap of 0 ± rounding a foot may touch in the world only."""
+
+WRONG = 1e-5
+"""Error of all gaps [m]."""
+
+
+class Setting(NamedTuple):
+    """A world and its prediction. gap: added to the gaps that the controller gets [m]; steps: physics steps in a period"""
+
+    robot: str
+    task: str
+    ground: str = "default"
+    cone: str = "elliptic"
+    law: str = "mujoco"
+    tolerance: float = CONVERGED
+    gap: float = 0.0
+    steps: int = 1
+
+
+def controller_of(s: Setting) -> Controller | None:
+    """Return the controller; None for a robot without a gait."""
+    if s.task == "trot" and s.robot == "g1":
+        return None
+    contact = {"solref": GROUNDS[s.ground]}
+    law: Any = {"kind": "mujoco", "cone": s.cone, "contact": contact} if s.law == "mujoco" else s.law
+    changes: dict[str, Any] = {"law": law, "contact": {"source": "geometry"}}
+    if s.task == "slide":
+        changes["contact"]["mu"] = SLIPPERY
+    if s.steps > 1:
+        changes["ground"] = {"kind": "yielding", "horizon": DT / s.steps}
+    return load_controller(f"{s.robot}-trot" if s.task == "trot" else s.robot, changes)
+
+
+def world_of(s: Setting, controller: Controller) -> World:
+    """Return the world, in which a foot has sunk in a little."""
+    engine = MujocoSettings(cone=s.cone, solref=GROUNDS[s.ground], tolerance=s.tolerance, timestep=DT / s.steps)  # type: ignore[arg-type]
+    robot, q = controller.robot, controller.stance.copy()
+    mu = np.full(len(robot.contact_names), SLIPPERY) if s.task == "slide" else None
+    world = build_world(engine, robot, controller.terrain, q, mu=mu)
+    q[2] -= controller.contacts(q).gaps.min() + PRESSED
+    v = np.zeros(robot.nv)
+    v[0] = SPEED if s.task == "slide" else 0.0
+    world.reset(q, v)
+    return world
+
+
+def force_errors(s: Setting) -> Array | None:
+    """Return the largest error of a component of a foot's force in each tick, as a share of the weight (ticks); None for a
+    robot without a gait. A run ends without a prediction."""
+    controller = controller_of(s)
+    if controller is None:
+        return None
+    world, errors = world_of(s, controller), []
+    applied = None
+    for k in range(round(SECONDS / DT)):
+        command = controller.step(world.state, _shifted(controller.contacts(world.state), s.gap), _inputs(k, applied))
+        if command.prediction is None:
+            break
+        applied = command.tau
+        felt = world.step(applied, DT)
+        predicted = dict(zip(command.prediction.keys, command.prediction.force, strict=True))
+        simulated = dict(zip(felt.contacts.keys, felt.impulse / DT, strict=True))
+        differences = [predicted.get(key, 0.0) - simulated.get(key, 0.0) for key in predicted.keys() | simulated.keys()]
+        errors.append(max((np.abs(each).max() for each in differences), default=0.0))
+    return np.array(errors) / controller.robot.weight
+
+
+def _inputs(k: int, applied: Array | None) -> Inputs:
+    return Inputs(dt=DT if k else 0.0, tau_applied=applied, follows=True)
+
+
+def _shifted(contacts: ContactSet, gap: float) -> ContactSet:
+    return msgspec.structs.replace(contacts, gaps=contacts.gaps + gap)
+
+
+def run(robot: str, task: str, law: tuple[str, float]) -> Array | None:
+    """Return the errors of all grounds and cones together; None for a robot without a gait."""
+    name, tolerance = law
+    runs = [force_errors(Setting(robot, task, ground, cone, name, tolerance)) for ground in GROUNDS for cone in CONES]
+    found = [errors for errors in runs if errors is not None]
+    return np.concatenate(found) if found else None
+
+
+def wrong_gap(ground: str, task: str) -> Array | None:
+    """Return the errors with gaps that are wrong by `WRONG`."""
+    return force_errors(Setting("quadruped", task, ground, gap=WRONG))
+
+
+def two_steps(ground: str, task: str) -> Array | None:
+    """Return the errors of the forces of a period with two physics steps, of which the first one was predicted."""
+    return force_errors(Setting("quadruped", task, ground, steps=2))
+
+
+@lru_cache(maxsize=1)
+def _states() -> list[tuple[State, ContactSet, Array]]:
+    """Return states of the quadruped that trots on the default ground, with their contacts and random demands."""
+    s, rng = Setting("quadruped", "trot"), np.random.default_rng(0)
+    controller = controller_of(s)
+    assert controller is not None
+    world, found = world_of(s, controller), []
+    for k in range(400):
+        contacts = controller.contacts(world.state)
+        found.append((world.state, contacts, 5.0 * rng.normal(size=controller.robot.na)))
+        world.step(controller.step(world.state, contacts, _inputs(k, None)).tau, DT)
+    return found
+
+
+def times(law: str, start: str) -> float:
+    """Return the median run time of a prediction [s]. start: 'cold' or 'warm'"""
+    controller = controller_of(Setting("quadruped", "trot"))
+    assert controller is not None
+    built, seconds, guess = LAWS[law]().build(), [], None
+    with without_gc():
+        for repeat in range(4):
+            for state, contacts, demand in _states():
+                begin = time.perf_counter()
+                answer = predict(controller.robot, state, contacts, demand, law=built, dt=DT, guess=guess)
+                if repeat:
+                    seconds.append(time.perf_counter() - begin)
+                guess = answer.guess if start == "warm" else None
+    return float(np.median(seconds))
+
+
+def error_table(found: Figures) -> Table:
+    """Return median, 99 % and worst error of each robot, task and law, over all grounds and cones."""
+    head = ["robot", "task", *(f"{law}: {which}" for law in LAWS_COMPARED for which in ("median", "99 %", "worst"))]
+    rows = []
+    for robot in ROBOTS:
+        for task in TASKS:
+            errors = [found["forces"][robot, task, law] for law in LAWS_COMPARED]
+            if errors[0] is not None:
+                rows.append([robot, task, *(cell for each in errors for cell in _cells(each))])
+    return [head, *rows]
+
+
+def other_table(found: Figures) -> Table:
+    """Return the errors of the quadruped with wrong gaps and with two physics steps."""
+    head = ["ground", "task", *(f"{what}: {which}" for what in OTHERS for which in ("median", "99 %", "worst"))]
+    points = [(ground, task) for ground in GROUNDS for task in TASKS]
+    return [head, *([*point, *(cell for what in OTHERS for cell in _cells(found[what][point]))] for point in points)]
+
+
+def time_table(found: Figures) -> Table:
+    """Return the run times of predictions [µs]."""
+    rows = [[law, *(f"{1e6 * found['times'][law, start]:.1f}" for start in ("cold", "warm"))] for law in ("coulomb", "mujoco")]
+    return [["law", "cold [µs]", "warm [µs]"], *rows]
+
+
+def _cells(errors: Array | None) -> list[str]:
+    if errors is None or not len(errors):
+        return ["–"] * 3
+    return [f"{value:.1e}" for value in (np.median(errors), np.percentile(errors, 99), errors.max())]
+
+
+OTHERS = {"gaps 10 µm wrong": wrong_gap, "first of two steps": two_steps}
+
+
+def curves(found: Figures) -> bytes:
+    """Draw the errors of the quadruped that trots, over time, for each law."""
+    lines = {}
+    for law in LAWS_COMPARED:
+        errors = found["forces"]["quadruped", "trot", law][: round(SECONDS / DT)]
+        lines[law] = (DT * np.arange(len(errors)), np.maximum(errors, 1e-17))
+    labels = {"xlabel": "time [s]", "ylabel": "largest error of a foot's force / weight"}
+    return picture([Plot(lines=lines, log="y", legend=True, axes=labels)], size=(9, 4))
+
+
+def study() -> Study:
+    """Return the study of the law `mujoco`."""
+    sweeps = {"forces": Sweep((ROBOTS, TASKS, LAWS_COMPARED), run)}
+    sweeps |= {what: Sweep((tuple(GROUNDS), TASKS), measure) for what, measure in OTHERS.items()}
+    sweeps["times"] = Sweep((("coulomb", "mujoco"), ("cold", "warm")), times)
+    return Study(
+        "MuJoCo's own contact as a law",
+        f"Robots stand, trot and slide in MuJoCo for {SECONDS:g} s each, on grounds {', '.join(GROUNDS)}, with both cones, "
+        "joint feedback and torque limits. Largest error of a component of a foot's force in a tick, as a share of the weight.",
+        sweeps,
+        tables=(error_table, other_table, time_table),
+        pictures=(Picture("mujoco-law.png", "The quadruped trots on MuJoCo's default ground, elliptic cones.", curves),),
+    )
