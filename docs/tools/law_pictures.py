@@ -3,7 +3,7 @@
 A foot of 1 kg rests on rigid ground with μ = 0.5 and is pulled sideways for one period of 1 ms. The pull is a
 velocity v that the foot has already, as a force m v/dt. What each law answers is plotted over the pull, and the
 friction over all directions of a strong pull. Settings are those of the paper, without compliance of the ground
-(under the law `sap` the foot has sunk in until the ground carries it). The law `sensed` gets the forces of the period
+(under the laws `sap` and `mujoco` the foot has sunk in until the ground carries it). The law `sensed` gets the forces of the period
 before, when the pull was 2 N weaker. `pid` predicts nothing: its picture shows the built-in quadruped, which stands.
 """
 
@@ -24,7 +24,8 @@ from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import build_plan, load_plan
 
 FOLDER = Path(__file__).resolve().parents[1] / "images" / "laws"
-LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "cone", "contact-free", "sap", "enumeration", "sensed")
+LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "cone", "contact-free", "sap", "mujoco", "enumeration", "sensed")
+SINKING = ("sap", "mujoco")  # laws of ground that yields
 DT, MU, PULLS = 0.001, 0.5, np.linspace(0.0, 15.0, 61)
 RISE = 2.0  # growth of the pull in a period, for the law `sensed` [N]
 NORMAL, FRICTION, LIMIT = "#37474f", "#e64a19", "#90a4ae"
@@ -58,7 +59,7 @@ def pulled(robot: Robot, law: Law | str, pull: float, angle: float = 0.0, gap: f
 
 def picture(robot: Robot, law: str) -> Figure:
     """Return three plots: forces and velocities over the pull, and the friction by direction."""
-    gap = brentq(lambda gap: pulled(robot, law, 0.0, gap=gap).v_plus[2], -0.01, 0.0, xtol=1e-9) if law == "sap" else 0.0
+    gap = brentq(lambda gap: pulled(robot, law, 0.0, gap=gap).v_plus[2], -0.01, 0.0, xtol=1e-9) if law in SINKING else 0.0
     answers = [pulled(robot, law, pull, gap=gap) for pull in PULLS]
     force, velocity = np.array([each.force[0] for each in answers]), 1e3 * np.array([each.v_plus[:3] for each in answers])
     around = np.array([pulled(robot, law, 12.0, angle, gap).force[0, :2] for angle in np.linspace(0.0, 2 * np.pi, 121)])
