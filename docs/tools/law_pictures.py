@@ -3,8 +3,8 @@
 A foot of 1 kg rests on rigid ground with μ = 0.5 and is pulled sideways for one period of 1 ms. The pull is a
 velocity v that the foot has already, as a force m v/dt. What each law answers is plotted over the pull, and the
 friction over all directions of a strong pull. Settings are those of the paper, without compliance of the ground
-(under the laws `sap` and `mujoco` the foot has sunk in until the ground carries it). The law `sensed` gets the forces of the period
-before, when the pull was 2 N weaker. `pid` predicts nothing: its picture shows the built-in quadruped, which stands.
+(under the laws `sap` and `mujoco` the foot has sunk in until the ground carries it). The law `sensed` gets the forces of the
+period before, when the pull was 2 N weaker. `pid` predicts nothing: its picture shows the built-in quadruped, which stands.
 """
 
 import tempfile
