@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
+from idyn.errors import ConfigError
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 
@@ -35,10 +36,19 @@ class Picture(NamedTuple):
     draw: Callable[[Figures], bytes]
 
 
+class Page(NamedTuple):
+    """An animation of a study. draw: returns an HTML page; it raises ConfigError where an extra is missing"""
+
+    title: str
+    caption: str
+    draw: Callable[[Figures], str]
+
+
 class Study(NamedTuple):
     """Sweeps to measure, and their report.
 
-    lead: first paragraph; sweeps: by name, measured in this order; notes: paragraphs below the tables
+    lead: first paragraph; sweeps: by name, measured in this order; notes: paragraphs below the tables;
+    pages: animations, left out with a word where an extra is missing
     """
 
     title: str
@@ -47,6 +57,7 @@ class Study(NamedTuple):
     tables: tuple[Callable[[Figures], Table], ...]
     pictures: tuple[Picture, ...] = ()
     notes: Callable[[Figures], list[str]] = lambda _: []
+    pages: tuple[Page, ...] = ()
 
 
 def measure(study: Study, progress: Progress) -> Figures:
@@ -69,6 +80,11 @@ def report_of(study: Study, found: Figures) -> Report:
         report.paragraph(note)
     for picture in study.pictures:
         report.picture(picture.draw(found), picture.caption, picture.name)
+    for page in study.pages:
+        try:
+            report.page(page.draw(found), page.title, page.caption)
+        except ConfigError as error:
+            report.paragraph(f"Without the {page.title}: {error}")
     return report
 
 

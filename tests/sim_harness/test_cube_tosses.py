@@ -1,6 +1,9 @@
 """Forecasts of measured tosses: data, body, forecasts, fits and figures against tosses with known answers."""
 
+import base64
+import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,7 @@ from sim_harness.studies.tosses import plan
 from sim_harness.studies.tosses.block import Block
 from sim_harness.studies.tosses.data import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
 from sim_harness.studies.tosses.entries import ENTRIES
+from sim_harness.studies.tosses.film import tosses_page
 from sim_harness.studies.tosses.fit import intervals, search
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.forecast import Contact, EngineForecaster, Forecast, first_motion
@@ -251,6 +255,25 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     row = next(line for line in text.splitlines() if line.startswith("lcp"))
     assert float(row.split()[1]) < 1e-3  # flights are forecast
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}
+
+
+def test_the_animation_has_both_blocks_where_they_are():
+    toss = flying(7)
+    forecast = Forecast(toss.position + np.array([0.0, 0.1, 0.0]), np.swapaxes(toss.rotation, 1, 2), 0)
+    page = tosses_page({"label of a toss": (toss, forecast)})
+    data = json.loads(re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", page, re.DOTALL)[1])
+    film = data["runs"][0]["film"]
+    poses = np.frombuffer(base64.b64decode(film["poses"]), dtype=np.float32).reshape(len(toss), film["joints"], 7)
+    assert data["runs"][0]["label"] == "label of a toss"
+    shapes = data["robots"][data["runs"][0]["robot"]]["shapes"]
+    solid, transparent = sorted(shapes, key=lambda shape: -shape["opacity"])
+    for shape, position, rotation in (
+        (solid, toss.position, toss.rotation),
+        (transparent, forecast.position, forecast.rotation),
+    ):
+        joint = shape["joint"]
+        np.testing.assert_allclose(poses[:, joint, :3], position, atol=1e-6)
+        np.testing.assert_allclose(Rotation.from_quat(poses[:, joint, 3:]).as_matrix(), rotation, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,7 @@ def curves(outcomes: Mapping[str, Outcome]) -> bytes:
 
 def tosses_in_space(outcome: Outcome, tosses: Sequence[Toss], window: str) -> bytes:
     """Draw the best, the middle and the worst toss of an engine, measured (black) and forecast (red)."""
-    order = outcome.windows[window].position.argsort()
-    chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
+    chosen = best_median_worst(outcome.windows[window].position)
     with mpl.rc_context(STYLE):
         figure = plt.figure(figsize=(13, 5))
         for k, (label, number) in enumerate(chosen.items()):
@@ -50,6 +49,12 @@ def tosses_in_space(outcome: Outcome, tosses: Sequence[Toss], window: str) -> by
             axis.set_aspect("equal")
             axis.locator_params(nbins=4)
         return png(figure)
+
+
+def best_median_worst(errors: Array) -> dict[str, int]:
+    """Return the numbers of the tosses with the smallest, the middle and the largest error (n)."""
+    order = errors.argsort().tolist()
+    return {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
 
 
 def _draw(axis: Any, position: Array, rotation: Array, colour: str) -> None:

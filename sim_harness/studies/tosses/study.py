@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from idyn.errors import ConfigError, nearest
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
 from sim_harness.report.tables import Table
 from sim_harness.studies.tosses import pictures, plan, tables
 from sim_harness.studies.tosses.data import Toss, default_folder, load_tosses
 from sim_harness.studies.tosses.entries import ENTRIES, REFERENCE, installed
+from sim_harness.studies.tosses.film import tosses_page
 from sim_harness.studies.tosses.fit import identify
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.judge import WINDOWS
@@ -73,6 +74,13 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
                 lambda found: pictures.tosses_in_space(found[SWEEP][chosen[0]], judged, tables.WHOLE),
             ),
         ),
+        pages=(
+            Page(
+                "tosses in three dimensions",
+                f"Best, median and worst toss of {chosen[0]}: measured, and the forecast transparent.",
+                lambda found: _page(found[SWEEP][chosen[0]], judged),
+            ),
+        ),
         notes=_notes,
     )
 
@@ -118,6 +126,18 @@ def _lead(known: Parameters, judged: int, parameters: Path | None) -> str:
         f"{judged} tosses, each forecast from its first measured state alone. Parameters: {source}. Body, from "
         f"{flight.tosses} free flights: gravity {flight.gravity:.3f} ± {flight.gravity_error:.3f} m/s² in measured lengths, so "
         f"lengths are {flight.scale:.4f} of metres; centre of mass at ({centre}) mm."
+    )
+
+
+def _page(outcome: Outcome, tosses: Sequence[Toss]) -> str:
+    """Return the animation of the best, the median and the worst toss of an engine."""
+    errors = outcome.windows[tables.WHOLE].position
+    numbers = pictures.best_median_worst(errors)
+    return tosses_page(
+        {
+            f"{label}, {errors[number]:.3f} block widths": (tosses[number], outcome.forecasts[number])
+            for label, number in numbers.items()
+        }
     )
 
 
