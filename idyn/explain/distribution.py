@@ -24,6 +24,7 @@ class Distribution(Record, frozen=True):
     edges: of the friction pyramid, inside the cone, ≥ 4
     height: points higher than this above the floor carry nothing [m]
     speed: points faster than this against the floor (the belt of a treadmill) carry nothing [m/s]
+    pace: the same as a share of the speed of the centre of mass, where that is more: for running
     fade: h₀, the height over which a point becomes e times as soft [m], > 0; inf: all points alike
     along: κ, weight of forces along the line to the centre of mass beside forces across it, from 0 to 1. 1: least forces.
         0.5 was found on one walker (Gait2354's subject01), for whom 0.2 to 0.7 differ little.
@@ -36,12 +37,13 @@ class Distribution(Record, frozen=True):
     edges: int = 8
     height: float = 0.04
     speed: float = 0.5
+    pace: float = 0.4
     fade: float = 0.02
     along: float = 0.5
     choice: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("mu", "height", "speed", "fade", "choice"):
+        for name in ("mu", "height", "speed", "pace", "fade", "choice"):
             value = getattr(self, name)
             if not value > 0.0:
                 raise InputError(f"distribution.{name}", f"expected a number > 0, got {value!r}")

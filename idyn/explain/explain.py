@@ -112,7 +112,7 @@ def explain(walker: Walker, table: Table, settings: Settings | None = None) -> E
     motion = motion_of(table, walker.coordinates, settings.filter)
     feet = feet_of(walker.robot, settings.soles)
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
-    floor = find_floor(frames, settings.floor)
+    floor = find_floor(frames, motion.time, settings.floor)
     return concluded(walker, motion, frames, shared(frames, floor, settings.distribution), floor)
 
 
@@ -122,7 +122,7 @@ def shared(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
     out = np.zeros((count, feet, 6))
     heights = frames.points[..., 2] - floor.height
     slips = np.linalg.norm(frames.speeds - floor.velocity, axis=-1)
-    carries = (heights < distribution.height) & (slips < distribution.speed)
+    carries = (heights < distribution.height) & (slips < max(distribution.speed, distribution.pace * floor.pace))
     for k, (required, centre) in enumerate(zip(frames.required, frames.centre, strict=True)):
         at = np.nonzero(carries[k])
         points = frames.points[k][at]

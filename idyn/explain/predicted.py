@@ -32,7 +32,8 @@ STIFFEST = 1e9
 class Softness(Record, frozen=True):
     """Softness R = ρ · mean of D's diagonal · exp(h/h₀ + (s/s₀)²) of a point at height h and with speed s against the floor.
 
-    share: ρ; fade: h₀ [m]; slip: s₀ [m/s], each > 0
+    share: ρ; fade: h₀ [m], each > 0
+    slip, pace: s₀ is `slip` [m/s], or `pace` times the speed of the centre of mass where that is more, each > 0
     smooth: cutoff of the predicted forces [Hz], > 0; inf: as predicted
 
     ρ was found on the first half of the walk of subject01 of Gait2354, h₀ and s₀ on all of it. Raises InputError for others.
@@ -41,6 +42,7 @@ class Softness(Record, frozen=True):
     share: float = 0.03
     fade: float = 0.02
     slip: float = 0.2
+    pace: float = 0.16
     smooth: float = 6.0
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ def predict_forces(
     motion = motion_of(table, walker.coordinates, settings.filter)
     feet = feet_of(walker.robot, settings.soles)
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
-    floor = find_floor(frames, settings.floor)
+    floor = find_floor(frames, motion.time, settings.floor)
     forces = point_forces(walker, motion, frames, floor, softness, settings)
     required = _wrench(frames.points, forces)
     if np.isfinite(softness.smooth):
@@ -75,7 +77,8 @@ def point_forces(walker: Walker, motion: Motion, frames: Frames, floor: Floor, s
     """Return the predicted forces on the soles' points, in the world [N] (T, feet, n, 3)."""
     edges = pyramid(settings.distribution.mu, settings.distribution.edges)
     slips = np.linalg.norm(frames.speeds - floor.velocity, axis=-1)
-    exponents = (frames.points[..., 2] - floor.height) / softness.fade + (slips / softness.slip) ** 2
+    slip = max(softness.slip, softness.pace * floor.pace)
+    exponents = (frames.points[..., 2] - floor.height) / softness.fade + (slips / slip) ** 2
     exponents = np.maximum(exponents, -2.0)  # a point below the floor is hard, not rigid
     root = np.array(walker.coordinates.root)
     out = np.zeros_like(frames.points)

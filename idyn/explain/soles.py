@@ -38,11 +38,15 @@ class Soles(Record, frozen=True):
 
 
 class Foot(NamedTuple):
-    """A foot. frame: of its heel bone; joint: index of its parent joint; points: in that frame [m] (n, 3)"""
+    """A foot. frame: of its heel bone; joint: index of its parent joint
+
+    points: of the sole, in the frame; points_in_joint: the same in the frame of the joint [m] (n, 3)
+    """
 
     frame: str
     joint: int
     points: Array
+    points_in_joint: Array
 
 
 def feet_of(robot: Robot, soles: Soles) -> tuple[Foot, ...]:
@@ -57,4 +61,6 @@ def _foot(robot: Robot, heel: str, toes: str, soles: Soles) -> Foot:
     length = float(np.linalg.norm(ends[1] - ends[0]))
     places = zip((soles.heel, soles.ball, soles.toe), soles.width, strict=True)
     points = [(x, y, side * half) for (x, y), half in places for side in (-1.0, 1.0)]
-    return Foot(heel, joint, length * np.array(points))
+    pose = robot.frames.attached(heel).offset
+    placed = length * np.array(points) @ pose[:9].reshape(3, 3).T + pose[9:]
+    return Foot(heel, joint, length * np.array(points), placed)

@@ -168,6 +168,21 @@ def judge(parser: ArgumentParser) -> None:
     add_json(parser, "the verdicts")
 
 
+def explain(parser: ArgumentParser) -> None:
+    """Find ground forces and joint moments of a person from a motion file alone."""
+    parser.add_argument("motion", nargs="+", type=Path, metavar="MOTION", help="a .mot or .sto with the model's coordinates")
+    parser.add_argument("--model", type=Path, required=True, metavar="FILE", help="the person as an OpenSim model, .osim")
+    parser.add_argument("--predicted", action="store_true", help="use joint accelerations only, not those of the base")
+    parser.add_argument("--cutoff", type=float, default=5.0, metavar="HZ", help="of the low-pass filter (default: %(default)s)")
+    parser.add_argument("--order", type=int, default=2, help="of the filter, applied twice (default: %(default)s)")
+    parser.add_argument("--mu", type=float, default=0.8, help="friction coefficient (default: %(default)s)")
+    parser.add_argument("--floor", type=float, metavar="M", help="height of the floor (default: found from the motion)")
+    parser.add_argument("--plates", type=Path, metavar="FILE", help="measured forces, .mot, to be shown beside those found")
+    parser.add_argument("--view", action="store_true", help="also write a page in three dimensions (needs the extra viz)")
+    parser.add_argument("--out", type=Path, default=Path("runs/explain"), help="folder for the files (default: %(default)s)")
+    add_json(parser, "the figures")
+
+
 def pauses(parser: ArgumentParser) -> None:
     """Stop the server's or the robot's process during a trot and report the outcome."""
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
@@ -293,6 +308,7 @@ COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "view": view,
     "compare": compare,
     "judge": judge,
+    "explain": explain,
     "pauses": pauses,
     "bench": bench,
     "conform": conform,

@@ -61,11 +61,14 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "SliderJoint": ("tx",),
     "UniversalJoint": ("rx", "ry"),
     "GimbalJoint": ("rx", "ry", "rz"),
+    "BallJoint": ("rx", "ry", "rz"),
+    "FreeJoint": ("rx", "ry", "rz", "tx", "ty", "tz"),
     "PlanarJoint": ("rz", "tx", "ty"),
 }
 """Joints other than CustomJoint: what each coordinate does, r: turns about, t: moves along an axis of the fixed frame.
 
-In a PlanarJoint the translation is in the fixed frame, before the rotation, as in OpenSim.
+Translations are in the fixed frame, before the rotations. Moments of a BallJoint and a FreeJoint belong to the rates of these
+angles here, in OpenSim to the angular velocity.
 """
 
 

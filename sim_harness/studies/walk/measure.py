@@ -40,7 +40,7 @@ def find_all(person: Person) -> Found:
     motion = motion_of(motion_table, walker.coordinates, WALKING)
     feet = feet_of(walker.robot, Soles())
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
-    floor = find_floor(frames)
+    floor = find_floor(frames, motion.time)
     ground = walker.coordinates.ground
     world = np.concatenate([person.wrenches[..., :3] @ ground.T, person.wrenches[..., 3:] @ ground.T], axis=-1)
     given = shared(frames._replace(required=world.sum(axis=0)), floor, Distribution())
@@ -139,7 +139,7 @@ CHANGES: dict[str, Change] = {
     "filter: OpenSim's, 6 Hz, order 3": _explained(filter=Filter()),
     **{
         f"filter: {cutoff:g} Hz, order 2": _explained(filter=Filter(cutoff=cutoff, order=2))
-        for cutoff in (3.0, 4.0, 6.0, 8.0, 10.0)
+        for cutoff in (3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     },
     "filter: none": _explained(filter=Filter(cutoff=np.inf)),
     "mass 5 % less": _heavier(0.95),
