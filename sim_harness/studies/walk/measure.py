@@ -113,11 +113,17 @@ def _explained(**changes: object) -> Change:
     return lambda person: explain(person.walker, person.motion, settings)
 
 
-def _heavier(factor: float) -> Change:
+def _predicted(filter: Filter | None = None, mu: float = 0.8, **softness: float) -> Change:
+    """Return a change of predicted forces. softness: fields of `Softness`"""
+    settings = Settings(filter=filter or Filter(), distribution=Distribution(mu=mu))
+    return lambda person: predict_forces(person.walker, person.motion, Softness(**softness), settings)
+
+
+def _heavier(way: Change, factor: float) -> Change:
     """Return the forces of a body whose masses and inertias are all `factor` times as large: they are proportional."""
 
     def change(person: Person) -> Explanation:
-        found = explain(person.walker, person.motion)
+        found = way(person)
         return found._replace(wrenches=factor * found.wrenches)
 
     return change
@@ -142,8 +148,8 @@ CHANGES: dict[str, Change] = {
         for cutoff in (3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     },
     "filter: none": _explained(filter=Filter(cutoff=np.inf)),
-    "mass 5 % less": _heavier(0.95),
-    "mass 5 % more": _heavier(1.05),
+    "mass 5 % less": _heavier(_explained(), 0.95),
+    "mass 5 % more": _heavier(_explained(), 1.05),
     **{f"friction {mu:g}": _explained(mu=mu) for mu in (0.2, 0.4, 1.2)},
     "friction pyramid of 4 edges": _explained(edges=4),
     **{f"weight κ along the line to the centre of mass: {along:g}": _explained(along=along) for along in (0.0, 0.2, 0.7, 1.0)},
@@ -158,6 +164,21 @@ CHANGES: dict[str, Change] = {
     "soles twice as wide": _wider(2.0),
 }
 """Name → forces under a changed setting."""
+
+
+LAWS: dict[str, Change] = {
+    "as it is (soft, preloaded, ρ = 0.03)": _predicted(),
+    "nearly rigid: ρ = 0.0001": _predicted(share=1e-4),
+    "soft: ρ = 0.3": _predicted(share=0.3),
+    "equally stiff at all heights": _predicted(fade=np.inf),
+    "equally stiff at all speeds": _predicted(slip=1e3),
+    "friction 0.4": _predicted(mu=0.4),
+    "filter of explained forces, 5 Hz, order 2": _predicted(WALKING),
+    "forces as predicted, not smoothed": _predicted(smooth=np.inf),
+    "mass 5 % less": _heavier(_predicted(), 0.95),
+    "mass 5 % more": _heavier(_predicted(), 1.05),
+}
+"""Name → predicted forces under another contact model, filter or mass."""
 
 
 def constant_weight(person: Person) -> Array:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.studies.walk import tables
-from sim_harness.studies.walk.measure import CHANGES, SHARES, Found, find_all, sensitivity, softness_half
+from sim_harness.studies.walk.measure import CHANGES, LAWS, SHARES, Found, find_all, sensitivity, softness_half
 from sim_harness.studies.walk.person import EDGE, Person, measured_folder, read_person
 from sim_harness.studies.walk.pictures import forces_picture, moments_picture, pressure_picture
 
@@ -27,7 +27,8 @@ def study(data: Path | None = None) -> Study:
         sweeps={
             "forces": Sweep((("walk",),), lambda _: find_all(person)),
             "halves": Sweep((SHARES,), partial(softness_half, person)),
-            "sensitivity": Sweep((CHANGES,), lambda change: sensitivity(person, change(person))),
+            "changes": Sweep((CHANGES,), lambda change: sensitivity(person, change(person))),
+            "laws": Sweep((LAWS,), lambda change: sensitivity(person, change(person))),
         },
         tables=(
             partial(tables.sums_table, person),
@@ -35,7 +36,8 @@ def study(data: Path | None = None) -> Study:
             partial(tables.pressure_table, person),
             partial(tables.moments_table, person),
             tables.halves_table,
-            tables.sensitivity_table,
+            partial(tables.sensitivity_table, "changes", "explained"),
+            partial(tables.sensitivity_table, "laws", "predicted"),
         ),
         pictures=(
             Picture("forces", "Forces of each foot", partial(forces_picture, person)),

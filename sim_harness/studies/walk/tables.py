@@ -107,11 +107,16 @@ def chosen(figures: Figures) -> list[tuple[str, Half]]:
     return [min(tried, key=lambda item: item[1].first.range), min(tried, key=lambda item: item[1].second.range)]
 
 
-def sensitivity_table(figures: Figures) -> Table:
-    """Return the scores of explained forces under changed settings."""
-    head = ["change", "sum, vertical: RMSE / range", "sum, fore-aft: correlation", "sum, mediolateral: RMSE [% of weight]"]
+def sensitivity_table(sweep: str, way: str, figures: Figures) -> Table:
+    """Return the scores of forces under changed settings. sweep: that measured them; way: how the forces were found"""
+    head = [
+        f"change, {way}",
+        "sum, vertical: RMSE / range",
+        "sum, fore-aft: correlation",
+        "sum, mediolateral: RMSE [% of weight]",
+    ]
     head += ["worse foot, vertical: RMSE / range", "worse foot, fore-aft: RMSE / range"]
-    rows = [[name, *_sensitivity_cells(each)] for name, each in figures["sensitivity"].items()]
+    rows = [[name, *_sensitivity_cells(each)] for name, each in figures[sweep].items()]
     return [head, *rows]
 
 
