@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.explain.cadence import pace_of, scaled
 from idyn.explain.distribution import Distribution, distribute
 from idyn.explain.floor import Floor, find_floor
 from idyn.explain.frames import Frames, Motion, frames_of, joint_forces, motion_of
@@ -21,16 +22,20 @@ from idyn.motion.storage import Table
 from idyn.types import Array, Record
 
 WALKING = Filter(cutoff=5.0, order=2)
-"""Filter for forces from motion. 6 Hz of order 3, as OpenSim's inverse dynamics has it, fits the plates slightly worse."""
+"""Filter for forces from motion, at the cadence `STEPS` of `idyn.explain.cadence`. 6 Hz of order 3, as OpenSim's inverse
+dynamics has it, fits the plates slightly worse."""
 
 PRESSED = 20.0
 """Vertical force from which a centre of pressure is given [N]."""
 
 
 class Settings(Record, frozen=True):
-    """Settings of `explain`. floor: height in the ground frame [m]; None: found from the motion"""
+    """Settings of `explain`. filter: None: `WALKING`, with the cutoff scaled by the cadence, which is found from the motion
 
-    filter: Filter = WALKING
+    floor: height in the ground frame [m]; None: found from the motion
+    """
+
+    filter: Filter | None = None
     soles: Soles = Soles()
     distribution: Distribution = Distribution()
     floor: float | None = None
@@ -109,11 +114,25 @@ def explain(walker: Walker, table: Table, settings: Settings | None = None) -> E
     Raises InputError for a motion that does not fit the model or cannot be filtered, FrameNotFound for missing feet.
     """
     settings = settings or Settings()
-    motion = motion_of(table, walker.coordinates, settings.filter)
+    motion, _ = paced_motion(walker, table, settings.filter, WALKING)
     feet = feet_of(walker.robot, settings.soles)
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
     floor = find_floor(frames, motion.time, settings.floor)
     return concluded(walker, motion, frames, shared(frames, floor, settings.distribution), floor)
+
+
+def paced_motion(walker: Walker, table: Table, filter: Filter | None, usual: Filter) -> tuple[Motion, float]:
+    """Return the smooth motion, and its cadence in units of `STEPS`. filter: None: the usual one, scaled by the cadence"""
+    pace = pace_of(walker.robot, walker.coordinates, table)
+    return motion_of(table, walker.coordinates, scaled(usual, pace) if filter is None else filter), pace
+
+
+def carrying(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
+    """Return which points may carry: low, and slow against the floor (T, feet, n)."""
+    heights = frames.points[..., 2] - floor.height
+    slips = np.linalg.norm(frames.speeds - floor.velocity, axis=-1)
+    slow: Array = slips < max(distribution.speed, distribution.pace * floor.pace)
+    return (heights < distribution.height) & slow
 
 
 def shared(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
@@ -121,8 +140,7 @@ def shared(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
     count, feet = frames.points.shape[:2]
     out = np.zeros((count, feet, 6))
     heights = frames.points[..., 2] - floor.height
-    slips = np.linalg.norm(frames.speeds - floor.velocity, axis=-1)
-    carries = (heights < distribution.height) & (slips < max(distribution.speed, distribution.pace * floor.pace))
+    carries = carrying(frames, floor, distribution)
     for k, (required, centre) in enumerate(zip(frames.required, frames.centre, strict=True)):
         at = np.nonzero(carries[k])
         points = frames.points[k][at]

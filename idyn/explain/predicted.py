@@ -7,7 +7,8 @@ Given q, v and the accelerations a_a of all joints but the root's, the root's eq
 and the forces f solve  min ½ fᵀ (D + R) f + fᵀ (b − R f₀)  in their friction pyramids, where D = J_u M_uu⁻¹ J_uᵀ and b is c
 at f = 0: a point that carries has the acceleration c = −R (f − f₀), near zero: it sticks. R is the softness of the surface.
 Rigid contacts (R → 0) would turn errors of measured accelerations of 1 m/s² into 10 % of the weight, and would make points
-that rise carry. f₀ is the preload: the surface carries the weight at rest, in shares that make R f₀ the same for all points.
+that rise carry. f₀ is the preload, in shares that make R f₀ the same for all points: over the whole motion the surface carries
+the weight. It is the weight divided by the share of frames in which points may carry, and 0 in the others, as in flight.
 Without it a soft surface always carries too little.
 """
 
@@ -16,9 +17,9 @@ from scipy.optimize import nnls
 
 from idyn.errors import InputError
 from idyn.explain.distribution import pyramid
-from idyn.explain.explain import Explanation, Settings, Walker, concluded, shared
+from idyn.explain.explain import Explanation, Settings, Walker, carrying, concluded, paced_motion, shared
 from idyn.explain.floor import Floor, find_floor
-from idyn.explain.frames import Frames, Motion, frames_of, motion_of
+from idyn.explain.frames import Frames, Motion, frames_of
 from idyn.explain.soles import feet_of
 from idyn.model.robot import Robot
 from idyn.motion.smoothing import Filter, smooth
@@ -29,12 +30,16 @@ STIFFEST = 1e9
 """Points softer than this many times the softest possible carry nothing."""
 
 
+LEAST_LOADED = 0.3
+"""Least share of frames with carrying points for which the preload is increased; runners have 0.6 to 0.8."""
+
+
 class Softness(Record, frozen=True):
     """Softness R = ρ · mean of D's diagonal · exp(h/h₀ + (s/s₀)²) of a point at height h and with speed s against the floor.
 
     share: ρ; fade: h₀ [m], each > 0
     slip, pace: s₀ is `slip` [m/s], or `pace` times the speed of the centre of mass where that is more, each > 0
-    smooth: cutoff of the predicted forces [Hz], > 0; inf: as predicted
+    smooth: cutoff of the predicted forces at the cadence `STEPS`, with which it is scaled [Hz], > 0; inf: as predicted
 
     ρ was found on the first half of the walk of subject01 of Gait2354, h₀ and s₀ on all of it. Raises InputError for others.
     """
@@ -57,18 +62,18 @@ def predict_forces(
 ) -> Explanation:
     """Return the forces that a law of soft contact predicts for joint accelerations, shared between the feet as by `explain`.
 
-    settings: None: those of `explain`, with OpenSim's filter. The residual is what the measured motion of the root would need
-    beyond the forces. Raises the exceptions of `explain`.
+    settings: as for `explain`, but the usual filter is OpenSim's. The residual is what the measured motion of the root would
+    need beyond the forces. Raises the exceptions of `explain`.
     """
-    settings, softness = settings or Settings(filter=Filter()), softness or Softness()
-    motion = motion_of(table, walker.coordinates, settings.filter)
+    settings, softness = settings or Settings(), softness or Softness()
+    motion, pace = paced_motion(walker, table, settings.filter, Filter())
     feet = feet_of(walker.robot, settings.soles)
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
     floor = find_floor(frames, motion.time, settings.floor)
     forces = point_forces(walker, motion, frames, floor, softness, settings)
     required = _wrench(frames.points, forces)
     if np.isfinite(softness.smooth):
-        required = smooth(motion.time, required, Filter(cutoff=softness.smooth, order=2)).values
+        required = smooth(motion.time, required, Filter(cutoff=pace * softness.smooth, order=2)).values
     wrenches = shared(frames._replace(required=required), floor, settings.distribution)
     return concluded(walker, motion, frames, wrenches, floor)
 
@@ -81,6 +86,8 @@ def point_forces(walker: Walker, motion: Motion, frames: Frames, floor: Floor, s
     exponents = (frames.points[..., 2] - floor.height) / softness.fade + (slips / slip) ** 2
     exponents = np.maximum(exponents, -2.0)  # a point below the floor is hard, not rigid
     root = np.array(walker.coordinates.root)
+    loaded: Array = np.any(carrying(frames, floor, settings.distribution), axis=(1, 2))
+    preload = walker.robot.weight / max(float(loaded.mean()), LEAST_LOADED)
     out = np.zeros_like(frames.points)
     for k in range(len(motion.time)):
         at = np.nonzero(exponents[k] < np.log(STIFFEST))
@@ -88,7 +95,7 @@ def point_forces(walker: Walker, motion: Motion, frames: Frames, floor: Floor, s
             continue
         D, b = _contact_terms(walker.robot, root, motion, frames, k, at)
         soft = softness.share * np.trace(D) / len(D) * np.exp(exponents[k][at])
-        b[2::3] -= walker.robot.weight / (1.0 / soft).sum()
+        b[2::3] -= loaded[k] * preload / (1.0 / soft).sum()
         out[k][at] = _soft_forces(D + np.diag(np.repeat(soft, 3)), b, edges)
     return out
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.explain.distribution import Distribution
-from idyn.explain.explain import Explanation, Settings, explain, force_table, load_walker, moment_table
-from idyn.explain.frames import motion_of
+from idyn.explain.explain import WALKING, Explanation, Settings, explain, force_table, load_walker, moment_table, paced_motion
 from idyn.explain.predicted import predict_forces
 from idyn.explain.soles import feet_of
 from idyn.motion.plates import even_rate, plates_of
@@ -31,7 +30,7 @@ COMPONENTS = {"fore-aft (x)": 0, "vertical (y)": 1, "mediolateral (z)": 2}
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     walker = load_walker(options.model)
     settings = Settings(
-        filter=Filter(cutoff=options.cutoff, order=options.order),
+        filter=None if options.cutoff is None else Filter(cutoff=options.cutoff, order=options.order),
         distribution=Distribution(mu=options.mu),
         floor=options.floor,
     )
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         found = way(walker, table, settings=settings)
         plates = None if options.plates is None else _plates(options.plates, table, found)
         folder = options.out / stem if len(tables) > 1 else options.out
-        q = motion_of(table, walker.coordinates, settings.filter).q
+        q = paced_motion(walker, table, settings.filter, WALKING)[0].q
         shown = Shown(walker, feet_of(walker.robot, settings.soles), q, found, plates)
         figures[stem] = _write(folder, stem, shown, options.view)
     return figures, True

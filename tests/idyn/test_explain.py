@@ -7,8 +7,9 @@ from osim_models import person
 from scipy.optimize import minimize
 
 from idyn.errors import FrameNotFound, InputError
+from idyn.explain.cadence import STEPS, cadence_of, pace_of, scaled
 from idyn.explain.distribution import Distribution, distribute
-from idyn.explain.explain import Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
+from idyn.explain.explain import WALKING, Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
 from idyn.explain.frames import frames_of, joint_forces, motion_of
 from idyn.explain.predicted import Softness, predict_forces
 from idyn.explain.soles import Soles, feet_of
@@ -179,6 +180,18 @@ def test_pressure_and_free_moment_come_back():
     assert np.isnan(centre[1]).all()
 
 
+def test_cadence_is_found_in_a_noisy_rise_and_scales_the_filter(man):
+    """One and a half strides of a runner, with a slope, a stride's asymmetry and noise; no steps: the usual cadence."""
+    t = np.arange(80) / 60.0
+    rise = 0.9 + 0.04 * np.cos(2 * np.pi * 2.8 * t) + 0.01 * np.cos(2 * np.pi * 1.4 * t) + 0.02 * t
+    assert cadence_of(t, rise + RNG.normal(scale=0.002, size=80)) == pytest.approx(2.8, abs=0.06)
+    assert cadence_of(t, np.full(80, 0.9)) == STEPS
+    hop = table(man, 80, trunk_ty=lambda t: 0.954 + 0.02 * np.cos(2 * np.pi * 2.0 * STEPS * t))
+    assert pace_of(*man, hop) == pytest.approx(2.0, abs=0.05)
+    as_found, by_hand = explain(man, hop), explain(man, hop, Settings(filter=scaled(WALKING, pace_of(*man, hop))))
+    np.testing.assert_array_equal(as_found.wrenches, by_hand.wrenches)
+
+
 # -- the walk -----------------------------------------------------------------------------------------------------
 
 
@@ -205,7 +218,7 @@ def test_required_forces_are_the_change_of_momentum(walk):
     """Of the centre of mass, differentiated numerically."""
     _, walker, motion_table, _ = walk
     found = explain(walker, motion_table)
-    motion = motion_of(motion_table, walker.coordinates, Settings().filter)
+    motion = motion_of(motion_table, walker.coordinates, WALKING)
     centre = np.array([walker.robot.center_of_mass(q) for q in motion.q]) @ walker.coordinates.ground
     dt = float(np.diff(motion.time).mean())
     acceleration = np.gradient(np.gradient(centre, dt, axis=0), dt, axis=0)

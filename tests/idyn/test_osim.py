@@ -162,7 +162,7 @@ def test_offsets_and_welds_place_bodies(tmp_path):
 
 BREAKS = {
     "no XML": (lambda t: t[:-30], "not XML"),
-    "old": (lambda t: t.replace("40000", "30000"), r"line 2, OpenSimDocument: expected Version ≥ 40000"),
+    "old": (lambda t: t.replace("40000", "10905"), r"line 2, OpenSimDocument: expected Version ≥ 20000"),
     "no version": (lambda t: t.replace('"40000"', '"forty"'), "expected a number as Version"),
     "no model": (lambda t: t.replace("Model", "Muddle"), "expected one element 'Model'"),
     "negative mass": (lambda t: t.replace("<mass>2<", "<mass>-2<"), r"line 6, Body bob: mass: expected a number ≥ 0"),
@@ -207,6 +207,48 @@ def test_wrong_structures_are_refused(tmp_path):
     assert "other enforced constraints" in refused(tmp_path, chain(weld))
     with pytest.raises(InputError, match="base: expected 'fixed' for an OpenSim model"):
         load(tmp_path, pendulum())[0].variant(base="free_flyer")
+
+
+def older(mass: str = "2") -> str:
+    """`slider` with a coupled second joint, as OpenSim 3 writes it: the joint is in the body."""
+    inertia = "".join(f"<inertia_{axes}>{value}</inertia_{axes}>" for axes, value in zip(AXES, INERTIA, strict=True))
+    axes = transform(rotation1=("angle", "0 0 1", LINEAR), translation2=("angle", "0 1 0", POLYNOMIAL))
+    axes = axes.replace("</axis>", "</axis><function>").replace("</TransformAxis>", "</function></TransformAxis>")
+    places = "<location_in_parent>0.1 0.2 0.3</location_in_parent><orientation_in_parent>0.3 0 0</orientation_in_parent>"
+    places += "<location>0 0.1 0</location><orientation>0 0.2 0</orientation>"
+    joint = (
+        f'<CustomJoint name="cam"><parent_body>ground</parent_body>{places}<CoordinateSet><objects>{coordinate("angle")}'
+        f"</objects></CoordinateSet><reverse>false</reverse>{axes}</CustomJoint>"
+    )
+    bob = f'<Body name="bob"><mass>{mass}</mass><mass_center>0 -0.5 0</mass_center>{inertia}\n<Joint>{joint}</Joint></Body>'
+    return model(f'<Body name="ground"><mass>0</mass></Body>\n{bob}', "", "", "30000").replace(NO_JOINTS, "")
+
+
+AXES, INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz"), (0.1, 0.02, 0.1, 0, 0, 0)
+NO_JOINTS = "<JointSet><objects>\n\n</objects></JointSet>\n"
+
+
+def test_a_file_of_opensim_3_is_the_same_robot_as_one_of_opensim_4(tmp_path):
+    frames = offset("from", "/ground", "0.1 0.2 0.3", "0.3 0 0") + offset("to", "/bodyset/bob", "0 0.1 0", "0 0.2 0")
+    axes = transform(rotation1=("angle", "0 0 1", LINEAR), translation2=("angle", "0 1 0", POLYNOMIAL))
+    newer = model(body("bob"), joint("CustomJoint", "cam", ("from", "to"), coordinate("angle"), frames, axes))
+    one, other = load(tmp_path, newer), load(tmp_path, older())
+    assert one[1].joints == other[1].joints
+    motion = one[1].joint_motion(*(np.array([[x]]) for x in (0.4, -1.0, 2.0)))
+    np.testing.assert_array_equal(motion, other[1].joint_motion(*(np.array([[x]]) for x in (0.4, -1.0, 2.0))))
+    tau = [robot.inverse_dynamics(*(each[0] for each in motion)) for robot, _ in (one, other)]
+    np.testing.assert_allclose(tau[0], tau[1], atol=1e-14)
+
+
+def test_wrong_files_of_opensim_3_are_refused_by_line(tmp_path):
+    assert "line 7, mass: expected numbers, got 'two'" in refused(tmp_path, older("two"))
+    reversed_joint = older().replace("<reverse>false", "<reverse>true")
+    assert "line 8, CustomJoint cam: reverse" in refused(tmp_path, reversed_joint)
+    lost = older().replace("<parent_body>ground", "<parent_body>moon")
+    assert "line 8, CustomJoint cam: socket_parent_frame: expected a body" in refused(tmp_path, lost)
+    short = older().replace("<location>0 0.1 0", "<location>0 0.1")
+    assert "line 8, translation: expected 3 numbers, got 2" in refused(tmp_path, short)
+    assert "line 7, Body bob: expected one element 'inertia'" in refused(tmp_path, older().replace("inertia_xx", "inertia_x"))
 
 
 def test_the_walker_is_read_whole():

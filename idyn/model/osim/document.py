@@ -8,6 +8,7 @@ import numpy as np
 
 from idyn.errors import ModelError
 from idyn.model.lines import lines_of
+from idyn.model.osim.older import modernise
 from idyn.types import Array
 
 MAX_CHARACTERS = 32 * 1024 * 1024
@@ -19,8 +20,8 @@ MAX_NESTING = 60
 MAX_NUMBERS = 10_000
 """Numbers in one element."""
 
-OLDEST_VERSION = 40_000
-"""`Version` of the files of OpenSim 4.0, which describe joints by sockets and offset frames."""
+OLDEST_VERSION, SOCKETS = 20_000, 40_000
+"""`Version` of the oldest files that are read, and of the first that describe joints by sockets and offset frames."""
 
 ROOT = "OpenSimDocument"
 
@@ -49,7 +50,7 @@ class Document:
     def __init__(self, text: str, source: str) -> None:
         """Parse the text. source: origin of the text, for messages
 
-        Raises ModelError for a text that is no such XML, too long, nested too deeply, or of a version before 4.0.
+        Raises ModelError for a text that is no such XML, too long, nested too deeply, or too old.
         """
         self._text, self._source = text, source
         if len(text) > MAX_CHARACTERS:
@@ -61,11 +62,15 @@ class Document:
         if self._root.tag != ROOT:
             raise ModelError(f"{source}: not an OpenSim model: expected the element '{ROOT}', got '{self._root.tag[:100]}'")
         self._check_nesting()
-        self._check_version()
+        self._lines: dict[Element, int] | None = None
+        version = self._version()
         models = self._root.findall("Model")
         if len(models) != 1:
             raise ModelError(f"{source}: expected one element 'Model' in '{ROOT}', got {len(models)}")
         self.model = models[0]
+        if version < SOCKETS:
+            self._lines = lines_of(self._root, text)
+            modernise(self.model, self._lines)
 
     def _check_nesting(self) -> None:
         level, depth = [self._root], 0
@@ -74,18 +79,20 @@ class Document:
             if depth > MAX_NESTING:
                 raise ModelError(f"{self._source}: expected at most {MAX_NESTING} nested XML elements")
 
-    def _check_version(self) -> None:
+    def _version(self) -> int:
         version = self._root.get("Version", "")
         if not (version.isascii() and version.isdigit() and len(version) < 10):
             self.fail(self._root, f"expected a number as Version, got '{version[:20]}'")
         if int(version) < OLDEST_VERSION:
-            self.fail(self._root, f"expected Version ≥ {OLDEST_VERSION}, got {version}: save the model with OpenSim 4")
+            self.fail(self._root, f"expected Version ≥ {OLDEST_VERSION}, got {version}: save the model with a newer OpenSim")
+        return int(version)
 
     def fail(self, element: Element, message: str) -> NoReturn:
         """Raise ModelError with the line and the name of an element."""
         name = element.get("name")
         label = element.tag if name is None else f"{element.tag} {name[:100]}"
-        raise ModelError(f"{self._source}, line {lines_of(self._root, self._text)[element]}, {label}: {message}")
+        lines = lines_of(self._root, self._text) if self._lines is None else self._lines
+        raise ModelError(f"{self._source}, line {lines[element]}, {label}: {message}")
 
     def name(self, element: Element) -> str:
         """Return the attribute `name` of an element."""

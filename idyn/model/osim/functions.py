@@ -11,8 +11,8 @@ from scipy.linalg import solve_banded
 from idyn.model.osim.document import Document
 from idyn.types import Array
 
-SPLINES = ("SimmSpline", "NaturalCubicSpline")
-"""Cubic splines through points; the second name is an older one of the first."""
+SPLINES = ("SimmSpline", "NaturalCubicSpline", "natCubicSpline")
+"""Cubic splines through points; the other names are older ones of the first."""
 
 TAGS = (*SPLINES, "Constant", "LinearFunction", "PolynomialFunction", "MultiplierFunction")
 """Functions that are read."""

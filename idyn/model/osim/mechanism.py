@@ -119,6 +119,8 @@ def _joint(document: Document, element: Element, bodies: dict[str, Body], coordi
             document.fail(each, "expected coordinates with different names")
         coordinates[name] = _coordinate(document, each, name)
         names.append(name)
+    if document.flag(element, "reverse"):
+        document.fail(element, "reverse: reversed joints are not supported")
     axes = read_axes(document, element, names)
     turning = {axis.coordinate for axis in axes if axis.turns}
     for name in names:

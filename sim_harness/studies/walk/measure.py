@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from idyn.explain.distribution import Distribution
-from idyn.explain.explain import WALKING, Explanation, Settings, concluded, explain, shared
+from idyn.explain.explain import WALKING, Explanation, Settings, concluded, explain, paced_motion, shared
 from idyn.explain.floor import find_floor
 from idyn.explain.frames import frames_of, motion_of
 from idyn.explain.predicted import Softness, predict_forces
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 def find_all(person: Person) -> Found:
     """Return the forces of a person's motion."""
     walker, motion_table = person.walker, person.motion
-    motion = motion_of(motion_table, walker.coordinates, WALKING)
+    motion, _ = paced_motion(walker, motion_table, None, WALKING)
     feet = feet_of(walker.robot, Soles())
     frames = frames_of(walker.robot, walker.coordinates.root, feet, motion)
     floor = find_floor(frames, motion.time)
@@ -115,7 +115,7 @@ def _explained(**changes: object) -> Change:
 
 def _predicted(filter: Filter | None = None, mu: float = 0.8, **softness: float) -> Change:
     """Return a change of predicted forces. softness: fields of `Softness`"""
-    settings = Settings(filter=filter or Filter(), distribution=Distribution(mu=mu))
+    settings = Settings(filter=filter, distribution=Distribution(mu=mu))
     return lambda person: predict_forces(person.walker, person.motion, Softness(**softness), settings)
 
 
@@ -141,7 +141,7 @@ def _wider(factor: float) -> Change:
 
 
 CHANGES: dict[str, Change] = {
-    "as it is (5 Hz, order 2)": _explained(),
+    "as it is (at this cadence 5 Hz, order 2)": _explained(),
     "filter: OpenSim's, 6 Hz, order 3": _explained(filter=Filter()),
     **{
         f"filter: {cutoff:g} Hz, order 2": _explained(filter=Filter(cutoff=cutoff, order=2))
