@@ -47,12 +47,18 @@ class Frames(NamedTuple):
 
 def motion_of(table: Table, coordinates: Coordinates, filter: Filter) -> Motion:
     """Return the smooth motion of a table of coordinates. Raises InputError for missing columns, and as `smooth`."""
+    named = {_coordinate(name): column for name, column in table.columns.items()}
     columns = {
-        name: np.deg2rad(column) if table.degrees and coordinates.is_angle(name) else column
-        for name, column in table.columns.items()
+        name: np.deg2rad(column) if table.degrees and coordinates.is_angle(name) else column for name, column in named.items()
     }
     smooth_values = smooth(table.time, coordinates.take(columns), filter)
     return Motion(table.time, smooth_values.values, *coordinates.joint_motion(*smooth_values))
+
+
+def _coordinate(column: str) -> str:
+    """Return the coordinate of a column: `/jointset/hip_r/hip_flexion_r/value`, as in files of states, is hip_flexion_r."""
+    parts = column.split("/")
+    return parts[-2] if len(parts) > 2 and parts[-1] == "value" else column
 
 
 def frames_of(robot: Robot, root: tuple[int, ...], feet: tuple[Foot, ...], motion: Motion) -> Frames:

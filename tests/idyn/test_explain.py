@@ -146,6 +146,26 @@ def test_a_person_on_a_belt_or_a_moving_floor_feels_the_same(man):
     np.testing.assert_allclose(moved.wrenches[:, :, :3], rest.wrenches[:, :, :3], atol=1e-3)
 
 
+def test_a_trunk_that_rocks_on_feet_that_stick_is_predicted_as_explained(man):
+    """Hips turn against the trunk, so that the feet rest: then the base's acceleration follows from the joints'."""
+    settings = Settings(filter=Filter(cutoff=np.inf))
+    rock = {
+        name: (lambda t, s=s: s * 0.05 * np.sin(2 * np.pi * t)) for name, s in (("trunk_tilt", 1), ("hip_r", -1), ("hip_l", -1))
+    }
+    stiff = Softness(share=1e-6, smooth=np.inf)
+    predicted = predict_forces(man, table(man, **rock), stiff, settings).wrenches.sum(axis=0)
+    explained = explain(man, table(man, **rock), settings).wrenches.sum(axis=0)
+    assert np.ptp(explained[:, 0]) > 15.0
+    np.testing.assert_allclose(predicted[:, :3], explained[:, :3], atol=2e-3 * man.robot.weight)
+    np.testing.assert_allclose(predicted[:, 5], explained[:, 5], atol=2e-3 * man.robot.weight)
+
+
+def test_columns_of_states_name_their_coordinates(man):
+    plain = table(man)
+    states = Table(plain.time, {f"/jointset/any/{name}/value": column for name, column in plain.columns.items()}, False)
+    np.testing.assert_array_equal(explain(man, states).wrenches, explain(man, plain).wrenches)
+
+
 def test_in_flight_nothing_carries_and_the_residual_is_what_is_missing(man):
     found = explain(man, table(man, trunk_ty=lambda t: 0.954 + 0.3 + 0.0 * t), Settings(floor=0.0))
     assert (found.wrenches == 0.0).all()

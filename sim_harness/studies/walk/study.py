@@ -70,8 +70,8 @@ def _notes(person: Person, figures: Figures) -> list[str]:
         f"{on_second.second.range:.3f} on the second; {second}, chosen by the second half, has {on_first.first.range:.3f} on "
         "the first.",
         "Chosen with the measured forces of this walker (Gait2354's subject01) in view, on all of its frames: filter 5 Hz of "
-        "order 2 (scaled with the cadence), κ 0.5, heights and speeds of points that may carry, fade 2 cm, slip 0.2 m/s, outline of the soles. Nothing "
-        "is chosen for other data.",
+        "order 2 (scaled with the cadence), κ 0.5, heights and speeds of points that may carry, fade 2 cm, slip 0.2 m/s, "
+        "outline of the soles. Nothing is chosen for other data.",
         "Component x is forward, y up, z to the right, in OpenSim's ground frame. Range: largest minus smallest measured value "
         "in the frames that count; maximum: largest absolute value.",
         CREDIT,
