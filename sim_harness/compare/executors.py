@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from idyn.errors import ConfigError, nearest
+from idyn.extras import install_command
 
 Task = tuple[Any, ...]
 Outcome = tuple[int, str | None]
@@ -148,4 +149,5 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise ConfigError("executor", f"the package '{package}' is not installed: pip install {package}") from error
+        how = f"pip install {package}" if package == "joblib" else install_command(package)
+        raise ConfigError("executor", f"the package '{package}' is not installed: {how}") from error
