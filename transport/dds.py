@@ -123,6 +123,16 @@ class RawWriter:
         return len(self._writer.get_matched_subscriptions())
 
 
+def typed_writer(bus: Participant, topic: str, kind: Any, qos: Qos) -> Any:
+    """Return a writer of Cyclone DDS, for messages as objects. kind: see `structure`"""
+    return DataWriter(bus.participant, Topic(bus.participant, topic, kind), qos=qos)
+
+
+def typed_reader(bus: Participant, topic: str, kind: Any) -> Any:
+    """Return a reader of Cyclone DDS, for messages as objects. kind: see `structure`"""
+    return DataReader(bus.participant, Topic(bus.participant, topic, kind))
+
+
 def structure(name: str, fields: Mapping[str, Any]) -> Any:
     """Return a type of Cyclone DDS. name: in DDS, parts separated by dots; fields: name → type of Cyclone DDS"""
 

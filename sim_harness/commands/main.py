@@ -32,8 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
     for name, add_options in COMMANDS.items():
         summary = (add_options.__doc__ or "").rstrip(".")
         command = subparsers.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}", description=f"{summary}.")
-        add_options(command)
         command.set_defaults(module=f"sim_harness.commands.{name.replace('-', '_')}")
+        add_options(command)
     return parser
 
 

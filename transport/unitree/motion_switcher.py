@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
-from cyclonedds.pub import DataWriter
-from cyclonedds.sub import DataReader
-from cyclonedds.topic import Topic
-
 from idyn.errors import ConfigError
-from transport.dds import KINDS, quality, sequence, structure
+from transport.dds import KINDS, quality, sequence, structure, typed_reader, typed_writer
 from transport.unitree.dds import Bus
 
 CHECK, RELEASE = 1001, 1003
@@ -42,12 +38,10 @@ class MotionSwitcher:
 
     def __init__(self, bus: Bus) -> None:
         """Raises ConfigError if no robot on the network has the service."""
-        participant, name = bus.participant, "rt/api/motion_switcher"
+        name = "rt/api/motion_switcher"
         self._bus = bus  # readers and writers end with their participant
-        self._requests: DataWriter[Any] = DataWriter(
-            participant, Topic(participant, f"{name}/request", _Request), qos=quality(depth=4, reliable=True)
-        )
-        self._responses: DataReader[Any] = DataReader(participant, Topic(participant, f"{name}/response", _Response))
+        self._requests = typed_writer(bus, f"{name}/request", _Request, quality(depth=4, reliable=True))
+        self._responses = typed_reader(bus, f"{name}/response", _Response)
         until = monotonic() + CONNECT_S
         while not (self._requests.get_matched_subscriptions() and self._responses.get_matched_publications()):
             if monotonic() > until:
