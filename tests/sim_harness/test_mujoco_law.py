@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import fast, first_is_fast, full
 
 from controllers.robot.load import load_robot
 from idyn import predict
@@ -16,6 +16,9 @@ from idyn.options import Options
 from idyn.prediction.request import Request
 from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
+from sim_harness.studies.mujoco_law import SECONDS, Setting, force_errors
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
@@ -204,3 +207,29 @@ def test_forces_under_given_torques_are_those_of_the_world(cone):
         for key, force in zip(answer.keys, answer.force, strict=True):
             np.testing.assert_allclose(force, felt.get(key, 0.0), atol=FORCE * robot.weight)
         assert np.abs(world.v - answer.v_plus)[robot.tree.a].max() / DT < 1e-6
+
+
+@pytest.mark.parametrize("task", ["trot", "stand", "slide"])
+@pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
+def test_in_closed_loop_every_force_is_the_worlds(robot, task):
+    """With joint feedback and torque limits; Coulomb's law is off by more than a thousandth of the weight."""
+    for ground, cone in (("default", "elliptic"), ("stiff", "pyramidal")):
+        errors = force_errors(Setting(robot, task, ground, cone))
+        if errors is None:
+            continue  # no gait
+        assert len(errors) == round(SECONDS[task] / DT)
+        assert errors.max() < FORCE
+        assert force_errors(Setting(robot, task, ground, cone, tolerance=1e-8)).max() < 1e-5
+    if task == "trot" and errors is not None:
+        assert np.percentile(force_errors(Setting(robot, task, law="coulomb")), 99) > 1e-3
+
+
+@full
+def test_the_server_predicts_the_forces_of_the_world():
+    """In the first tick gaps are 0 up to rounding, which decides whether a foot touches."""
+    engine = MujocoSettings(tolerance=0.0)
+    plan = build_plan(ExperimentSettings(server="quadruped", laws=("mujoco",), duration=0.3, paced=False, engine=engine))
+    run = run_in_process(with_controller(plan, {"law": "mujoco"}), "mujoco", lambda *_: None)
+    errors = np.nan_to_num(run.trace.predicted) - np.nan_to_num(run.trace.simulated)
+    assert np.abs(run.trace.predicted).max() > 5.0
+    assert np.abs(errors[1:]).max() < FORCE * load_robot("quadruped")[0].weight
