@@ -149,7 +149,7 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
 
 class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
     """MuJoCo's soft contact, for robots that MuJoCo simulates with these parameters; names are MuJoCo's. The period of the
-    prediction is the physics step. `idyn.laws.mujoco.read_parameters` reads them from a model.
+    prediction is the physics step. `sim_harness.mujoco.law.read_law` reads them from a model.
 
     cone: type of the friction cone
     impratio: ratio of frictional to normal impedance
