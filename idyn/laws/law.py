@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from idyn.contact.ground import Material
-from idyn.contact.soft import NO_CONSTRAINTS, SoftConstraints
+from idyn.contact.soft import SoftConstraints
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.jit.stack import stack_array
-from idyn.model.robot import Robot
 from idyn.status import NOT_CERTIFIED, Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -195,17 +194,8 @@ def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
     return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
 
 
-@runtime_checkable
-class SoftLaw(Protocol):
-    """A law whose parameters depend on the robot."""
-
-    def constraints(self, robot: Robot) -> SoftConstraints: ...
-
-
-def law_data(law: Law, robot: Robot) -> LawData:
-    """Return the law's settings for compiled code; their type selects the law's kernel. Raises ConfigError if the law does not
-    support the robot."""
-    soft = law.constraints(robot) if isinstance(law, SoftLaw) else NO_CONSTRAINTS
+def law_data(law: Law, soft: SoftConstraints) -> LawData:
+    """Return the law's settings for compiled code; their type selects the law's kernel. soft: see `LawData`"""
     record: LawData = LAWS.record_for(LawData, law.kernel)(law, soft)
     return record
 

@@ -19,6 +19,7 @@ from idyn.options import Options
 from idyn.prediction.advice import warn
 from idyn.prediction.finish import Finish, Sizes, choose_for_kernel, choose_for_solution, finish_solution, keep_forces
 from idyn.prediction.request import Request
+from idyn.prediction.soft_tables import constraints_of
 from idyn.prediction.solve import solve_again, tick
 from idyn.terms.given import CONTACTS
 from idyn.terms.inputs import check_keys
@@ -64,7 +65,7 @@ class Method(ArrayRecord):
         self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
-        data = law_data(law, robot)
+        data = law_data(law, constraints_of(law, robot))
         self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.soft = data.soft

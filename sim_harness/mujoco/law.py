@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.laws.mujoco.parameters import SoftContact, SoftJoint, inverse_weights
+from idyn.laws.mujoco.parameters import SoftContact, SoftJoint
 from idyn.laws.settings import MujocoLawSettings
 from idyn.model.robot import Robot
+from idyn.prediction.soft_tables import inverse_weights
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
 

@@ -7,11 +7,10 @@ from rungs import attempts
 from scenes import DT, LITERAL
 
 from idyn.certificate.certify import Claim, Demanded, Solution, certify
-from idyn.contact.soft import NO_CONSTRAINTS
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
-from idyn.laws.law import SoftLaw
+from idyn.prediction.soft_tables import constraints_of
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
@@ -46,8 +45,8 @@ def certificate(scene, law, a, **altered):
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given
     for field, value in altered.items():
         given.own[field][:] = value
-    soft = law.constraints(scene.robot) if isinstance(law, SoftLaw) else NO_CONSTRAINTS
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft.fields)
+    soft = constraints_of(law, scene.robot)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft)
     numbers, impulse = certified(given, scene.q_ddot, claim, a.p, a.v_plus, a.tau)
     return Residuals(*numbers.tolist()), impulse
 

@@ -192,7 +192,7 @@ def test_wrong_closure_forces_are_refused(spoiled):
     law, closing = make_law("coulomb"), answer.closing.copy()
     closing[0] += spoiled
     given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
-    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS.fields)
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS)
     residuals, _ = certified(given, q_ddot, claim, answer.p, answer.v_plus, answer.tau, closing)
     assert (residuals[DYNAMICS] > 1e-5) == (spoiled > 0.0)
     assert (residuals.max() <= CERTIFIED) == (spoiled == 0.0)
@@ -206,7 +206,7 @@ def test_a_chain_that_comes_apart_is_refused(moved):
     answer = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
     v_plus = answer.v_plus.copy()
     v_plus[moved] += 1e-3
-    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS.fields)
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS)
     given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
     residuals, _ = certified(given, q_ddot, claim, answer.p, v_plus, answer.tau, answer.closing)
     apart = np.abs(gap_and_rows(robot, state.q)[1] @ v_plus).max()

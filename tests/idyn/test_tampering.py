@@ -19,7 +19,7 @@ from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
 from idyn.types import Consistency, Selection
 
-DEPTH = {Conditions.COMPLIANT: 1e-4, Conditions.SOFT: 5e-4}
+DEPTH = {Conditions.COMPLIANT: 1e-4, Conditions.SOFT: 1e-3}
 """How far the feet have sunk in under laws without rigid contact [m]."""
 
 

@@ -10,10 +10,11 @@ from idyn import predict
 from idyn.contact.terrain import Flat, Slope
 from idyn.errors import ConfigError
 from idyn.laws import make_law
-from idyn.laws.mujoco.parameters import SoftContact, SoftJoint, inverse_weights
+from idyn.laws.mujoco.parameters import SoftContact, SoftJoint
 from idyn.laws.settings import LAWS
 from idyn.options import Options
 from idyn.prediction.request import Request
+from idyn.prediction.soft_tables import inverse_weights
 from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process

@@ -20,13 +20,11 @@ joints without motors are not supported.
 import numpy as np
 
 from idyn.contact.ground import RIGID
-from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import compiled
 from idyn.laws.compliant import minimise, start
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
-from idyn.laws.mujoco.parameters import Soft, check, tables
+from idyn.laws.mujoco.parameters import Soft, check
 from idyn.laws.mujoco.rows import fill_contacts, free_joint_terms, joint_terms
-from idyn.model.robot import Robot
 from idyn.status import Conditions
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -53,10 +51,6 @@ class Mujoco:
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))
-
-    def constraints(self, robot: Robot) -> SoftConstraints:
-        """Return the parameters as tables for a robot. Raises ConfigError, see `tables`."""
-        return tables(self.soft, robot)
 
 
 @compiled
