@@ -98,7 +98,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
             valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
         if not (valid and finite(m.q_ddot[i]) and acceptable(m.preferred[i])):
             continue
-        # realise; `predict` must solve members that exceed a limit with unlimited friction
+        # realise; `predict` must solve members that exceed a limit with unlimited friction or under the law `mujoco`
         aim(s.finish, (m.last[i], m.last_tau[i], m.preferred[i]))
         out = m.p[i], m.force[i], m.v_plus[i], m.tau[i]
         found = realise(s, m.q_ddot[i], m.basis[i], out, m.first[i])
@@ -106,7 +106,8 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if found.rung >= 0 and finished == UNSELECTED:
             finished, null_dim = choose_kept(s.finish, m.q_ddot[i], out)
         beyond = max(s.finish.figures[BEYOND_TORQUE], s.finish.figures[BEYOND_FORCE]) > 0.0
-        if found.rung >= 0 and not (beyond and unlimited_somewhere(given.mu, s.law.unlimited)[0]):
+        again = unlimited_somewhere(given.mu, s.law.unlimited)[0] or s.law.conditions == Conditions.SOFT
+        if found.rung >= 0 and not (beyond and again):
             m.marks[i, RUNG], m.marks[i, FINISHED] = found.rung, finished
         m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = found.iterations, null_dim
         copy(s.finish.figures, m.figures[i])
