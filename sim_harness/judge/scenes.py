@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 
 from controllers.config.loading import files, parse
 from idyn.errors import ConfigError, IdynError
 from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
+from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
@@ -21,6 +24,9 @@ LETTERS = {
 }  # fmt: skip
 """Letters of the table. The momentum of scenes is a residual of `idyn compare engines`, with springs, closures and schemes."""
 
+SLOWEST = 1e-7
+"""Lower end of the picture's colours [m/s]."""
+
 BOUND = 1e6
 """A larger velocity counts as divergence [m/s, rad/s]."""
 
@@ -28,7 +34,8 @@ BOUND = 1e6
 class Judged(Record, frozen=True):
     """An engine on a scene.
 
-    steps: number of judged steps; worst: kind → largest amount, in `units`; fault: why it did not run, or ''
+    steps: number of judged steps; worst: kind → largest amount, in `units`; depth: deepest penetration before a step [m]
+    fault: why it did not run, or ''
     """
 
     scene: str
@@ -36,6 +43,7 @@ class Judged(Record, frozen=True):
     steps: int
     worst: dict[Kind, float]
     units: dict[Kind, str]
+    depth: float = 0.0
     fault: str = ""
 
 
@@ -57,15 +65,17 @@ def _judged(name: str, s: SceneSettings, engine: str, limits: tuple[float, float
     """Judge the steps of one engine on a scene. limits: simulated time [s] and tolerance [m/s]"""
     worst: dict[Kind, float] = {}
     units: dict[Kind, str] = {}
-    steps = 0
+    steps, depth, fault = 0, 0.0, ""
     try:
         for step in _steps(s, engine, limits[0]):
             steps += 1
-            for each in judge(step, limits[1]).violations:
+            verdict = judge(step, limits[1])
+            depth = max(depth, verdict.depth)
+            for each in verdict.violations:
                 worst[each.kind], units[each.kind] = max(worst.get(each.kind, 0.0), each.amount), each.unit
     except (IdynError, np.linalg.LinAlgError) as error:
-        return Judged(scene=name, engine=engine, steps=steps, worst=worst, units=units, fault=str(error).splitlines()[0])
-    return Judged(scene=name, engine=engine, steps=steps, worst=worst, units=units)
+        fault = str(error).splitlines()[0]
+    return Judged(scene=name, engine=engine, steps=steps, worst=worst, units=units, depth=depth, fault=fault)
 
 
 def _steps(s: SceneSettings, engine: str, seconds: float) -> Iterator[Step]:
@@ -85,23 +95,43 @@ def _steps(s: SceneSettings, engine: str, seconds: float) -> Iterator[Step]:
 def scenes_report(found: Sequence[Judged], seconds: float) -> Report:
     """Return the report: a table of letters, and the largest amounts by engine."""
     legend = ", ".join(f"{letter}: {kind}" for kind, letter in LETTERS.items())
-    report = Report("Engines on scenes, judged step by step", f"The first {seconds:g} s of each scene. {legend}; –: not run.")
-    cells = {(each.scene, each.engine): each for each in found}
-    scenes, engines = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
+    lead = f"The first {seconds:g} s of each scene. {legend}; –: not run, or no contact."
+    report = Report("Engines on scenes, judged step by step", lead)
+    runs = {(each.scene, each.engine): each for each in found}
+    scenes, engines = (list(dict.fromkeys(names)) for names in zip(*runs, strict=True))
     empty = Judged(scene="", engine="", steps=0, worst={}, units={}, fault="not listed")
-    report.table(crossed("scene", {(s, e): cells.get((s, e), empty) for s in scenes for e in engines}, _cell))
-    rows = [["engine", "scenes", "steps", *(f"{LETTERS[kind]} {unit}" for kind, unit in _units(found).items())]]
+    report.table(crossed("scene", {(s, e): runs.get((s, e), empty) for s in scenes for e in engines}, _cell))
+    heads = (f"{LETTERS[kind]} {unit}" for kind, unit in _units(found).items())
+    rows = [["engine", "scenes", "steps", "depth mm", *heads]]
     for engine in engines:
         own = [each for each in found if each.engine == engine and not each.fault]
         largest = {kind: max((each.worst.get(kind, 0.0) for each in own), default=0.0) for kind in _units(found)}
-        counts = [str(len(own)), str(sum(each.steps for each in own))]
+        counts = [str(len(own)), str(sum(each.steps for each in own)), f"{1e3 * max((e.depth for e in own), default=0.0):.2g}"]
         rows.append([engine, *counts, *(f"{value:.2g}" if value else "0" for value in largest.values())])
     report.heading("Largest violations")
     report.table(rows)
+    caption = f"largest wrong speed of a contact in a scene [m/s]: {Kind.PENETRATES}, or {Kind.SLIPS}; white: not run"
+    report.picture(_picture(runs, scenes, engines), caption, "wrong-speeds.png")
     for each in found:
         if each.fault:
             report.paragraph(f"{each.scene}, {each.engine}: {each.fault}")
     return report
+
+
+def _picture(found: dict[tuple[str, str], Judged], scenes: Sequence[str], engines: Sequence[str]) -> bytes:
+    """Draw the largest wrong speed of each engine on each scene, as a picture of cells with logarithmic colours."""
+    values = np.full((len(scenes), len(engines)), np.nan)
+    texts = [[""] * len(engines) for _ in scenes]
+    for i, scene in enumerate(scenes):
+        for j, engine in enumerate(engines):
+            each = found.get((scene, engine))
+            if each is not None and not each.fault:
+                speed = max((each.worst.get(kind, 0.0) for kind in (Kind.PENETRATES, Kind.SLIPS)), default=0.0)
+                values[i, j], texts[i][j] = max(speed, SLOWEST), f"{speed:.0e}" if speed else "0"
+    figure = Figure(figsize=(1.5 + len(engines), 1.0 + 0.3 * len(scenes)))
+    look = {"norm": LogNorm(SLOWEST, 10.0), "cmap": "YlOrBr", "alpha": 0.75, "aspect": "auto"}
+    cells(figure.subplots(), engines, scenes, texts, values, **look)
+    return png(figure)
 
 
 def _units(found: Sequence[Judged]) -> dict[Kind, str]:
@@ -111,6 +141,6 @@ def _units(found: Sequence[Judged]) -> dict[Kind, str]:
 
 
 def _cell(each: Judged) -> str:
-    if each.fault:
+    if each.fault or not each.steps:
         return "–"
     return "".join(letter for kind, letter in LETTERS.items() if kind in each.worst) or "ok"
