@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from idyn.errors import ConfigError, IdynError
 from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
+from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
@@ -23,6 +25,8 @@ LETTERS = {
     Kind.PUSHES: "A",
 }  # fmt: skip
 """Letters of the table. The momentum of scenes is a residual of `idyn compare engines`, with springs, closures and schemes."""
+
+MUJOCO = "mujoco"
 
 SLOWEST = 1e-7
 """Lower end of the picture's colours [m/s]."""
@@ -53,7 +57,7 @@ def judged_scenes(
     """Run scenes with the engines that they list and with MuJoCo. words: scenes, or 'engines' for all. Raises ConfigError."""
     names = [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == ["engines"] else list(words)
     scenes = {name: load_scene(name) for name in names}
-    runs = [(name, engine) for name, s in scenes.items() for engine in dict.fromkeys([*engines_of(s), "mujoco"])]
+    runs = [(name, engine) for name, s in scenes.items() for engine in dict.fromkeys([*engines_of(s), MUJOCO])]
     found = []
     for done, (name, engine) in enumerate(runs):
         progress(done, len(runs), f"{name}, {engine}")
@@ -79,7 +83,12 @@ def _judged(name: str, s: SceneSettings, engine: str, limits: tuple[float, float
 
 
 def _steps(s: SceneSettings, engine: str, seconds: float) -> Iterator[Step]:
-    """Yield the steps of a scene that have contacts. All forces but contacts are what the momentum balance leaves for them."""
+    """Yield the steps of a scene that have contacts. All forces but contacts are what the momentum balance leaves for them.
+
+    MuJoCo, where a scene does not list it, takes steps of at most 1 ms.
+    """
+    if engine == MUJOCO and engine not in engines_of(s):
+        s = msgspec.structs.replace(s, dt=min(s.dt, MujocoSettings().timestep))
     world = build_scene(s, engines_of(s).get(engine) or parse(engine, AnyEngine, "engine"))
     for _ in range(max(1, round(min(seconds, s.duration) / s.dt))):
         taken = world.step()
@@ -95,7 +104,7 @@ def _steps(s: SceneSettings, engine: str, seconds: float) -> Iterator[Step]:
 def scenes_report(found: Sequence[Judged], seconds: float) -> Report:
     """Return the report: a table of letters, and the largest amounts by engine."""
     legend = ", ".join(f"{letter}: {kind}" for kind, letter in LETTERS.items())
-    lead = f"The first {seconds:g} s of each scene. {legend}; –: not run, or no contact."
+    lead = f"The first {seconds:g} s of each scene. MuJoCo: steps of 1 ms. {legend}; –: not run, or no contact."
     report = Report("Engines on scenes, judged step by step", lead)
     runs = {(each.scene, each.engine): each for each in found}
     scenes, engines = (list(dict.fromkeys(names)) for names in zip(*runs, strict=True))

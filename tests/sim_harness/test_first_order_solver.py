@@ -186,7 +186,7 @@ def test_the_delassus_matrix_of_a_sphere_stack_is_sparse():
 @pytest.mark.long
 def test_a_stack_of_a_hundred_spheres_rests():
     """A step's time stays below the cube of the number. It is not linear, as the sparsity of W would allow: M and J are dense
-    arrays, which each step reads whole; 25 to 100 spheres took 24 to 36 times as long."""
+    arrays, which each step reads whole; 25 to 100 spheres took 20 to 36 times as long."""
     forces, gaps, seconds = dropped(100, 5.0)
     np.testing.assert_allclose(forces, G * np.arange(100, 0, -1), rtol=1e-3)
     assert (gaps <= 0.0).all()

@@ -121,6 +121,15 @@ def test_force_errors_absolute_and_relative():
     assert s.force_error_relative == pytest.approx(1.5 / s.weight)
 
 
+def test_loaded_contacts_without_a_prediction_are_counted():
+    """Four loaded feet: all predicted; two of them in all ticks; none of them loaded."""
+    assert figures(trace()).told == 1.0
+    predicted = trace().predicted.copy()
+    predicted[:, :2] = np.nan
+    assert figures(trace(predicted=predicted)).told == 0.5
+    assert np.isnan(figures(trace(simulated=0.0 * trace().simulated)).told)
+
+
 def test_self_balanced_forces_are_no_force_error():
     """A self-balanced set of contact forces is invisible to the base; a net push is not."""
     robot, q = load_robot("quadruped")
