@@ -5,6 +5,7 @@ A JSON file with
     mjcf    path of the model, from the JSON's folder
     qpos, qvel, ctrl, applied    state, controls and generalised forces; the model's own and 0 if absent
     forces  (n, 3) [N], contact forces in MuJoCo's order and frame (normal, tangents); absent: those of MuJoCo's solver
+    steps   number of MuJoCo's steps to judge, from this state on, without `forces` and `qvel_plus`; 1 if absent
     qvel_plus    velocity after the step; absent: that of MuJoCo's step, or with `forces` that of the momentum balance
 
 Limits, equalities and joint friction are forces of the step; only contacts are judged. The integrator must be Euler.
@@ -21,11 +22,11 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.judge.step import Step
 from sim_harness.mujoco.door import mujoco
 
-FIELDS = ("mjcf", "qpos", "qvel", "ctrl", "applied", "forces", "qvel_plus")
+FIELDS = ("mjcf", "qpos", "qvel", "ctrl", "applied", "forces", "qvel_plus", "steps")
 
 
-def read_mjcf(path: Path, fields: dict[str, Any]) -> Step:
-    """Return the step of a state. Raises InputError."""
+def read_mjcf(path: Path, fields: dict[str, Any]) -> list[Step]:
+    """Return the steps from a state on. Raises InputError."""
     for key in fields:
         if key not in FIELDS:
             raise InputError(f"{path.stem}.{key}", f"unknown field; expected {', '.join(FIELDS)}")
@@ -39,7 +40,12 @@ def read_mjcf(path: Path, fields: dict[str, Any]) -> Step:
     for key, target in {"qpos": data.qpos, "qvel": data.qvel, "ctrl": data.ctrl, "applied": data.qfrc_applied}.items():
         if key in fields:
             target[:] = _sized(f"{path.stem}.{key}", fields[key], target.shape)
-    return step_of_mujoco(path.stem, model, data, fields.get("forces"), fields.get("qvel_plus"))
+    steps, foreign = fields.get("steps", 1), "forces" in fields or "qvel_plus" in fields
+    if type(steps) is not int or steps < 1 or (foreign and steps > 1):
+        raise InputError(f"{path.stem}.steps", f"expected an integer ≥ 1, 1 with forces or qvel_plus, got {steps}")
+    if foreign or steps == 1:
+        return [step_of_mujoco(path.stem, model, data, fields.get("forces"), fields.get("qvel_plus"))]
+    return [step_of_mujoco(f"{path.stem}[{i}]", model, data) for i in range(steps)]
 
 
 def _sized(where: str, value: Any, shape: tuple[int, ...]) -> Array:

@@ -48,7 +48,7 @@ def steps_of(path: Path, every: int) -> Iterable[Step]:
     if path.suffix == ".json" and (fields := _mjcf_fields(path)) is not None:
         from sim_harness.judge.mjcf import read_mjcf  # noqa: PLC0415 - needs the extra mujoco
 
-        return [read_mjcf(path, fields)]
+        return read_mjcf(path, fields)[::every]
     return read_steps(path)[::every]
 
 

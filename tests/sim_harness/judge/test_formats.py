@@ -123,7 +123,8 @@ def box(tmp_path):
     def step(**fields):
         from sim_harness.judge.mjcf import read_mjcf  # noqa: PLC0415 - needs MuJoCo
 
-        return read_mjcf(tmp_path / "state.json", {"mjcf": "box.xml"} | fields)
+        (found,) = read_mjcf(tmp_path / "state.json", {"mjcf": "box.xml"} | fields)
+        return found
 
     return step
 
@@ -135,6 +136,19 @@ def test_a_step_of_mujoco_balances_and_slides_by_its_law(box):
     assert verdict.depth == pytest.approx(1e-3, rel=1e-6)
     assert not {Kind.MOMENTUM, Kind.OUTSIDE, Kind.PULLS} & set(verdict.kinds)
     assert verdict.energy.friction < 0.0
+
+
+def test_mujoco_is_judged_over_many_steps(box, tmp_path, capsys):
+    """A box falls 1 mm deep into the floor: it is pushed out, and no step misses momentum."""
+    (tmp_path / "fall.json").write_text(json.dumps({"mjcf": "box.xml", "steps": 50}))
+    main(["judge", str(tmp_path / "fall.json"), "--out", str(tmp_path / "out"), "--json", str(tmp_path / "found.json")])
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(found) == 50
+    assert not any("momentum" in each for step in found for each in step["violations"])
+    (tmp_path / "fall.json").write_text(json.dumps({"mjcf": "box.xml", "steps": 0}))
+    capsys.readouterr()
+    assert main(["judge", str(tmp_path / "fall.json"), "--out", str(tmp_path / "out")]) == 2
+    assert "fall.steps" in capsys.readouterr().err
 
 
 def test_forces_given_for_an_mjcf_are_judged(box):
