@@ -119,8 +119,10 @@ def scenes_report(found: Sequence[Judged], seconds: float) -> Report:
         rows.append([engine, *counts, *(f"{value:.2g}" if value else "0" for value in largest.values())])
     report.heading("Largest violations")
     report.table(rows)
-    caption = f"largest wrong speed of a contact in a scene [m/s]: {Kind.PENETRATES}, or {Kind.SLIPS}; white: not run"
-    report.picture(_picture(runs, scenes, engines), caption, "wrong-speeds.png")
+    caption = (
+        f"largest wrong speed of a contact in a scene [m/s]: {Kind.PENETRATES}, or {Kind.SLIPS}; white: not run, or no contact"
+    )
+    report.picture(_picture(runs, scenes, engines), caption, "wrong-speeds")
     for each in found:
         if each.fault:
             report.paragraph(f"{each.scene}, {each.engine}: {each.fault}")
@@ -134,7 +136,7 @@ def _picture(found: dict[tuple[str, str], Judged], scenes: Sequence[str], engine
     for i, scene in enumerate(scenes):
         for j, engine in enumerate(engines):
             each = found.get((scene, engine))
-            if each is not None and not each.fault:
+            if each is not None and each.steps and not each.fault:
                 speed = max((each.worst.get(kind, 0.0) for kind in (Kind.PENETRATES, Kind.SLIPS)), default=0.0)
                 values[i, j], texts[i][j] = max(speed, SLOWEST), f"{speed:.0e}" if speed else "0"
     figure = Figure(figsize=(1.5 + len(engines), 1.0 + 0.3 * len(scenes)))
