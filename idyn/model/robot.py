@@ -88,11 +88,11 @@ class Robot:
     def from_urdf(cls, path: str | Path, **settings: Any) -> "Robot":
         """Return the robot of a URDF file. settings: fields of `Description`
 
-        Raises ModelError for a file that cannot be read or is an MJCF, and the exceptions of `Robot`.
+        Raises ModelError for a file that cannot be read or is no URDF, and the exceptions of `Robot`.
         """
         text = read_text(path)
-        if is_mjcf(text):
-            raise ModelError(f"{path}: expected a URDF, got an MJCF: use `Robot.from_mjcf`")
+        if (name := "mjcf" if is_mjcf(text) else "osim" if is_osim(text) else "") != "":
+            raise ModelError(f"{path}: expected a URDF, got an {name.upper()}: use `Robot.from_{name}`")
         return cls(Description(urdf=with_declared_prefixes(text), **settings), str(path))
 
     @classmethod

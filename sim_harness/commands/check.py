@@ -28,6 +28,9 @@ from sim_harness.scenes.load import load_scene
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings, endpoint
 
+MODELS = (".urdf", ".xml", ".osim")
+"""Ends of the names of files with a model alone."""
+
 FILES: dict[str, tuple[type[Settings], ...]] = {
     "robots": (RobotSettings,),
     "controllers": (ControllerSettings,),
@@ -60,25 +63,25 @@ def _log(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:
-    robots = [_from_file(options.what, options.fixed)] if options.what.endswith((".urdf", ".xml")) else _robots(options.what)
+    robots = [_from_file(options.what, options.fixed)] if options.what.endswith(MODELS) else _robots(options.what)
     findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
     lines = [_describe(robot) for robot in robots]
     lines += [f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}" for robot, finding in findings]
     for line in dict.fromkeys(lines):  # several configurations may have the same robot
         print(line)
-    if not options.what.endswith((".urdf", ".xml")):
+    if not options.what.endswith(MODELS):
         _print_floors(options.what)
     rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
     return rows, not any(finding.severity == "warning" for _, finding in findings)
 
 
 def _from_file(path: str, fixed: bool) -> Robot:
-    """Return the robot of a URDF or an MJCF. fixed: whether the base of a URDF is fixed"""
-    if not path.endswith(".xml"):
+    """Return the robot of a URDF, an MJCF or an OpenSim model. fixed: whether the base of a URDF is fixed"""
+    if path.endswith(".urdf"):
         return Robot.from_urdf(path, base="fixed" if fixed else "free_flyer")
     if fixed:
-        raise ConfigError("--fixed", "expected a URDF; an MJCF says itself whether its base is fixed")
-    return Robot.from_mjcf(path)
+        raise ConfigError("--fixed", "expected a URDF; other models say themselves whether their base is fixed")
+    return Robot.from_osim(path) if path.endswith(".osim") else Robot.from_mjcf(path)
 
 
 def _robots(what: str) -> list[Robot]:

@@ -1,14 +1,18 @@
 """OpenSim models: the robot moves as the file says, and files that are wrong are refused by line."""
 
+import pickle
+
 import numpy as np
 import pytest
 from fast import full
 from measured import measured
-from osim_models import LINEAR, body, coordinate, joint, model, offset, pendulum, transform
+from osim_models import LINEAR, body, coordinate, joint, model, offset, pendulum, person, transform
 
+from idyn import ContactPoint, Flat, State, contacts_from_geometry, make_law, predict
 from idyn.errors import InputError, ModelError
 from idyn.model.osim.coordinates import Coordinates
 from idyn.model.robot import Robot
+from sim_harness.commands.main import main
 
 G = 9.80665
 
@@ -257,6 +261,35 @@ def test_the_walker_is_read_whole():
     assert robot.total_mass == pytest.approx(72.6, abs=2e-3)
     assert (robot.nv, len(robot.tree.u)) == (27, 6)
     assert len(Coordinates(robot.description.urdf).names) == 23
+
+
+def test_check_reads_an_osim_and_other_readers_point_to_its_own(tmp_path, capsys):
+    path = tmp_path / "model.osim"
+    path.write_text(pendulum())
+    assert main(["check", str(path)]) == 0
+    assert "2 kg" in capsys.readouterr().out
+    with pytest.raises(ModelError, match=r"got an OSIM: use `Robot\.from_osim`"):
+        Robot.from_urdf(path)
+    path.write_text(pendulum().replace("<mass>2", "<mass>-2"))
+    assert main(["check", str(path)]) == 2
+    assert "line 6, Body bob: mass" in capsys.readouterr().err
+
+
+@full
+def test_a_person_is_a_robot_that_laws_predict_and_that_is_pickled(tmp_path):
+    """Standing on four points: the weight, under a law of contact, with joint accelerations 0."""
+    path = tmp_path / "person.osim"
+    path.write_text(person())
+    places = [(x, -0.054, z) for x in (0.0, 0.2) for z in (-0.04, 0.04)]
+    feet = tuple(ContactPoint(frame=f"calcn_{side}", offset=place) for side in "rl" for place in places)
+    robot = pickle.loads(pickle.dumps(Robot.from_osim(path, contact=feet)))
+    q = robot.neutral()
+    q[1] = 0.954
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=1e-3)
+    assert len(contacts) == 8
+    state = State(q=q, v=np.zeros(robot.nv))
+    found = predict(robot, state, contacts, np.zeros(robot.na), law=make_law("coulomb"), dt=0.001)
+    np.testing.assert_allclose(found.force.sum(axis=0), [0.0, 0.0, robot.weight], atol=1e-6)
 
 
 @full
