@@ -29,6 +29,10 @@ PRESSED = 20.0
 """Vertical force from which a centre of pressure is given [N]."""
 
 
+LANDING = 3.0
+"""A foot that lands or leaves may be this many times `Distribution.height` above the floor."""
+
+
 class Settings(Record, frozen=True):
     """Settings of `explain`. filter: None: `WALKING`, with the cutoff scaled by the cadence, which is found from the motion
 
@@ -135,12 +139,28 @@ def carrying(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
     return (heights < distribution.height) & slow
 
 
+def available(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
+    """Return which points are used (T, feet, n): those that may carry.
+
+    In frames without any, as when a runner lands, the low part of the lowest foot, if it is not higher than `LANDING` heights:
+    its points up to one height above its lowest one.
+    """
+    carries = carrying(frames, floor, distribution)
+    heights = frames.points[..., 2] - floor.height
+    lowest = heights.min(axis=2, keepdims=True)
+    least = lowest.min(axis=1, keepdims=True)
+    lands = (lowest == least) & (least < LANDING * distribution.height) & (heights < lowest + distribution.height)
+    none = ~np.any(carries, axis=(1, 2), keepdims=True)
+    found: Array = carries | (none & lands)
+    return found
+
+
 def shared(frames: Frames, floor: Floor, distribution: Distribution) -> Array:
     """Return the wrenches on the feet about the world's origin, in the world (T, feet, 6), shared by `distribute`."""
     count, feet = frames.points.shape[:2]
     out = np.zeros((count, feet, 6))
     heights = frames.points[..., 2] - floor.height
-    carries = carrying(frames, floor, distribution)
+    carries = available(frames, floor, distribution)
     for k, (required, centre) in enumerate(zip(frames.required, frames.centre, strict=True)):
         at = np.nonzero(carries[k])
         points = frames.points[k][at]

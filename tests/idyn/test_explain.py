@@ -172,6 +172,15 @@ def test_in_flight_nothing_carries_and_the_residual_is_what_is_missing(man):
     np.testing.assert_allclose(found.residual[:, 1], man.robot.weight, rtol=1e-6)
 
 
+def test_a_foot_that_lands_fast_carries_what_is_required(man):
+    """No point is slow, in a hop at 1 m/s: the residual is small while the feet are near the floor."""
+    hop = table(man, 60, trunk_ty=lambda t: 1.0 + 0.03 * np.sin(2 * np.pi * 4.0 * t))
+    found = explain(man, hop, Settings(filter=Filter(cutoff=np.inf), floor=0.0))
+    required = found.wrenches[..., 1].sum(axis=0) + found.residual[:, 1]
+    np.testing.assert_allclose(found.wrenches[..., 1].sum(axis=0), np.maximum(required, 0.0), atol=0.03 * man.robot.weight)
+    assert required.max() > 2.0 * man.robot.weight
+
+
 def test_motions_and_models_that_do_not_fit_are_refused(man):
     short = table(man)
     del short.columns["hip_r"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.studies.walk import tables
 from sim_harness.studies.walk.measure import CHANGES, LAWS, SHARES, Found, find_all, sensitivity, softness_half
-from sim_harness.studies.walk.person import EDGE, Person, measured_folder, read_person
+from sim_harness.studies.walk.person import EDGE, MOMENTS, Person, measured_folder, read_person
 from sim_harness.studies.walk.pictures import forces_picture, moments_picture, pressure_picture
 
 CREDIT = (
-    "Model, motion and plates of the person that comes with OpenSim: Gait2354 by D.G. Thelen, A. Seth, F.C. Anderson and S.L. "
+    "The person of the data beside the project comes with OpenSim: Gait2354 by D.G. Thelen, A. Seth, F.C. Anderson and S.L. "
     "Delp, CC BY 3.0. The credits of other data are in their files."
 )
 
@@ -74,5 +74,5 @@ def _notes(person: Person, figures: Figures) -> list[str]:
         "outline of the soles. Nothing is chosen for other data.",
         "Component x is forward, y up, z to the right, in OpenSim's ground frame. Range: largest minus smallest measured value "
         "in the frames that count; maximum: largest absolute value.",
-        CREDIT,
+        CREDIT if person.opensim is not None else f"{CREDIT} {MOMENTS} is missing: there are no moments to compare with.",
     ]

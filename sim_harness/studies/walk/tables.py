@@ -53,8 +53,13 @@ def pressure_table(person: Person, figures: Figures) -> Table:
             gaps = 1e3 * (centre - own)[:, [0, 2]]
             numbers = [f"{value:.0f}" for i in (0, 1) for value in (_rms(gaps[:, i]), np.nanmean(gaps[:, i]))]
             error = _rms(free - moment)
-            rows.append([foot, name, *numbers, f"{error:.1f}", f"{error / np.ptp(moment):.2f}"])
+            rows.append([foot, name, *numbers, f"{error:.1f}", _share(error, moment)])
     return [head, *rows]
+
+
+def _share(error: float, wanted: Array) -> str:
+    span = float(np.nanmax(wanted) - np.nanmin(wanted)) if np.isfinite(wanted).any() else 0.0
+    return f"{error / span:.2f}" if span > 0.0 else "–"
 
 
 def _rms(values: Array) -> float:
