@@ -46,7 +46,7 @@ def polynomial(coefficients: Array) -> Function:
 def simm_spline(x: Array, y: Array) -> Function:
     """Return the cubic spline through points as OpenSim's SimmSpline has it, continued by straight lines.
 
-    At both ends its third derivative is that of the cubic through the four points there [Forsythe 1977, ch. 4]; three points
+    At both ends its third derivative is that of the cubic through the four points there [Forsythe, ch. 4]; three points
     make a parabola, two a line. A natural spline differs by 1 mm beside a knee. x: increasing (n), n ≥ 2
     """
     spline = CubicHermiteSpline(x, y, _simm_slopes(x, y))
