@@ -13,8 +13,8 @@ from scipy.signal import butter, sosfiltfilt
 from idyn.errors import InputError
 from idyn.types import Array, Record
 
-UNIFORM = 0.02
-"""Largest deviation of a sampling interval, as a share of the mean interval."""
+UNIFORM = 0.1
+"""Largest deviation of a sampling interval, as a share of the mean interval: times in files are rounded."""
 
 
 class Filter(Record, frozen=True):

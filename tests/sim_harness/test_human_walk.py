@@ -8,6 +8,7 @@ from fast import full
 from measured import measured
 
 from idyn.errors import ConfigError
+from idyn.motion.storage import Table, read_table, write_table
 from sim_harness.commands.main import main
 from sim_harness.compare.study import measure, report_of
 from sim_harness.studies.walk.person import measured_folder, read_person
@@ -71,6 +72,23 @@ def test_plates_go_to_their_feet_whatever_their_order(tmp_path):
     np.testing.assert_array_equal(one.wrenches, other.wrenches)
     assert other.opensim is None
     assert len(one.stands(0)) > len(one.stands(1)) > 20
+
+
+def test_contacts_of_one_plate_go_to_the_feet_that_make_them(tmp_path):
+    """A plate that both feet use in turn, as below a runner: single supports of the walk on it, nothing between."""
+    folder = measured("human-walk")
+    for name in ("subject01.osim", "walk_ik.mot"):
+        shutil.copy(folder / name, tmp_path / name)
+    both = read_table(folder / "walk_grf.mot")
+    left, right = both.time < 0.6, (both.time > 0.82) & (both.time < 1.2)
+    names = [name for name in both.columns if not name.startswith("1_")]
+    columns = {name: np.select([left, right], [both.columns[f"1_{name}"], both.columns[name]], 0.0) for name in names}
+    write_table(tmp_path / "walk_grf.mot", "one plate", Table(both.time, columns, False))
+    one, two = read_person(tmp_path), read_person(folder)
+    t = one.motion.time
+    for foot, on in ((0, (t > 0.83) & (t < 1.19)), (1, t < 0.59)):
+        np.testing.assert_allclose(one.wrenches[foot, on], two.wrenches[foot, on], atol=0.5)
+        assert np.abs(one.wrenches[1 - foot, on]).max() == 0.0
 
 
 def test_data_that_are_missing_or_wrong_are_named(tmp_path, capsys):

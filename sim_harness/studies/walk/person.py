@@ -1,8 +1,6 @@
 """What was measured of a person who walks or runs: model, motion, and force plates, each matched with a foot."""
 
 import os
-from collections.abc import Iterable
-from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +23,11 @@ FILES = ("subject01.osim", "walk_ik.mot", "walk_grf.mot")
 MOMENTS = "walk_inverse_dynamics.sto"
 """OpenSim's own inverse dynamics; optional."""
 
-EDGE = 4
-"""Frames at each end that are left out: there the filter sees its own continuation of the motion."""
+EDGE = 0.06
+"""Time at each end that is left out: there the filter sees its own continuation of the motion [s]."""
+
+ROUNDED = 1e-3
+"""Times that differ by less are the same [s]."""
 
 STANDS = 20.0
 """Vertical force from which a foot stands [N]."""
@@ -76,26 +77,60 @@ def read_person(folder: Path) -> Person:
     walker = load_walker(folder / FILES[0])
     motion, forces = read_table(folder / FILES[1]), read_table(folder / FILES[2])
     plates = plates_of(forces, even_rate(forces.time))
-    if len(plates) != 2:
-        raise ConfigError("--data", f"expected two force plates in {FILES[2]}, got {len(plates)}")
     wrenches = np.stack([plate.wrench(motion.time, np.eye(3)) for plate in plates])
     pressed = [plate.force[:, 1] > STANDS for plate in plates]
-    surface = float(np.median(np.concatenate([plate.point[on, 1] for plate, on in zip(plates, pressed, strict=True)])))
+    heights = np.concatenate([plate.point[on, 1] for plate, on in zip(plates, pressed, strict=True)])
+    if len(heights) == 0:
+        raise ConfigError("--data", f"expected vertical forces of more than {STANDS:g} N in {FILES[2]}, got none")
+    surface = float(np.median(heights))
     opensim = read_table(folder / MOMENTS) if (folder / MOMENTS).is_file() else None
-    judged = slice(EDGE, len(motion.time) - EDGE)
-    return Person(walker, motion, _by_foot(walker, motion, wrenches, surface), surface, opensim, judged)
+    feet = _by_foot(walker, motion, wrenches, surface)
+    return Person(walker, motion, feet, surface, _at(motion.time, opensim), _judged(motion.time, plates[0].time))
+
+
+def _at(time: Array, table: Table | None) -> Table | None:
+    """Return a table at the times of the motion; where it has them, but for rounding, unchanged."""
+    if table is None or (len(table.time) == len(time) and np.abs(table.time - time).max() < ROUNDED):
+        return table
+    inside = (time >= table.time[0] - ROUNDED) & (time <= table.time[-1] + ROUNDED)
+    columns = {name: np.where(inside, np.interp(time, table.time, column), np.nan) for name, column in table.columns.items()}
+    return Table(time, columns, table.degrees)
+
+
+def _judged(time: Array, measured: Array) -> slice:
+    """Return the frames that count: those away from the ends of the motion, while the plates measured."""
+    edge = int(np.ceil(EDGE * (len(time) - 1) / (time[-1] - time[0])))
+    inside = np.flatnonzero((time >= measured[0] - ROUNDED) & (time <= measured[-1] + ROUNDED))
+    if len(inside) == 0:
+        raise ConfigError("--data", f"expected {FILES[1]} and {FILES[2]} at common times")
+    found = slice(max(edge, int(inside[0])), min(len(time) - edge, int(inside[-1]) + 1))
+    if found.stop - found.start < 2:
+        raise ConfigError("--data", f"expected at least two common frames away from the ends of {FILES[1]}")
+    return found
 
 
 def _by_foot(walker: Walker, motion: Table, wrenches: Array, surface: float) -> Array:
-    """Return the plates in the order of the feet: that with the least distances between soles and centres of pressure."""
+    """Return the wrench on each foot: each contact of a plate goes to the foot that is nearest to its centre of pressure.
+
+    A contact is an interval with more than `STANDS`; frames between contacts belong to the nearest one in time.
+    """
     feet = feet_of(walker.robot, Soles())
     moves = motion_of(motion, walker.coordinates, Filter())
     frames: Frames = frames_of(walker.robot, walker.coordinates.root, feet, moves)
-    middles = frames.points.mean(axis=2) @ walker.coordinates.ground
-    centres = [centre_of_pressure(wrench, surface)[0] for wrench in wrenches]
+    middles = (frames.points.mean(axis=2) @ walker.coordinates.ground)[..., [0, 2]]
+    out = np.zeros((len(feet), *wrenches.shape[1:]))
+    for wrench in wrenches:
+        centre = centre_of_pressure(wrench, surface)[0][:, [0, 2]]
+        contacts = _intervals(wrench[:, 1] > STANDS)
+        if not contacts:
+            continue
+        owner = [int(np.nanmean(np.linalg.norm(middles[on] - centre[on, None], axis=2), axis=0).argmin()) for on in contacts]
+        nearest = np.array([[np.abs(on - k).min() for on in contacts] for k in range(len(wrench))]).argmin(axis=1)
+        out[np.array(owner)[nearest], np.arange(len(wrench))] += wrench
+    return out
 
-    def distance(order: Iterable[int]) -> float:
-        gaps = [np.linalg.norm((middles[:, i] - centres[k])[:, [0, 2]], axis=1) for i, k in enumerate(order)]
-        return float(np.nanmean(np.concatenate(gaps)))
 
-    return wrenches[list(min(permutations(range(len(centres))), key=distance))]
+def _intervals(on: Array) -> list[Array]:
+    """Return the indices of each interval in which a flag is set."""
+    frames = np.flatnonzero(on)
+    return [part for part in np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1) if len(part)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.studies.walk import tables
 from sim_harness.studies.walk.measure import CHANGES, LAWS, SHARES, Found, find_all, sensitivity, softness_half
-from sim_harness.studies.walk.person import EDGE, MOMENTS, Person, measured_folder, read_person
+from sim_harness.studies.walk.person import MOMENTS, Person, measured_folder, read_person
 from sim_harness.studies.walk.pictures import forces_picture, moments_picture, pressure_picture
 
 CREDIT = (
@@ -50,11 +50,11 @@ def study(data: Path | None = None) -> Study:
 
 def _lead(person: Person) -> str:
     time = person.motion.time
-    last = len(time) - EDGE - 1
+    first, last = person.judged.start, person.judged.stop - 1
     return (
         f"Ground forces from the motion of a person of {person.walker.robot.total_mass:.1f} kg, beside force plates: explained "
         "(all of the motion in) and predicted (joint accelerations in, the base's out). "
-        f"Frames {EDGE} to {last} of {len(time)}, {time[EDGE]:.3f} to {time[last]:.3f} s; a foot counts while its plate has "
+        f"Frames {first} to {last} of {len(time)}, {time[first]:.3f} to {time[last]:.3f} s; a foot counts while its plate has "
         "more than 20 N."
     )
 

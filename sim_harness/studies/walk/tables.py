@@ -76,13 +76,13 @@ def moments_table(person: Person, figures: Figures) -> Table:
         wanted = opensim_moment(person, name)
         if wanted is None:
             continue
-        exact = float(np.abs(found.plates.moments[:, k] - wanted)[person.judged].max())
-        span = float(np.ptp(wanted[person.judged]))
+        exact = float(np.nanmax(np.abs(found.plates.moments[:, k] - wanted)[person.judged]))
+        span = float(np.nanmax(wanted[person.judged]) - np.nanmin(wanted[person.judged]))
         if span < 1.0 or "pelvis" in name:
             others = ["–", "–"]
         else:
             others = [f"{_error(each, k, wanted, person) / span:.3f}" for each in (found.explained, found.predicted)]
-        rows.append([name, f"{span:.1f}", f"{exact:.3f}", f"{exact / span:.4f}", *others])
+        rows.append([name, f"{span:.1f}", f"{exact:.3f}", f"{exact / max(span, 1e-9):.4f}", *others])
     return [head, *rows]
 
 
