@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 
 from idyn.errors import InputError
 from idyn.explain.distribution import pyramid
-from idyn.explain.explain import Explanation, Settings, Walker, carrying, concluded, paced_motion, shared
+from idyn.explain.explanation import Explanation, Settings, Walker, carrying, concluded, paced_motion, shared
 from idyn.explain.floor import Floor, find_floor
 from idyn.explain.frames import Frames, Motion, frames_of
 from idyn.explain.soles import feet_of

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from idyn.explain.explain import Explanation, Walker, centre_of_pressure
+from idyn.explain.explanation import Explanation, Walker, centre_of_pressure
 from idyn.explain.soles import Foot
 from idyn.model.robot import Robot
 from idyn.types import Array

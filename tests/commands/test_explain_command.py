@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measured import measured
 
-from idyn.explain.explain import explain, load_walker
+from idyn.explain.explanation import explain, load_walker
 from idyn.motion.plates import plates_of
 from idyn.motion.storage import read_table
 from sim_harness.commands.main import main

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from idyn.errors import FrameNotFound, InputError
 from idyn.explain.cadence import STEPS, cadence_of, pace_of, scaled
 from idyn.explain.distribution import Distribution, distribute
-from idyn.explain.explain import WALKING, Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
+from idyn.explain.explanation import WALKING, Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
 from idyn.explain.frames import frames_of, joint_forces, motion_of
 from idyn.explain.predicted import Softness, predict_forces
 from idyn.explain.soles import Soles, feet_of

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from osim_models import LINEAR, body, coordinate, joint, model, offset, transform
 
-from idyn.explain.explain import load_walker
+from idyn.explain.explanation import load_walker
 
 OPENSIM = os.environ.get("IDYN_OPENSIM")
 

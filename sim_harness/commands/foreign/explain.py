@@ -11,7 +11,16 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.explain.distribution import Distribution
-from idyn.explain.explain import WALKING, Explanation, Settings, explain, force_table, load_walker, moment_table, paced_motion
+from idyn.explain.explanation import (
+    WALKING,
+    Explanation,
+    Settings,
+    explain,
+    force_table,
+    load_walker,
+    moment_table,
+    paced_motion,
+)
 from idyn.explain.predicted import predict_forces
 from idyn.explain.soles import feet_of
 from idyn.motion.plates import even_rate, plates_of

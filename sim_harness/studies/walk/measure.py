@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from idyn.explain.distribution import Distribution
-from idyn.explain.explain import WALKING, Explanation, Settings, concluded, explain, paced_motion, shared
+from idyn.explain.explanation import WALKING, Explanation, Settings, concluded, explain, paced_motion, shared
 from idyn.explain.floor import find_floor
 from idyn.explain.frames import frames_of, motion_of
 from idyn.explain.predicted import Softness, predict_forces

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.explain.explain import Walker, centre_of_pressure, load_walker
+from idyn.explain.explanation import Walker, centre_of_pressure, load_walker
 from idyn.explain.frames import Frames, frames_of, motion_of
 from idyn.explain.soles import Soles, feet_of
 from idyn.motion.plates import even_rate, plates_of

@@ -1,6 +1,6 @@
 """Pictures of the study of a walking person."""
 
-from idyn.explain.explain import centre_of_pressure
+from idyn.explain.explanation import centre_of_pressure
 from sim_harness.compare.study import Figures
 from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.studies.walk.measure import Found

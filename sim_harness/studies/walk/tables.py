@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from idyn.explain.explain import Explanation, centre_of_pressure
+from idyn.explain.explanation import Explanation, centre_of_pressure
 from idyn.types import Array
 from sim_harness.compare.study import Figures
 from sim_harness.report.tables import Table

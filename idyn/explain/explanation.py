@@ -1,9 +1,4 @@
-"""Motion in, forces out: the entry point.
-
-walker = load_walker("subject01.osim")
-found = explain(walker, read_table("walk_ik.mot"))
-found.force("calcn_r")     # N, in OpenSim's ground frame (T, 3)
-"""
+"""Motion in, forces out: the entry point, see `idyn.explain`."""
 
 from pathlib import Path
 from typing import NamedTuple
