@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.errors import ModelError
 from idyn.explain.cadence import pace_of, scaled
 from idyn.explain.distribution import Distribution, distribute
 from idyn.explain.floor import Floor, find_floor
@@ -101,9 +102,12 @@ def _about_y(moment: Array) -> Array:
 
 
 def load_walker(path: str | Path) -> Walker:
-    """Return the walker of an `.osim` file. Raises ModelError."""
+    """Return the walker of an `.osim` file. Raises ModelError, also where gravity is not along −y of the ground."""
     robot = Robot.from_osim(path)
-    return Walker(robot, Coordinates(robot.description.urdf, str(path)))
+    coordinates = Coordinates(robot.description.urdf, str(path))
+    if robot.weight == 0.0 or not np.allclose(coordinates.ground[:, 1], [0.0, 0.0, 1.0], atol=1e-9):
+        raise ModelError(f"{path}: gravity: expected a vector along −y, since forces are told in a ground frame with y up")
+    return Walker(robot, coordinates)
 
 
 def explain(walker: Walker, table: Table, settings: Settings | None = None) -> Explanation:

@@ -6,7 +6,7 @@ from measured import measured
 from osim_models import person
 from scipy.optimize import minimize
 
-from idyn.errors import FrameNotFound, InputError
+from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.explain.cadence import STEPS, cadence_of, pace_of, scaled
 from idyn.explain.distribution import Distribution, distribute
 from idyn.explain.explanation import WALKING, Settings, centre_of_pressure, explain, force_table, load_walker, moment_table
@@ -188,6 +188,14 @@ def test_motions_and_models_that_do_not_fit_are_refused(man):
         explain(man, short)
     with pytest.raises(FrameNotFound, match="no frame named 'foot'"):
         explain(man, table(man), Settings(soles=Soles(feet=(("foot", "toes_r"),))))
+
+
+def test_a_ground_frame_without_y_up_is_refused(tmp_path):
+    path = tmp_path / "tilted.osim"
+    for gravity in ("0 0 -9.81", "0 9.81 0", "0 0 0"):
+        path.write_text(person().replace("0 -9.80665 0", gravity))
+        with pytest.raises(ModelError, match=r"tilted\.osim: gravity: expected a vector along −y"):
+            load_walker(path)
 
 
 def test_forces_are_written_as_plates_that_are_read_again(man):

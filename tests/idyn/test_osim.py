@@ -155,6 +155,24 @@ def test_a_coupled_coordinate_follows_and_loads_its_leader(tmp_path):
     assert off.nv == 2
 
 
+def test_long_chains_of_couplers_and_entities_that_grow_are_refused(tmp_path):
+    """Neither takes long or fills the memory."""
+    square = "<PolynomialFunction><coefficients>1 0.5 0</coefficients></PolynomialFunction>"
+    joints, couplers = "", ""
+    for k in range(60):
+        sockets = ("/ground" if k == 0 else f"/bodyset/b{k - 1}"), f"/bodyset/b{k}"
+        joints += joint("PinJoint", f"j{k}", sockets, coordinate(f"c{k}"))
+        if k:
+            coupler = COUPLER.format("true", square).replace(">first<", f">c{k - 1}<").replace(">second<", f">c{k}<")
+            couplers += coupler.replace('"coupler"', f'"coupler{k}"')
+    assert "over 20 couplers" in refused(tmp_path, model("".join(body(f"b{k}") for k in range(60)), joints, couplers))
+    grow = "".join(f'<!ENTITY e{k + 1} "{f"&e{k};" * 12}">' for k in range(9))
+    bomb = (
+        pendulum().replace("<OpenSim", f'<!DOCTYPE x [<!ENTITY e0 "2">{grow}]>\n<OpenSim', 1).replace("<mass>2", "<mass>&e9;")
+    )
+    assert "not XML" in refused(tmp_path, bomb)
+
+
 def test_offsets_and_welds_place_bodies(tmp_path):
     """A weld turned by 90° about z, then shifted along the turned x: the body is 0.2 m above its parent."""
     frames = offset("turned", "/bodyset/bob", "0 0 0", "0 0 1.5707963267948966") + offset("shift", "/bodyset/hand", "-0.2 0 0")

@@ -16,6 +16,9 @@ from idyn.types import Array
 MOST = 1000
 """Bodies, and joints, in a model."""
 
+LONGEST_CHAIN = 20
+"""Couplers in a row."""
+
 GROUND = "ground"
 
 Pose = tuple[Array, Array]
@@ -220,10 +223,10 @@ def _couple(document: Document, coordinates: dict[str, Coordinate]) -> None:
 def _resolved(document: Document, name: str, coordinates: dict[str, Coordinate]) -> Coordinate:
     """Return a coordinate as a function of a free or locked one. Raises ModelError for couplers in a circle."""
     found = coordinates[name]
-    for _ in coordinates:
+    for _ in range(LONGEST_CHAIN):
         leader = coordinates[found.leader]
         function = composed(found.function, leader.function)
         if leader.leader == leader.name:
             return found if leader.name == name else found._replace(function=function)
         found = found._replace(leader=leader.leader, function=function)
-    document.fail(document.model, f"coordinate '{name}' depends on itself")
+    document.fail(document.model, f"coordinate '{name}' depends on itself, or through over {LONGEST_CHAIN} couplers")
