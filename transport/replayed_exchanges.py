@@ -1,6 +1,7 @@
 """The exchanges of a log, answered again by a new service with the log's settings, or with another law."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import msgspec
@@ -26,6 +27,10 @@ from transport.warm_up import warm_up
 
 Build = Callable[[dict[str, Any]], ServedController]
 
+OTHER_TORQUES = {"alarms": {"motor": inf, "roughness_stop": inf, "reality_stop": inf}}
+"""Changes to a controller whose torques the recorded robot did not get: neither what it compares with the robot's motion, nor
+torques that oscillate or are at their limits, stop it."""
+
 
 class Replayed(msgspec.Struct, frozen=True, gc=False):
     """A request of a log that was answered, with both replies.
@@ -49,7 +54,7 @@ def replayed(
 ) -> Iterator[Replayed]:
     """Send the requests of a log to a new service, and return an iterator over them with both replies.
 
-    law, selection, build: as for `replay`
+    law, selection, build: as for `replay`. With another law or selection, no alarm about torques stops the robot
     unanswered: number of ticks at the start that the service notes without an answer, as it does with states that it receives
         too late. The robot may then move in the first tick that is answered. Their requests are not yielded
     Raises LogError and ConfigError for the settings at once, and LogError at a recorded reply that is malformed.
@@ -151,7 +156,8 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str,
     if moving:
         settings = msgspec.structs.replace(settings, start="motion")
     given = {name: value for name, value in changes.items() if value is not None}
-    snapshot["settings"] = merged(snapshot["settings"], given)
+    if given:
+        snapshot["settings"] = merged(snapshot["settings"], OTHER_TORQUES | given)
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
     if isinstance(controller, Controller):

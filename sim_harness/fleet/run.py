@@ -1,6 +1,6 @@
 """A fleet of logs: survey, replay in parallel, manifest, figures.
 
-The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `manifest.json`. A
+The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `_manifest.json`. A
 file is a function of the log, its settings, law, selection, window and lead-in only. A run that was stopped continues with the
 windows that have no file.
 """
@@ -23,7 +23,8 @@ from sim_harness.fleet.tasks import Task, run_task, tasks_of
 from sim_harness.fleet.ticks import digest, parquet, read
 from sim_harness.report.tables import Table
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
+"""Readers of partitioned Parquet skip names that begin with an underscore or a dot."""
 
 PACKAGES = ("idyn", "pin", "numpy", "numba", "scipy")
 """Packages whose versions the manifest names."""

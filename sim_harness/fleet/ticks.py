@@ -123,7 +123,9 @@ def write(path: Path, ticks: Ticks, about: About) -> None:
         fields.append(pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning}))
     schema = pa.schema(fields, metadata={ABOUT: msgspec.json.encode(about)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    for old in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
+        old.unlink(missing_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), part, compression="zstd")
     with part.open("rb") as file:
         os.fsync(file.fileno())
