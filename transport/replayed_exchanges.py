@@ -54,7 +54,8 @@ def replayed(
 ) -> Iterator[Replayed]:
     """Send the requests of a log to a new service, and return an iterator over them with both replies.
 
-    law, selection, build: as for `replay`. With another law or selection, no alarm about torques stops the robot
+    law, selection, build: as for `replay`. With another law or selection, and after ticks without an answer, no alarm about
+        torques stops the robot
     unanswered: number of ticks at the start that the service notes without an answer, as it does with states that it receives
         too late. The robot may then move in the first tick that is answered. Their requests are not yielded
     Raises LogError and ConfigError for the settings at once, and LogError at a recorded reply that is malformed.
@@ -156,7 +157,7 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str,
     if moving:
         settings = msgspec.structs.replace(settings, start="motion")
     given = {name: value for name, value in changes.items() if value is not None}
-    if given:
+    if given or moving:
         snapshot["settings"] = merged(snapshot["settings"], OTHER_TORQUES | given)
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
