@@ -31,8 +31,8 @@ TICKS, WINDOW = 60, 25
 KEYS = ("session", "seq", "t_robot")
 
 
-def recorded(name: str, path: Path, **changes) -> Path:
-    plan = with_controller(load_plan(name, TICKS * 1e-3), changes)
+def recorded(name: str, path: Path, ticks: int = TICKS, **changes) -> Path:
+    plan = with_controller(load_plan(name, ticks * 1e-3), changes)
     run_in_process(plan, "coulomb", lambda *_: None, log=path)
     return path
 
@@ -107,6 +107,18 @@ def test_windows_of_any_length_are_parts_of_one_replay(walk, tmp_path):
         assert [row | {"window": 0} for row in found] == [row | {"window": 0} for row in whole]
         line = dict(zip(*report.table, strict=True))
         assert float(line["mean |Δτ| [N·m]"]) == pytest.approx(known.tau_mean, rel=1e-3)
+
+
+@full
+@pytest.mark.usefixtures("here")
+def test_another_law_is_not_stopped_because_the_motors_gave_other_torques(tmp_path):
+    """The log's motors gave the torques of Coulomb's law: a motor alarm would end the replay after 488 ticks of this walk."""
+    report = run([recorded("trot-quadruped", tmp_path / "walk.mcap", 600)], tmp_path / "out", laws=("sap", "recorded"))
+    found = rows(tmp_path / "out", "sap")
+    assert len(found) == 600
+    assert {row["status"] for row in found} <= {0, 1}  # ok, degraded
+    assert max(row["change_max"] for row in found) > 1.0  # [N·m]
+    assert report.exact("recorded")
 
 
 @full
