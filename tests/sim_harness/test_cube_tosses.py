@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from fast import full
@@ -22,7 +23,7 @@ from sim_harness.studies.tosses.fit import intervals, search
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.forecast import Forecast
 from sim_harness.studies.tosses.judge import whole_errors, window_errors
-from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, save_parameters
+from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, resumed, save_parameters
 from sim_harness.studies.tosses.tables import paired
 
 DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")
@@ -99,6 +100,7 @@ def identified():
     return Parameters(
         flight=Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist())),
         tosses=300,
+        rules="9 evaluations",
         engines={"lcp": Identified(values=values, intervals={"mu": (0.17, 0.19)}, loss=0.3, evaluations=9)},
     )
 
@@ -131,6 +133,20 @@ def test_the_animation_has_both_blocks_where_they_are():
         joint = shape["joint"]
         np.testing.assert_allclose(poses[:, joint, :3], position, atol=1e-6)
         np.testing.assert_allclose(Rotation.from_quat(poses[:, joint, 3:]).as_matrix(), rotation, atol=1e-6)
+
+
+def test_finished_fits_of_the_same_data_and_rules_are_not_repeated(tmp_path):
+    path, known = tmp_path / "p.json", identified()
+    begun = msgspec.structs.replace(known, engines={})
+    assert resumed(path, begun) is begun
+    save_parameters(path, known)
+    assert resumed(path, begun).engines.keys() == {"lcp"}
+    for change in (
+        {"tosses": 299},
+        {"rules": "10 evaluations"},
+        {"flight": Flight(gravity=9.61, centre=known.flight.centre)},
+    ):
+        assert resumed(path, msgspec.structs.replace(begun, **change)).engines == {}
 
 
 @pytest.mark.parametrize(

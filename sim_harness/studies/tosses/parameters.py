@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from controllers.config.loading import NonNegative, Positive, Settings, parse
 from idyn.errors import ConfigError, nearest
@@ -27,11 +28,23 @@ class Identified(Settings, frozen=True):
 
 
 class Parameters(Settings, frozen=True):
-    """flight: the body; tosses: number of tosses for fits; engines: name → parameters"""
+    """flight: the body; tosses: number of tosses for fits; rules: of the fits; engines: name → parameters"""
 
     flight: Flight
     tosses: int
+    rules: str
     engines: dict[str, Identified]
+
+
+def resumed(path: Path, begun: Parameters) -> Parameters:
+    """Return the parameters of a file if its body, tosses and rules are those of `begun`, else `begun`: fits that are
+    finished are not repeated. Raises ConfigError for a malformed file."""
+    if not path.is_file():
+        return begun
+    found = load_parameters(path)
+    same = found.tosses == begun.tosses and found.rules == begun.rules
+    bodies = [(each.flight.gravity, *each.flight.centre) for each in (found, begun)]
+    return found if same and np.allclose(bodies[0], bodies[1], rtol=1e-9, atol=1e-12) else begun
 
 
 def save_parameters(path: Path, parameters: Parameters) -> None:

@@ -57,6 +57,11 @@ time_constant, damping_ratio: `solref` of MuJoCo
 """
 
 
+def rules() -> str:
+    """Return the rules of a fit that may change, as text."""
+    return f"{EVALUATIONS} evaluations on every {EVERY}th toss"
+
+
 def split(count: int) -> tuple[Array, Array]:
     """Return the numbers of the tosses for fits and of those for the judge, of `count` tosses."""
     numbers = np.arange(count)

@@ -16,7 +16,7 @@ from sim_harness.studies.tosses.fit import identify
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.judge import WINDOWS
 from sim_harness.studies.tosses.outcome import Outcome, judge
-from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, save_parameters
+from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, resumed, save_parameters
 
 SWEEP = "engines"
 
@@ -33,7 +33,7 @@ GIVEN_VALUES = {"mu": 0.18, "inertia": 0.295, "time_constant": 0.02, "damping_ra
 def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parameters: Path | None = None) -> Study:
     """Return the study.
 
-    out: folder for the file with the identified parameters
+    out: folder for the file with the identified parameters; those of the same data and rules in it are not identified again
     names: engines, () for all that are installed
     data: folder with measured tosses, or an .npz file; None: `default_folder`
     parameters: file with parameters; nothing is identified then. With `data` all its tosses are judged
@@ -54,7 +54,8 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
     chosen = list(names) or [name for name in installed() if known is None or name in known.engines]
     fitted, judged = ([], tosses) if known is not None and data is not None else _parts(tosses)
     if known is None:
-        known = Parameters(flight=identify_flight(fitted), tosses=len(fitted), engines={})
+        begun = Parameters(flight=identify_flight(fitted), tosses=len(fitted), rules=plan.rules(), engines={})
+        known = resumed(out / FILE, begun)
     run = _Judge(known, fitted, judged, None if parameters is not None else out / FILE)
     rows = [*chosen, *([GIVEN] if REFERENCE in chosen else [])]
     return Study(
