@@ -167,9 +167,7 @@ def worst(scene, answer, ground, last):
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground, last=np.zeros((len(last) // 3, 3)))
     given = given.dynamics.given
     given.own["last"][:] = last
-    claim = Claim(
-        law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS
-    )
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0, law.material, NO_CONSTRAINTS)
     met = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
     return certified(given, met, claim, answer.p, answer.v_plus, answer.tau)[0].max()
 
