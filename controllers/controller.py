@@ -197,7 +197,7 @@ class Controller:
         if grip is not None:  # it replaces the feedback of the joints that press
             feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
-        foreseen = self._feedforward.under(at, forecast, target, tau)
+        foreseen = self._feedforward.under(at, forecast, target, tau) if self._feedforward.foresees else forecast
         self._unsettled = at, foreseen, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or inputs.doubt
         problem = problem or (alarm.message if alarm else "") or (mismatch.problem if mismatch else "")

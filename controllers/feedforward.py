@@ -70,11 +70,12 @@ class FeedForward:
     """Base class, and feed-forward torque of the law `pid`: zero torque, without a model. It only selects the contacts.
 
     senses: whether measured contact forces are used, see `measure`
-    realises_tasks: whether `Target.tasks` has an effect
+    realises_tasks: whether `Target.tasks` has an effect; foresees: whether `under` has one
     """
 
     senses = False
     realises_tasks = False
+    foresees = False
 
     def __init__(self, robot: Robot, source: ContactSource) -> None:
         self._source, self._no_torque = source, np.zeros(robot.na)
@@ -94,8 +95,7 @@ class FeedForward:
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, target.schedule))
 
     def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
-        """Return the forecast of what the commanded torque `tau` [N·m] (na) causes, for laws that can be solved for torques;
-        other laws: `forecast`, which is that of its own torque."""
+        """Return the forecast of what the commanded torque `tau` [N·m] (na) causes, if it `foresees` that."""
         return forecast
 
     def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
@@ -122,6 +122,7 @@ class Predictive(FeedForward):
         self.senses = self._sensed is not None
         predicts = self._law.conditions not in (Conditions.FREE, Conditions.GIVEN)
         self.realises_tasks = predicts and not grip.pressing
+        self.foresees = self._law.conditions is Conditions.SOFT
         self.reset()
 
     def reset(self) -> None:
@@ -182,8 +183,7 @@ class Predictive(FeedForward):
 
     def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
         asked, same = forecast.prediction, forecast.tau is not None and np.array_equal(tau, forecast.tau)
-        soft = self._law.conditions is Conditions.SOFT and not self._grip.pressing and target.tasks is None
-        if asked is None or same or not soft or not np.isfinite(tau).all():
+        if asked is None or same or self._grip.pressing or target.tasks is not None or not np.isfinite(tau).all():
             return forecast
         contacts, options, dt = forecast.contacts, self._options, self._horizon
         request = Request(self._model, at, contacts, target.demand, self._law, dt, options, self._guess, target.applied, None)

@@ -85,7 +85,8 @@ def check_command(words):
     options = vars(build_parser().parse_args(words))
     if words[0] == "list":
         return
-    named = [*np.atleast_1d(options.get("what", [])), options.get("experiment"), options.get("config")]
+    what = list(np.atleast_1d(options.get("what", [])))
+    named = [*(what[:1] if what[:1] and what[0] in STUDIES else what), options.get("experiment"), options.get("config")]
     known = {*files("experiments"), *files("robots"), *files("server"), *STUDIES, "paper", "engines"}
     for name in map(str, filter(None, named)):
         own = "/" in name or re.search(r"[A-Z.]", name)  # a path or a placeholder

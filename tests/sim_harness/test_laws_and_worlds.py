@@ -42,7 +42,11 @@ def test_the_matrix_covers_every_engine_and_every_predicting_law(comparison):
         found = [cell for cell in cells(comparison.matrix) if cell.part == part]
         engines = {type(plan_of_cell(comparison, cell).settings.engine) for cell in found if cell.law == "coulomb"}
         assert engines == set(get_args(AnyEngine)), NAMES
-        assert {cell.law for cell in found} >= set(LAWS) - {"sensed", "enumeration"}  # one is told, the other takes two feet
+        assert {cell.law for cell in found} >= set(LAWS) - {
+            "sensed",
+            "enumeration",
+            "mujoco",
+        }  # is told; takes two feet; is for one world
 
 
 @full
