@@ -101,6 +101,10 @@ def test_margin_and_frictionless_contacts(cone):
         check(world, make_law("mujoco", cone=cone, contact=contact), 8)
 
 
+def test_without_friction():
+    check(world_of("quadruped", cone="elliptic", mu=0.0), make_law("mujoco", cone="elliptic"), 8)
+
+
 def resisting(world):
     """Give all joints damping, dry friction and a range that half of the random states leave; return the same for the law."""
     robot, m = world.robot, world.model

@@ -129,8 +129,11 @@ def _connected(setup: SimulatorSetup, model: Any, data: Any) -> Any:
             super().PublishLowState()
             answered = self._arrived.wait(ANSWER_S if self._unanswered < GONE else STEP_S)
             self._unanswered = 0 if answered else self._unanswered + 1
-            if answered and len(self._queue) > delay:
-                super().LowCmdHandler(self._queue.popleft())
+            message = None
+            while len(self._queue) > delay:  # more than one after a late command, which would delay all later ones
+                message = self._queue.popleft()
+            if message is not None:
+                super().LowCmdHandler(message)
 
     return Link()
 
