@@ -74,6 +74,7 @@ def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
 
 
 @pytest.mark.unitree
+@pytest.mark.realtime
 @needs_unitree
 def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
     """Torques of a server, over DDS; the base is estimated. On a busy machine the simulator falls behind and catches up. Its
