@@ -38,6 +38,7 @@ Prediction
     derivatives, Derivatives  of a prediction by demand, state, friction and preferred forces
     idyn.tasks              `predict_tasks`: frames, centre of mass, momentum, posture and contact forces as tasks
     outcomes                other solutions of forward dynamics under the same torques
+    all_outcomes            all of them for up to four contacts, or the proof that there is one
 
 Many predictions in one call
     predict_batch           `predict` for each member of a batch, on several threads
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from idyn.options import Options
     from idyn.prediction.outcomes import outcomes
     from idyn.prediction.predict import predict
+    from idyn.prediction.uniqueness import all_outcomes
     from idyn.slopes.derivatives import Derivatives, derivatives
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
@@ -137,6 +139,7 @@ __all__ = [
     "StateMessage",
     "Status",
     "__version__",
+    "all_outcomes",
     "client_keys",
     "contacts_from_geometry",
     "contacts_from_points",
@@ -175,6 +178,7 @@ _MODULES = {
     "idyn.options": ("Options",),
     "idyn.slopes.derivatives": ("Derivatives", "derivatives"),
     "idyn.prediction.outcomes": ("outcomes",),
+    "idyn.prediction.uniqueness": ("all_outcomes",),
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),

@@ -6,8 +6,11 @@ them, and the robot may follow another one under the same torques. In this modul
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),      0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0        (`idyn.laws.coulomb`)
 
 Lemke's method starts with many covering vectors, each of which may lead to another solution. The search is not exhaustive:
-further solutions may exist. For offline use: one second of walking takes about one second of search.
+further solutions may exist. For offline use: one second of walking takes about one second of search. For few contacts
+`idyn.prediction.uniqueness` finds all of them.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +44,23 @@ class Outcome(Record, frozen=True):
     impulse: Array
 
 
+class Forward(NamedTuple):
+    """Forward dynamics reduced to the contacts: û = Y Yᵀ p + b, in rows S, T, N, where û_N includes φ/dt.
+
+    Y: (3n, nv), with Y Yᵀ = J M⁻¹ Jᵀ; b: of the free motion [m/s] (3n)
+    free: velocity without contact impulses (nv); response: M⁻¹ Jᵀ (nv, 3n)
+    """
+
+    Y: Array
+    b: Array
+    free: Array
+    response: Array
+
+    def outcome(self, impulse: Array) -> Outcome:
+        """Return the outcome with these contact impulses [N·s] (3n)."""
+        return Outcome(v_plus=self.free + self.response @ impulse, impulse=impulse)
+
+
 def outcomes(
     robot: Robot, state: State, contacts: ContactSet, tau: Array, dt: float, *, edges: int = 4, samples: int = 60, seed: int = 0
 ) -> list[Outcome]:
@@ -50,6 +70,24 @@ def outcomes(
     edges: number of edges of the friction polygon
     samples: number of covering vectors; the first one consists of ones, the others are random with the seed `seed`
     """
+    # LCP of Coulomb's law, solved from each covering vector
+    forward, directions = forward_problem(robot, state, contacts, tau, dt), polygon(edges)
+    M, q, unit, _ = assemble(forward.Y, forward.b, contacts.mu, directions, 0.0)
+    found: list[Outcome] = []
+    rng = np.random.default_rng(seed)
+    for sample in range(samples):
+        cover = np.ones(len(q)) if sample == 0 else np.exp(rng.uniform(-3.0, 3.0, len(q)))
+        z, status, _, _ = lemke(M, q, MOST_PIVOTS, cover)
+        if status != SOLVED or natural_residual(M, q, z) > TOLERANCE:
+            continue
+        impulse = unit * _impulse(z, len(contacts), directions)
+        if not _held_without_load(forward, contacts.mu, impulse):
+            add_if_new(found, forward.outcome(impulse))
+    return found
+
+
+def forward_problem(robot: Robot, state: State, contacts: ContactSet, tau: Array, dt: float) -> Forward:
+    """Return forward dynamics on rigid ground under joint torques τ [N·m] (na) over `dt` [s]."""
     # free motion: v + dt M⁻¹ (Pᵀ τ − h);  D = J M⁻¹ Jᵀ = Y Yᵀ
     dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground.rigid()).dynamics
     given = dynamics.given
@@ -59,21 +97,21 @@ def outcomes(
     free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free
     b[2::3] += [interpreted(allowance)(given, i) for i in range(len(contacts))]
-    # LCP of Coulomb's law, solved from each covering vector
-    directions = polygon(edges)
-    M, q, unit, _ = assemble(np.ascontiguousarray(Y), b, contacts.mu, directions, 0.0)
-    found: list[Outcome] = []
-    rng = np.random.default_rng(seed)
-    for sample in range(samples):
-        cover = np.ones(len(q)) if sample == 0 else np.exp(rng.uniform(-3.0, 3.0, len(q)))
-        z, status, _, _ = lemke(M, q, MOST_PIVOTS, cover)
-        if status != SOLVED or natural_residual(M, q, z) > TOLERANCE:
-            continue
-        impulse = unit * _impulse(z, len(contacts), directions)
-        v_plus = free + np.linalg.solve(inertia, J.T @ impulse)
-        if all(np.abs(other.v_plus - v_plus).max() > SAME for other in found):
-            found.append(Outcome(v_plus=v_plus, impulse=impulse))
-    return found
+    return Forward(np.ascontiguousarray(Y), b, free, np.linalg.solve(inertia, J.T))
+
+
+def add_if_new(found: list[Outcome], outcome: Outcome) -> None:
+    """Append an outcome whose velocity differs from those of all others."""
+    if all(np.abs(other.v_plus - outcome.v_plus).max() > SAME for other in found):
+        found.append(outcome)
+
+
+def _held_without_load(forward: Forward, mu: Array, impulse: Array) -> bool:
+    """Return whether a contact with unlimited friction opens and still has friction: the LCP allows it, Coulomb's law does
+    not."""
+    opens = (forward.Y @ (forward.Y.T @ impulse) + forward.b)[2::3] > SAME
+    friction = np.hypot(impulse[::3], impulse[1::3])
+    return bool((opens & (mu == np.inf) & (friction > SAME * np.abs(impulse).max(initial=0.0))).any())
 
 
 def _impulse(z: Array, n: int, directions: Array) -> Array:

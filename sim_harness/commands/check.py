@@ -57,9 +57,9 @@ def _hello(what: str) -> dict[str, Any]:
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:
     """Report the ticks of a log with several outcomes under the same torques. Such ticks are not errors."""
     with progress_bar(0) as progress:
-        checked, found = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
-    print(ambiguities_text(checked, found))
-    return {"looked": checked, "found": msgspec.to_builtins(found)}, True
+        checks = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
+    print(ambiguities_text(checks))
+    return msgspec.to_builtins(checks), True
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:

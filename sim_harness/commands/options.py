@@ -93,6 +93,7 @@ def replay(parser: ArgumentParser) -> None:
         "--law", action="append", default=[], help="replace the contact law and print the differences; repeatable with --out"
     )
     parser.add_argument("--selection", help="replace the selection and print the differences")
+    parser.add_argument("--explain", action="store_true", help="also tell in which ticks other motions obey the law, too")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for all torques, as Parquet (extra 'parquet')")
     parser.add_argument("--executor", choices=EXECUTORS, help="library that distributes the work (default: processes)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel tasks (default: 1)")
@@ -203,7 +204,9 @@ def check(parser: ArgumentParser) -> None:
     """Check a configuration, a URDF, or the states of a log."""
     parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
     parser.add_argument("--every", type=int, default=10, metavar="N", help="check each N-th state of a log (default: 10)")
-    parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
+    parser.add_argument(
+        "--samples", type=int, default=60, help="searches per state with more than four contacts (default: %(default)s)"
+    )
     parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
     parser.add_argument("--hello", action="store_true", help="print, as JSON, hello, stance and contacts of a client")
     add_json(parser, "the findings")

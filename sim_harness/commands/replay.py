@@ -11,11 +11,15 @@ import msgspec
 
 from idyn.errors import ConfigError
 from sim_harness.commands.output import progress_bar, run_bar
+from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.fleet.logs import RECORDED, How
 from sim_harness.fleet.run import run_fleet
 from sim_harness.report.tables import text_table
 from sim_harness.run.logs import logged_runs
 from transport.replay import replay
+
+EXPLAINED, SEARCHES = 10, 60
+"""Each 10th tick is explained; searches in a tick with many contacts."""
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -37,12 +41,20 @@ def _one(options: argparse.Namespace) -> tuple[Any, bool]:
     verdicts = {run.label: run.verdict.text for run in logged_runs(log)}
     for label, verdict in verdicts.items():
         print(f"recorded run {label}: {verdict}")
+    figures = msgspec.to_builtins(report) | {"recorded": verdicts}
+    if options.explain:
+        with progress_bar(0) as progress:
+            checks = ambiguities(log, every=EXPLAINED, samples=SEARCHES, progress=lambda _: progress(str(log), 1))
+        print(ambiguities_text(checks))
+        figures["outcomes"] = msgspec.to_builtins(checks)
     same_law = law is None and options.selection is None
-    return msgspec.to_builtins(report) | {"recorded": verdicts}, report.exact or not same_law
+    return figures, report.exact or not same_law
 
 
 def _fleet(options: argparse.Namespace) -> tuple[Any, bool]:
     """Replay logs in parallel. Return the figures, and whether the replays as recorded are identical."""
+    if options.explain:
+        raise ConfigError("--explain", "expected one log and no --out")
     given = {name: value for name in ("window", "lead_in") if (value := getattr(options, name)) is not None}
     laws = tuple(options.law) or (RECORDED,)
     how = How(laws=laws, selection=options.selection, **given)

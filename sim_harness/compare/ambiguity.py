@@ -1,14 +1,16 @@
-"""Search of a log for ticks with several outcomes under the same torques (`idyn.prediction.outcomes`)."""
+"""Ticks of a log with several outcomes under the same torques (`idyn.prediction.uniqueness`; with many contacts
+`idyn.prediction.outcomes`)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.prediction.outcomes import Outcome, outcomes
+from idyn.prediction.outcomes import Outcome, add_if_new, outcomes
+from idyn.prediction.uniqueness import all_outcomes
 from idyn.types import Array, ContactSet
 from sim_harness.run.log_blocks import Block, LogBlocks
 from transport.protocol.base_estimate import estimated
@@ -36,17 +38,30 @@ class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
     pressing: list[list[str]]
 
 
-def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], None]) -> tuple[int, list[Ambiguity]]:
-    """Return the number of checked ticks, and those with several outcomes on rigid ground.
+class Ambiguities(msgspec.Struct, frozen=True, kw_only=True):
+    """Checked ticks of a log.
+
+    checked: number of ticks; proved: those whose motion is proved to be unique
+    found: those with several outcomes; in the others one was found, without a proof
+    """
+
+    checked: int
+    proved: int
+    found: list[Ambiguity]
+
+
+def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], None]) -> Ambiguities:
+    """Check ticks of a log for several outcomes on rigid ground.
 
     A check uses the measured state, the predicted contacts and the torque of the reply.
-    every: number n, every n-th tick is checked; samples: searches per tick; progress: called after each tick
+    every: number n, every n-th tick is checked; samples: searches in a tick with many contacts; progress: called after each
+        tick
     Raises LogError, and ConfigError if `every` or `samples` is not positive.
     """
     for name, number in (("every", every), ("samples", samples)):
         if number < 1:
             raise ConfigError(name, f"expected ≥ 1, got {number}")
-    checked, found = 0, list[Ambiguity]()
+    checked, proved, found = 0, 0, list[Ambiguity]()
     answered, begin_ns = Counter[int](), dict[int, int]()
     with LogBlocks(path) as log:
         for block in log.blocks():
@@ -56,28 +71,39 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
                 answered[block.session] += 1
                 t_s = (state.t_robot - begin_ns.setdefault(block.session, state.t_robot)) * 1e-9
                 if (answered[block.session] - 1) % every == 0:
+                    ambiguity, unique = _check(block, (state, reply), t_s, samples)
                     checked += 1
-                    found.extend(_outcomes(block, (state, reply), t_s, samples))
+                    proved += unique
+                    found += [] if ambiguity is None else [ambiguity]
                     progress(1)
-    return checked, found
+    return Ambiguities(checked=checked, proved=proved, found=found)
 
 
-def _outcomes(block: Block, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int) -> Iterator[Ambiguity]:
+def _check(
+    block: Block, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
+) -> tuple[Ambiguity | None, bool]:
+    """Return the ambiguity of a tick, and whether its motion is proved to be unique."""
     (state, reply), agreement = exchange, block.agreement
     robot, measured = agreement.robot, estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
     contacts = block.controller.contacts(measured.q, keys)
-    tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
-    several = outcomes(robot, measured, contacts, tau, agreement.dt_ns * 1e-9, samples=samples)
-    if len(several) > 1:
-        velocities = np.array([outcome.v_plus for outcome in several])
-        yield Ambiguity(
-            seq=state.seq,
-            t_s=t_s,
-            outcomes=len(several),
-            apart=float(np.ptp(velocities, axis=0).max()),
-            pressing=[_pressing(contacts, outcome) for outcome in several],
-        )
+    tau, dt = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), agreement.dt_ns * 1e-9
+    every = all_outcomes(robot, measured, contacts, tau, dt)
+    several = list(every.found)
+    if every.undecided:
+        for outcome in outcomes(robot, measured, contacts, tau, dt, samples=samples):
+            add_if_new(several, outcome)
+    if len(several) < 2:
+        return None, every.unique is True
+    velocities = np.array([outcome.v_plus for outcome in several])
+    ambiguity = Ambiguity(
+        seq=state.seq,
+        t_s=t_s,
+        outcomes=len(several),
+        apart=float(np.ptp(velocities, axis=0).max()),
+        pressing=[_pressing(contacts, outcome) for outcome in several],
+    )
+    return ambiguity, False
 
 
 def _pressing(contacts: ContactSet, outcome: Outcome) -> list[str]:
@@ -85,9 +111,12 @@ def _pressing(contacts: ContactSet, outcome: Outcome) -> list[str]:
     return [key for key, p in zip(contacts.keys, normal.tolist(), strict=True) if p > PRESSES]
 
 
-def ambiguities_text(checked: int, found: list[Ambiguity]) -> str:
-    """Return a report of at most ten ticks, as lines of text. checked: number of ticks"""
-    lines = [f"{checked} ticks checked, {len(found)} with several outcomes under the same torques"]
+def ambiguities_text(checks: Ambiguities) -> str:
+    """Return a report of at most ten ticks, as lines of text."""
+    found = checks.found
+    others = checks.checked - checks.proved - len(found)
+    lines = [f"{checks.checked} ticks checked, {len(found)} with several outcomes under the same torques"]
+    lines.append(f"{checks.proved} proved to have one outcome; {others} with one found, not proved to be the only one")
     for each in found[:10]:
         pressing = "; or ".join(", ".join(keys) + " press" if keys else "no contact presses" for keys in each.pressing)
         lines.append(f"seq {each.seq}, {each.t_s:.3f} s: {each.outcomes} outcomes up to {each.apart:.3g} apart: {pressing}")

@@ -6,7 +6,7 @@ from fast import full
 
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
-from sim_harness.compare.ambiguity import Ambiguity, ambiguities, ambiguities_text
+from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import (
@@ -42,18 +42,21 @@ def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
     task = next(task for (task,) in all_tasks(load_comparison(comparison), tmp_path, Options()).values())
     run_task(task)
     log = task.folder / LOG
-    looked, found = ambiguities(log, 4, 5, lambda _: None)
-    assert (looked, found) == (10, [])
+    checks = ambiguities(log, 4, 5, lambda _: None)
+    assert (checks.checked, checks.proved, checks.found) == (10, 10, [])
     assert main(["check", str(log), "--every", "20", "--samples", "2"]) == 0
     assert "2 ticks checked, 0 with several outcomes" in capsys.readouterr().out
+    assert main(["replay", str(log), "--explain"]) == 0
+    assert "4 proved to have one outcome; 0 with one found" in capsys.readouterr().out
     assert main(["check", str(log), "--every", "0"]) == 2
     assert "every" in capsys.readouterr().err
 
 
 def test_other_outcomes_are_described():
     found = Ambiguity(seq=7, t_s=0.5, outcomes=2, apart=12.5, pressing=[["LF_FOOT", "RH_FOOT"], []])
-    assert ambiguities_text(9, [found]).splitlines() == [
+    assert ambiguities_text(Ambiguities(checked=9, proved=6, found=[found])).splitlines() == [
         "9 ticks checked, 1 with several outcomes under the same torques",
+        "6 proved to have one outcome; 2 with one found, not proved to be the only one",
         "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or no contact presses",
     ]
 
