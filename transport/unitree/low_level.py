@@ -5,13 +5,15 @@ A motor adds feedback of its own to the torque:  τ + kp (q* − q) + kd (q̇* �
 
 from time import monotonic, sleep
 
+import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.types import Array, Record
 from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
-from transport.unitree.low_state import LowState, StateDecoder
+from transport.unitree.low_state import LowState, StateDecoder, stops, wishes
+from transport.unitree.messages import REMOTE
 from transport.unitree.raw_log import COMMAND, STATE, RawLog
 
 DISCOVERY_S = 0.5
@@ -19,6 +21,9 @@ DISCOVERY_S = 0.5
 
 BETWEEN_S = 0.006
 """Longest usual time between two commands [s]: three periods. Until then the joints move on under the old command."""
+
+REMOTE_TOPIC, REMOTE_S = "rt/wirelesscontroller", 0.5
+"""Topic of a remote control beside the one in the states, and the time for which its message holds [s]."""
 
 SERVO = 1
 """Mode of a motor that follows commands."""
@@ -71,6 +76,7 @@ class LowLevel:
         self.decoder, self.most, self._bus, self._log = decoder, most, bus, log  # without a reference the bus closes
         self._states = bus.reader(STATE, family.state)
         self._commands = bus.reader(COMMAND, family.command)
+        self._remotes, self._remote, self._held_s = bus.reader(REMOTE_TOPIC, REMOTE), Message(REMOTE), -np.inf
         sleep(DISCOVERY_S)
         if self._commands.writers:
             raise ConfigError(
@@ -92,7 +98,16 @@ class LowLevel:
         messages = self._states.take(timeout)
         if self._log is not None:
             self._log.states(messages)
-        return self.decoder.states(messages)
+        states = self.decoder.states(messages)
+        if told := self._remotes.take():
+            self._remote, self._held_s = told[-1], monotonic()
+        return [self._steered(state) for state in states] if monotonic() - self._held_s < REMOTE_S else states
+
+    def _steered(self, state: LowState) -> LowState:
+        """Return a state with the sticks of the topic, whose buttons stop the robot as those in the state do."""
+        left_x, left_y, right_x = (float(self._remote[stick][0]) for stick in ("lx", "ly", "rx"))
+        stop = state.stop or stops(int(self._remote["keys"][0]))
+        return msgspec.structs.replace(state, stop=stop, sticks=wishes(left_x, left_y, right_x))
 
     def state(self, timeout: float) -> LowState | None:
         """Return the newest state, see `states`; None without one."""

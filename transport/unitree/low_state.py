@@ -107,8 +107,8 @@ class StateDecoder:
             acceleration=message["imu_state.accelerometer"].astype(np.float64),
             temperature=motors.reshape(self.robot.family.motors, -1).max(axis=1)[self.motors],
             voltage=float(message["power_v"][0]) if "power_v" in message.layout.places else 0.0,
-            stop=int.from_bytes(remote[2:4], "little") & STOP_BUTTONS == STOP_BUTTONS,
-            sticks=_sticks(remote),
+            stop=stops(int.from_bytes(remote[2:4], "little")),
+            sticks=wishes(*np.frombuffer(remote, "<f4", 5, 4)[[0, 4, 1]].tolist()),
             problem=self._problem(message),
             message=message,
         )
@@ -139,7 +139,11 @@ class StateDecoder:
         return ""
 
 
-def _sticks(remote: bytes) -> Array:
-    """Return the wishes of a remote control (40 bytes): forward and left by the left stick, turn by the right one (3)."""
-    left_x, right_x, _, _, left_y = np.frombuffer(remote, "<f4", 5, 4).astype(np.float64).tolist()
+def stops(buttons: int) -> bool:
+    """Return whether the buttons that stop the robot are pressed."""
+    return buttons & STOP_BUTTONS == STOP_BUTTONS
+
+
+def wishes(left_x: float, left_y: float, right_x: float) -> Array:
+    """Return the wishes of a remote control: forward and left by the left stick, turn by the right one (3)."""
     return np.clip(np.nan_to_num([left_y, -left_x, -right_x]), -1.0, 1.0)

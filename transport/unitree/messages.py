@@ -120,4 +120,9 @@ def _hg() -> Family:
     return Family("hg", Layout(state), Layout(command), 35)
 
 
+REMOTE = Layout(
+    _named("go", "WirelessController", *((stick, "f4", 1) for stick in ("lx", "ly", "rx", "ry")), ("keys", "u2", 1))
+)
+"""Sticks and buttons of a remote control, the same for both families."""
+
 FAMILIES = {"go": _go(), "hg": _hg()}

@@ -17,6 +17,7 @@ from transport.unitree.dds import Bus
 from transport.unitree.layout import Message
 from transport.unitree.low_level import LowLevel
 from transport.unitree.low_state import StateDecoder
+from transport.unitree.messages import REMOTE
 from transport.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
 from transport.unitree.robots import GO2
 from transport.unitree.script import Step
@@ -144,6 +145,26 @@ def test_sticks_are_wishes_forward_left_and_turn():
         (state,) = decoder.states([message.copy()])
         np.testing.assert_allclose(state.sticks, wish)
         assert not state.stop
+
+
+@pytest.mark.parametrize(("keys", "ended"), [(1 << 5 | 1 << 9, "stopped by the remote control (L2 and B)"), (1 << 9, "")])
+def test_the_topic_of_a_remote_control_stops_the_robot(puppet, keys, ended):
+    remote, made = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE)
+    made["keys"], made["ly"] = keys, 0.75
+    told = bridge([])
+    remote.write(bytes(made.data))
+    assert told.run([Step("lie")]).ended == ended
+
+
+def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
+    remote, made = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE)
+    link = LowLevel(StateDecoder(GO2, GO2.joints), np.full(MOTORS, 40.0), bus())
+    made["ly"], made["rx"] = 0.75, -0.5
+    remote.write(bytes(made.data))
+    time.sleep(0.05)
+    np.testing.assert_allclose(link.state(1.0).sticks, (0.75, 0.0, 0.5))
+    time.sleep(0.5)
+    np.testing.assert_array_equal(link.state(1.0).sticks, (0.0, 0.0, 0.0))
 
 
 def test_a_remote_step_needs_a_server(puppet):

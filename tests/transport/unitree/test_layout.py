@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sdk import needs_unitree
 
 from transport.unitree.layout import Message
-from transport.unitree.messages import FAMILIES
+from transport.unitree.messages import FAMILIES, REMOTE
 
 KINDS = [(family, kind) for family in ("go", "hg") for kind in ("LowState", "LowCmd")]
 
@@ -59,6 +59,19 @@ def test_bytes_and_checksums_are_those_of_the_sdk(family, kind):
         received = Message(layout, theirs.serialize())
         assert received["crc"][0] == theirs.crc
         assert received.is_sound
+
+
+@needs_unitree
+def test_a_remote_controls_message_has_the_bytes_of_the_sdk():
+    theirs = importlib.import_module("unitree_sdk2py.idl.default").unitree_go_msg_dds__WirelessController_()
+    theirs.lx, theirs.ly, theirs.rx, theirs.ry, theirs.keys = 0.25, -0.5, 1.0, 0.125, 0x0220
+    received = Message(REMOTE, theirs.serialize())
+    assert [float(received[name][0]) for name in ("lx", "ly", "rx", "ry")] == [0.25, -0.5, 1.0, 0.125]
+    assert received["keys"][0] == 0x0220
+    ours = Message(REMOTE)
+    for name in REMOTE.places:
+        ours[name] = getattr(theirs, name)
+    assert theirs.serialize()[2:] == bytes(ours.data)[2:]
 
 
 def filled(message, rng, prefix=""):
