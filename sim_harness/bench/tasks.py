@@ -1,6 +1,8 @@
 """Benchmark of ticks of tasks, in units of a prediction and of the shipped controller's tick: standing, and along a trot."""
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +20,7 @@ from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, ContactSet, State
 from sim_harness.bench.laws import Sample, workload
+from sim_harness.compare.tasks.peer import Peer
 from sim_harness.compare.timing import DT, without_gc
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.report.tables import Table
@@ -35,6 +38,9 @@ TROT = slice(600, 1000)
 TURNS = 10
 """Measured rounds."""
 
+COLUMNS = ("us", "prediction_us", "tick_us", "tsid_us")
+"""Times of a tick: of tasks, of one prediction, of the shipped controller, of TSID."""
+
 
 class Tick(NamedTuple):
     """State, contacts and tasks of a tick."""
@@ -45,16 +51,19 @@ class Tick(NamedTuple):
 
 
 Figures = dict[str, dict[str, float]]
-"""Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, and of the shipped
-controller's tick (NaN without a controller); and the tasks' time on top of that tick, in its units."""
+"""Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, of the shipped
+controller's tick (NaN without a controller), and of TSID's tick (NaN without TSID); and the tasks' time on top of the shipped
+tick, in its units."""
 
 
-def bench_tasks(robot_name: str) -> Figures:
+def bench_tasks(robot_name: str, tsid: Path | None = None) -> Figures:
     """Return the figures of a standing robot, and of its trot if there is a shipped one. {} for robots that do not stand on two
     contacts or more.
 
     The law is `coulomb`. The tasks hold base, two feet and two hands, if there are any (level 0), and the posture (level 1).
     They replace a prediction: on top of the shipped tick is their time minus that of the prediction of the same accelerations.
+
+    tsid: interpreter of an environment with TSID. It gets the same states and targets; its contacts hold the feet that stand.
     """
     robot, stance = load_robot(robot_name)
     keys, shipped = robot.spheres.keys, files("controllers")
@@ -66,9 +75,9 @@ def bench_tasks(robot_name: str) -> Figures:
         "standing": [Tick(each.state, each.contacts, held) for each in samples],
         "standing, pushed on slippery ground": [Tick(each.state, on_slippery_ground(each), pushed) for each in samples],
     }
-    found = figures(robot, runs, load_controller(robot_name) if robot_name in shipped else None)
+    found = figures((robot, stance), runs, load_controller(robot_name) if robot_name in shipped else None, tsid)
     trot = f"{robot_name}-trot"
-    return found | (trotting(load_controller(trot)) if trot in shipped else {})
+    return found | (trotting(load_controller(trot), tsid) if trot in shipped else {})
 
 
 def standing_tasks(robot: Robot, stance: Array, hands: tuple[str, ...], push: float) -> TaskStack:
@@ -86,7 +95,7 @@ def on_slippery_ground(sample: Sample) -> ContactSet:
     return msgspec.structs.replace(sample.contacts, mu=np.full(len(sample.contacts), SLIPPERY))
 
 
-def trotting(controller: Controller) -> Figures:
+def trotting(controller: Controller, tsid: Path | None) -> Figures:
     """Return figures of a simulated trot: of its ticks with one prediction, and of those with more, with their shares."""
     robot, ticks = controller.robot, []
     world = build_world(PolygonLcp(), robot.variant(), Flat(), controller.stance)
@@ -99,7 +108,7 @@ def trotting(controller: Controller) -> Figures:
             stand = near.take(np.array([key in command.prediction.guess.keys for key in near.keys], np.bool_))
             stand = msgspec.structs.replace(stand, gaps=np.minimum(stand.gaps, 0.0))
             ticks.append(Tick(state, stand, trot_tasks(robot, controller.stance, state, stand, command.reference)))
-    return figures(robot, {"trot": ticks}, controller)
+    return figures((robot, controller.stance), {"trot": ticks}, controller, tsid)
 
 
 def trot_tasks(robot: Robot, stance: Array, state: State, contacts: ContactSet, reference: Reference) -> TaskStack:
@@ -126,29 +135,74 @@ def _feet(robot: Robot) -> list[str]:
     return list(dict.fromkeys(place.frame for place in robot.description.contact))
 
 
-def figures(robot: Robot, runs: dict[str, list[Tick]], controller: Controller | None) -> Figures:
+def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Controller | None, tsid: Path | None) -> Figures:
     """Return the figures of runs, measured in turns: of each tick its fastest round, of the ticks of a kind their median. Ticks
-    with several predictions are a kind of their own."""
+    with several predictions are a kind of their own. at: robot and stance"""
+    robot, stance = at
     other, spent, several = robot.twin(), dict[str, Array](), dict[str, Array]()
+    peers = {} if tsid is None else {name: TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
     for turn in range(1 + TURNS):
         for name, ticks in runs.items():
             with without_gc():
                 times, several[name] = _once(robot, other, ticks, controller)
+            if name in peers:
+                times[:, -1] = peers[name].times()
             spent[name] = times if turn <= 1 else np.minimum(spent[name], times)  # the first round is a warm-up
+    for peer in peers.values():
+        peer.close()
     found: Figures = {}
     for name, times in spent.items():
         for kind, chosen in ((name, ~several[name]), (f"{name}, several predictions", several[name])):
             if chosen.any():
-                us, prediction, tick = (1e6 * np.median(times[chosen], axis=0)).tolist()
-                share, on_top = float(chosen.mean()), (us - prediction) / tick
-                found[kind] = {"share": share, "us": us, "prediction_us": prediction, "tick_us": tick, "on_top": on_top}
+                medians = dict(zip(COLUMNS, (1e6 * np.median(times[chosen], axis=0)).tolist(), strict=True))
+                on_top = (medians["us"] - medians["prediction_us"]) / medians["tick_us"]
+                found[kind] = {"share": float(chosen.mean()), **medians, "on_top": on_top}
     return found
 
 
+class TsidTicks:
+    """TSID on the states and targets of ticks: base, frames that no contact holds, posture of the stance."""
+
+    def __init__(self, python: Path, robot: Robot, stance: Array, ticks: list[Tick]) -> None:
+        """Start its process, see `Peer`."""
+        tasks = [[task for task in tick.stack.tasks if isinstance(task, FrameTask)] for tick in ticks]
+        frames = sorted({str(task.frame) for each in tasks for task in each[1:]})
+        self._peer = Peer("tsid", python, robot, stance, frames, mu=float(ticks[0].contacts.mu[0]))
+        self._arguments = [_targets_of(robot, tick, each, frames) for tick, each in zip(ticks, tasks, strict=True)]
+
+    def times(self) -> Array:
+        """Return the run time of each tick [s] (ticks); NaN without a solution."""
+        answers = [self._peer.tick(*each) for each in self._arguments]
+        return np.array([answer.seconds if answer.ok else np.nan for answer in answers])
+
+    def close(self) -> None:
+        """End the process."""
+        self._peer.close()
+
+
+def _targets_of(
+    robot: Robot, tick: Tick, tasks: list[FrameTask], frames: Sequence[str]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the arguments of `Peer.tick`. tasks: those of frames, first that of the base"""
+    stands = np.array([key in tick.contacts.keys for key in robot.spheres.keys])
+    held = {place.frame for place, there in zip(robot.description.contact, stands, strict=True) if there}
+    rows = np.full((len(frames), 9), np.nan)
+    for task in tasks[1:]:
+        if task.frame not in held:
+            rows[frames.index(str(task.frame))] = _row(task)
+    return tick.state.q, tick.state.v, _row(tasks[0]), rows, stands
+
+
+def _row(task: FrameTask) -> Array:
+    """Return position, velocity and acceleration of the target of a frame in the world (9)."""
+    parts = (task.position, task.velocity, task.acceleration)
+    return np.concatenate([np.zeros(3) if part is None else np.asarray(part, np.float64).ravel()[:3] for part in parts])
+
+
 def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller | None) -> tuple[Array, Array]:
-    """Return the times [s] of each tick: of tasks, of the prediction, of the controller (ticks, 3); and whether it took several
-    predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks"""
-    times, several, guess, before = np.full((len(ticks), 3), np.nan), np.zeros(len(ticks), np.bool_), None, None
+    """Return the times [s] of each tick: of tasks, of the prediction, of the controller, NaN (ticks, 4); and whether it took
+    several predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks"""
+    times, several, guess, before = np.full((len(ticks), len(COLUMNS)), np.nan), np.zeros(len(ticks), np.bool_), None, None
     if controller is not None:
         controller.reset()
     for k, (state, contacts, stack) in enumerate(ticks):
@@ -168,8 +222,8 @@ def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller 
 
 def tasks_table(result: Figures) -> Table:
     """Return the table of times [µs] and ratios."""
-    rows = [["ticks of tasks", "share %", "µs", "prediction µs", "shipped tick µs", "on top, in ticks"]]
+    rows = [["ticks of tasks", "share %", "µs", "prediction µs", "shipped tick µs", "TSID µs", "on top, in ticks"]]
     for name, each in result.items():
-        shares, figures = f"{100 * each['share']:.1f}", [f"{each[key]:.0f}" for key in ("us", "prediction_us", "tick_us")]
+        shares, figures = f"{100 * each['share']:.1f}", ["–" if np.isnan(each[key]) else f"{each[key]:.0f}" for key in COLUMNS]
         rows.append([name, shares, *figures, f"{each['on_top']:.2f}"])
     return rows

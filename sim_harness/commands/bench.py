@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     print(text_table(laws_table(result)))
     result["derivatives"] = bench_slopes(options.robot)
     print(text_table(slopes_table(result["derivatives"])))
-    result["tasks"] = bench_tasks(options.robot)
+    result["tasks"] = bench_tasks(options.robot, options.tsid)
     if result["tasks"]:
         print(text_table(tasks_table(result["tasks"])))
     if not options.no_server:

@@ -109,6 +109,7 @@ def test_without_a_gamepad_the_message_says_so():
     assert "expected a gamepad, none is connected" in in_a_terminal()
 
 
+@pytest.mark.full
 def test_without_the_library_the_message_says_how_to_install_it(tmp_path):
     (tmp_path / "pygame.py").write_text("raise ImportError('no pygame')\n")
     said = in_a_terminal(PYTHONPATH=str(tmp_path))

@@ -12,7 +12,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
-from fast import full
+from fast import first_is_fast, full
 from trial import serving
 
 from controllers.build import controller_from_snapshot, load_controller
@@ -211,8 +211,9 @@ def test_random_messages_over_sockets_are_all_answered(tmp_path: Path) -> None:
     fuzz_over_sockets(1000, tmp_path)
 
 
-def test_random_settings_are_all_answered() -> None:
-    fuzz_settings(300, seed=2)
+@pytest.mark.parametrize("count", first_is_fast([100, 300]))
+def test_random_settings_are_all_answered(count: int) -> None:
+    fuzz_settings(count, seed=2)
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ def all_solutions(problem):
     return M, q, G, [G @ z for z in enumerate_lcp(M, q)]
 
 
-@pytest.mark.parametrize(("n", "count"), first_is_fast([(2, 12), (1, 60), (1, 200)]))
+@pytest.mark.parametrize(("n", "count"), first_is_fast([(1, 60), (2, 12), (1, 200)]))
 def test_enumeration_finds_the_nearest_basic_solution(n, count):
     several = 0
     for seed in range(count):

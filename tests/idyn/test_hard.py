@@ -104,7 +104,7 @@ def sweep(make, count, laws=LAWS, judged=True):
     return shares
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
 def test_every_law_answers_random_states(count):
     """Laws with finite friction answer nearly always themselves. With infinite friction some 6 % have no answer in which
     separating contacts carry no force (`test_no_slip` proves it, one by one), and Coulomb's law answers."""
@@ -131,7 +131,7 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
         assert sideways[parts & (answer.p[2::3] <= 1e-9)].max(initial=0) <= CERTIFIED
 
 
-@pytest.mark.parametrize("count", [44, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [22, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_law_answers_degenerate_contacts(count):
     """No exception, no non-finite number, and hardly ever the last forces."""
     shares = sweep(degenerate_scene, count, judged=count < 1000)

@@ -169,6 +169,7 @@ def test_a_sole_is_found_in_a_level_frame_of_its_link(tmp_path, capsys, limit):
     assert (np.abs(robot.joint_angles(stance)[[2, 5]]) <= limit).all()
 
 
+@pytest.mark.full
 def test_fingers_in_a_row_are_no_legs(tmp_path, capsys):
     """As of a hand whose fingers point down: with its four ends in one line it tips over."""
     parts = [leg(name, f"{0.1 * k - 0.15} {0.001 * (-1) ** k} 0", "0 0 -1") for k, name in enumerate("abcd")]

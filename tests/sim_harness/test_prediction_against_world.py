@@ -26,7 +26,7 @@ def knock(world, rng, k):
     world.reset(q, 0.3 * (k % 4) * rng.normal(size=robot.nv))
 
 
-@pytest.mark.parametrize(("law", "engine"), [("coulomb", "lcp"), ("exact-cone", "newton")])
+@pytest.mark.parametrize(("law", "engine"), first_is_fast([("coulomb", "lcp"), ("exact-cone", "newton")]))
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engine):
     """Where the law itself answered, joint velocities and the sum of the normal forces agree."""

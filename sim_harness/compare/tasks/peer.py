@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
@@ -22,14 +23,30 @@ PEERS = ("tsid", "placo")
 """Modules of the other projects; `peers/NAME_controller.py` has the controller."""
 
 
-class PeerController:
-    """The controller of another project. It gets the states and targets of `OwnController` over pipes; `seconds` is its own run
-    time without the exchange."""
+class Peer:
+    """The controller of another project. It gets states and targets over pipes."""
 
-    def __init__(self, name: str, python: Path, robot: Robot, stance: Array, run: TaskRun, targets: Targets) -> None:
-        """Start the process. python: interpreter with the project installed. Raises ConfigError if the process fails."""
-        self._targets, self._sizes = targets, (robot.na, len(robot.spheres.keys))
+    def __init__(
+        self,
+        name: str,
+        python: Path,
+        robot: Robot,
+        stance: Array,
+        frames: Sequence[str],
+        *,
+        mu: float | None = None,
+        presses: str | None = None,
+    ) -> None:
+        """Start the process. python: interpreter with the project installed; frames: links whose position may be asked for
+        mu: friction coefficient, None: the robot's; presses: contact whose normal force may be asked for
+
+        Raises ConfigError if the process fails.
+        """
+        self._sizes = robot.na, len(robot.spheres.keys)
         self._name = name
+        setup = _setup(robot, stance, frames)
+        setup["mu"] = float(robot.spheres.mu[0]) if mu is None else mu
+        setup["pressing"] = 0 if presses is None else robot.spheres.keys.index(presses)
         with TemporaryDirectory() as folder:
             path = Path(folder) / "robot.urdf"
             contacts = contacts_from_geometry(robot, stance, Flat(), margin=np.inf)
@@ -41,12 +58,17 @@ class PeerController:
                 )
             except OSError as error:
                 raise ConfigError(f"--{name}", f"expected a Python interpreter, got {python}: {error.strerror}") from error
-            self._send((json.dumps(_setup(robot, stance, run, path, base)) + "\n").encode())
+            self._send((json.dumps(setup | {"urdf": str(path), "base": base}) + "\n").encode())
             self._received(len(b"ready\n"))
 
-    def tick(self, k: int, q: Array, v: Array) -> TaskTick:
-        t, (na, contacts) = self._targets, self._sizes
-        values = (q, v, t.trunk[k], t.foot[k], t.stands[k], t.presses[k : k + 1])
+    def tick(self, q: Array, v: Array, trunk: Array, frames: Array, stands: Array, presses: float = np.nan) -> TaskTick:
+        """Return the answer to a state. Its run time is the controller's own, without the exchange.
+
+        trunk (9), frames (k, 9): position, velocity and acceleration; NaN: not asked for
+        stands: which contacts touch the ground (contacts); presses: normal force that is asked for [N], NaN: none
+        """
+        na, contacts = self._sizes
+        values = (q, v, trunk, frames.ravel(), stands, [presses])
         self._send(np.concatenate(values, dtype=np.float64).tobytes())
         seconds, ok, *answer = np.frombuffer(self._received(8 * (2 + na + contacts)))
         return TaskTick(np.array(answer[:na]), np.array(answer[na:]), float(seconds), bool(ok))
@@ -79,6 +101,24 @@ class PeerController:
         self._process.communicate()
 
 
+class PeerController:
+    """The controller of another project in a run of the comparison."""
+
+    def __init__(self, name: str, python: Path, robot: Robot, stance: Array, run: TaskRun, targets: Targets) -> None:
+        """See `Peer`."""
+        self._targets = targets
+        self._peer = Peer(name, python, robot, stance, (SWINGING,), mu=run.mu, presses=PRESSING)
+
+    def tick(self, k: int, q: Array, v: Array) -> TaskTick:
+        t = self._targets
+        foot = t.foot[k] if not t.stands[k].all() else np.full(9, np.nan)
+        return self._peer.tick(q, v, t.trunk[k], foot[None], t.stands[k], float(t.presses[k]))
+
+    def close(self) -> None:
+        """End the process."""
+        self._peer.close()
+
+
 def with_contact_links(robot: Robot, stance: Array, contacts: ContactSet) -> tuple[str, str]:
     """Return the name of the root link, and the URDF of a robot without meshes, with a massless link `contact KEY` for each
     contact place, fixed to its link at the contact point in the stance."""
@@ -89,13 +129,14 @@ def with_contact_links(robot: Robot, stance: Array, contacts: ContactSet) -> tup
                 link.remove(each)
     children = {joint.find("child").get("link") for joint in model.findall("joint")}  # type: ignore[union-attr]
     (root,) = (name for link in model.findall("link") if (name := str(link.get("name"))) not in children)
+    links = {key: place.frame for key, place in zip(robot.spheres.keys, robot.description.contact, strict=True)}
     for key, point in zip(contacts.keys, contacts.points, strict=True):
-        frame = robot.frames.placement(key, stance)
+        frame = robot.frames.placement(links[key], stance)
         offset = frame.rotation.T @ (point - frame.translation)
         ElementTree.SubElement(model, "link", name=contact_link(key))
         joint = ElementTree.SubElement(model, "joint", name=f"joint of {contact_link(key)}", type="fixed")
         ElementTree.SubElement(joint, "origin", xyz=" ".join(map(repr, offset.tolist())), rpy=_angles(frame.rotation.T))
-        ElementTree.SubElement(joint, "parent", link=key)
+        ElementTree.SubElement(joint, "parent", link=links[key])
         ElementTree.SubElement(joint, "child", link=contact_link(key))
     return root, ElementTree.tostring(model, encoding="unicode")
 
@@ -110,19 +151,15 @@ def _angles(R: Array) -> str:
     return " ".join(repr(float(angle)) for angle in angles)
 
 
-def _setup(robot: Robot, stance: Array, run: TaskRun, path: Path, base: str) -> dict[str, object]:
-    """Return the fields of `peers.serve.Setup`."""
+def _setup(robot: Robot, stance: Array, frames: Sequence[str]) -> dict[str, object]:
+    """Return most fields of `peers.serve.Setup`."""
     return {
-        "urdf": str(path),
-        "base": base,
         "contacts": [contact_link(key) for key in robot.spheres.keys],
-        "swinging": SWINGING,
-        "pressing": robot.spheres.keys.index(PRESSING),
+        "frames": list(frames),
         "joints": robot.joint_names,
         "armature": robot.bodies.armature[robot.tree.a].tolist(),
         "effort": robot.limits.tau_max.tolist(),
         "angles": robot.joint_angles(stance).tolist(),
-        "mu": float(robot.spheres.mu[0]) if run.mu is None else run.mu,
         "margin": FRICTION_MARGIN,
         "least": LEAST_FORCE,
         "stiffness": STIFFNESS,

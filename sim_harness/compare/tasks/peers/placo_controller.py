@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Answer = tuple[Array, Array, bool]
 
-TRUNK, FOOT, POSTURE, FORCE = 1.0, 1.0, 1e-6, 1e-6
-"""Weights: trunk, free foot, posture, small contact forces."""
+TRUNK, FRAME, POSTURE, FORCE = 1.0, 1.0, 1e-6, 1e-6
+"""Weights: trunk, other frames, posture, small contact forces."""
 
 
 class Controller:
@@ -32,11 +32,11 @@ class Controller:
         solver.set_kp(setup.stiffness)
         solver.set_kd(setup.damping)
         self._set_state(np.array(setup.q), np.zeros(len(setup.joints) + 6))
-        self._contacts = [self._contact(link) for link in setup.contacts]
+        self._contacts: list[Any] = [self._contact(link) for link in setup.contacts]
         self._trunk = self._position("trunk", setup.base, "soft", TRUNK)
         self._attitude = solver.add_orientation_task(setup.base, np.eye(3))
         self._attitude.configure("attitude", "soft", TRUNK)
-        self._foot: Any = None
+        self._frames: list[Any] = [None] * len(setup.frames)
         posture = solver.add_joints_task()
         posture.set_joints(dict(zip(setup.joints, setup.angles, strict=True)))
         posture.configure("posture", "soft", POSTURE)
@@ -67,10 +67,18 @@ class Controller:
                 task, self._contacts[i] = contact.position_task(), None
                 self._solver.remove_contact(contact)
                 self._solver.remove_task(task)
-                self._foot = self._position("foot", setup.swinging, "soft", FOOT)
+            elif contact is None and tick.stands[i]:
+                self._contacts[i] = self._contact(setup.contacts[i])
         _follow(self._trunk, tick.trunk)
-        if self._foot is not None:
-            _follow(self._foot, tick.foot)
+        for i, (link, target) in enumerate(zip(setup.frames, tick.frames, strict=True)):
+            asked, task = not np.isnan(target[0]), self._frames[i]
+            if asked and task is None:
+                self._frames[i] = self._position(f"frame {link}", link, "soft", FRAME)
+            elif task is not None and not asked:
+                self._solver.remove_task(task)
+                self._frames[i] = None
+            if asked:
+                _follow(self._frames[i], target)
         found = self._solver.solve(False)
         if not found.success:  # the last torques are kept
             return self._tau, np.full(len(self._contacts), np.nan), False

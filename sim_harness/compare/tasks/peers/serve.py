@@ -1,7 +1,8 @@
 """Run another project's task controller: `PYTHON serve.py tsid|placo`, started by `sim_harness.compare.tasks.peer`.
 
-The first line on stdin is JSON, as `Setup`. Then each tick is a block of doubles: q (nq) and v (nv) in Pinocchio's order, trunk
-and foot (9 each: position, velocity, acceleration), which contacts stand (0 or 1), normal force that is asked for (NaN: none).
+The first line on stdin is JSON, as `Setup`. Then each tick is a block of doubles: q (nq) and v (nv) in Pinocchio's order; trunk
+and frames (9 each: position, velocity, acceleration; NaN: not asked for); which contacts stand (0 or 1); normal force that is
+asked for (NaN: none).
 The answer is a block of doubles: run time [s], whether there is a solution (0 or 1), torques, normal force of each contact.
 """
 
@@ -20,7 +21,7 @@ class Setup(SimpleNamespace):
     """What a controller is built from.
 
     urdf: path; base, contacts: names of links
-    swinging: link of the free foot; pressing: number of the contact whose force is asked for
+    frames: links whose position may be asked for; pressing: number of the contact whose force may be
     joints, armature, effort, angles: name, rotor inertia, torque limit and posture of each actuated joint
     mu, margin: friction coefficient and the share of it that is not used; least: least normal force [N]
     stiffness, damping: of all tasks; dt: period [s]; q: stance
@@ -30,9 +31,10 @@ class Setup(SimpleNamespace):
 class Tick:
     """Measured state and targets of a tick, see the module."""
 
-    def __init__(self, values: np.ndarray, nq: int, nv: int, contacts: int) -> None:
-        ends = np.cumsum([nq, nv, 9, 9, contacts])
-        self.q, self.v, self.trunk, self.foot, self.stands, (self.presses,) = np.split(values, ends)
+    def __init__(self, values: np.ndarray, nq: int, nv: int, frames: int, contacts: int) -> None:
+        ends = np.cumsum([nq, nv, 9, 9 * frames, contacts])
+        self.q, self.v, self.trunk, rows, self.stands, (self.presses,) = np.split(values, ends)
+        self.frames = rows.reshape(frames, 9)
 
 
 def main(name: str) -> None:
@@ -40,12 +42,12 @@ def main(name: str) -> None:
     os.dup2(2, 1)  # what libraries print goes to stderr
     setup = Setup(**json.loads(stdin.readline()))
     controller = import_module(f"{name}_controller").Controller(setup)
-    nq, na, contacts = len(setup.q), len(setup.joints), len(setup.contacts)
-    nv, size = na + 6, nq + na + 6 + 18 + contacts + 1
+    nq, nv, frames, contacts = len(setup.q), len(setup.joints) + 6, len(setup.frames), len(setup.contacts)
+    size = nq + nv + 9 + 9 * frames + contacts + 1
     stdout.write(b"ready\n")
     stdout.flush()
     while len(block := stdin.read(8 * size)) == 8 * size:
-        tick = Tick(np.frombuffer(block), nq, nv, contacts)
+        tick = Tick(np.frombuffer(block), nq, nv, frames, contacts)
         begin = perf_counter()
         tau, normal, ok = controller.tick(tick)
         seconds = perf_counter() - begin

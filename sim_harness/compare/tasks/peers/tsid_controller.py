@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Answer = tuple[Array, Array, bool]
 
-TRUNK, FOOT, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
-"""Weights: trunk, free foot, posture, small contact forces, the force that is asked for."""
+TRUNK, FRAME, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
+"""Weights: trunk, other frames, posture, small contact forces, the force that is asked for."""
 
 MOST = 1e3
 """Largest normal force of a contact [N]."""
@@ -32,9 +32,11 @@ class Controller:
         q, v = np.array(setup.q), np.zeros(robot.nv)
         self._formulation.computeProblemData(0.0, q, v)
         self._contacts = [self._contact(name) for name in setup.contacts]
-        self._present = [True] * len(self._contacts)
-        self._trunk = self._frame("trunk", setup.base, np.ones(6), TRUNK)
-        self._foot: Any = None
+        self._present = [False] * len(self._contacts)
+        self._trunk = self._frame("trunk", setup.base, np.ones(6))
+        self._formulation.addMotionTask(self._trunk, TRUNK, 1, 0.0)
+        self._frames = [self._frame(f"frame {link}", link, np.repeat([1.0, 0.0], 3)) for link in setup.frames]
+        self._asked = [False] * len(self._frames)
         self._add_posture(np.array(setup.angles))
         limits = tsid.TaskActuationBounds("torque limits", robot)
         limits.setBounds(-np.array(setup.effort), np.array(setup.effort))
@@ -51,17 +53,14 @@ class Controller:
         contact.setKp(np.zeros(3))
         contact.setKd(np.full(3, setup.damping))
         contact.useLocalFrame(False)
-        contact.setReference(robot.framePosition(self._formulation.data(), robot.model().getFrameId(link)))
-        self._formulation.addRigidContact(contact, FORCE)
         return contact
 
-    def _frame(self, name: str, link: str, mask: Array, weight: float) -> Any:
+    def _frame(self, name: str, link: str, mask: Array) -> Any:
         task = tsid.TaskSE3Equality(name, self._robot, link)
         task.setKp(np.full(6, self._setup.stiffness))
         task.setKd(np.full(6, self._setup.damping))
         task.setMask(mask)
         task.useLocalFrame(False)
-        self._formulation.addMotionTask(task, weight, 1, 0.0)
         return task
 
     def _add_posture(self, angles: Array) -> None:
@@ -73,10 +72,11 @@ class Controller:
 
     def tick(self, tick: Any) -> Answer:
         """Return torques, normal forces, and whether there is a solution."""
-        self._change_contacts(tick.stands)
+        self._change(tick)
         self._trunk.setReference(_sample(tick.trunk))
-        if self._foot is not None:
-            self._foot.setReference(_sample(tick.foot))
+        for i, task in enumerate(self._frames):
+            if self._asked[i]:
+                task.setReference(_sample(tick.frames[i]))
         if not np.isnan(tick.presses):
             self._press(tick.presses)
         data = self._formulation.computeProblemData(self._t, tick.q, tick.v)
@@ -95,12 +95,24 @@ class Controller:
                 normal[i] = self._formulation.getContactForce(contact.name, found)[2]
         return self._tau, normal, True
 
-    def _change_contacts(self, stands: Array) -> None:
+    def _change(self, tick: Any) -> None:
+        """Add and remove contacts and tasks of frames. A contact is held where it is when it is added."""
         for i, contact in enumerate(self._contacts):
-            if self._present[i] and not stands[i]:
+            if tick.stands[i] and not self._present[i]:
+                self._formulation.computeProblemData(self._t, tick.q, tick.v)
+                place = self._robot.model().getFrameId(self._setup.contacts[i])
+                contact.setReference(self._robot.framePosition(self._formulation.data(), place))
+                self._formulation.addRigidContact(contact, FORCE)
+            elif self._present[i] and not tick.stands[i]:
                 self._formulation.removeRigidContact(contact.name, 0.0)
-                self._present[i] = False
-                self._foot = self._frame("foot", self._setup.swinging, np.repeat([1.0, 0.0], 3), FOOT)
+            self._present[i] = bool(tick.stands[i])
+        for i, task in enumerate(self._frames):
+            asked = not np.isnan(tick.frames[i, 0])
+            if asked and not self._asked[i]:
+                self._formulation.addMotionTask(task, FRAME, 1, 0.0)
+            elif self._asked[i] and not asked:
+                self._formulation.removeTask(task.name, 0.0)
+            self._asked[i] = asked
 
     def _press(self, force: float) -> None:
         contact = self._contacts[self._setup.pressing]
