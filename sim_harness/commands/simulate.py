@@ -14,6 +14,7 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness.commands import scene
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
+from sim_harness.mujoco.agreement import differences
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.summaries import text_summary
@@ -61,6 +62,10 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):
         raise ConfigError("--secret", "expected --secret and --server-key together, got only one of them")
+    for law in plan.settings.laws:
+        controller = with_controller(plan, {"law": law}).controller
+        for line in differences(controller.law, plan.settings.engine, controller.period):
+            print(f"note: the law {named(law)} is not that of the world: {line}")
     keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
