@@ -1,0 +1,102 @@
+"""The law `sap` in Drake's world: in every tick Drake moves as predicted, and its ground presses as predicted.
+
+Drake's w is that of J diag(M)⁻¹ Jᵀ, ours that of J M⁻¹ Jᵀ. It stands in R_t = σ w alone, so σ is multiplied by their quotient.
+"""
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.robot.load import load_robot
+from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
+from idyn.options import Options
+from idyn.terms.dynamics import evaluate
+from idyn.types import Consistency
+
+pytest.importorskip("pydrake", reason="the package drake is not installed")
+from drake_worlds import standing
+
+pytestmark = [pytest.mark.drake, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+DT, STIFFNESS, DISSIPATION, MU, SIGMA = 1e-3, 1e4, 5e-3, 0.8, 1e-3
+
+
+class Side:
+    """Drake's world with states in the order of the robot's model."""
+
+    def __init__(self, robot, q):
+        self.robot, self.world = robot, standing(robot, q, STIFFNESS, DISSIPATION, MU)
+        plant = self.world.plant
+        self.joints = [plant.GetJointByName(name).velocity_start() for name in robot.joint_names]
+        self.angles = [plant.GetJointByName(name).position_start() for name in robot.joint_names]
+        self.world.begin()
+
+    def velocity(self, R):
+        """v in the model's order: of the base in its own axes R, then of the joints."""
+        v = self.world.v
+        return np.r_[R.T @ v[3:6], R.T @ v[:3], v[self.joints]]
+
+    def state(self):
+        positions = self.world.plant.GetPositions(self.world.context)
+        w, x, y, z = positions[:4] / np.linalg.norm(positions[:4])
+        q = np.r_[positions[4:7], x, y, z, w, positions[self.angles]]
+        return State(q=q, v=self.velocity(self.robot.frames.placement("root_joint", q).rotation))
+
+    def step(self, tau):
+        """Step under these torques. Return the sum of the ground's vertical forces in the step [N]."""
+        force, plant = np.zeros(len(self.world.v)), self.world.plant
+        force[self.joints] = tau
+        self.world.force.GetMutableData().set_value(force)
+        self.world.step()
+        results = plant.get_contact_results_output_port().Eval(self.world.context)  # those of the step that was taken
+        pairs = [results.point_pair_contact_info(i) for i in range(results.num_point_pair_contacts())]
+        return sum(abs(pair.contact_force()[2]) for pair in pairs)
+
+
+def turning(state):
+    """A state whose base velocity has the change in the step by the rotation of its axes: Drake's velocities are along fixed
+    axes, Rᵀ v̇ = d(Rᵀ v)/dt + ω × Rᵀ v."""
+    v = state.v.copy()
+    v[:3] += DT * np.cross(v[3:6], v[:3])
+    return State(q=state.q, v=v)
+
+
+def law_for(robot, state, contacts):
+    dynamics = evaluate(robot, state, contacts, dt=DT, ground=Options().ground).dynamics
+    M, shares = dynamics.given.M, []
+    for J in dynamics.J.reshape(-1, 3, len(state.v)):
+        theirs, ours = J @ (J / np.diag(M)).T, J @ np.linalg.solve(M, J.T)
+        shares.append(np.linalg.norm(theirs) / np.linalg.norm(ours))
+    sigma = SIGMA * float(np.mean(shares)) if shares else SIGMA
+    return make_law("sap", stiffness=STIFFNESS, dissipation=DISSIPATION, sigma=sigma)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "push"), [("quadruped", 2.0), ("quadruped", 12.0), ("go2", 2.0), ("solo12", 2.0)])
+def test_drake_moves_and_presses_as_predicted(name, push):
+    """Joints sway; with the larger acceleration feet slide. The robots have no rotor inertia, as in their URDF."""
+    robot, q = load_robot(name)
+    robot = Robot(msgspec.structs.replace(robot.description, armature={}))
+    side = Side(robot, q)
+    rest, rng = robot.joint_angles(q), np.random.default_rng(0)
+    phases, worst, forces, pressed = rng.uniform(0.0, 6.28, robot.na), 0.0, 0.0, 0
+    for k in range(300):
+        state = side.state()
+        contacts = contacts_from_geometry(robot, state.q, Flat(), margin=0.0, mu=np.full(len(robot.spheres.keys), MU))
+        seen = turning(state)
+        sway = push * np.sin(0.02 * k + phases) - 100.0 * (robot.joint_angles(state.q) - rest) - 20.0 * state.v[6:]
+        answer = predict(
+            robot, seen, contacts, sway, law=law_for(robot, state, contacts), dt=DT,
+            options=Options(consistency=Consistency.OFF),
+        )  # fmt: skip
+        assert answer.status.ok
+        pressing = side.step(answer.tau)
+        R = robot.frames.placement("root_joint", state.q).rotation
+        error = np.abs(side.velocity(R) - answer.v_plus)
+        worst = max(worst, error.max())
+        forces = max(forces, abs(pressing - answer.normal_force.sum()) / (robot.total_mass * 9.81))
+        pressed += len(contacts)
+    print(f"\n{name}: velocities {worst:.1e}, vertical force {forces:.1e} of the weight")
+    assert pressed > 600
+    assert worst < 2e-5
+    assert forces < 1e-6
