@@ -96,11 +96,12 @@ class StateDecoder:
         w, x, y, z = message["imu_state.quaternion"].tolist()
         remote = message["wireless_remote"].astype(np.uint8).tobytes()
         motors = message["motor_state.temperature"].astype(np.float64)
+        q, v = self._of_motors(message, "q"), self._of_motors(message, "dq")
         return LowState(
             at=monotonic(),
-            clock_ns=self._clock.time_ns(int(message["tick"][0]), message.sent_ns),
-            q=self._of_motors(message, "q"),
-            v=self._of_motors(message, "dq"),
+            clock_ns=self._clock.time_ns(int(message["tick"][0]), message.sent_ns, q, v),
+            q=q,
+            v=v,
             tau=self._of_motors(message, "tau_est"),
             attitude=np.array([x, y, z, w]),
             rate=message["imu_state.gyroscope"].astype(np.float64),
