@@ -49,7 +49,7 @@ class AlarmState(ArrayRecord):
             the robot stops [s]
         moving: threshold of the roughness while the reference moves
         tau_max: torque limits [N·m] (na)
-        max_gap: longest time between states that are compared [s]
+        max_gap: longest time between states that are compared [s]; lost_after: beyond this time states were lost [s]
         floating: whether the base is free
     State
         memory: see `ANGLE` (ROWS, na)
@@ -71,6 +71,7 @@ class AlarmState(ArrayRecord):
     tau_max: Vector
     moving: float
     max_gap: float
+    lost_after: float
     floating: bool
     tick: int
 

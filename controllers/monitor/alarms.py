@@ -35,6 +35,10 @@ from idyn.types import Array, Kinematics
 MEASURED = Borrowed(*[VECTOR] * 7)
 """Type of the argument `measured` of `watch`."""
 
+LOST = 1.5
+"""Between states that are further apart others were lost [periods]. A drift then counts only as far as no speed between the two
+measured ones explains it."""
+
 MAX_GAP = 4.5
 """States that are further apart are not compared [periods]: between them speeds and torques are unknown."""
 
@@ -173,7 +177,7 @@ class Alarms:
             thresholds = [np.inf if each.threshold in OF_ANGLES else t for each, t in zip(ALARMS, thresholds, strict=True)]
         limits = np.array(thresholds), after, after + np.array(stops)
         self._record = AlarmState(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
-        self._record.put(max_gap=MAX_GAP * period, floating=robot.floating)
+        self._record.put(max_gap=MAX_GAP * period, lost_after=LOST * period, floating=robot.floating)
         self._unknown = np.empty(0)
         self._power = Power(settings, robot)
 

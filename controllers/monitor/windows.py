@@ -77,11 +77,12 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, measured: Arr
         own[j] = asked[j]
     # measures; after a gap they begin anew
     if 0.0 < dt <= alarms.max_gap and alarms.tick > 0:
-        _joints(angles, speeds, reference, memory, found, dt)
+        lost = dt > alarms.lost_after
+        _joints(angles, speeds, reference, memory, found, (dt, lost))
         _rigid(asked, alarms.tau_max, memory, found)
         _torques(asked, acted, applied, alarms.tau_max, memory, found, dt)
         if alarms.floating:
-            _base(q, v, base, memory, reference, found, dt)
+            _base(q, v, base, memory, reference, found, (dt, lost))
     else:
         for j in range(len(angles)):
             memory[EXTREME, j] = memory[LAST_ASKED, j] = memory[START_ASKED, j] = asked[j]
@@ -125,15 +126,27 @@ def _moves(memory: Array) -> bool:
 
 
 @compiled
-def _joints(angles: Array, speeds: Array, reference: Array, memory: Array, found: Arrays, dt: float) -> None:
-    """Update drift and frozen angles of the joints. found: (values, joints)"""
-    values, joints = found
+def _beyond(error: float, change: float, since: tuple[float, bool]) -> float:
+    """Return the part of an error Δx − ½ (v + v⁻) dt that a loss of states does not explain: between them the speed may have
+    been any from v⁻ to v.
+
+    change: v − v⁻; since: (dt [s], whether states were lost)
+    """
+    dt, lost = since
+    return math.copysign(max(abs(error) - 0.5 * abs(change) * dt, 0.0), error) if lost else error
+
+
+@compiled
+def _joints(angles: Array, speeds: Array, reference: Array, memory: Array, found: Arrays, since: tuple[float, bool]) -> None:
+    """Update drift and frozen angles of the joints. found: (values, joints); since: see `_beyond`"""
+    (values, joints), dt = found, since[0]
     keep, forget = 1.0 - dt / DRIFT_WINDOW, 1.0 - dt / WINDOW
     for j in range(len(angles)):
         # e ← e (1 − dt/τ) + (q − q⁻) − ½ (v + v⁻) dt, with turns of 2π removed
         step = angles[j] - memory[ANGLE, j]
         step -= 2.0 * math.pi * math.floor(step / (2.0 * math.pi) + 0.5)
-        drift = memory[DRIFT, j] * keep + step - 0.5 * (speeds[j] + memory[SPEED, j]) * dt
+        error = step - 0.5 * (speeds[j] + memory[SPEED, j]) * dt
+        drift = memory[DRIFT, j] * keep + _beyond(error, speeds[j] - memory[SPEED, j], since)
         memory[DRIFT, j] = drift
         _largest(abs(drift), j, JOINT_DRIFT, values, joints)
         # motion of the reference since the angle last changed
@@ -196,12 +209,12 @@ def _torques(asked: Array, acted: Array, applied: Array, tau_max: Array, memory:
 
 
 @compiled
-def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, found: Arrays, dt: float) -> None:
-    """Update drift and frozen pose of a floating base. found: (values, joints)
+def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, found: Arrays, since: tuple[float, bool]) -> None:
+    """Update drift and frozen pose of a floating base. found: (values, joints); since: see `_beyond`
 
     base: see `POSE`; linear velocity in body axes, R v̄ is taken at the present attitude
     """
-    values, joints = found
+    (values, joints), dt = found, since[0]
     keep = 1.0 - dt / DRIFT_WINDOW
     x, y, z, w = q[3], q[4], q[5], q[6]
     mean = (
@@ -224,11 +237,15 @@ def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, foun
         sign * (d * y - b * w - c * x + a * z),
         sign * (d * z - c * w - a * y + b * x),
     )
-    motion = rotation = 0.0
+    motion = rotation = linear = 0.0
     same = True
     for i in range(3):
-        base[MOTION + i] = base[MOTION + i] * keep + q[i] - base[POSE + i] - moved[i]
-        base[TURNED + i] = base[TURNED + i] * keep + turned[i] - 0.5 * (v[3 + i] + base[VELOCITY + 3 + i]) * dt
+        linear += (v[i] - base[VELOCITY + i]) ** 2
+    for i in range(3):
+        error = q[i] - base[POSE + i] - moved[i]
+        base[MOTION + i] = base[MOTION + i] * keep + _beyond(error, math.sqrt(linear), since)
+        error = turned[i] - 0.5 * (v[3 + i] + base[VELOCITY + 3 + i]) * dt
+        base[TURNED + i] = base[TURNED + i] * keep + _beyond(error, v[3 + i] - base[VELOCITY + 3 + i], since)
         motion += base[MOTION + i] ** 2
         rotation += base[TURNED + i] ** 2
     for i in range(7):

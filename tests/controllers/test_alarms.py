@@ -217,3 +217,31 @@ def test_the_controller_degrades_and_then_faults():
     assert named[0] in range(20, 24)
     assert commands[named[0]].mode == "degraded"
     assert faults[0] - named[0] in range(29, 32)
+
+
+def with_lost_states(robot, rate):
+    """Joints that reverse their speed of 5 rad/s every 7 ms; of the states, one of three arrives on average. One angle drifts
+    at `rate` [rad/s]. Return the first alarm."""
+    motion, rng, k = Motion(robot), np.random.default_rng(0), 0
+    speeds = 5.0 * np.where(np.arange(4000) // 7 % 2, -1.0, 1.0)
+    angles = np.cumsum(speeds) * DT
+    while k < 3990:
+        lost = int(rng.integers(1, 5))
+        k += lost
+        q, v = motion.stance.copy(), np.zeros(robot.nv)
+        q[7:] += angles[k]
+        q[9] += rate * k * DT
+        q[0], v[0] = 0.5 * k * DT, 0.5
+        v[6:] = speeds[k]
+        at = msgspec.structs.replace(robot.terms(motion.stance, v), q=q, v=v)
+        inputs = Inputs(dt=lost * DT, tau_applied=np.zeros(NA))
+        verdict = motion.alarms.judge(at, (q[7:], v[6:]), inputs, (q[7:], np.zeros(NA)), None)
+        if verdict is not None:
+            return verdict.message
+    return ""
+
+
+@pytest.mark.parametrize(("rate", "named"), [(0.0, ""), (3.0, "joint drift")])
+def test_lost_states_are_no_drift_and_do_not_hide_one(robot, rate, named):
+    assert with_lost_states(robot, rate).startswith(named)
+    assert bool(with_lost_states(robot, rate)) == bool(named)
