@@ -24,6 +24,7 @@ from controllers.planners.targets import LAST_LEVEL
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
+from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
@@ -40,6 +41,7 @@ class Controller:
         """stance: configuration in which trajectories start (nq). Raises ConfigError for inconsistent settings."""
         if not 0 < settings.period < np.inf:
             raise ConfigError("period", f"expected a finite number > 0, got {settings.period}")
+        compile_here()  # its ticks are to take microseconds from the first one on
         self.settings, self.robot, self.stance = settings, robot, stance
         contact, period = settings.contact, settings.period
         self.terrain = contact.terrain.build(contact.ground)

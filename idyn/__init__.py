@@ -197,7 +197,10 @@ def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
             check_sibling(module)
-            return getattr(import_module(module), name)
+            found = getattr(import_module(module), name)
+            if "idyn.jit.compiled" in sys.modules:
+                import_module("idyn.jit.background")  # first answers before kernels are compiled
+            return found
     raise AttributeError(f"module 'idyn' has no attribute '{name}'; its public names are {', '.join(__all__)}")
 
 

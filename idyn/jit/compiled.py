@@ -9,15 +9,19 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 import numba
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import OmittedArg
 
 from idyn.jit.cache import KernelCache
 from idyn.jit.linking import leave_outside
 from idyn.jit.mode import PLAIN
+from idyn.jit.stand_ins import compile_here, stand_in
 
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
@@ -69,8 +73,37 @@ def _compiled(function: F, **options: str) -> F:
         if not PLAIN:
             _take_literals_as_numbers(kernel)
             leave_outside(kernel)
+            kernel._compile_for_args = partial(_called, kernel)
         KERNELS.append(kernel)
     return kernel
+
+
+def _called(kernel: Any, *arguments: Any) -> Any:
+    """Return what a call of a kernel runs for arguments of types for which it is not loaded. numba finds this function by the
+    name `_compile_for_args`; if it did not, such a call would compile."""
+    if any(isinstance(each, OmittedArg) for each in arguments):
+        return type(kernel)._compile_for_args(kernel, *arguments)
+    return stand_in(kernel, tuple(map(kernel.typeof_pyval, arguments))) or type(kernel)._compile_for_args(kernel, *arguments)
+
+
+class NotCached(Exception):
+    """A kernel is not in the cache."""
+
+
+def load_cached(kernel: Any, types: tuple[Any, ...]) -> Any:
+    """Return a kernel for arguments of these types if it is loaded or in the cache, else None."""
+
+    def refuse(_: str) -> None:
+        raise NotCached
+
+    with global_compiler_lock:
+        before, PROGRESS.tell, PROGRESS.due = (PROGRESS.tell, PROGRESS.due), refuse, 0.0
+        try:
+            return kernel.compile(types)
+        except NotCached:
+            return None
+        finally:
+            PROGRESS.tell, PROGRESS.due = before
 
 
 def _take_literals_as_numbers(kernel: Any) -> None:
@@ -88,7 +121,9 @@ def compiling(tell: Callable[[str], None]) -> Iterator[None]:
     """Context in which kernels are compiled faster (`COLLECT_AFTER`) and `tell` receives the progress messages.
 
     It receives a sentence before a kernel is compiled, at most every `TELL_S`; kernels read from the disk are not reported.
+    From now on this process compiles its kernels itself (`idyn.jit.stand_ins`).
     """
+    compile_here()
     before, told = gc.get_threshold(), (PROGRESS.tell, PROGRESS.due)
     PROGRESS.tell, PROGRESS.due = tell, 0.0
     gc.set_threshold(COLLECT_AFTER, *before[1:])

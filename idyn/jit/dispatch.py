@@ -1,6 +1,7 @@
 """Compiled functions that are chosen by the type of a record: a caller is compiled once for each type."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from numba.extending import overload
 
 from idyn.jit.cache import content_digest, module_root
 from idyn.jit.records import ArrayRecord
+from idyn.jit.twins import twin
 
 R = TypeVar("R", bound=ArrayRecord)
 
@@ -35,7 +37,10 @@ class Dispatch:
         return known
 
     def kernel(self, kind: Any) -> Callable[..., Any]:
-        """Return the kernel that the compiled type of a record selects."""
+        """Return the kernel that the compiled type of a record selects. A type of another process imports its module."""
+        if kind.name not in self._kernels:
+            module, _, name = kind.name.partition("[")[2].partition("@")[0].rpartition(".")
+            self._kernels[kind.name] = getattr(import_module(module), name)
         return self._kernels[kind.name]
 
 
@@ -44,7 +49,7 @@ LAWS = Dispatch()
 
 def attempt(problem: Any, law: Any, basis: Any, rung: int) -> Any:
     """Run rung (solver attempt) number `rung` of a law by the kernel that its record selects; see `idyn.laws.law.Attempt`."""
-    return LAWS.kernel(type(law).TYPE)(problem, law, basis, rung)
+    return twin(LAWS.kernel(law.TYPE))(problem, law, basis, rung)
 
 
 if not numba.config.DISABLE_JIT:

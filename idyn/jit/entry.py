@@ -19,6 +19,7 @@ from numba.extending import NativeValue, register_model, unbox
 
 from idyn.jit.layouts import ALIGNED, CONTIGUOUS, LAYOUT, WRITABLE
 from idyn.jit.mode import PLAIN
+from idyn.jit.stand_ins import stand_in
 from idyn.types import Array
 
 ARRAY_CLASS = "idyn_PyArray_Type"
@@ -57,31 +58,35 @@ register_model(Output)(TupleModel)
 
 def entry_point(function: Callable[..., Any], *types: Any) -> Callable[..., Any]:
     """Return `function` compiled for arguments of these types only: records, numbers, and tuples of arrays that are `Borrowed`
-    or `Output`. Calls raise TypeError for arguments of other types."""
+    or `Output`. Calls raise TypeError for arguments of other types.
+
+    A kernel of idyn that is not in the cache may be compiled by another process, and be run as Python until then
+    (`idyn.jit.background`)."""
     if numba.config.DISABLE_JIT:
         return function
     if not PLAIN:
-        return function.compile(types)  # type: ignore[attr-defined]
+        return stand_in(function, types) or function.compile(types)  # type: ignore[attr-defined]
     plain = tuple(numba.types.Tuple(each.types) if isinstance(each, Borrowed) else each for each in types)
     kernel = function.compile(plain)  # type: ignore[attr-defined]
 
     def checked(*arguments: Any) -> Any:
         for kind, argument in zip(types, arguments, strict=True):
             if isinstance(kind, Borrowed):
-                _check(kind, argument)
+                check_arrays(kind, argument)
         return kernel(*arguments)
 
     return checked
 
 
-def _check(kind: Borrowed, given: Any) -> None:
+def check_arrays(kind: Borrowed, given: Any) -> None:
     """Raise TypeError unless `given` is a tuple of arrays of that type."""
     sound = type(given) is tuple and len(given) == len(kind)
-    if not (sound and all(_is_array(each, array, kind.flags) for each, array in zip(kind, given, strict=True))):
+    if not (sound and all(is_array(each, array, kind.flags) for each, array in zip(kind, given, strict=True))):
         raise TypeError(f"expected contiguous arrays {kind}")
 
 
-def _is_array(kind: Any, array: Any, flags: int) -> bool:
+def is_array(kind: Any, array: Any, flags: int) -> bool:
+    """Return whether `array` is a contiguous array of that type. flags: `Borrowed.flags` or `Output.flags`"""
     if type(array) is not np.ndarray or array.dtype != KINDS[kind.dtype] or array.ndim != kind.ndim:
         return False
     own: Array = array
