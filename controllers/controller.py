@@ -240,7 +240,8 @@ class Controller:
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         tasks = self._feedforward.compile_tasks(still, contacts)
-        own = (*self._monitor.compile_tasks(), *self._alarms.compile_tasks(), *self._switches.compile_tasks())
+        parts = self._monitor, self._alarms, self._switches, self._feedback, self._safety
+        own = [task for part in parts for task in part.compile_tasks()]
         return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
     def _checked(self, given: Reference) -> Reference:

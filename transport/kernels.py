@@ -1,8 +1,8 @@
 """Precompilation for a server: kernels that a tick needs before clients connect, the deferred ones while the server runs.
 
-With an empty kernel cache, compilation takes most of a minute. A second process shares the work: it compiles the needed
-kernels from the end of their list, and then the deferred ones. Both processes exchange kernels through the cache. When the
-second process ends, a thread of the server loads the deferred kernels. Until then predictions do without them
+With an empty kernel cache, compilation takes most of a minute. A second process shares the work: it compiles the kernels of the
+service, the needed ones from the end of their list, and then the deferred ones. Both processes exchange kernels through the
+cache. When the second process ends, a thread of the server loads the deferred kernels. Until then predictions do without them
 (`idyn.prediction.loaded`), so no tick waits for a compilation. With a warm cache everything is loaded before clients connect.
 
 `main`: the second process; it reads a controller's snapshot from stdin, as MessagePack
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 
 import msgspec
@@ -23,7 +24,7 @@ from idyn.jit.compiled import CompileTask, compiling
 from idyn.prediction.loaded import defer, loaded
 from idyn.prediction.precompile import CompileTasks
 from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.warm_up import connected, warm_up
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +135,11 @@ class Precompilation:
 
 
 def main() -> None:
-    """Second process: compile the needed kernels from the end of their list, then the deferred ones."""
-    tasks = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read())).compile_tasks()
+    """Second process: compile the service's kernels, the needed ones from the end of their list, then the deferred ones."""
+    controller = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read()))
+    tasks = controller.compile_tasks()
     with compiling(log.debug):
+        connected(controller, ServerSettings(controller=""), time.monotonic_ns)
         for task in reversed(tasks.needed):
             task()
         os.nice(10)  # the server is running or about to

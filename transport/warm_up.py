@@ -35,9 +35,7 @@ def warm_up(controller: ServedController, settings: ServerSettings, tasks: Compi
         task()
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
-    service = Service(controller, settings)
-    client = Loopback(service, hello_for(robot, TICK_NS * 1e-9, kind="sim"), clock=clock.__next__)
-    client.hello()
+    service, client = connected(controller, settings, clock.__next__)
     q, rest = controller.stance.tobytes(), np.zeros(robot.nv).tobytes()
     speeds = (rest, np.full(robot.nv, SWAY).tobytes())
     t_robot = 0
@@ -49,6 +47,14 @@ def warm_up(controller: ServedController, settings: ServerSettings, tasks: Compi
     if controller.estimator() is not None:
         _warm_up_estimator(controller, service, clock.__next__)
     controller.reset()
+
+
+def connected(controller: ServedController, settings: ServerSettings, clock: Callable[[], int]) -> tuple[Service, Loopback]:
+    """Return a service and its client, which has said hello: kernels of the service are compiled. clock: time [ns]"""
+    service = Service(controller, settings)
+    client = Loopback(service, hello_for(controller.robot, TICK_NS * 1e-9, kind="sim"), clock=clock)
+    client.hello()
+    return service, client
 
 
 def _warm_up_estimator(controller: ServedController, service: Service, clock: Callable[[], int]) -> None:

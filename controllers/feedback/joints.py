@@ -7,7 +7,7 @@ this is PID control.
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from controllers.command import Reference
 from controllers.config.loading import Settings
 from controllers.config.tables import within
-from idyn.jit.compiled import REAL, VECTOR, compiled, several
+from idyn.jit.compiled import REAL, VECTOR, CompileTask, compiled, several
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array
@@ -56,6 +56,10 @@ class JointFeedback:
     @cached_property
     def _add(self) -> Callable[..., bool]:
         return entry_point(_add, MOTION, several(REAL, 4), SUMS)
+
+    def compile_tasks(self) -> list[CompileTask]:
+        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
+        return [partial(getattr, self, "_add")]
 
     def reset(self) -> None:
         """Set the integral to zero."""

@@ -1,7 +1,7 @@
 """Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without a torque."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ from controllers.config.loading import Settings
 from controllers.config.tables import within
 from controllers.robot.attitude import tilt
 from idyn.errors import InputError
-from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
+from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
@@ -85,6 +85,10 @@ class Safety:
     @cached_property
     def _limited(self) -> Callable[..., None]:
         return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
+
+    def compile_tasks(self) -> list[CompileTask]:
+        """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
+        return [partial(getattr, self, name) for name in ("_motion", "_limited")]
 
     def fault(self, state: State | Kinematics) -> str:
         """Return why this state must not be controlled; '' if it is within the limits."""
