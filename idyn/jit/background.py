@@ -125,7 +125,7 @@ class Background:
                 self._helper.wait_for_answer(self._progress)
                 if not self._load(wanted) and not self._closed:
                     raise Failure(f"process {self._helper.pid} did not store a kernel in {root()}")
-        except (Failure, OSError) as error:
+        except Exception as error:  # whatever it was, calls must not be interpreted for ever
             if not self._closed:
                 log.warning("%s; this process compiles its kernels itself, before the next answer", error)
                 compile_here()
@@ -137,6 +137,7 @@ class Background:
             ended, self._helper, self._thread = self._helper, None, None
         if ended is not None:
             ended.end()
+        if not compiles_here():
             log.info("the kernels that were asked for are compiled")
 
     def _next(self) -> Waiting | None:
@@ -182,7 +183,15 @@ class Background:
             helper.leave([request(each.kernel, each.types) for each in queue[1:]])
         log.warning("process %d goes on compiling kernels, for the next start; it ends by itself", helper.pid)
 
-    def at_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Wait until the thread loads nothing: the forked process would inherit numba's lock."""
+        self._loading.acquire()
+
+    def after_fork(self) -> None:
+        """Let the thread go on, in the process that has forked."""
+        self._loading.release()
+
+    def in_fork(self) -> None:
         """In a forked process: do without the thread and the files of the parent."""
         if self._thread is not None:
             os.close(self._lock)
@@ -205,4 +214,4 @@ def _asked_to_wait() -> bool:
 if not (PLAIN or numba.config.DISABLE_JIT or _asked_to_wait()):
     use_stand_ins(BACKGROUND.stand_in)
     atexit.register(BACKGROUND.at_exit)
-    os.register_at_fork(after_in_child=BACKGROUND.at_fork)
+    os.register_at_fork(before=BACKGROUND.before_fork, after_in_parent=BACKGROUND.after_fork, after_in_child=BACKGROUND.in_fork)

@@ -10,7 +10,8 @@ from numba.extending import overload
 
 from idyn.jit.cache import content_digest, module_root
 from idyn.jit.records import ArrayRecord
-from idyn.jit.twins import twin
+from idyn.jit.stand_ins import compile_here
+from idyn.jit.twins import has_twin, twin
 
 R = TypeVar("R", bound=ArrayRecord)
 
@@ -25,10 +26,13 @@ class Dispatch:
     def record_for(self, base: type[R], kernel: Callable[..., Any]) -> type[R]:
         """Return the subclass of the record class `base` whose type selects `kernel`.
 
-        Its name contains the digest of the kernel's sources, so callers compiled for it are recompiled when they change.
+        Its name contains the digest of the kernel's sources, so callers compiled for it are recompiled when they change. With a
+        kernel of another package this process compiles its kernels itself: no other one needs to find that package.
         """
         known: type[R] | None = self._records.get((base, kernel))
         if known is None:
+            if hasattr(kernel, "py_func") and not has_twin(kernel):
+                compile_here()
             code, module = kernel.__code__, kernel.__module__
             path = Path(code.co_filename)
             name = f"{base.__name__}[{module}.{kernel.__name__}@{content_digest(path, module_root(path, module))}]"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fast import full
 from scenes import DT, LITERAL, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
@@ -45,16 +46,28 @@ def answers():
     return found
 
 
+STAND_INS = """
+from idyn.jit import compiled, interpret, stand_ins, twins
+stand_ins.use_stand_ins(lambda kernel, types: interpret.Interpreted(kernel, types) if twins.has_twin(kernel) else None)
+"""
+"""All kernels of idyn are interpreted on the memory of the compiled ones, as while another process compiles them."""
+
+
 @pytest.mark.timeout(120)
-def test_interpreted_kernels_answer_the_same():
+@pytest.mark.parametrize(
+    ("variables", "begin"),
+    [({"NUMBA_DISABLE_JIT": "1"}, ""), pytest.param({}, STAND_INS, marks=full)],
+    ids=["nothing is compiled", "stand-ins"],
+)
+def test_interpreted_kernels_answer_the_same(variables, begin):
     """In a process in which numba compiles nothing."""
     script = (
-        f"import json, sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]}; "
+        f"import json, sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]}\n{begin}\n"
         "import test_interpreted as t; print(json.dumps(t.answers()))"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,
