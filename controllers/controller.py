@@ -50,6 +50,7 @@ class Controller:
         self._grip, self._grips = settings.grip.build(robot) if settings.grip else Grip(robot), settings.grip is not None
         self._feedforward = make_feedforward(settings, robot, self._source, self._grip)
         self._trajectory = settings.reference.build(robot, stance, period)
+        self._trajectory.on(self.terrain)
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
         self._alarms = Alarms(settings.alarms, robot, period)

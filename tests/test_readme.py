@@ -58,7 +58,7 @@ CONFIGURATIONS = {
 """Word in the first line of a TOML block → type of the configuration, and what it requires besides."""
 
 
-BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "hold")
+BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "standing", "hold")
 """Kinds without settings of their own; the others of a family that share theirs stand before the one that has them."""
 
 FAMILIES = {

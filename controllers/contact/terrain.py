@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from controllers.config.loading import Kind, NonNegative, Positive, Settings
+from controllers.contact.plane import StandingPlane
 from idyn.contact.heightmap import Heightmap, hills
 from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs, Terrain
 from idyn.errors import ConfigError
@@ -70,15 +71,27 @@ class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
 
 
 class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
-    """Inclined plane that rises along x.
+    """Inclined plane.
 
     angle: inclination [rad]
+    direction: from the x axis to the direction in which it rises [rad]
     """
 
     angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1
+    direction: float = 0.0
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
-        return Slope(self.angle, ground, self._friction(where))
+        if not np.isfinite(self.direction):
+            raise ConfigError(f"{where}.direction", f"expected a finite number, got {self.direction}")
+        return Slope(self.angle, ground, self._friction(where), self.direction)
+
+
+class StandingSettings(TerrainSettings, frozen=True, tag="standing"):
+    """Plane with the slope of the ground that a gait estimates from its standing feet, for robots that report which feet
+    touch."""
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return StandingPlane(ground, self._friction(where))
 
 
 class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
@@ -144,7 +157,7 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
             raise ConfigError(f"{where}.hills", f"expected ≤ {most} at this side and resolution, got {self.hills}")
 
 
-AnyTerrain = FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
+AnyTerrain = FlatSettings | SlopeSettings | StandingSettings | StairsSettings | HeightmapSettings
 """Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
 
 

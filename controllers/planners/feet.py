@@ -12,12 +12,13 @@ from idyn.types import Array
 
 
 @compiled
-def ground_below(plan: Plan, angles: Array, up: Array, touches: Array) -> float:
-    """Return the height of the ground relative to the origin of the level frame along the world's z [m].
+def ground_below(plan: Plan, angles: Array, n: Array, touches: Array) -> float:
+    """Return the height of the ground below the origin of the level frame, along the world's z and relative to it [m].
 
-    It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet.
+    It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet. On a slope
+    these are heights above the parallel plane through the origin.
     angles: measured joint angles [rad] (na)
-    up: world's z axis in the level frame (3)
+    n: n · x is the height of a point x of the level frame (3), see `controllers.planners.slope.across`
     """
     feet, total, count = foot_places(plan.legs, angles), 0.0, 0
     flies = plan.swinging.all() and not touches.any()
@@ -26,26 +27,30 @@ def ground_below(plan: Plan, angles: Array, up: Array, touches: Array) -> float:
             x = feet[i, 0], feet[i, 1], feet[i, 2]
             if plan.base.away:
                 x = level_point(plan.base, x)
-            total += x[0] * up[0] + x[1] * up[1] + x[2] * up[2]
+            total += x[0] * n[0] + x[1] * n[1] + x[2] * n[2]
             count += 1
     return total / count
 
 
 @compiled
-def ground_under(plan: Plan, i: int, t: float, below: float, up: Array, v: Array) -> tuple[float, float]:
-    """Return height in the level frame of the ground below foot i [m], and its rate [m/s].
+def ground_under(plan: Plan, i: int, t: float, below: float, n: Array, v: Array) -> tuple[float, float]:
+    """Return the height of the ground below foot i above the planned slope through the origin of the level frame [m], and its
+    rate [m/s].
 
-    below: height of the ground along the world's z, from `ground_below` [m]; v: velocity of the level frame (6 or more)
+    below: height of the ground, from `ground_below` [m]; n: see there; v: velocity of the level frame (6 or more)
     """
     x, dx, _ = foot_at(plan, i, t)
-    # upᵀ x = below, solved for z; its rate with the velocity of the base, upᵀ (v + ω × x)
-    z = (below - x[0] * up[0] - x[1] * up[1]) / up[2]
+    # nᵀ x = below, solved for z; its rate with the velocity of the base, nᵀ (v + ω × x)
+    z = (below - x[0] * n[0] - x[1] * n[1]) / n[2]
     rising = (
-        (v[0] + v[4] * z - v[5] * x[1]) * up[0]
-        + (v[1] + v[5] * x[0] - v[3] * z) * up[1]
-        + (v[2] + v[3] * x[1] - v[4] * x[0]) * up[2]
+        (v[0] + v[4] * z - v[5] * x[1]) * n[0]
+        + (v[1] + v[5] * x[0] - v[3] * z) * n[1]
+        + (v[2] + v[3] * x[1] - v[4] * x[0]) * n[2]
     )
-    return z, -(rising + dx[0] * up[0] + dx[1] * up[1]) / up[2]
+    rate, g, dg = -(rising + dx[0] * n[0] + dx[1] * n[1]) / n[2], plan.slope.g, plan.slope.dg
+    # relative to the planned slope z = g · (x, y)
+    rise = g[0] * x[0] + g[1] * x[1]
+    return z - rise, rate - (g[0] * dx[0] + g[1] * dx[1] + dg[0] * x[0] + dg[1] * x[1])
 
 
 @compiled
@@ -62,6 +67,11 @@ def foot_at(plan: Plan, i: int, t: float) -> tuple[Triple, Triple, Triple]:
     dx, dy = vx - u[0] + turn * fy, vy - u[1] - turn * fx
     ddx = ax + turn * vy - du[0] + du[2] * fy + turn * dy
     ddy = ay - turn * vx - du[1] - du[2] * fx - turn * dx
+    # z is above the slope z = g · (x, y)
+    g, dg, ddg = plan.slope.g, plan.slope.dg, plan.slope.ddg
+    z += g[0] * fx + g[1] * fy
+    vz += g[0] * dx + g[1] * dy + dg[0] * fx + dg[1] * fy
+    az += g[0] * ddx + g[1] * ddy + 2.0 * (dg[0] * dx + dg[1] * dy) + ddg[0] * fx + ddg[1] * fy
     return (fx, fy, z), (dx, dy, vz), (ddx, ddy, az)
 
 

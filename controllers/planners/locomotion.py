@@ -21,21 +21,29 @@ their nominal positions.
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
+from controllers.contact.plane import StandingPlane
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
+from controllers.planners.slope import EVEN, Slope
 from controllers.planners.steps import follow, restart
+from controllers.robot.attitude import rotation, yaw
+from idyn.contact.terrain import Flat, Terrain, heights_below
 from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
+
+GroundKnown = Literal["flat", "estimated", "told"]
+"""What a gait knows of the slope of the ground."""
 
 DEFAULT_POSE = PoseSettings()
 
@@ -57,22 +65,27 @@ class Locomotion:
         path: PathSettings,
         period: float,
         pose: PoseSettings = DEFAULT_POSE,
+        ground: GroundKnown = "estimated",
     ) -> None:
-        """stance: level configuration in which the robot starts (nq)
+        """stance: configuration in which the robot starts; on a steep slope it may lean (nq)
         start: start of the gait [s]
         period: control period [s]
         pose: limits of the commanded height and attitude
+        ground: what is known of the slope of the ground, see `WalkSettings`
         """
         self._gait = self._present = self._wanted = gait
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = robot.joint_angles(stance)
-        self._feet = self.legs.feet(self._angles)
+        self._feet = self.legs.feet(self._angles) @ rotation(stance[3:7]).T
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
-        self._base, self._steering = BasePose(pose), Steering()
+        self._terrain: Terrain = Flat()
+        self._base, self._steering, self._slope = BasePose(pose), Steering(), Slope(ground != "flat")
+        self._told = ground == "told"
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
         times = start, period
-        self.plan = Plan(self.legs, self._path, self._base, hips=hips, gait=gait, times=times, angles=self._angles)
+        self._hips, self._stance = hips, stance
+        self.plan = Plan(self.legs, self._path, self._base, self._slope, hips=hips, gait=gait, times=times, angles=self._angles)
         self.reset()
 
     @cached_property
@@ -103,6 +116,17 @@ class Locomotion:
         self.plan.change[HALTS] = changes and self._wanted.pattern == "stand"
         self.plan.change[HOLDS] = changes and self._wanted.pattern != "stand"
 
+    def on(self, terrain: Terrain) -> None:
+        """Walk on the terrain that the controller knows."""
+        self._terrain = terrain
+        self._slope.put(told=self._told and not isinstance(terrain, StandingPlane))
+        # the stance is level on this ground: its feet are on the slope, from which their planned heights count
+        gradient = self._gradient(self._stance)
+        if self._slope.follows and np.linalg.norm(gradient) > EVEN:
+            for feet in (self._hips, self._feet):
+                feet[:, 2] -= (feet[:, :2] - self._hips[:, :2].mean(axis=0)) @ gradient
+        self.reset()
+
     def prepare(self) -> None:
         """Compile the kernels that steering needs."""
         _ = self.limits
@@ -114,6 +138,9 @@ class Locomotion:
         self.plan.adopt(self._gait)
         self._path.reset()
         self._base.reset()
+        self._slope.reset()
+        if isinstance(self._terrain, StandingPlane):
+            self._terrain.tilt(self._slope.x)
         self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
         restart(self.plan.fields)
@@ -131,20 +158,34 @@ class Locomotion:
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
+        if self._slope.told:
+            self._slope.target[:] = self._gradient(q)
         reached = self._follow(self.plan.fields, t, measured, near, motion)
         if self._wanted is not self._present and self.plan.change[READY]:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)
             self._present = self._wanted
+        if isinstance(self._terrain, StandingPlane):
+            self._terrain.tilt(self._slope.x)
+        lean = np.concatenate([[0.0], self._base.lean])
         return Reference(
             q=motion[0],
             v=motion[1],
             a=motion[2],
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
-            pose=self._base.x.copy() if self._base.x.any() else None,
+            pose=self._base.x + lean if self._base.away else None,
             problem="" if reached else UNREACHED,
         )
+
+    def _gradient(self, q: Array) -> Array:
+        """Return the gradient of the plane through the known ground below the nominal feet (2)."""
+        c, s = np.cos(yaw(q[3:7])), np.sin(yaw(q[3:7]))
+        R = np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]])
+        points = self._hips @ R + q[:3]
+        d = points[:, :2] - points[:, :2].mean(axis=0)
+        gradient: Array = np.linalg.solve(d.T @ d, d.T @ heights_below(self._terrain, points))
+        return gradient
 
 
 def _around(feet: Array, centre: Array) -> Array:

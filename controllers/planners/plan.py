@@ -7,6 +7,7 @@ from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path
 from controllers.planners.pose import BasePose
+from controllers.planners.slope import Slope
 from idyn.jit.records import ArrayRecord, Flags, Matrix, Vector
 from idyn.types import Array
 
@@ -23,7 +24,8 @@ class Plan(ArrayRecord):
     Robot
         legs: inverse kinematics
         path: path follower of the base
-        base: commanded height and attitude of the base; all feet below are in its level frame
+        base: height and attitude of the base; all feet below are in its level frame
+        slope: of the ground
         hips: nominal positions of the feet under the hips, level frame [m] (n, 3)
     Settings; for period, duty and step_height see `GaitSettings`
         start: start of the gait [s]
@@ -49,7 +51,7 @@ class Plan(ArrayRecord):
         end: end of the swing [s]; −inf after a standing foot lost the ground (n)
         touched: time at which the foot last touched [s] (n)
         lifted: position at lift-off in the plane [m] (n, 2)
-        cubics: paths of x, y in the plane and of z in the level frame
+        cubics: paths of x, y in the plane and of z in the level frame, above the slope through its origin
     Joints
         angles: last reference [rad] (na)
     """
@@ -57,6 +59,7 @@ class Plan(ArrayRecord):
     legs: Legs
     path: Path
     base: BasePose
+    slope: Slope
     cubics: Cubics
     hips: Matrix
     lifted: Matrix
@@ -91,6 +94,7 @@ class Plan(ArrayRecord):
         legs: Legs,
         path: Path,
         base: BasePose,
+        slope: Slope,
         *,
         hips: Array,
         gait: GaitSettings,
@@ -101,7 +105,7 @@ class Plan(ArrayRecord):
         angles: joint angles of the stance [rad] (na)
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
-        self.put(legs=legs, path=path, base=base, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
+        self.put(legs=legs, path=path, base=base, slope=slope, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
         self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), lag=np.zeros(1))
         self.put(**{name: np.zeros(3) for name in ("pose", "u", "du")})
         self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touched", "touchdown")})

@@ -4,7 +4,7 @@ The commanded pose (h, φ, θ) is the base's place in the level frame of the pla
 
     R = R_y(θ) R_x(φ),     x = Rᵀ (y − h e_z)
 for a foot at y in the level frame and at x in the base frame. h, φ, θ follow their targets as a double integrator with bounded
-rate and acceleration, so that neither position nor velocity steps.
+rate and acceleration, so that neither position nor velocity steps. On a slope, its roll and pitch are added to φ and θ.
 """
 
 import itertools
@@ -59,6 +59,7 @@ class BasePose(ArrayRecord):
 
     target: commanded pose (3); x, dx, ddx: present pose, its rate and acceleration (3)
     fastest: largest rates (3)
+    lean, dlean, ddlean: roll and pitch of the ground, which are added, and their rates [rad] (2)
     R: rotation from the base frame to the level frame (3, 3); w, dw: its rate and acceleration, in the base frame (3)
     away: whether the pose differs from the level stance or moves
     """
@@ -68,6 +69,9 @@ class BasePose(ArrayRecord):
     dx: Vector
     ddx: Vector
     fastest: Vector
+    lean: Vector
+    dlean: Vector
+    ddlean: Vector
     R: Matrix
     w: Vector
     dw: Vector
@@ -82,11 +86,12 @@ class BasePose(ArrayRecord):
         s = settings
         self.bounds = np.array([[-s.lower, s.higher], [-s.tilt, s.tilt], [-s.tilt, s.tilt]])
         self.put(**{name: np.zeros(3) for name in ("target", "x", "dx", "ddx", "w", "dw")}, R=np.eye(3), away=False)
+        self.put(**{name: np.zeros(2) for name in ("lean", "dlean", "ddlean")})
         self.put(fastest=np.array([s.speed, s.tilt_speed, s.tilt_speed]))
 
     def reset(self) -> None:
         """Return to the level stance at once."""
-        for part in (self.target, self.x, self.dx, self.ddx):
+        for part in (self.target, self.x, self.dx, self.ddx, self.lean, self.dlean, self.ddlean):
             part[:] = 0.0
         self.R[:], self.w[:], self.dw[:] = np.eye(3), 0.0, 0.0
         self.put(away=False)
@@ -154,6 +159,38 @@ def advance(pose: BasePose, dt: float) -> None:
 
 
 @compiled
+def lean_on(pose: BasePose, g: Array, dg: Array, ddg: Array) -> None:
+    """Let the base lean with the ground, so that its z axis is normal to it. g, dg, ddg: gradient of the ground, forward and
+    left, and its rates (2)"""
+    (gx, gy), (vx, vy), (ax, ay), lean, dlean, ddlean = g, dg, ddg, pose.lean, pose.dlean, pose.ddlean
+    if gx == 0.0 and gy == 0.0 and vx == 0.0 and vy == 0.0 and lean[0] == 0.0 and lean[1] == 0.0:
+        return
+    # tan θ = −g_x, and tan φ = g_y cos θ = y, with c = cos θ
+    s = 1.0 / (1.0 + gx * gx)
+    lean[1], dlean[1], ddlean[1] = -np.arctan(gx), -vx * s, -ax * s + 2.0 * gx * vx * vx * s * s
+    c = np.sqrt(s)
+    dc = -gx * vx * s * c
+    ddc = (-(vx * vx + gx * ax) + 3.0 * gx * gx * vx * vx * s) * s * c
+    y, dy, ddy = gy * c, vy * c + gy * dc, ay * c + 2.0 * vy * dc + gy * ddc
+    r = 1.0 / (1.0 + y * y)
+    lean[0], dlean[0], ddlean[0] = np.arctan(y), dy * r, ddy * r - 2.0 * y * dy * dy * r * r
+    pose.away = True
+    turn(pose)
+
+
+@compiled
+def begin_leaning(pose: BasePose, up: Array) -> None:
+    """Start with the measured attitude, between level and leaning. up: world's z axis in the base frame (3)"""
+    # roll and pitch of the base: up = (−sin θ, cos θ sin φ, cos θ cos φ)
+    roll, pitch = np.arctan2(up[1], up[2]), -np.arcsin(min(max(up[0], -1.0), 1.0))
+    size = pose.lean[0] ** 2 + pose.lean[1] ** 2
+    if size > 0.0:
+        share = min(max((roll * pose.lean[0] + pitch * pose.lean[1]) / size, 0.0), 1.0)
+        pose.x[1], pose.x[2] = (share - 1.0) * pose.lean[0], (share - 1.0) * pose.lean[1]
+        turn(pose)
+
+
+@compiled
 def stand(pose: BasePose, legs: Legs, dt: float, feet: tuple[Array], motion: Triad) -> bool:
     """Move the pose for a time [s] and fill the joint motion of feet that stand; return whether all of them are reached.
 
@@ -170,7 +207,9 @@ def stand(pose: BasePose, legs: Legs, dt: float, feet: tuple[Array], motion: Tri
 @compiled
 def turn(pose: BasePose) -> None:
     """Compute R, ω and ω̇ from the angles and their rates."""
-    (_, roll, pitch), (_, p, t), (_, pp, tt), R = pose.x, pose.dx, pose.ddx, pose.R
+    roll, pitch, R = pose.x[1] + pose.lean[0], pose.x[2] + pose.lean[1], pose.R
+    p, t = pose.dx[1] + pose.dlean[0], pose.dx[2] + pose.dlean[1]
+    pp, tt = pose.ddx[1] + pose.ddlean[0], pose.ddx[2] + pose.ddlean[1]
     cr, sr, cp, sp = np.cos(roll), np.sin(roll), np.cos(pitch), np.sin(pitch)
     R[0, 0], R[0, 1], R[0, 2] = cp, sp * sr, sp * cr
     R[1, 0], R[1, 1], R[1, 2] = 0.0, cr, -sr

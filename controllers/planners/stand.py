@@ -8,6 +8,7 @@ import numpy as np
 from controllers.command import Reference, Steering
 from controllers.planners.legs import Legs
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
+from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -47,6 +48,9 @@ class Stand:
             self._steering = steering
             self._base.target[:] = steering.pose
             self._moves = True
+
+    def on(self, terrain: Terrain) -> None:
+        """The feet stay where they are on any terrain."""
 
     def prepare(self) -> None:
         """Compile the kernels that steering needs."""

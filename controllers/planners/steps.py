@@ -7,10 +7,12 @@ import numpy as np
 
 from controllers.planners.cubics import aim, at, stop
 from controllers.planners.feet import foot_at, ground_below, ground_under, integrate_pose
-from controllers.planners.legs import Triad, solve
+from controllers.planners.legs import Triad, foot_places, solve
 from controllers.planners.path import DONE, command, corrected
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
-from controllers.planners.pose import advance, in_base, level_motion
+from controllers.planners.pose import advance, begin_leaning, in_base, lean_on, level_motion
+from controllers.planners.slope import RATE as SLOPE_RATE
+from controllers.planners.slope import across, advance_slope, begin, observe
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy, fill
@@ -64,9 +66,10 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     contacts: (foot of each contact or −1 (n), gaps [m] (n))
     motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (na)
     """
-    _advance(plan, t)
-    q, v = measured[0], measured[1]
+    q, v, touches = measured[0], measured[1], _touching(plan, contacts)
     up = attitude.up(q[3:7])
+    _advance(plan, t)
+    _incline(plan, t, measured, touches)
     if plan.base.away:
         up, v = level_motion(plan.base, up, v)
     if t >= plan.start:
@@ -78,7 +81,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
         onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
-        _step(plan, t, onwards, (up, v, measured[2]), _touching(plan, contacts))
+        _step(plan, t, onwards, (across(plan.slope, up), v, measured[2]), touches)
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
@@ -108,7 +111,6 @@ def _touching(plan: Plan, contacts: tuple[Array, Array]) -> Array:
 def _advance(plan: Plan, t: float) -> None:
     """Integrate the base from the last tick to time t, with the acceleration computed then."""
     dt = 0.0 if np.isnan(plan.t) else t - plan.t
-    plan.t = t
     plan.pose[0], plan.pose[1], plan.pose[2] = integrate_pose(plan, dt, 0.5 * dt)
     for k in range(3):
         plan.u[k] += dt * plan.du[k]
@@ -116,11 +118,31 @@ def _advance(plan: Plan, t: float) -> None:
 
 
 @compiled
+def _incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
+    """Update slope of the ground and attitude of the base from the last tick to time t. measured: see `follow`"""
+    slope, base, q = plan.slope, plan.base, measured[0]
+    up, yaw, feet = attitude.up(q[3:7]), attitude.yaw(q[3:7]), foot_places(plan.legs, measured[2])
+    stands = np.empty_like(touches)
+    for i in range(len(stands)):
+        stands[i] = touches[i] and not (plan.swinging[i] or plan.seeking[i])
+    first = np.isnan(plan.t)
+    if first:
+        begin(slope, feet, up, stands, yaw)
+    advance_slope(slope, 0.0 if first else t - plan.t, yaw, plan.u[2])
+    lean_on(base, slope.g, slope.dg, slope.ddg)
+    if first:
+        begin_leaning(base, up)
+    observe(slope, feet, up, stands, yaw, SLOPE_RATE * plan.tick)
+    plan.t = t
+
+
+@compiled
 def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> None:
     """Update lift-offs, swings and touchdowns.
 
     onwards: whether the path is unfinished
-    seen: world's z axis in the level frame (3), velocity of the level frame (6 or more), measured joint angles (na)
+    seen: vertical heights as in `controllers.planners.slope.across` (3), velocity of the level frame (6 or more), measured
+        joint angles (na)
     """
     # lift-offs by the phase, if a step is needed; a standing foot that lost the ground seeks it
     lifts, phase = _lift_offs(plan, t, touches), plan.phase
@@ -223,7 +245,7 @@ def _land(plan: Plan, i: int, t: float, moves: bool) -> None:
 @compiled
 def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
     """Aim swinging feet at their footholds, and descending and seeking feet at the ground."""
-    below, up = np.nan, seen[0]
+    below, n = np.nan, seen[0]
     for i in range(len(plan.hips)):
         if not (plan.swinging[i] or plan.seeking[i]):
             continue
@@ -239,8 +261,8 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         if not (plan.seeking[i] or falls):
             continue
         if np.isnan(below):
-            below = ground_below(plan, seen[2], up, touches)
-        goal, speed = ground_under(plan, i, t, below, up, seen[1])
+            below = ground_below(plan, seen[2], n, touches)
+        goal, speed = ground_under(plan, i, t, below, n, seen[1])
         speed, until = speed - TOUCHDOWN_SPEED, plan.end[i]
         if plan.seeking[i]:
             until = t + LANDING * plan.swing_time

@@ -10,11 +10,12 @@ from controllers.config.loading import Kind, Positive
 from controllers.config.tables import kind_of
 from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import has_legs
-from controllers.planners.locomotion import Locomotion
+from controllers.planners.locomotion import GroundKnown, Locomotion
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import PoseSettings
 from controllers.planners.stand import Stand
 from controllers.robot.kinematics import angles_for_base_shift
+from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -42,6 +43,10 @@ class Trajectory(Protocol):
 
     def steer(self, steering: Steering) -> None:
         """Follow this steering from now on until `reset`."""
+        return
+
+    def on(self, terrain: Terrain) -> None:
+        """Move on this terrain, which is what the controller knows of the ground."""
         return
 
     def prepare(self) -> None:
@@ -225,11 +230,14 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
     gait: timing and shape of the steps
     path: motion of the base
     pose: limits of the commanded height and attitude
+    ground: slope on which the base leans and the feet are planned. 'estimated': that of the plane through the standing feet;
+        'told': that of `contact.terrain` below the feet; 'flat': none
     """
 
     gait: GaitSettings = GaitSettings()
     path: PathSettings = PathSettings()
     pose: PoseSettings = PoseSettings()
+    ground: GroundKnown = "estimated"
     walks: ClassVar[bool] = True
 
     @property
@@ -239,7 +247,7 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=True)
-        return Locomotion(robot, stance, self.start, self.gait, self.path, period, self.pose)
+        return Locomotion(robot, stance, self.start, self.gait, self.path, period, self.pose, self.ground)
 
 
 AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controllers.robot import attitude
 from controllers.robot.kinematics import angles_for_places, contact_places
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, nearest
@@ -69,7 +70,8 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
 
     The base keeps its attitude and is raised by the mean displacement of the feet; the joints provide the remaining
-    displacement. The stance of a robot with a fixed base is returned unchanged. Raises ConfigError if the legs do not reach.
+    displacement. Where the legs do not reach, the base leans with the plane through the feet. The stance of a robot with a fixed
+    base is returned unchanged. Raises ConfigError if the legs do not reach.
     """
     if not robot.floating or not robot.spheres.keys:
         return stance
@@ -89,7 +91,22 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     q = np.array(stance)
     q[2] += up.mean()
     angles = angles_for_places(robot, q, places, nearly=SLANTED)
+    if angles is None and len(places) > 2:
+        q = _leaning(robot, q, places)
+        angles = angles_for_places(robot, q, places, nearly=SLANTED)
     if angles is None:
         raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
     q = robot.with_joint_angles(q, angles)
     return close_chains(robot, q) if robot.closures.keys else q
+
+
+def _leaning(robot: Robot, q: Array, places: Array) -> Array:
+    """Return q with its base turned by the shortest rotation from the vertical to the normal of the plane through `places`."""
+    d = places - places.mean(axis=0)
+    gradient = np.linalg.lstsq(d[:, :2], d[:, 2], rcond=None)[0]
+    normal = np.array([-gradient[0], -gradient[1], 1.0]) / np.sqrt(1.0 + gradient @ gradient)
+    axis = np.cross([0.0, 0.0, 1.0], normal)
+    sine, turn = float(np.linalg.norm(axis)), np.zeros(robot.nv)
+    # the base's velocity is in its own frame: rotate the axis from the world to it
+    turn[3:6] = attitude.rotation(q[3:7]).T @ axis * (np.arcsin(sine) / max(sine, 1e-12))
+    return robot.integrate(q, turn)

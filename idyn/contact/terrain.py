@@ -61,11 +61,13 @@ class Flat:
 
 
 class Slope:
-    """The plane z = height + x tan(angle), which rises along x. height: at the origin [m]; angle [rad]"""
+    """The plane z = height + (x cos(direction) + y sin(direction)) tan(angle). height: at the origin [m]; angle: inclination
+    [rad]; direction: from the x axis to the one in which it rises [rad]"""
 
-    def __init__(self, angle: float, height: float = 0.0, friction: FrictionMap | None = None) -> None:
+    def __init__(self, angle: float, height: float = 0.0, friction: FrictionMap | None = None, direction: float = 0.0) -> None:
         self.friction = friction
-        self._normal = np.array([-np.sin(angle), 0.0, np.cos(angle)])
+        c, s = (np.cos(direction), np.sin(direction)) if direction else (1.0, 0.0)
+        self._normal = np.array([-np.sin(angle) * c, -np.sin(angle) * s, np.cos(angle)])
         self._origin = np.array([0.0, 0.0, height])
 
     def query(self, points: Array) -> tuple[Array, Array]:
@@ -92,6 +94,29 @@ class Stairs:
         distances, normals = empty_distances(points)
         _stairs(points, *self._shape, distances, normals)
         return distances, normals
+
+
+DROPS, LANDED = 20, 1e-6
+"""Search for the ground below a point: largest number of iterations, tolerance [m]."""
+
+
+def heights_below(terrain: Terrain, points: Array) -> Array:
+    """Return the height of the ground vertically below points (n, 3) above it [m] (n).
+
+    A terrain with a method `height` knows it. Otherwise points move vertically by their distance to the ground over the
+    vertical part of its normal: exact for a plane in one step.
+    """
+    known = getattr(terrain, "height_at", None)
+    if known is not None:
+        heights: Array = known(points)
+        return heights
+    below = points.copy()
+    for _ in range(DROPS):
+        distances, normals = terrain.query(below)
+        below[:, 2] -= distances / np.maximum(normals[:, 2], 0.1)
+        if np.abs(distances).max(initial=0.0) < LANDED:
+            break
+    return below[:, 2]
 
 
 def empty_distances(points: Array) -> tuple[Array, Array]:

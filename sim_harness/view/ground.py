@@ -38,8 +38,10 @@ def _heights(contact: ContactSettings, x: Array, y: Array) -> Array:
         xs, ys = np.meshgrid(x, y, indexing="ij")
         points = np.stack([xs.ravel(), ys.ravel(), np.zeros(xs.size)], axis=1)
         return terrain.height(points).reshape(xs.shape)
-    slope = np.tan(contact.terrain.angle) if isinstance(contact.terrain, SlopeSettings) else 0.0
-    return np.repeat((contact.ground + slope * x)[:, None], len(y), axis=1)
+    if not isinstance(contact.terrain, SlopeSettings):
+        return np.full((len(x), len(y)), contact.ground)
+    rise, towards = np.tan(contact.terrain.angle), contact.terrain.direction
+    return contact.ground + rise * (np.cos(towards) * x[:, None] + np.sin(towards) * y)
 
 
 def _stairs(s: StairsSettings, ground: float, x: Array, y: Array) -> Ground:

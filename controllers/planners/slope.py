@@ -1,0 +1,177 @@
+"""Slope of the ground under a gait: the plane through the standing feet, or that of a known terrain, followed smoothly.
+
+The gradient y = (∂z/∂x, ∂z/∂y) of the plane, in the world frame, is observed by a low-pass filter of least-squares fits:
+
+    ẏ = Ω (Σ dᵢ dᵢᵀ + ε)⁻¹ Σ dᵢ (hᵢ − y · dᵢ)
+with dᵢ the standing feet in the horizontal plane and hᵢ their heights, both relative to their means. Two feet determine the
+gradient along their connecting line only; there ε keeps the other direction as it is. So a trot observes the plane with one
+pair of feet after the other. The plan uses a gradient g that follows y, or that of a known terrain, as a critically damped
+oscillator,
+
+    g̈ = Ω² (s(‖y‖) y − g) − 2 Ω ġ
+with s = 0 on ground that is level within `EVEN` and s = 1 on slopes: a plan on level ground does not react to noise.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.jit.records import ArrayRecord, Vector
+from idyn.solvers.vectors import fill
+from idyn.types import Array
+
+RATE = 10.0
+"""Ω, natural frequency of both filters [rad/s]."""
+
+REGULARISATION = 0.01
+"""ε as a share of Σ ‖dᵢ‖²."""
+
+FASTEST = 0.25
+"""Largest |eₖ|: the gradient changes by at most Ω/2 times as much per second."""
+
+STEEPEST = 0.7
+"""Largest component of a gradient; 35°."""
+
+EVEN, SLOPING = 0.015, 0.03
+"""Below the first gradient ground counts as level, above the second as a slope; in between s rises evenly."""
+
+
+class Slope(ArrayRecord):
+    """Gradient of the ground.
+
+    follows: whether the gradient follows what is observed; otherwise the ground counts as level
+    told: whether `target` is known; otherwise the gradient is observed by the feet
+    target: gradient of the ground, known or observed, world frame (2)
+    x, dx, ddx: gradient and its rates, world frame (2)
+    g, dg, ddg: the same in the heading frame of the base: forward, left (2)
+    """
+
+    follows: bool
+    told: bool
+    target: Vector
+    x: Vector
+    dx: Vector
+    ddx: Vector
+    g: Vector
+    dg: Vector
+    ddg: Vector
+
+    def __init__(self, follows: bool) -> None:
+        self.put(follows=follows, told=False)
+        self.put(**{name: np.zeros(2) for name in ("target", "x", "dx", "ddx", "g", "dg", "ddg")})
+
+    def reset(self) -> None:
+        """Return to level ground."""
+        for part in (self.target, self.x, self.dx, self.ddx, self.g, self.dg, self.ddg):
+            part[:] = 0.0
+
+
+@compiled
+def advance_slope(slope: Slope, dt: float, yaw: float, turn: float) -> None:
+    """Advance the gradient by a time [s], and express it in the heading frame.
+
+    yaw: heading of the base [rad]; turn: its rate [rad/s]
+    """
+    x, dx, ddx = slope.x, slope.dx, slope.ddx
+    for k in range(2):
+        x[k] = min(max(x[k] + dt * (dx[k] + 0.5 * dt * ddx[k]), -STEEPEST), STEEPEST)
+        dx[k] += dt * ddx[k]
+    c, s, g, dg, ddg = np.cos(yaw), np.sin(yaw), slope.g, slope.dg, slope.ddg
+    g[0], g[1] = c * x[0] + s * x[1], c * x[1] - s * x[0]
+    # ġ = Rᵀ ẋ + ψ̇ (g_y, −g_x), and once more, at a constant turn rate
+    rx, ry = c * dx[0] + s * dx[1], c * dx[1] - s * dx[0]
+    dg[0], dg[1] = rx + turn * g[1], ry - turn * g[0]
+    ddg[0] = c * ddx[0] + s * ddx[1] + turn * (dg[1] + ry)
+    ddg[1] = c * ddx[1] - s * ddx[0] - turn * (dg[0] + rx)
+
+
+@compiled
+def observe(slope: Slope, feet: Array, up: Array, stands: Array, yaw: float, share: float) -> None:
+    """Observe the gradient, unless it is told, and let the planned one follow it.
+
+    feet: measured foot centres in the base frame [m] (n, 3); up: world's z axis in the base frame (3)
+    stands: which feet stand on the ground (n)
+    share: of the observed change that is taken over: Ω dt, or 1 in the first tick
+    """
+    if not slope.follows:
+        return
+    x, y = slope.target
+    if not slope.told:
+        c, s = np.cos(yaw), np.sin(yaw)
+        ex, ey = plane_error(feet, up, stands, (c * x + s * y, c * y - s * x))
+        slope.target[0], slope.target[1] = x + share * (c * ex - s * ey), y + share * (s * ex + c * ey)
+    sloping = share_of_slope(slope)
+    for k in range(2):
+        left = min(max(sloping * slope.target[k] - slope.x[k], -FASTEST), FASTEST)
+        slope.ddx[k] = RATE * (RATE * left - 2.0 * slope.dx[k])
+
+
+@compiled
+def share_of_slope(slope: Slope) -> float:
+    """Return s, the share of the gradient that the plan uses."""
+    return min(max((np.hypot(slope.target[0], slope.target[1]) - EVEN) / (SLOPING - EVEN), 0.0), 1.0)
+
+
+@compiled
+def begin(slope: Slope, feet: Array, up: Array, stands: Array, yaw: float) -> None:
+    """Set the planned gradient to the one observed in the first tick; see `observe`. Fewer than three feet count as level."""
+    if not slope.told:
+        fill(slope.target, 0.0)
+    if slope.follows and stands.sum() >= 3:
+        observe(slope, feet, up, stands, yaw, 1.0)
+        for k in range(2):
+            slope.x[k] = share_of_slope(slope) * slope.target[k]
+
+
+@compiled
+def plane_error(feet: Array, up: Array, stands: Array, g: tuple[float, float]) -> tuple[float, float]:
+    """Return the change of the gradient that fits a plane to the standing feet, heading frame. g: present gradient"""
+    ax, ay = heading_axes(up)
+    n, middle = 0, np.zeros(3)
+    for i in range(len(feet)):
+        if stands[i]:
+            n += 1
+            for k in range(3):
+                middle[k] += feet[i, k]
+    if n < 2:
+        return 0.0, 0.0
+    xx, xy, yy, bx, by = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(feet)):
+        if not stands[i]:
+            continue
+        x, y, h = 0.0, 0.0, 0.0
+        for k in range(3):
+            d = feet[i, k] - middle[k] / n
+            x, y, h = x + ax[k] * d, y + ay[k] * d, h + up[k] * d
+        h -= g[0] * x + g[1] * y
+        xx, xy, yy, bx, by = xx + x * x, xy + x * y, yy + y * y, bx + x * h, by + y * h
+    damping = REGULARISATION * (xx + yy) if n < 3 else 0.0
+    xx, yy = xx + damping, yy + damping
+    det = xx * yy - xy * xy
+    if det <= 1e-12:
+        return 0.0, 0.0
+    return (yy * bx - xy * by) / det, (xx * by - xy * bx) / det
+
+
+@compiled
+def heading_axes(up: Array) -> tuple[Array, Array]:
+    """Return the horizontal axes, forward and left, in a frame in which `up` is the world's z axis (3)."""
+    # forward: e_x without its part along `up`; left = up × forward
+    length = np.sqrt(max(1.0 - up[0] * up[0], 1e-12))
+    ax, ay = np.empty(3), np.empty(3)
+    for k in range(3):
+        ax[k] = ((1.0 if k == 0 else 0.0) - up[0] * up[k]) / length
+    ay[0] = up[1] * ax[2] - up[2] * ax[1]
+    ay[1] = up[2] * ax[0] - up[0] * ax[2]
+    ay[2] = up[0] * ax[1] - up[1] * ax[0]
+    return ax, ay
+
+
+@compiled
+def across(slope: Slope, up: Array) -> Array:
+    """Return n (3), with which n · x of a point x is its vertical height above the plane through the origin. up: see
+    `heading_axes`"""
+    ax, ay = heading_axes(up)
+    n = np.empty(3)
+    for k in range(3):
+        n[k] = up[k] - slope.g[0] * ax[k] - slope.g[1] * ay[k]
+    return n
