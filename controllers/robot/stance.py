@@ -70,8 +70,8 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
 
     The base keeps its attitude and is raised by the mean displacement of the feet; the joints provide the remaining
-    displacement. Where the legs do not reach, the base leans with the plane through the feet. The stance of a robot with a fixed
-    base is returned unchanged. Raises ConfigError if the legs do not reach.
+    displacement. Where the legs do not reach, the base leans with the plane through the feet. The stance of a robot with a
+    fixed base is returned unchanged. Raises ConfigError if the legs do not reach.
     """
     if not robot.floating or not robot.spheres.keys:
         return stance
