@@ -1,0 +1,194 @@
+"""Gaits on slopes: the plane through the standing feet, the lean of the base, and plans on inclined ground."""
+
+import numpy as np
+import pytest
+from fast import first_is_fast
+from scipy.spatial.transform import Rotation
+from walking import DT, Walker
+
+from controllers.contact.plane import StandingPlane
+from controllers.planners.gait import GaitSettings
+from controllers.planners.locomotion import Locomotion
+from controllers.planners.path import PathSettings
+from controllers.planners.pose import BasePose, PoseSettings, lean_on
+from controllers.planners.slope import Slope, across, advance_slope, heading_axes, observe, plane_error
+from controllers.robot.kinematics import angles_for_places, contact_places
+from controllers.robot.load import load_robot
+from controllers.robot.stance import resting
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.heightmap import Heightmap
+from idyn.contact.terrain import Slope as SlopedGround
+from idyn.contact.terrain import Stairs, heights_below
+from idyn.types import State
+
+FEET = np.array([[0.2, 0.15, -0.3], [0.22, -0.14, -0.3], [-0.19, 0.13, -0.3], [-0.2, -0.16, -0.3]])
+SLOPES = {"up": (0.36, 0.0), "down": (-0.3, 0.0), "left": (0.0, 0.25), "both": (0.2, -0.3), "level": (0.0, 0.0)}
+
+
+def on_plane(gradient, attitude, yaw):
+    """Feet on a plane through a point below the base, in the frame of a base with this attitude: turned by yaw, then tilted.
+
+    gradient: in the world (2)
+    """
+    world = Rotation.from_euler("z", yaw).apply(FEET)
+    world[:, 2] = -0.3 + world[:, :2] @ gradient
+    R = Rotation.from_euler("z", yaw) * Rotation.from_rotvec(attitude)
+    return R.inv().apply(world), R
+
+
+@pytest.mark.parametrize("gradient", SLOPES.values(), ids=SLOPES)
+def test_the_gradient_is_that_of_the_plane_through_the_feet(gradient):
+    """In the heading frame, of a base with any attitude: found by turning the world's gradient back by the heading."""
+    feet, R = on_plane(gradient, [0.1, -0.2, 0.05], 0.8)
+    up, forward = R.as_matrix()[2].copy(), R.as_matrix()[:, 0]
+    heading = np.arctan2(forward[1], forward[0])
+    expected = Rotation.from_euler("z", -heading).apply([*gradient, 0.0])[:2]
+    found = plane_error(feet, up, np.ones(4, dtype=bool), (0.0, 0.0))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    left = plane_error(feet, up, np.ones(4, dtype=bool), tuple(expected))
+    np.testing.assert_allclose(left, 0.0, atol=1e-12)
+
+
+def test_the_axes_of_the_heading_are_horizontal():
+    R = Rotation.from_rotvec([0.3, -0.2, 0.7]).as_matrix()
+    forward, left = heading_axes(R[2].copy())
+    world = np.stack([R @ forward, R @ left])
+    np.testing.assert_allclose(world[:, 2], 0.0, atol=1e-15)
+    np.testing.assert_allclose(world @ world.T, np.eye(2), atol=1e-15)
+    assert world[0, :2] @ R[:2, 0] > 0.0
+    np.testing.assert_allclose(np.cross(world[0], world[1]), [0.0, 0.0, 1.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("pairs", [((0, 1, 2, 3),), ((0, 3), (1, 2))], ids=["four feet", "diagonal pairs"])
+def test_the_gradient_is_found_from_pairs_of_feet_in_turn(pairs):
+    slope, yaw = Slope(follows=True), 0.4
+    feet, R = on_plane((0.2, -0.1), [0.02, 0.05, 0.0], yaw)
+    heading = np.arctan2(*R.as_matrix()[1::-1, 0])
+    for k in range(3000):
+        stands = np.isin(np.arange(4), pairs[k // 150 % len(pairs)])
+        advance_slope(slope.fields, DT, heading, 0.0)
+        observe(slope.fields, feet, R.as_matrix()[2].copy(), stands, heading, 10.0 * DT)
+    np.testing.assert_allclose(slope.x, (0.2, -0.1), atol=1e-3)
+    turned = Rotation.from_euler("z", -heading).apply([*slope.x, 0.0])[:2]
+    np.testing.assert_allclose(slope.g, turned, atol=1e-12)
+
+
+def test_nearly_level_ground_counts_as_level():
+    slope = Slope(follows=True)
+    feet, R = on_plane((0.01, 0.01), [0.0, 0.0, 0.0], 0.0)
+    for _ in range(500):
+        advance_slope(slope.fields, DT, 0.0, 0.0)
+        observe(slope.fields, feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), 0.0, 10.0 * DT)
+    assert not slope.x.any()
+
+
+def test_heights_count_from_the_slope():
+    slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
+    slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
+    np.testing.assert_allclose(feet @ across(slope.fields, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
+
+
+def test_the_base_leans_normal_to_the_ground_with_exact_rates():
+    """Rotation and rates of a lean on a gradient that moves, against its normal and finite differences."""
+
+    def at(t):
+        pose = BasePose(PoseSettings())
+        g = np.array([0.3 * np.sin(t), 0.2 + 0.1 * np.cos(2 * t)])
+        dg = np.array([0.3 * np.cos(t), -0.2 * np.sin(2 * t)])
+        ddg = np.array([-0.3 * np.sin(t), -0.4 * np.cos(2 * t)])
+        lean_on(pose.fields, g, dg, ddg)
+        return pose, g
+
+    t, h = 0.7, 1e-4
+    (before, _), (now, g), (after, _) = at(t - h), at(t), at(t + h)
+    normal = np.array([-g[0], -g[1], 1.0])
+    np.testing.assert_allclose(now.R[:, 2], normal / np.linalg.norm(normal), atol=1e-14)
+    turned = Rotation.from_matrix(before.R.T @ after.R).as_rotvec() / (2 * h)
+    np.testing.assert_allclose(now.w, turned, atol=1e-7)
+    np.testing.assert_allclose(now.dw, (after.w - before.w) / (2 * h), atol=1e-7)
+
+
+class SlopeWalker(Walker):
+    """A robot on a slope that follows its planner exactly. Its base has the planned attitude and rises with the slope."""
+
+    def __init__(self, name, gradient, ground, gait=None, **path):
+        super().__init__(name, start=0.3, gait=gait, **path)
+        angle, direction = np.arctan(np.hypot(*gradient)), np.arctan2(gradient[1], gradient[0])
+        self.gradient, self.terrain = np.array(gradient), SlopedGround(angle, direction=direction)
+        stance = resting(self.robot, self.stance, self.terrain) if ground == "told" else self.stance
+        gait = gait or GaitSettings(swing_speed=10.0)
+        self.plan = Locomotion(self.robot, stance, 0.3, gait, PathSettings(**path), DT, ground=ground)
+        self.plan.on(self.terrain if ground == "told" else StandingPlane())
+        self.start = resting(self.robot, self.stance, self.terrain)
+        places = contact_places(self.robot, self.start)
+        self.start[2] = self.stance[2]  # above the slope at the origin
+        self.angles = angles_for_places(self.robot, self.start, places)
+
+    @property
+    def q(self):
+        x, y, yaw = self.plan.plan.pose
+        q = self.start.copy()
+        q[:3] = x, y, self.stance[2] + self.gradient @ (x, y)
+        if self.k:
+            q[3:7] = (Rotation.from_euler("z", yaw) * Rotation.from_matrix(self.plan.plan.base.R)).as_quat()
+        return self.robot.with_joint_angles(q, self.angles)
+
+    def tick(self):
+        q, u = self.q, self.plan.plan.u
+        yaw = self.plan.plan.pose[2]
+        rise = self.gradient @ (Rotation.from_euler("z", yaw).apply([u[0], u[1], 0.0])[:2])
+        v = np.zeros(self.robot.nv)
+        v[:3] = self.plan.plan.base.R.T @ (u[0], u[1], rise)
+        v[3:6] = self.plan.plan.base.R.T @ (0.0, 0.0, u[2]) + self.plan.plan.base.w
+        contacts = contacts_from_geometry(self.robot, q, self.terrain, margin=0.004)
+        reference = self.plan.at(self.k * self.dt, State(q=q, v=v), contacts)
+        self.angles = reference.q
+        self.k += 1
+        return reference
+
+
+@pytest.mark.parametrize("ground", first_is_fast(["estimated", "told"]))
+@pytest.mark.parametrize("name", first_is_fast(["go2", "quadruped", "solo12", "a1"]))
+def test_standing_feet_stay_where_they_are_on_a_slope(name, ground):
+    """The plan on a slope is consistent: on it, once the base leans, standing feet neither slide nor leave the ground."""
+    walker = SlopeWalker(name, (0.15, -0.08), ground, velocity=(0.2, 0.05, 0.2), duration=10.0)
+    before, steps = None, 0
+    for k in range(1500):
+        reference = walker.tick()
+        q = walker.robot.with_joint_angles(walker.q, reference.q)
+        places, stands = contact_places(walker.robot, q), reference.schedule.stance & ~walker.plan.plan.seeking
+        if before is not None and k > 900:
+            both = stands & before[1]
+            steps += int((~stands & before[1]).sum())
+            np.testing.assert_allclose(places[both][:, :2], before[0][both][:, :2], atol=2e-5)
+            gaps, _ = walker.terrain.query(places)
+            settled = both & (walker.plan.plan.phase > 0.4) & (walker.plan.plan.phase < 0.6)
+            np.testing.assert_allclose((gaps - walker.robot.spheres.radii)[settled], 0.0, atol=2e-3)
+        before = places, stands
+    assert steps >= 4
+    normal = np.array([-0.15, 0.08, 1.0])
+    R = Rotation.from_quat(walker.q[3:7]).as_matrix()
+    np.testing.assert_allclose(R[:, 2], normal / np.linalg.norm(normal), atol=5e-3)
+
+
+def test_a_steep_slope_lets_the_base_of_the_stance_lean():
+    """The legs of the quadruped do not reach 20 degrees from a level base."""
+    robot, stance = load_robot("quadruped")
+    ground = SlopedGround(0.35)
+    q = resting(robot, stance, ground)
+    gaps, normals = ground.query(contact_places(robot, q))
+    np.testing.assert_allclose(gaps, robot.spheres.radii, atol=1e-9)
+    np.testing.assert_allclose(Rotation.from_quat(q[3:7]).as_matrix()[:, 2], normals[0], atol=1e-9)
+    np.testing.assert_allclose(contact_places(robot, q)[:, :2], contact_places(robot, stance)[:, :2], atol=1e-9)
+
+
+def test_heights_below_points_are_those_of_the_surface():
+    points = np.random.default_rng(0).uniform((-0.4, -0.4, 0.6), (0.4, 0.4, 1.4), (40, 3))
+    slope = SlopedGround(0.3, 0.1, direction=0.5)
+    along = points[:, 0] * np.cos(0.5) + points[:, 1] * np.sin(0.5)
+    np.testing.assert_allclose(heights_below(slope, points), 0.1 + np.tan(0.3) * along, atol=1e-9)
+    hills = Heightmap(0.02 * np.random.default_rng(1).uniform(size=(30, 30)), 0.05)
+    np.testing.assert_allclose(heights_below(hills, points), hills.height(points), atol=1e-9)
+    stairs = Stairs(0.1, 0.2, 0.05, 2)
+    expected = np.where(points[:, 0] < 0.1, 0.0, np.where(points[:, 0] < 0.3, 0.05, 0.1))
+    np.testing.assert_allclose(heights_below(stairs, points), expected, atol=1e-9)
