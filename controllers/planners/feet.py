@@ -16,7 +16,7 @@ def ground_below(plan: Plan, angles: Array, n: Array, touches: Array) -> float:
     """Return the height of the ground below the origin of the level frame, along the world's z and relative to it [m].
 
     It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet. On a slope
-    these are heights above the parallel plane through the origin.
+    these are heights above the parallel plane through the origin; on known uneven ground, above it.
     angles: measured joint angles [rad] (na)
     n: n · x is the height of a point x of the level frame (3), see `controllers.planners.slope.across`
     """
@@ -27,7 +27,7 @@ def ground_below(plan: Plan, angles: Array, n: Array, touches: Array) -> float:
             x = feet[i, 0], feet[i, 1], feet[i, 2]
             if plan.base.away:
                 x = level_point(plan.base, x)
-            total += x[0] * n[0] + x[1] * n[1] + x[2] * n[2]
+            total += x[0] * n[0] + x[1] * n[1] + x[2] * n[2] - plan.slope.heights[i]
             count += 1
     return total / count
 
@@ -41,16 +41,15 @@ def ground_under(plan: Plan, i: int, t: float, below: float, n: Array, v: Array)
     """
     x, dx, _ = foot_at(plan, i, t)
     # nᵀ x = below, solved for z; its rate with the velocity of the base, nᵀ (v + ω × x)
-    z = (below - x[0] * n[0] - x[1] * n[1]) / n[2]
+    z = (below + plan.slope.heights[i] - x[0] * n[0] - x[1] * n[1]) / n[2]
     rising = (
         (v[0] + v[4] * z - v[5] * x[1]) * n[0]
         + (v[1] + v[5] * x[0] - v[3] * z) * n[1]
         + (v[2] + v[3] * x[1] - v[4] * x[0]) * n[2]
     )
-    rate, g, dg = -(rising + dx[0] * n[0] + dx[1] * n[1]) / n[2], plan.slope.g, plan.slope.dg
-    # relative to the planned slope z = g · (x, y)
-    rise = g[0] * x[0] + g[1] * x[1]
-    return z - rise, rate - (g[0] * dx[0] + g[1] * dx[1] + dg[0] * x[0] + dg[1] * x[1])
+    rate = -(rising + dx[0] * n[0] + dx[1] * n[1]) / n[2]
+    offset, moving, _ = _above_ground(plan, x, dx, (0.0, 0.0, 0.0))
+    return z - offset, rate - moving
 
 
 @compiled
@@ -67,12 +66,23 @@ def foot_at(plan: Plan, i: int, t: float) -> tuple[Triple, Triple, Triple]:
     dx, dy = vx - u[0] + turn * fy, vy - u[1] - turn * fx
     ddx = ax + turn * vy - du[0] + du[2] * fy + turn * dy
     ddy = ay - turn * vx - du[1] - du[2] * fx - turn * dx
-    # z is above the slope z = g · (x, y)
-    g, dg, ddg = plan.slope.g, plan.slope.dg, plan.slope.ddg
-    z += g[0] * fx + g[1] * fy
-    vz += g[0] * dx + g[1] * dy + dg[0] * fx + dg[1] * fy
-    az += g[0] * ddx + g[1] * ddy + 2.0 * (dg[0] * dx + dg[1] * dy) + ddg[0] * fx + ddg[1] * fy
-    return (fx, fy, z), (dx, dy, vz), (ddx, ddy, az)
+    offset, moving, speeding = _above_ground(plan, (fx, fy, z), (dx, dy, vz), (ddx, ddy, az))
+    return (fx, fy, z + offset), (dx, dy, vz + moving), (ddx, ddy, az + speeding)
+
+
+@compiled
+def _above_ground(plan: Plan, x: Triple, dx: Triple, ddx: Triple) -> Triple:
+    """Return where the planned height of a foot counts from, in the level frame, and its rates: at the foot, the slope through
+    the origin z = g · (x, y); on known uneven ground, the world's z = 0."""
+    slope = plan.slope
+    if slope.uneven:
+        return -slope.heave[0], -slope.heave[1], -slope.heave[2]
+    g, dg, ddg = slope.g, slope.dg, slope.ddg
+    return (
+        g[0] * x[0] + g[1] * x[1],
+        g[0] * dx[0] + g[1] * dx[1] + dg[0] * x[0] + dg[1] * x[1],
+        g[0] * ddx[0] + g[1] * ddx[1] + 2.0 * (dg[0] * dx[0] + dg[1] * dx[1]) + ddg[0] * x[0] + ddg[1] * x[1],
+    )
 
 
 @compiled

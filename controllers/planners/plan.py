@@ -137,11 +137,16 @@ class Plan(ArrayRecord):
         self.phase[:] = phases[best]
         self.lag[0] = t - self.start - begins[best] * self.period
 
+    def places(self, t: float) -> Array:
+        """Return the places of the feet in the plane at time t [s] [m] (n, 2)."""
+        c, s = self.cubics.c[:, :2], (np.minimum(t, self.cubics.until) - self.cubics.since)[:, :2]
+        found: Array = c[..., 0] + s * (c[..., 1] + s * (c[..., 2] + s * c[..., 3]))
+        return found
+
     def _displacements(self, t: float) -> Array:
         """Return the places of the feet relative to their nominal ones at time t [s], level frame, in the plane [m] (n, 2)."""
-        c, s = self.cubics.c[:, :2], (np.minimum(t, self.cubics.until) - self.cubics.since)[:, :2]
         x, y, yaw = self.pose
-        place = c[..., 0] + s * (c[..., 1] + s * (c[..., 2] + s * c[..., 3])) - (x, y)
+        place = self.places(t) - (x, y)
         R = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
         moved: Array = place @ R - self.hips[:, :2]
         return moved

@@ -15,7 +15,7 @@ with s = 0 on ground that is level within `EVEN` and s = 1 on slopes: a plan on 
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Vector
+from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.solvers.vectors import fill
 from idyn.types import Array
 
@@ -27,6 +27,9 @@ REGULARISATION = 0.01
 
 FASTEST = 0.25
 """Largest |eₖ|: the gradient changes by at most Ω/2 times as much per second."""
+
+STEP = 0.05
+"""Largest error of the height that is followed [m]."""
 
 STEEPEST = 0.7
 """Largest component of a gradient; 35°."""
@@ -40,13 +43,21 @@ class Slope(ArrayRecord):
 
     follows: whether the gradient follows what is observed; otherwise the ground counts as level
     told: whether `target` is known; otherwise the gradient is observed by the feet
+    uneven: whether also the height of the ground at each foothold is known, because the known ground is no plane
     target: gradient of the ground, known or observed, world frame (2)
     x, dx, ddx: gradient and its rates, world frame (2)
     g, dg, ddg: the same in the heading frame of the base: forward, left (2)
+
+    On known uneven ground heights are planned above z = 0 of the world instead of above the slope:
+    heights: of the ground at each foothold [m] (n); lifted: the same at the last lift-off (n)
+    goal: wanted footholds of the feet in the air, in the plane of the plan [m] (n, 2); shift: from there to safe ones (n, 2)
+    below: height below the base of the plane through the footholds [m]
+    heave: height that the base follows, and its rates [m] (3)
     """
 
     follows: bool
     told: bool
+    uneven: bool
     target: Vector
     x: Vector
     dx: Vector
@@ -54,14 +65,23 @@ class Slope(ArrayRecord):
     g: Vector
     dg: Vector
     ddg: Vector
+    heights: Vector
+    lifted: Vector
+    goal: Matrix
+    shift: Matrix
+    heave: Vector
+    below: float
 
-    def __init__(self, follows: bool) -> None:
-        self.put(follows=follows, told=False)
+    def __init__(self, follows: bool, feet: int = 4) -> None:
+        self.put(follows=follows, told=False, uneven=False, below=0.0, heave=np.zeros(3))
+        self.put(heights=np.zeros(feet), lifted=np.zeros(feet), goal=np.zeros((feet, 2)), shift=np.zeros((feet, 2)))
         self.put(**{name: np.zeros(2) for name in ("target", "x", "dx", "ddx", "g", "dg", "ddg")})
 
     def reset(self) -> None:
         """Return to level ground."""
-        for part in (self.target, self.x, self.dx, self.ddx, self.g, self.dg, self.ddg):
+        for part in (self.target, self.x, self.dx, self.ddx, self.g, self.dg, self.ddg, self.heave):
+            part[:] = 0.0
+        for part in (self.heights, self.lifted, self.goal, self.shift):
             part[:] = 0.0
 
 
@@ -82,6 +102,9 @@ def advance_slope(slope: Slope, dt: float, yaw: float, turn: float) -> None:
     dg[0], dg[1] = rx + turn * g[1], ry - turn * g[0]
     ddg[0] = c * ddx[0] + s * ddx[1] + turn * (dg[1] + ry)
     ddg[1] = c * ddx[1] - s * ddx[0] - turn * (dg[0] + rx)
+    heave = slope.heave
+    heave[0] += dt * (heave[1] + 0.5 * dt * heave[2])
+    heave[1] += dt * heave[2]
 
 
 @compiled
@@ -106,6 +129,15 @@ def observe(slope: Slope, feet: Array, up: Array, stands: Array, yaw: float, sha
 
 
 @compiled
+def follow_height(slope: Slope, u: Array) -> None:
+    """Let the base follow the height of uneven ground. u: velocity of the base, forward and left [m/s] (2 or more)"""
+    if slope.uneven:
+        # like the gradient, plus the rise on the slope itself
+        rise, left = slope.g[0] * u[0] + slope.g[1] * u[1], slope.below - slope.heave[0]
+        slope.heave[2] = RATE * (RATE * min(max(left, -STEP), STEP) + 2.0 * (rise - slope.heave[1]))
+
+
+@compiled
 def share_of_slope(slope: Slope) -> float:
     """Return s, the share of the gradient that the plan uses."""
     return min(max((np.hypot(slope.target[0], slope.target[1]) - EVEN) / (SLOPING - EVEN), 0.0), 1.0)
@@ -120,6 +152,8 @@ def begin(slope: Slope, feet: Array, up: Array, stands: Array, yaw: float) -> No
         observe(slope, feet, up, stands, yaw, 1.0)
         for k in range(2):
             slope.x[k] = share_of_slope(slope) * slope.target[k]
+    if slope.uneven:
+        slope.heave[0] = slope.below
 
 
 @compiled

@@ -12,7 +12,7 @@ from controllers.planners.path import DONE, command, corrected
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import advance, begin_leaning, in_base, lean_on, level_motion
 from controllers.planners.slope import RATE as SLOPE_RATE
-from controllers.planners.slope import across, advance_slope, begin, observe
+from controllers.planners.slope import across, advance_slope, begin, follow_height, observe
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy, fill
@@ -31,6 +31,12 @@ EARLY = 0.4
 
 REDIRECT = 0.75
 """Share of the swing time during which the foothold is updated by the command."""
+
+STEP = 0.01
+"""Difference of the heights of two footholds from which a swing counts as one up or down a step [m]."""
+
+STRAIGHT_UP, OVER_EDGE = 0.25, 0.35
+"""Shares of the swing time: up a step, a foot first rises that long before it moves forwards; down a step, it descends last."""
 
 TOUCHDOWN_SPEED = 0.15
 """Vertical speed of a foot at touchdown [m/s]."""
@@ -81,7 +87,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
         onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
-        _step(plan, t, onwards, (across(plan.slope, up), v, measured[2]), touches)
+        _step(plan, t, onwards, (_vertical(plan, up), v, measured[2]), touches)
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
@@ -132,8 +138,17 @@ def _incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
     lean_on(base, slope.g, slope.dg, slope.ddg)
     if first:
         begin_leaning(base, up)
+        for i in range(len(stands)):
+            plan.cubics.c[i, 2, 0] += slope.heights[i]
     observe(slope, feet, up, stands, yaw, SLOPE_RATE * plan.tick)
+    follow_height(slope, plan.u)
     plan.t = t
+
+
+@compiled
+def _vertical(plan: Plan, up: Array) -> Array:
+    """Return n (3): heights n · x of points of the level frame above the slope, or on known uneven ground above a level."""
+    return up if plan.slope.uneven else across(plan.slope, up)
 
 
 @compiled
@@ -228,7 +243,9 @@ def _lift(plan: Plan, i: int, t: float, swing: float) -> None:
     plan.swinging[i], plan.seeking[i], plan.end[i] = True, False, t + swing
     for k in range(2):
         plan.lifted[i, k], _, _ = at(plan.cubics, i, k, t)
-    aim(plan.cubics, i, 2, t, t + 0.5 * swing, plan.hips[i, 2] + plan.step_height, 0.0)
+    slope = plan.slope
+    slope.lifted[i], slope.shift[i, 0], slope.shift[i, 1] = slope.heights[i], 0.0, 0.0
+    aim(plan.cubics, i, 2, t, t + 0.5 * swing, plan.hips[i, 2] + slope.heights[i] + plan.step_height, 0.0)
 
 
 @compiled
@@ -239,7 +256,7 @@ def _land(plan: Plan, i: int, t: float, moves: bool) -> None:
     _stop_in_plane(plan, i, t)
     stop(plan.cubics, i, 2, t)
     if moves or plan.end[i] > -np.inf:
-        aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2], 0.0)
+        aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2] + plan.slope.heights[i], 0.0)
 
 
 @compiled
@@ -252,12 +269,17 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         # in the plane: to the foothold, updated until late in the swing
         left = plan.end[i] - t
         share = left / plan.swing_time
+        slope, climbs = plan.slope, plan.slope.heights[i] - plan.slope.lifted[i]
         if plan.swinging[i] and share >= 1.0 - REDIRECT:
-            x, y = _foothold(plan, i, left)
-            aim(plan.cubics, i, 0, t, plan.end[i], x, 0.0)
-            aim(plan.cubics, i, 1, t, plan.end[i], y, 0.0)
+            slope.goal[i, 0], slope.goal[i, 1] = _foothold(plan, i, left)
+            if climbs < STEP or share <= 1.0 - STRAIGHT_UP:
+                aim(plan.cubics, i, 0, t, plan.end[i], slope.goal[i, 0] + slope.shift[i, 0], 0.0)
+                aim(plan.cubics, i, 1, t, plan.end[i], slope.goal[i, 1] + slope.shift[i, 1], 0.0)
+            if climbs > STEP and left > 0.5 * plan.swing_time + plan.tick:
+                top = plan.hips[i, 2] + slope.heights[i] + plan.step_height
+                aim(plan.cubics, i, 2, t, plan.end[i] - 0.5 * plan.swing_time, top, 0.0)
         # in height: to the ground below, retargeted from mid-swing (one tick early) until `LANDING`; lower while seeking
-        falls = share >= LANDING and left <= 0.5 * plan.swing_time + plan.tick
+        falls = share >= LANDING and left <= (0.5 if climbs > -STEP else OVER_EDGE) * plan.swing_time + plan.tick
         if not (plan.seeking[i] or falls):
             continue
         if np.isnan(below):

@@ -95,6 +95,12 @@ class Stairs:
         _stairs(points, *self._shape, distances, normals)
         return distances, normals
 
+    def height(self, points: Array) -> Array:
+        """Return the height of the surface at the x and y of `points` (n, 3) [m] (n)."""
+        start, depth, rise, steps, height = self._shape
+        heights: Array = height + rise * np.clip(np.floor((points[:, 0] - start) / depth) + 1.0, 0.0, steps)
+        return heights
+
 
 DROPS, LANDED = 20, 1e-6
 """Search for the ground below a point: largest number of iterations, tolerance [m]."""
@@ -103,11 +109,11 @@ DROPS, LANDED = 20, 1e-6
 def heights_below(terrain: Terrain, points: Array) -> Array:
     """Return the height of the ground vertically below points (n, 3) above it [m] (n).
 
-    A terrain with a method `height` knows it. Otherwise points move vertically by their distance to the ground over the
-    vertical part of its normal: exact for a plane in one step.
+    A terrain with a method `height` (n, 3) → (n) knows it. Otherwise points move vertically by their distance to the ground
+    over the vertical part of its normal: exact for a plane in one step.
     """
-    known = getattr(terrain, "height_at", None)
-    if known is not None:
+    known = getattr(terrain, "height", None)
+    if callable(known):
         heights: Array = known(points)
         return heights
     below = points.copy()
