@@ -3,10 +3,12 @@
 import numpy as np
 
 from controllers.planners.cubics import at
-from controllers.planners.legs import foot_places
+from controllers.planners.legs import Triad, foot_places
 from controllers.planners.path import Triple
 from controllers.planners.plan import Plan
-from controllers.planners.pose import level_point
+from controllers.planners.pose import begin_leaning, lean_on, level_point
+from controllers.planners.slope import RATE, across, advance_slope, begin, follow_height, observe
+from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 
@@ -95,3 +97,32 @@ def integrate_pose(plan: Plan, time: float, changing: float) -> Triple:
     chord = np.sin(half) / half if abs(half) > 1e-8 else 1.0
     c, s = chord * np.cos(yaw + half), chord * np.sin(yaw + half)
     return x + c * dx - s * dy, y + s * dx + c * dy, yaw + turn
+
+
+@compiled
+def incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
+    """Update slope of the ground and attitude of the base from the last tick to time t. measured: see
+    `controllers.planners.steps.follow`"""
+    slope, base, q = plan.slope, plan.base, measured[0]
+    up, yaw, feet = attitude.up(q[3:7]), attitude.yaw(q[3:7]), foot_places(plan.legs, measured[2])
+    stands = np.empty_like(touches)
+    for i in range(len(stands)):
+        stands[i] = touches[i] and not (plan.swinging[i] or plan.seeking[i])
+    first = np.isnan(plan.t)
+    if first:
+        begin(slope, feet, up, stands, yaw)
+    advance_slope(slope, 0.0 if first else t - plan.t, yaw, plan.u[2])
+    lean_on(base, slope.g, slope.dg, slope.ddg)
+    if first:
+        begin_leaning(base, up)
+        for i in range(len(stands)):
+            plan.cubics.c[i, 2, 0] += slope.heights[i]
+    observe(slope, feet, up, stands, yaw, RATE * plan.tick)
+    follow_height(slope, plan.u)
+    plan.t = t
+
+
+@compiled
+def vertical(plan: Plan, up: Array) -> Array:
+    """Return n (3): heights n · x of points of the level frame above the slope, or on known uneven ground above a level."""
+    return up if plan.slope.uneven else across(plan.slope, up)

@@ -6,13 +6,11 @@ See `controllers.planners.locomotion` for the method and `controllers.planners.p
 import numpy as np
 
 from controllers.planners.cubics import aim, at, stop
-from controllers.planners.feet import foot_at, ground_below, ground_under, integrate_pose
-from controllers.planners.legs import Triad, foot_places, solve
+from controllers.planners.feet import foot_at, ground_below, ground_under, incline, integrate_pose, vertical
+from controllers.planners.legs import Triad, solve
 from controllers.planners.path import DONE, command, corrected
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
-from controllers.planners.pose import advance, begin_leaning, in_base, lean_on, level_motion
-from controllers.planners.slope import RATE as SLOPE_RATE
-from controllers.planners.slope import across, advance_slope, begin, follow_height, observe
+from controllers.planners.pose import advance, in_base, level_motion
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy, fill
@@ -75,7 +73,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     q, v, touches = measured[0], measured[1], _touching(plan, contacts)
     up = attitude.up(q[3:7])
     _advance(plan, t)
-    _incline(plan, t, measured, touches)
+    incline(plan, t, measured, touches)
     if plan.base.away:
         up, v = level_motion(plan.base, up, v)
     if t >= plan.start:
@@ -87,7 +85,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
         onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
-        _step(plan, t, onwards, (_vertical(plan, up), v, measured[2]), touches)
+        _step(plan, t, onwards, (vertical(plan, up), v, measured[2]), touches)
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
@@ -121,34 +119,6 @@ def _advance(plan: Plan, t: float) -> None:
     for k in range(3):
         plan.u[k] += dt * plan.du[k]
     advance(plan.base, dt)
-
-
-@compiled
-def _incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
-    """Update slope of the ground and attitude of the base from the last tick to time t. measured: see `follow`"""
-    slope, base, q = plan.slope, plan.base, measured[0]
-    up, yaw, feet = attitude.up(q[3:7]), attitude.yaw(q[3:7]), foot_places(plan.legs, measured[2])
-    stands = np.empty_like(touches)
-    for i in range(len(stands)):
-        stands[i] = touches[i] and not (plan.swinging[i] or plan.seeking[i])
-    first = np.isnan(plan.t)
-    if first:
-        begin(slope, feet, up, stands, yaw)
-    advance_slope(slope, 0.0 if first else t - plan.t, yaw, plan.u[2])
-    lean_on(base, slope.g, slope.dg, slope.ddg)
-    if first:
-        begin_leaning(base, up)
-        for i in range(len(stands)):
-            plan.cubics.c[i, 2, 0] += slope.heights[i]
-    observe(slope, feet, up, stands, yaw, SLOPE_RATE * plan.tick)
-    follow_height(slope, plan.u)
-    plan.t = t
-
-
-@compiled
-def _vertical(plan: Plan, up: Array) -> Array:
-    """Return n (3): heights n · x of points of the level frame above the slope, or on known uneven ground above a level."""
-    return up if plan.slope.uneven else across(plan.slope, up)
 
 
 @compiled
