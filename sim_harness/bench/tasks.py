@@ -52,7 +52,7 @@ class Tick(NamedTuple):
 
 Figures = dict[str, dict[str, float]]
 """Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, of the shipped
-controller's tick (NaN without a controller), and of TSID's tick (NaN without TSID); and the tasks' time on top of the shipped
+controller's tick (NaN without a controller), and of TSID's tick if it is measured (NaN without a solution); and the tasks' time on top of the shipped
 tick, in its units."""
 
 
@@ -156,6 +156,8 @@ def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Co
             if chosen.any():
                 medians = dict(zip(COLUMNS, (1e6 * np.median(times[chosen], axis=0)).tolist(), strict=True))
                 on_top = (medians["us"] - medians["prediction_us"]) / medians["tick_us"]
+                if not peers:
+                    del medians["tsid_us"]
                 found[kind] = {"share": float(chosen.mean()), **medians, "on_top": on_top}
     return found
 
@@ -224,6 +226,9 @@ def tasks_table(result: Figures) -> Table:
     """Return the table of times [µs] and ratios."""
     rows = [["ticks of tasks", "share %", "µs", "prediction µs", "shipped tick µs", "TSID µs", "on top, in ticks"]]
     for name, each in result.items():
-        shares, figures = f"{100 * each['share']:.1f}", ["–" if np.isnan(each[key]) else f"{each[key]:.0f}" for key in COLUMNS]
+        shares, figures = (
+            f"{100 * each['share']:.1f}",
+            ["–" if np.isnan(us := each.get(key, np.nan)) else f"{us:.0f}" for key in COLUMNS],
+        )
         rows.append([name, shares, *figures, f"{each['on_top']:.2f}"])
     return rows
