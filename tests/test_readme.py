@@ -120,8 +120,9 @@ def test_code_blocks_are_of_known_languages():
 
 
 @pytest.mark.parametrize("document", sorted({block.document for block in blocks("python")} - {*TUTORIALS}))
-def test_python_blocks_run(document):
-    """The blocks of a document, one after the other. `test_tutorials` runs those of tutorials."""
+def test_python_blocks_run(document, monkeypatch, tmp_path):
+    """The blocks of a document, one after the other, in a folder of their own. `test_tutorials` runs those of tutorials."""
+    monkeypatch.chdir(tmp_path)
     namespace: dict = {}
     for block in blocks("python", document):
         exec(compile(block.text, str(block), "exec"), namespace)

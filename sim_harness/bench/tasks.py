@@ -52,8 +52,8 @@ class Tick(NamedTuple):
 
 Figures = dict[str, dict[str, float]]
 """Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, of the shipped
-controller's tick (NaN without a controller), and of TSID's tick if it is measured (NaN without a solution); and the tasks' time on top of the shipped
-tick, in its units."""
+controller's tick (NaN without a controller), and of TSID's tick if it is measured (NaN without a solution); and the tasks' time
+on top of the shipped tick, in its units."""
 
 
 def bench_tasks(robot_name: str, tsid: Path | None = None) -> Figures:
