@@ -104,6 +104,7 @@ def in_a_terminal(*arguments, **environment):
     return run.stderr + run.stdout
 
 
+@pytest.mark.full
 @pytest.mark.skipif(bool(os.path.exists("/dev/input/js0")), reason="a gamepad is connected")
 def test_without_a_gamepad_the_message_says_so():
     assert "expected a gamepad, none is connected" in in_a_terminal()

@@ -230,6 +230,7 @@ def test_motors_at_half_torque_show_as_the_missing_torque():
         assert WORDS[words] in last.message
 
 
+@pytest.mark.full
 def test_an_external_lift_is_detected_and_forgotten_when_it_ends():
     loop = Loop("quadruped")
     held = loop.run(500, [Push(frame="BODY0", force=(0.0, 0.0, 0.5 * loop.weight), duration=0.4)])

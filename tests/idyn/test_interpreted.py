@@ -53,6 +53,7 @@ stand_ins.use_stand_ins(lambda kernel, types: interpret.Interpreted(kernel, type
 """All kernels of idyn are interpreted on the memory of the compiled ones, as while another process compiles them."""
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("variables", "begin"),

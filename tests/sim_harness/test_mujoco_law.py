@@ -214,6 +214,7 @@ def test_forces_under_given_torques_are_those_of_the_world(cone):
         assert np.abs(world.v - answer.v_plus)[robot.tree.a].max() / DT < 1e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task", ["trot", "stand", "slide"])
 @pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
 def test_in_closed_loop_every_force_is_the_worlds(robot, task):

@@ -62,6 +62,7 @@ def test_a_pose_at_a_joint_limit_stays_inside_it(tmp_path, urdf):
     assert np.all((robot.limits.q_min <= angles) & (angles <= robot.limits.q_max))
 
 
+@pytest.mark.full
 def test_a_humanoid_without_a_pose_stands_with_its_mass_above_its_soles(tmp_path):
     """Alexander has poses of no SRDF file; with its feet below the hips its centre of mass was in front of the toes."""
     urdf = "alexander_description/urdf/alexander_v1.lowerBodyOnly.urdf"

@@ -70,6 +70,7 @@ def quadruped(path, along="1 0 0"):
     return write(path, [rolling_leg(name, f"{x} {y} 0", along) for name, (x, y) in CORNERS.items()])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("along", first_is_fast(["0 0 1", "1 0 0"]))
 def test_legs_that_lie_flat_or_point_up_at_zero_are_found(tmp_path, capsys, along):
     """As of Spirit 40, whose legs lie flat at zero, and of Minitaur, whose legs point up."""
@@ -146,6 +147,7 @@ def test_a_hand_is_not_a_quadruped(tmp_path, capsys):
     assert "fixed to the world" in capsys.readouterr().out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("limit", first_is_fast([0.2, 3.1]))
 def test_a_sole_is_found_in_a_level_frame_of_its_link(tmp_path, capsys, limit):
     """The last frame of the foot is one of a sensor, which is turned. Ankles that turn little stay within their limits."""

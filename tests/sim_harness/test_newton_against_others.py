@@ -71,6 +71,7 @@ def assert_coulomb(given, solution, recovery=0.05):
     assert (friction[endless & (p[:, 2] == 0)] == 0).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mu", fast([*MUS, None], np.inf, None))
 @pytest.mark.parametrize("make", [pile, pushed_box, limbs])
 def test_random_problems_satisfy_coulombs_law(make, mu):

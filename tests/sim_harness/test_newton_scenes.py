@@ -97,6 +97,7 @@ def test_a_beam_of_sixteen_hinges_bends_by_moment_over_stiffness():
     assert rise.value == pytest.approx(-small, rel=0.03)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "held"), fast([("grasp-ball", True), ("grasp-ball-slips", False)], "grasp-ball-slips"))
 def test_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
     settings, found = run(name)

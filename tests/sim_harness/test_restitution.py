@@ -52,6 +52,7 @@ def test_far_slow_and_opening_contacts_do_not_bounce(engine, speed, gap):
     np.testing.assert_array_equal(bouncing.v_plus, plain.v_plus)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", first_is_fast([PolygonLcp, Newton]))
 def test_a_ball_bounces_to_the_square_of_the_coefficient(engine):
     ball = BodySettings(name="ball", shape=Shape(sphere=0.05), mass=1.0, position=(0.0, 0.0, 0.55))

@@ -235,6 +235,7 @@ def slow(clock, every, ns):
     return lambda client: Slow(client, lost=10**9)
 
 
+@pytest.mark.full
 def test_a_paced_world_follows_the_clock(make_world, make_stand, clock):
     """Every 20th reply takes 3.4 ms: the world moves on meanwhile, and no tick is repeated."""
     robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))

@@ -187,6 +187,7 @@ def test_the_command_shows_verdict_and_answer(tmp_path, capsys):
     assert main(["judge", str(tmp_path / "b.json"), "--out", str(tmp_path / "out")]) == 0
 
 
+@pytest.mark.full
 def test_engines_on_a_scene_are_judged(tmp_path, capsys):
     """A sliding block: `lcp` and `newton` without a violation."""
     found = str(tmp_path / "found.json")

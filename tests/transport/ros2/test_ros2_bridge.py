@@ -203,6 +203,7 @@ def test_a_twist_is_a_velocity_until_it_stops_coming(rig):
         assert bridge.counts["accepted"] > 0
 
 
+@pytest.mark.full
 def test_refused_commands_are_told(rig):
     told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
     with rig.bridged() as bridge:

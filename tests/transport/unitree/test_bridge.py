@@ -92,6 +92,7 @@ def test_a_script_is_done_and_ends_in_damping(puppet):
     assert all(command.is_sound for command in puppet.commands[::50])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("buttons", "stops"), [(1 << 5 | 1 << 9, True), (1 << 5, False), (1 << 9 | 1 << 8, False)])
 def test_the_remote_control_stops_the_robot(puppet, buttons, stops):
     remote = np.zeros(40)
@@ -195,6 +196,7 @@ def test_another_process_that_begins_to_send_commands_ends_the_bridge(puppet):
     assert not puppet.commands[-1]["motor_cmd.kp"].any()
 
 
+@pytest.mark.full
 def test_the_raw_log_has_all_messages_and_gives_the_same_states(puppet, tmp_path):
     path = tmp_path / "raw.mcap"
     log = RawLog(path, GO2.family)

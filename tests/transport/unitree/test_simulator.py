@@ -120,12 +120,14 @@ def test_a_robot_that_falls_silent_ends_the_bridge(simulator, tmp_path):
     assert "no state for 0.1 s" in done.stdout
 
 
+@pytest.mark.full
 def test_without_a_robot_the_bridge_says_so(tmp_path):
     done = bridge(tmp_path, "--dry-run")
     assert done.returncode == 2
     assert "no state within 5 s" in done.stderr
 
 
+@pytest.mark.full
 def test_the_checklist_must_be_confirmed(tmp_path):
     command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", DOMAIN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)

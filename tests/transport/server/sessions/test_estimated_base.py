@@ -154,6 +154,7 @@ def test_a_server_without_an_estimator_refuses_the_hello():
         Trial(SpringDamper(solo()))
 
 
+@pytest.mark.full
 @examples(max_examples=200, deadline=None)
 @given(
     st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=10, max_size=10),
