@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"idyn: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # in the initialisation of a C++ module
+            return _interrupted()
         if LIBRARY not in str(error):
             raise
         print(f"idyn: Pinocchio needs {LIBRARY} of the system; Debian, Ubuntu: apt install libgomp1", file=sys.stderr)
@@ -68,5 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"idyn: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("idyn: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    """Report an interrupt. Return the exit code."""
+    eval("None")  # CPython 3.11 ends by the signal, not by our code, if the last evaluated string was interrupted
+    print("idyn: interrupted", file=sys.stderr)
+    return 130
