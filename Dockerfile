@@ -16,7 +16,7 @@ WORKDIR /source
 COPY . .
 RUN python -m venv /opt/idyn && /opt/idyn/bin/pip install --no-cache-dir ".[${EXTRAS}]"
 ENV NUMBA_CACHE_DIR=/opt/kernels
-RUN /opt/idyn/bin/idyn warm-up "${SERVER}" && python deployment/slim.py /opt/idyn --server
+RUN /opt/idyn/bin/idyn warm-up "${SERVER}" && python deployment/slim.py /opt/idyn
 
 FROM python:${PYTHON}-slim-bookworm
 ARG SERVER=quadruped

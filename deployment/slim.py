@@ -1,11 +1,10 @@
 """Delete from a virtual environment what idyn does not need to run; print the size after each step.
 
-    python deployment/slim.py ENVIRONMENT [--server]
+    python deployment/slim.py ENVIRONMENT
 
 Headers, static libraries, CMake files, tests of dependencies and installers are deleted; libraries that wheels carry several
 times become one file; symbols are stripped where `strip` (binutils) is installed. Afterwards nothing can be compiled against
-the environment, and no package installed into it. With --server the packages that draw pictures are deleted too: `idyn serve`,
-`top`, `check`, `replay` and `keys` work, commands with reports do not.
+the environment, and no package installed into it.
 """
 
 import hashlib
@@ -20,15 +19,12 @@ DEVELOPMENT = ("cmeel.prefix/include", "cmeel.prefix/lib/cmake", "cmeel.prefix/l
 
 INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence.pth")
 
-PLOTS = ("matplotlib", "fontTools", "PIL", "pillow.libs", "kiwisolver", "contourpy", "mpl_toolkits")
-"""Packages that draw the pictures of reports."""
-
 LIBRARIES = ("cmeel.prefix", "llvmlite", "zstandard")
 """Packages whose libraries are stripped; not those that `auditwheel` has changed, as NumPy's: `strip` breaks some."""
 
 
-def slim(packages: Path, server: bool) -> None:
-    """packages: the site-packages folder of the environment; server: also delete what only reports need"""
+def slim(packages: Path) -> None:
+    """packages: the site-packages folder of the environment"""
     report(packages, "as installed")
     for folder in DEVELOPMENT:
         shutil.rmtree(packages / folder, ignore_errors=True)
@@ -42,9 +38,6 @@ def slim(packages: Path, server: bool) -> None:
     report(packages, "without pip and setuptools")
     link_copies(packages / "cmeel.prefix" / "lib")
     report(packages, "with one file for each library")
-    if server:
-        remove(packages, PLOTS)
-        report(packages, "without plots")
     if strip := shutil.which("strip"):
         for name in LIBRARIES:
             for path in libraries(packages / name):
@@ -87,4 +80,4 @@ def report(packages: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
-    slim(next(Path(sys.argv[1]).glob("lib/python3*/site-packages")), server="--server" in sys.argv[2:])
+    slim(next(Path(sys.argv[1]).glob("lib/python3*/site-packages")))

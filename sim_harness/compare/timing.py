@@ -5,36 +5,30 @@ number of simultaneous contacts at each foot-ground interface". With fixed joint
 points. The velocity of the base decides which points press. It is about as large as the velocity that gravity adds in a period.
 """
 
-import gc
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import numpy as np
-from matplotlib.axes import Axes
 
 from controllers.config.loading import parse
 from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
-from idyn.laws.law import Law
 from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Selection, State
+from sim_harness.bench.run_time import Tick, predictions, without_gc
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
+from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
-
-DT = 1e-3
-"""Period of the predictions [s]."""
 
 PATCH = 0.005
 """Radius of the ring of contact points at a foot [m]."""
@@ -50,9 +44,6 @@ WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
 
 LINEAR = 1.1
 """Largest log-log slope that counts as linear."""
-
-Tick = tuple[State, ContactSet, Array]
-"""State, contacts and demand of a prediction."""
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,29 +137,6 @@ def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iter
         if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
             return
         yield State(q=stance, v=rocking(robot, k)), contacts, demand
-
-
-def predictions(
-    robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
-) -> Iterator[tuple[float, Prediction]]:
-    """Yield (run time [s], prediction) of each tick. warm: whether the previous prediction is the guess"""
-    guess: Guess | None = None
-    for state, contacts, demand in ticks:
-        begin = time.perf_counter()
-        answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
-        yield time.perf_counter() - begin, answer
-        guess = answer.guess if warm else None
-
-
-@contextmanager
-def without_gc() -> Iterator[None]:
-    """Collect garbage now, and switch the collector off within the context."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 from controllers.config.loading import files, parse
 from idyn.errors import ConfigError, IdynError
@@ -13,6 +11,7 @@ from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.report.canvas import Figure, LogNorm
 from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed

@@ -4,17 +4,11 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from idyn.types import Record
+from sim_harness.report.canvas import Axes, Figure, mpl, plt
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,

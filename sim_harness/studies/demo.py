@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from matplotlib.axes import Axes
 
 from controllers.config.tables import kind_of, named
 from idyn.errors import ConfigError
@@ -14,6 +13,7 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import Summary, normal_forces
 from sim_harness.measure.pace import slowness
 from sim_harness.measure.trace import Trace
+from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.report.summaries import FORCE_ERROR, LARGEST_RATE, OK, PACE, RATE, TORQUE, TRACKING, VERDICT, legend, table

@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from matplotlib.axes import Axes
 
 from controllers.robot.load import load_robot
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
+from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 
 from sim_harness.compare.engines.jobs import Cell
+from sim_harness.report.canvas import Figure, ListedColormap
 from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table

@@ -2,16 +2,13 @@
 
 import math
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
 
 from sim_harness.compare.matrix.settings import MatrixSettings, PartSettings
 from sim_harness.compare.matrix.table import Panel, upright
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Results, Runs, lost, statistic
+from sim_harness.report.canvas import Axes, Figure, LogNorm, Normalize, mpl
 from sim_harness.report.plots import cells, png
 
 CELL = (0.62, 0.36)

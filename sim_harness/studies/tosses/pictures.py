@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 
 from idyn.types import Array
+from sim_harness.report.canvas import mpl, plt
 from sim_harness.report.plots import STYLE, Line, Plot, picture, png
 from sim_harness.studies.tosses.data import EDGE, RATE, Toss
 from sim_harness.studies.tosses.outcome import SHOWN, Outcome

@@ -138,7 +138,8 @@ def run_once(setup: Setup, law: str) -> Outcome:
                 sleep(SETTLE_S)
             with _simulator(setup, seconds, trace) as simulator:
                 done = subprocess.run(bridge, capture_output=True, text=True, check=False, timeout=longest)
-                simulator.wait(timeout=longest)
+                if simulator.wait(timeout=longest):
+                    raise ConfigError("unitree", f"the simulator ended with exit code {simulator.returncode}, see above")
         if not figures.exists():
             raise ConfigError("bridge", done.stderr.strip() or done.stdout.strip())
         truth = read_truth(trace)
