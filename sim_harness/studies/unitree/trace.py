@@ -17,7 +17,8 @@ PRESSES_N = 1.0
 class Truth(NamedTuple):
     """What the simulator did, step by step.
 
-    t: time [s] (n); q, v: configuration and velocity as MuJoCo has them (n, …); torques: of the motors [N·m] (n, na)
+    t: time [s] (n); q, v: configuration and velocity as MuJoCo has them (n, …)
+    torques: of the motors in the step that begins there [N·m] (n, na)
     """
 
     t: Array
@@ -41,11 +42,11 @@ class Truth(NamedTuple):
 
 
 def read_truth(path: Path) -> Truth:
-    """Return the trace that the simulator has written."""
+    """Return the trace that the simulator has written. A row of it has the torques of the step that ends there."""
     with np.load(path) as found:
         rows, nq, nv = found["rows"], int(found["nq"]), int(found["nv"])
     t, q, v, torques = np.split(rows, np.cumsum([1, nq, nv]), axis=1)
-    return Truth(t[:, 0], q, v, torques)
+    return Truth(t[:-1, 0], q[:-1], v[:-1], torques[1:])
 
 
 def model_of(path: Path) -> Any:
