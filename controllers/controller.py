@@ -58,7 +58,7 @@ class Controller:
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
-        self._safety = Safety(settings.safety, robot, robot.limits)
+        self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._no_torque = np.zeros(robot.na)
         self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False

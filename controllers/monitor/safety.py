@@ -9,6 +9,7 @@ import numpy as np
 from controllers.command import LimitedBy
 from controllers.config.loading import Settings
 from controllers.config.tables import within
+from controllers.monitor.damping import damping_gains
 from controllers.robot.attitude import tilt
 from idyn.errors import InputError
 from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, CompileTask, compiled
@@ -31,7 +32,7 @@ class SafetySettings(Settings, frozen=True):
         None: tau_max / `RATE_TIME` of each joint, no limit for joints without tau_max
     first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
     fallback: command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
-    damping: damping torque per joint speed [N·m·s/rad]
+    damping: damping torque per joint speed [N·m·s/rad]; less for joints with a small inertia, see `damping_gains`
     max_tilt: largest tilt of the base from upright [rad]; beyond: fault
     max_base_speed: largest angular speed of the base [rad/s]; beyond: fault
     max_joint_speed: largest speed of an actuated joint [rad/s]; beyond: fault
@@ -64,9 +65,11 @@ class Safety:
     last: last commanded torque, before the server's torque gate [N·m] (na); None before the first
     """
 
-    def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
+    def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits, stance: Array, dt: float) -> None:
+        """stance: configuration for which joints are damped (nq); dt: control period [s]"""
         self._settings = settings
         self._robot = robot
+        self._damping = damping_gains(settings.damping, robot, stance, dt)
         self._limits, self._rates = limits, torque_rates(settings, limits)
         self._free = robot.floating
         self.reset()
@@ -103,8 +106,8 @@ class Safety:
         return ""
 
     def damping(self, state: State | Kinematics) -> Array:
-        """Return −k q̇ within the torque limits [N·m] (na); NaN counts as 0."""
-        tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.tree.a])
+        """Return −D q̇ within the torque limits [N·m] (na); NaN counts as 0."""
+        tau = np.nan_to_num(-self._damping * state.v[self._robot.tree.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
 
     def record(self, tau: Array) -> None:

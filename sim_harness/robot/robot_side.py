@@ -91,7 +91,7 @@ class RobotSide:
         client: Exchanger,
         *,
         dt: float,
-        kd: float,
+        kd: float | Array,
         hardware: Hardware | None = None,
         progress: Callable[[int], None] | None = None,
         failsafe: FailsafeSettings | None = None,
@@ -99,7 +99,7 @@ class RobotSide:
     ) -> None:
         """
         dt: step of the world and period of the loop [s]
-        kd: damping of the failsafe [N·m·s/rad], ≥ 0
+        kd: damping of the failsafe [N·m·s/rad], ≥ 0, of all motors or of each (na)
         hardware: between the world and the messages, default ideal
         progress: called with the number of ticks since the last call
         failsafe: times of the failsafe
@@ -110,7 +110,9 @@ class RobotSide:
         self.refused: Counter[str] = Counter()
         self._client = client
         self._dt = dt
-        self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits), settings=failsafe)
+        self._failsafe = Failsafe(
+            damping=np.broadcast_to(kd, robot.na).astype(np.float64), limits=limits_of(robot.limits), settings=failsafe
+        )
         self._applied: Array | None = None
         self._answered_ns: int | None = None  # `t_robot` of the state whose torque was applied
         self._waited, self._answered = 0.0, False  # waiting time for the last reply [s]; whether it arrived

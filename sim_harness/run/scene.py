@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from controllers.monitor.damping import damping_gains
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
 from idyn.contact.terrain import Terrain
@@ -39,9 +40,9 @@ def simulated_robot(
     watch: called with the trace at the end of each tick
     """
     settings, dt = plan.settings, plan.controller.period
-    nominal, stance = load_robot(plan.controller.robot)
+    nominal, standing = load_robot(plan.controller.robot)
     robot, terrain = world_robot(nominal, settings.robot), terrain_of(plan)
-    stance = resting(robot, stance, terrain)
+    stance = resting(robot, standing, terrain)
     friction = joint_friction(robot, settings.robot)
     world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
@@ -51,7 +52,7 @@ def simulated_robot(
         world,
         Link(client, settings.robot.link, dt, seed),
         dt=dt,
-        kd=plan.controller.safety.damping,
+        kd=damping_gains(plan.controller.safety.damping, nominal, standing, dt),
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=progress,
         failsafe=settings.failsafe,

@@ -21,7 +21,7 @@ DT = 0.001
 
 
 def safety(**settings):
-    return Safety(SafetySettings(**settings), ROBOT, ROBOT.limits)
+    return Safety(SafetySettings(**settings), ROBOT, ROBOT.limits, STANCE, DT)
 
 
 def state(**changes):
@@ -80,7 +80,7 @@ def test_the_torque_limit_acts_after_the_rate_limit(applied):
 def test_the_default_rate_scales_with_the_torque_limit_of_each_joint():
     """The same share of tau_max per millisecond for 2.7 N·m and for 150 N·m; without tau_max no limit."""
     strong = msgspec.structs.replace(ROBOT.limits, tau_max=np.r_[np.full(6, 2.7), np.full(5, 150.0), np.inf])
-    s = Safety(SafetySettings(first_command_guard=0.0), ROBOT, strong)
+    s = Safety(SafetySettings(first_command_guard=0.0), ROBOT, strong, STANCE, DT)
     s.limit(np.zeros(12), 0.0, None)
     tau, bits = s.limit(np.full(12, 2000.0), DT, np.zeros(12))
     np.testing.assert_allclose(tau[:11], strong.tau_max[:11] / 7.3)
@@ -160,7 +160,7 @@ def test_the_fault_names_the_fastest_joint():
 
 def test_a_fixed_base_does_not_tilt():
     arm = Robot(Description(urdf=ROBOT.description.urdf, base="fixed"))
-    s = Safety(SafetySettings(), arm, arm.limits)
+    s = Safety(SafetySettings(), arm, arm.limits, STANCE[7:], DT)
     assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
 
 

@@ -1,0 +1,22 @@
+"""Damping of the joints that is stable in discrete time."""
+
+import numpy as np
+
+from idyn.model.robot import Robot
+from idyn.types import Array
+
+FASTEST = 1.6
+"""Largest eigenvalue of dt M⁻¹ D; from 2 on, motion grows."""
+
+
+def damping_gains(damping: float, robot: Robot, q: Array, dt: float) -> Array:
+    """Return the damping of each actuated joint [N·m·s/rad] (na): `damping`, or less for joints with a small inertia.
+
+    The torque −D q̇ is held for dt [s], so that v⁺ = (1 − dt M⁻¹ D) v, with the M of the configuration q. A joint alone at most
+    stops within dt: d ≤ 1/(dt (M⁻¹)_jj). All joints together decay, at least at the rate of `FASTEST`.
+    """
+    M = robot.terms(q, np.zeros(robot.nv)).M
+    mobility: Array = dt * np.linalg.inv(M)[np.ix_(robot.tree.a, robot.tree.a)]
+    gains = np.minimum(damping, 1.0 / np.diag(mobility))
+    fastest = float(np.abs(np.linalg.eigvals(mobility * gains)).max(initial=0.0))
+    return gains * min(1.0, FASTEST / fastest) if fastest > 0.0 else gains

@@ -1,0 +1,61 @@
+"""The damping that stops a robot does not drive light joints. Pinocchio's forward dynamics is the oracle."""
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from controllers.config.loading import load
+from controllers.monitor.damping import damping_gains
+from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+
+DT = 1e-3
+
+
+def speeds_after(model, damping, steps):
+    """Return the largest speed after each step from 1 rad/s in all joints; gravity off, positions held at the neutral pose."""
+    data, q, v = model.createData(), pin.neutral(model), np.ones(model.nv)
+    model.gravity.linear = np.zeros(3)
+    largest = []
+    for _ in range(steps):
+        v = v + DT * pin.aba(model, data, q, v, -damping * v)
+        largest.append(np.abs(v).max())
+    return largest
+
+
+def light_finger(inertia):
+    """URDF of two links, with joints to each other and to the base; the second is a finger of this inertia [kg·m²]."""
+    links, joints = ['<link name="base"/>'], []
+    for name, parent, mass, moment in (("arm", "base", 1.0, 0.01), ("finger", "arm", 1e-4, inertia)):
+        moments = " ".join(f'{axis}="{moment}"' for axis in ("ixx", "iyy", "izz"))
+        inertial = f'<inertial><mass value="{mass}"/><inertia {moments} ixy="0" ixz="0" iyz="0"/></inertial>'
+        links.append(f'<link name="{name}">{inertial}</link>')
+        joints.append(
+            f'<joint name="to_{name}" type="revolute"><parent link="{parent}"/><child link="{name}"/><origin xyz="0.1 0 0"/>'
+            '<axis xyz="0 0 1"/><limit effort="10" velocity="10" lower="-3" upper="3"/></joint>'
+        )
+    return f'<robot name="r">{"".join(links + joints)}</robot>'
+
+
+@pytest.mark.parametrize("inertia", [1e-5, 1e-6, 1e-7])
+def test_a_light_finger_is_damped_too(inertia):
+    urdf = light_finger(inertia)
+    robot, model = Robot(Description(urdf=urdf, base="fixed")), pin.buildModelFromXML(urdf)
+    gains = damping_gains(0.1, robot, robot.neutral(), DT)
+    assert gains[0] == 0.1
+    assert 0.0 < gains[1] < 0.1
+    speeds = speeds_after(model, gains, 100)
+    assert speeds[-1] < 0.5
+    assert max(speeds) < 3.0
+    assert speeds_after(model, np.full(2, 0.1), 20)[-1] > 1e3
+
+
+@pytest.mark.parametrize("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "arm"])
+def test_shipped_damping_is_stable_as_it_is(name):
+    settings = load("controllers", name, ControllerSettings)
+    robot, stance = load_robot(settings.robot)
+    np.testing.assert_array_equal(
+        damping_gains(settings.safety.damping, robot, stance, settings.period), settings.safety.damping
+    )
