@@ -25,7 +25,7 @@ from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
-from transport.server.settings import ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 from transport.systemd import Systemd
@@ -50,7 +50,7 @@ def serve(
     controller_settings: replace those of the configuration that `settings.controller` names
     log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
     seed: seed of the run, recorded in the log
-    ready: called with the endpoint when clients can connect
+    ready: called with the robot's endpoint when clients can connect
     """
     stop = stop or threading.Event()
     stop_on_signals(stop)
@@ -80,7 +80,9 @@ def serve(
 
     try:
         anticipation = Anticipation(settings.anticipation_us)
-        router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
+        own, shared = robot_endpoint(settings), endpoint(settings)
+        others = None if own is None else shared
+        router = Router(service, own or shared, on_fault, anticipation, settings.curve, others_address=others)
         precompilation.start_rest()
         with (
             router,
@@ -89,8 +91,8 @@ def serve(
             steady(),
             real_time(settings.realtime),
         ):
-            log.info("serving at %s", router.endpoint)
-            systemd.ready(f"serving at {router.endpoint}")
+            log.info("serving at %s", router.place)
+            systemd.ready(f"serving at {router.place}")
             if ready is not None:
                 ready(router.endpoint)
             router.run(stop, systemd)

@@ -113,7 +113,7 @@ def _absolute(key: str, value: str, folder: Path) -> str:
     """Return the value of a setting, below `folder` if it is a relative path."""
     if key in PATHS or (key in REFERENCES and value.endswith(".toml")):
         return str(folder / value)
-    if key == "endpoint" and value.startswith("ipc://") and not value.startswith("ipc://@"):
+    if key in ("endpoint", "robot_endpoint") and value.startswith("ipc://") and not value.startswith("ipc://@"):
         return f"ipc://{folder / value.removeprefix('ipc://')}"
     return value
 

@@ -26,7 +26,7 @@ from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import load_scene
 from transport.robot.conversation import hello_for
-from transport.server.settings import ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 
 MODELS = (".urdf", ".xml", ".osim")
 """Ends of the names of files with a model alone."""
@@ -114,6 +114,7 @@ def _load(kind: str, what: str) -> Robot:
     if kind == "server":
         settings = load(kind, what, ServerSettings)
         endpoint(settings)
+        robot_endpoint(settings)
         return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
     if is_scene(what):
         return SceneModel(load_scene(what)).robot

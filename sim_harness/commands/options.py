@@ -53,6 +53,7 @@ def serve(parser: ArgumentParser) -> None:
     """Run the torque server until it is stopped."""
     parser.add_argument("config", help="name or path of a server configuration")
     parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
+    parser.add_argument("--robot-endpoint", help="address of the robot's own (default: the configuration's, or none)")
     parser.add_argument("--law", help="contact law (default: the configuration's)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="record all messages in this MCAP file")
 

@@ -14,7 +14,7 @@ from transport.server.settings import ServerSettings
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load("server", options.config, ServerSettings)
-    changes = {name: getattr(options, name) for name in ("endpoint", "law")}
+    changes = {name: getattr(options, name) for name in ("endpoint", "robot_endpoint", "law")}
     settings = msgspec.structs.replace(settings, **{name: value for name, value in changes.items() if value is not None})
     serve(settings, log_path=options.log, ready=lambda endpoint: print(f"serving at {endpoint}", flush=True))
     return None, True

@@ -79,6 +79,8 @@ class ServerSettings(Settings, frozen=True):
     law, selection: replace those of the controller
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder.
         This path and those of `controller`, `curve.secret` and `log_directory` are relative to the TOML file
+    robot_endpoint: an address of its own for the robot, as `endpoint`, which is then that of all other clients. Their
+        floods do not delay the robot. Only keys of the roles 'control' and 'estop' are admitted there; None: one for all
     insecure: allow a tcp address that other machines can reach without `curve`; every client there can then command the robot
     curve: keys of server and clients; None: no access control
     deadline_us: time budget of an answer, from the arrival of the state [µs]
@@ -107,6 +109,7 @@ class ServerSettings(Settings, frozen=True):
     law: Choice | None = None
     selection: str | None = None
     endpoint: str | None = None
+    robot_endpoint: str | None = None
     insecure: bool = False
     curve: CurveSettings | None = None
     deadline_us: Annotated[float, within(1, 1e6, "µs")] = 600.0
@@ -163,24 +166,36 @@ def endpoint(settings: ServerSettings) -> str:
     """Return the address to bind. Raises ConfigError if it is malformed, or if other machines can reach it unprotected."""
     if settings.endpoint is None:
         return f"ipc://{runtime_directory() / 'idyn.sock'}"
-    address = urlsplit(settings.endpoint)
-    if address.scheme == "tcp":
-        _check_port(settings.endpoint)
-        if not settings.insecure and settings.curve is None and not _is_loopback(address.hostname or ""):
-            raise ConfigError(
-                "server.endpoint",
-                f"other machines can reach {settings.endpoint}; expected keys in [curve], or insecure = true",
-            )
-    elif address.scheme != "ipc":
-        raise ConfigError("server.endpoint", f"expected ipc://… or tcp://…, got '{settings.endpoint}'")
+    _check_address("server.endpoint", settings.endpoint, settings)
     return settings.endpoint
 
 
-def _check_port(endpoint: str) -> None:
+def robot_endpoint(settings: ServerSettings) -> str | None:
+    """Return the robot's own address, None without one. Raises ConfigError as `endpoint`, and if it is that of the others."""
+    own = settings.robot_endpoint
+    if own is not None:
+        _check_address("server.robot_endpoint", own, settings)
+        if own == endpoint(settings) and not own.endswith((":0", ":*")):
+            raise ConfigError("server.robot_endpoint", f"expected another address than `endpoint`, got {own}")
+    return own
+
+
+def _check_address(setting: str, endpoint: str, settings: ServerSettings) -> None:
+    """Raise ConfigError if an address is malformed, or if other machines can reach it unprotected."""
+    address = urlsplit(endpoint)
+    if address.scheme == "tcp":
+        _check_port(setting, endpoint)
+        if not settings.insecure and settings.curve is None and not _is_loopback(address.hostname or ""):
+            raise ConfigError(setting, f"other machines can reach {endpoint}; expected keys in [curve], or insecure = true")
+    elif address.scheme != "ipc":
+        raise ConfigError(setting, f"expected ipc://… or tcp://…, got '{endpoint}'")
+
+
+def _check_port(setting: str, endpoint: str) -> None:
     """Raise ConfigError unless a tcp endpoint ends with a port; 0 and * are any free one."""
     port = endpoint.rpartition(":")[2]
     if port != "*" and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ConfigError("server.endpoint", f"expected a port from 0 to 65535, or *, got '{port}' in {endpoint}")
+        raise ConfigError(setting, f"expected a port from 0 to 65535, or *, got '{port}' in {endpoint}")
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,13 +1,14 @@
 """Access control of a server that other machines can reach: listed keys, each with a role.
 
 CurveZMQ encrypts every message and authenticates both sides; other keys are rejected. The role tells what a client may send.
+ZeroMQ asks for each new connection whether its key is listed [ZeroMQ RFC 27, "ZAP"]. The server's loop answers, in the time
+that it has for other clients: a Python thread for it would interrupt the loop at each handshake.
 """
 
 from pathlib import Path
 
 import msgspec
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
 from idyn.errors import ConfigError
@@ -26,22 +27,42 @@ MAY_SEND: dict[str, set[str]] = {
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 
 
-class AccessControl:
-    """Accepts listed keys and checks their roles. context: ZMQ context with an authenticator of its own"""
+ZAP_ADDRESS, ZAP_VERSION = "inproc://zeromq.zap.01", b"1.0"
 
-    def __init__(self, settings: CurveSettings) -> None:
-        """Start the authenticator. Raises ConfigError for malformed keys."""
+ROBOT_ROLES: frozenset[Role] = frozenset(("control", "estop"))
+"""Roles that are admitted to an address of the robot's own."""
+
+
+class AccessControl:
+    """Accepts listed keys and checks their roles.
+
+    context: of the protected sockets; descriptor: becomes readable when a handshake may wait (edge-triggered)
+    """
+
+    def __init__(
+        self,
+        settings: CurveSettings,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        admitted: frozenset[Role] | None = None,
+    ) -> None:
+        """
+        context: one of its own, which it destroys at the end; admitted: roles that may connect, None: all
+        Raises ConfigError for malformed keys.
+        """
         self._roles: dict[str, Role] = {client.key: client.role for client in settings.clients.values()}
+        self._listed: dict[bytes, bytes] = {}  # by the key's 32 bytes: its text
         for name, client in settings.clients.items():
             try:
-                z85.decode(client.key.encode("ascii"))
+                key = z85.decode(client.key.encode("ascii"))
             except (ValueError, KeyError) as error:
                 raise ConfigError(f"server.curve.clients.{name}.key", "expected a public key (Z85, 40 characters)") from error
+            if admitted is None or client.role in admitted:
+                self._listed[key] = client.key.encode("ascii")
         self._pair = read_secret(Path(settings.secret))
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._authenticator = ThreadAuthenticator(self.context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)
+        self.context = context
+        self._handshakes: zmq.Socket[bytes] = self.context.socket(zmq.REP)
+        self._handshakes.bind(ZAP_ADDRESS)
+        self.descriptor = int(self._handshakes.getsockopt(zmq.FD))
 
     def protect(self, socket: "zmq.Socket[bytes]") -> None:
         """Accept only listed keys on a socket, which must not be bound yet."""
@@ -50,23 +71,35 @@ class AccessControl:
         socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
         socket.setsockopt(zmq.CURVE_SERVER, 1)
 
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Return whether a key is listed. Called by the authenticator's thread."""
-        return key.decode() in self._roles
+    def waiting(self) -> bool:
+        """Return whether a handshake waits."""
+        return bool(int(self._handshakes.getsockopt(zmq.EVENTS)) & _READABLE)
+
+    def decide(self, most: int) -> None:
+        """Admit or reject waiting handshakes, at most so many. The id of an admitted client is its key."""
+        for _ in range(most):
+            if not self.waiting():
+                break
+            request = self._handshakes.recv_multipart()  # version, number, domain, address, identity, mechanism, key
+            text = self._listed.get(request[-1])
+            verdict = [b"400", b"unknown key", b""] if text is None else [b"200", b"OK", text]
+            self._handshakes.send_multipart([ZAP_VERSION, request[1], *verdict, b""])
 
     def objection(self, key: str, data: bytes) -> str:
         """Return why a client may not send a message, '' if it may. Malformed messages are refused elsewhere."""
         role, kind = self._roles[key], message_type(data)
         if kind is not None and kind not in MAY_SEND[role]:
             return f"the role '{role}' may not send '{kind}'"
-        if kind == "hello" and role != "control" and _wants_control(data):
+        if kind == "hello" and role != "control" and wants_control(data):
             return f"the role '{role}' may only be a shadow"
         return ""
 
     def close(self) -> None:
-        """Stop the authenticator. Call after closing the socket."""
-        self._authenticator.stop()
+        """Close the context. Call after closing the socket."""
         self.context.destroy(linger=0)
+
+
+_READABLE = int(zmq.POLLIN)
 
 
 class _Client(msgspec.Struct):
@@ -82,7 +115,7 @@ class _Hello(msgspec.Struct):
 _HELLO = msgspec.msgpack.Decoder(_Hello)
 
 
-def _wants_control(data: bytes) -> bool:
+def wants_control(data: bytes) -> bool:
     """Return whether a hello is that of a controlling client; False for a malformed one, which is refused elsewhere."""
     try:
         return _HELLO.decode(data).client.kind != "shadow"

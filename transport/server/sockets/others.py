@@ -5,12 +5,13 @@ shadow client are not queued: the newest waits beside the queues, and one is ans
 """
 
 from collections import deque
+from time import thread_time_ns
 
 from transport.protocol.codec import message_type
 from transport.server.service import Service
 
-SHARE = 0.05
-"""Part of the server's time: 50 µs of a tick of 1 ms. Time in which the system runs other processes is not counted as spent."""
+SHARE = 0.04
+"""Part of the server's time: 40 µs of a tick of 1 ms. Time in which the system runs other processes is not counted as spent."""
 
 MOST_CREDIT_NS = 100_000
 """Unused time that is kept [ns]."""
@@ -38,6 +39,7 @@ class Others:
         self._bytes: dict[bytes, int] = {}
         self._shadow: Message | None = None
         self._credit_ns, self._since_ns = MOST_CREDIT_NS, 0
+        self._begin_ns = 0
 
     @property
     def clients(self) -> int:
@@ -49,10 +51,21 @@ class Others:
         self._credit_ns, self._since_ns = min(self._credit_ns + earned, MOST_CREDIT_NS), now_ns
         return self._credit_ns > 0
 
-    def spend(self, spent_ns: int) -> None:
-        """Subtract time that was spent on other clients [ns]. It may be more than is left; they wait the longer."""
-        self._credit_ns = max(self._credit_ns - spent_ns, -MOST_DEBT_NS)
+    def start(self) -> None:
+        """Begin to measure time that is spent on other clients: processor time of this thread."""
+        self._begin_ns = thread_time_ns()
+
+    def charge(self, part: float = 1.0, *, owed: bool = True) -> None:
+        """Count the time since the last `start` or `charge` as spent on other clients.
+
+        part: the part of it that was spent on them
+        owed: subtract it from what is left. It may be more than that; they wait the longer.
+        """
+        now_ns = thread_time_ns()
+        spent_ns, self._begin_ns = round(part * (now_ns - self._begin_ns)), now_ns
         self._service.timings.others_ns += spent_ns
+        if owed:
+            self._credit_ns = max(self._credit_ns - spent_ns, -MOST_DEBT_NS)
 
     def put(self, message: Message) -> None:
         """Queue a message. It is dropped, and counted, if too many of its client wait."""

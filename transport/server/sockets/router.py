@@ -1,37 +1,32 @@
-"""The server's ROUTER socket and its loop. The loop is driven by messages, not by a clock.
+"""The server's ROUTER sockets and their loop. The loop is driven by messages, not by a clock.
 
 Order: emergency stops, the controlling client's messages, then those of all others, within their share of the time
 (`transport.server.sockets.others`). The share is spent right after an answer, when the next state is not due. When it is used
 up, messages of others stay in their sockets: the loop reads no more of them than it must to find the robot's state.
+
+With one address, ZeroMQ reads the connections in turn, and messages of others are read before the robot's state. With an
+address of the robot's own they are not: that of the others is read after the answer only. One of its messages is read every few
+milliseconds, however little time is left, so that an emergency stop is found. Handshakes wait for time, too.
 """
 
-import logging
 import select
 import threading
 from collections.abc import Callable
-from time import monotonic_ns, sleep, thread_time_ns
-from urllib.parse import urlsplit
+from time import monotonic_ns, sleep
 
 import zmq
 
-from idyn.errors import ConfigError
-from transport.protocol.codec import encode
-from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.error import Code
-from transport.protocol.sizes import PARTS
-from transport.server.rate_limit import RateLimit, similar
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings
-from transport.server.sockets.access_control import AccessControl
-from transport.server.sockets.address import AddressFile, refuse_second_server
+from transport.server.sockets.access_control import ROBOT_ROLES, AccessControl
+from transport.server.sockets.address import refuse_second_server
 from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.connections import Connections
-from transport.server.sockets.listening import SOCKET_MAX_BYTES, listening_socket
-from transport.server.sockets.others import MOST_BYTES, Message, Others, newest
+from transport.server.sockets.listening import IDLE_MS
+from transport.server.sockets.others import Message, Others, newest
+from transport.server.sockets.port import NOBLOCK, Port
+from transport.server.sockets.reception import REFUSED, receive
 from transport.systemd import NOBODY, Systemd
-
-log = logging.getLogger(__name__)
 
 DRAIN_MAX = 128
 """Largest number of waiting messages that are read before states are answered."""
@@ -39,16 +34,11 @@ DRAIN_MAX = 128
 EMPTY_NS = 20_000
 """If the socket was empty within this time before a message, the server does not check for a second message [ns]."""
 
-GENERATED = b"\0"
-"""Prefix of identities that this socket generates; ZeroMQ reserves it. Only these may have sessions: any client could claim an
-identity that another client chose."""
+OTHER_MARK = b"o"
+"""Appended to the identities of clients of the address that is not the robot's own."""
 
-OWN_IDENTITY = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity").reply(None, None))
-
-MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of one part").reply(None, None))
-
-READABLE, NOBLOCK, NOBLOCK_MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
-"""Flags as plain integers: combining pyzmq's flags takes a microsecond each time."""
+PLAIN = 5
+"""Length of an identity that ZeroMQ generates [bytes]."""
 
 FOREIGN_MAX = 4
 """Messages of others, besides one of each waiting client, that are read in a row while the robot's state is looked for."""
@@ -56,16 +46,21 @@ FOREIGN_MAX = 4
 PAUSE_NS = 20_000
 """Time without reading between two such looks, and before the state is due when others have no time left [ns]."""
 
-TOO_LONG = encode(
-    ProtocolError(Code.BAD_SCHEMA, None, f"expected at most {MOST_BYTES} bytes while another client controls the robot").reply()
-)
+WITHOUT_TIME_S = 1e-3
+"""Longest wait for the robot's next message when messages of others wait for time [s]."""
+
+LOOK_NS = 5_000_000
+"""Longest time without reading a message of others, where the robot has an address of its own [ns]."""
 
 FAREWELL_S = 0.05
-"""Time that the socket has to send the goodbyes before it is closed [s]."""
+"""Time that the sockets have to send the goodbyes before they are closed [s]."""
 
 
 class Router:
-    """Owns the socket, passes messages to the service, and sends its replies."""
+    """Owns the sockets, passes messages to the service, and sends its replies.
+
+    endpoint: the robot's address, and that of all clients without `others_endpoint`, as bound; place: both in words
+    """
 
     def __init__(
         self,
@@ -74,47 +69,56 @@ class Router:
         on_fault: Callable[[Fault], None],
         anticipation: Anticipation,
         curve: CurveSettings | None = None,
+        *,
+        others_address: str | None = None,
     ) -> None:
-        """Bind the socket. Raises ConfigError when that fails, or when another server uses the address.
+        """Bind the sockets. Raises ConfigError when that fails, or when another server uses an address.
 
         on_fault: called with each fault that stops a session until `reset` (latched)
         curve: keys of server and clients; None: no access control
+        others_address: of all clients but the controlling one; None: `address` is for all
         """
-        refuse_second_server(address)
-        self._access = None if curve is None else AccessControl(curve)
-        context = zmq.Context.instance() if self._access is None else self._access.context
         self._service = service
         self._on_fault = on_fault
         self._anticipation = anticipation
-        self._lines = RateLimit()
         self._others = Others(service)
-        self._socket = listening_socket(context, ipv6="[" in address)
-        if self._access is not None:
-            self._access.protect(self._socket)
-        over_tcp = urlsplit(address).scheme == "tcp"
-        self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
+        self._looked_ns = 0  # last look at the address of others
+        self._ports: list[Port] = []
+        self._robot = self._open(address, curve, apart=others_address is not None)
+        self.endpoint = self.place = self._robot.endpoint
+        self._side = None if others_address is None else self._open(others_address, curve, mark=OTHER_MARK)
+        self.others_endpoint = None if self._side is None else self._side.endpoint
+        if self._side is not None:
+            self.place = f"{self.others_endpoint}, the robot at {self.endpoint}"
+        self._accesses = [port.access for port in self._ports if port.access is not None]
+        self._descriptors = [descriptor for port in self._ports for descriptor in port.descriptors]
+
+    def _open(self, address: str, curve: CurveSettings | None, *, apart: bool = False, mark: bytes = b"") -> Port:
+        """Bind an address. apart: of the robot alone; mark: of all other clients alone, b'' with the robot among them"""
+        refuse_second_server(address)
+        context: zmq.Context[zmq.Socket[bytes]] | None = zmq.Context() if curve is not None or mark else None
+        if mark and context is not None:
+            context.set(zmq.THREAD_NAME_PREFIX, 1)  # `real_time` gives threads of this name no priority
+        access = None
         try:
-            self._socket.bind(address)
-            self._file = AddressFile(address)
-        except (zmq.ZMQError, OSError) as error:
+            if curve is not None and context is not None:
+                access = AccessControl(curve, context, ROBOT_ROLES if apart else None)
+            port = Port(address, access, context=None if access else context, mark=mark)
+        except BaseException:
             self.close()
-            raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
-        self._descriptor: int = int(self._socket.getsockopt(zmq.FD))
-        self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+            raise
+        self._ports.append(port)
+        return port
 
     def __enter__(self) -> "Router":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.remove()
         self.close()
 
     def close(self) -> None:
-        if self._connections is not None:
-            self._connections.close()
-        self._socket.close()
-        if self._access is not None:
-            self._access.close()
+        for port in self._ports:
+            port.close()
 
     def run(self, stop: threading.Event, systemd: Systemd = NOBODY) -> None:
         """Serve until `stop` is set, then say goodbye. Raises ConfigError when the address is lost and cannot be bound anew.
@@ -136,7 +140,10 @@ class Router:
     def _turn(self, control: bytes) -> None:
         """Read and answer waiting messages. control: identity of the controlling client; b'' without one: all are served"""
         empty_ns = self._rest(control)
-        messages = self._read(empty_ns, control)
+        self._others.start()
+        messages, foreign = self._read(empty_ns, control)
+        if foreign and control:
+            self._others.charge(foreign / (foreign + len(messages)))
         batch, overtaken = newest(messages)
         for identity, data, t_recv_ns in overtaken:
             self._service.overtaken(identity, data, t_recv_ns)
@@ -144,42 +151,46 @@ class Router:
             self._answer(identity, data, t_recv_ns)
         if messages:
             self._anticipation.arrived(messages[0][2], self._service.dispatcher.period_ns())
-        self._serve_others(after_answer=bool(messages))
+        if control:
+            self._serve_others(control, after_answer=bool(messages))
+        else:
+            self._serve_everybody()
         now_ns = monotonic_ns()
         for identity, reply in self._service.finished(now_ns):
             self._send(identity, reply)
-        if self._connections is not None:
-            self._connections.check(now_ns, self._waiting)
-        if lost := self._file.lost(now_ns):
-            self._bind_anew(lost)
+        for port in self._ports:
+            port.check(now_ns)
+        if foreign and control and not messages:
+            self._others.charge()  # without them this turn would not have been
 
-    def _read(self, empty_ns: int, control: bytes) -> list[Message]:
+    def _read(self, empty_ns: int, control: bytes) -> tuple[list[Message], int]:
         """Return waiting messages of the controlling client, or of all clients without one; put those of others aside.
 
         empty_ns: last time at which the socket was empty [ns]
+        Return also the number of messages of others.
         """
         messages: list[Message] = []
-        foreign, others, begin = 0, 0, 0
+        row, others = 0, 0
         most = FOREIGN_MAX + self._others.clients if control else DRAIN_MAX
-        flags = NOBLOCK if self._others.clients and self._others.has_time(monotonic_ns()) else 0
-        while len(messages) < DRAIN_MAX and foreign < most:
-            message = self._receive(flags, control)
-            begin = begin or thread_time_ns()
-            if message is not None and (not control or message[0] == control):
+        alone = len(self._descriptors) == 1  # else `_rest` has waited
+        flags = 0 if alone and not (self._others.clients and self._others.has_time(monotonic_ns())) else NOBLOCK
+        while len(messages) < DRAIN_MAX and row < most:
+            message = receive(self._robot, self._service.dispatcher, flags, control)
+            if message is None:
+                break
+            if message is not REFUSED and (not control or message[0] == control):
                 messages.append(message)
-                foreign = 0
+                row = 0
                 if message[2] - empty_ns < EMPTY_NS:
                     break
             else:
-                foreign, others = foreign + 1, others + 1
-                if message is not None:
+                row, others = row + 1, others + 1
+                if message is not REFUSED:
                     self._put_aside(message)
-            if not self._waiting():
+            if not self._robot.waiting():
                 break
             flags = NOBLOCK
-        if others and control:
-            self._others.spend((thread_time_ns() - begin) * others // (others + len(messages)))
-        return messages
+        return messages, others
 
     def _put_aside(self, message: Message) -> None:
         """Queue a message of another client. An emergency stop, and the heartbeat of its client, is handled at once."""
@@ -188,37 +199,61 @@ class Router:
         else:
             self._others.put(message)
 
-    def _serve_others(self, *, after_answer: bool) -> None:
-        """Answer messages of other clients, as long as there is time for them and the robot's state is not due.
+    def _serve_others(self, control: bytes, *, after_answer: bool) -> None:
+        """Serve other clients, as long as there is time for them and the robot's state is not due.
 
         after_answer: the controlling client has just been answered
         """
+        self._others.start()
         if after_answer and (shadow := self._others.take_shadow()) is not None:
             self._answer(*shadow)
-        while self._others.clients and self._others.has_time(now_ns := monotonic_ns()) and not self._anticipation.soon(now_ns):
-            begin, message = thread_time_ns(), self._others.take()
-            assert message is not None  # by `clients`
-            self._answer(*message)
-            self._others.spend(thread_time_ns() - begin)
+            self._others.charge(owed=False)
+        while self._pending() and not self._anticipation.soon(now_ns := monotonic_ns()):
+            if not self._others.has_time(now_ns):
+                if now_ns - self._looked_ns >= LOOK_NS:
+                    self._look_aside(control, now_ns)
+                break
+            for access in self._accesses:
+                access.decide(1)
+            self._look_aside(control, now_ns)
+            if (message := self._others.take()) is not None:
+                self._answer(*message)
+            self._others.charge()
             if not after_answer:
                 break  # the robot's state may have arrived
 
-    def _bind_anew(self, lost: str) -> None:
-        """Bind the address again after its file was lost. Raises ConfigError if that fails, or if another server has it."""
-        log.error("the file of %s %s", self.endpoint, lost)
-        refuse_second_server(self.endpoint)
-        try:
-            self._socket.bind(self.endpoint)  # without unbinding, which would end the connections
-            self._file.restrict()
-        except (zmq.ZMQError, OSError) as error:
-            why = f"the file of {self.endpoint} {lost}; cannot bind it again ({error})"
-            raise ConfigError("server.endpoint", why) from error
-        log.warning("bound %s anew", self.endpoint)
+    def _look_aside(self, control: bytes, now_ns: int) -> None:
+        """Read one message from the address of other clients, and put it aside."""
+        self._looked_ns = now_ns
+        if self._side is not None and (message := self._receive_aside(control)) is not None:
+            if message is not REFUSED:
+                self._put_aside(message)
+            self._others.charge()
+
+    def _receive_aside(self, control: bytes) -> Message | None:
+        """Return the next message from the address of other clients, None without one or without such an address."""
+        if self._side is None or not self._side.waiting():
+            return None
+        return receive(self._side, self._service.dispatcher, NOBLOCK, control, self.endpoint)
+
+    def _serve_everybody(self) -> None:
+        """Serve other clients and all handshakes, as no client controls the robot."""
+        for access in self._accesses:
+            access.decide(DRAIN_MAX)
+        for _ in range(DRAIN_MAX):
+            message = self._others.take() or self._others.take_shadow() or self._receive_aside(b"")
+            if message is None:
+                break
+            if message is not REFUSED:
+                self._answer(*message)
+
+    def _pending(self) -> bool:
+        """Return whether messages of other clients, or handshakes, wait."""
+        if self._others.clients or (self._side is not None and self._side.waiting()):
+            return True
+        return any(access.waiting() for access in self._accesses)
 
     def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
-        if not identity.startswith(GENERATED):
-            self._send(identity, OWN_IDENTITY)
-            return
         answer = self._service.handle(identity, data, t_recv_ns)
         if answer.reply:
             self._send(identity, answer.reply)
@@ -234,67 +269,31 @@ class Router:
         empty_ns = 0
         now_ns = monotonic_ns()
         rest = self._anticipation.rest_s(now_ns)
-        waiting = self._waiting()
-        if waiting and control and not self._others.has_time(now_ns):
+        waiting = self._robot.waiting()
+        if waiting and control and self._side is None and not self._others.has_time(now_ns):
             sleep(rest)  # only the robot's state matters
             look_ns = max(self._anticipation.due_ns() - PAUSE_NS if rest else 0, monotonic_ns() + PAUSE_NS)
             while monotonic_ns() < look_ns:
                 pass
             return empty_ns
-        if rest == 0.0 or waiting:
+        if waiting:
             return empty_ns
-        select.select([self._descriptor], [], [], rest)
-        while not self._waiting() and self._anticipation.expects(empty_ns := monotonic_ns()):
+        if rest == 0.0:
+            if len(self._descriptors) > 1:
+                self._wait(control)
+            return empty_ns
+        select.select(self._robot.descriptors[:1], [], [], rest)
+        while not self._robot.waiting() and self._anticipation.expects(empty_ns := monotonic_ns()):
             pass
         return empty_ns
 
-    def _waiting(self) -> bool:
-        """Return whether a message can be read."""
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & READABLE)
-
-    def _receive(self, flags: int, control: bytes) -> Message | None:
-        """Return the next message; None without one, and for one that is refused here."""
-        try:
-            identity = self._socket.recv(flags)
-        except zmq.Again:
-            return None
-        frame = self._socket.recv(copy=False)  # all parts have arrived
-        if self._connections is not None:
-            self._connections.complete(frame.get(zmq.SRCFD))
-        if frame.more:
-            return self._join_parts(identity, frame.bytes)
-        data = frame.bytes
-        dispatcher = self._service.dispatcher
-        stranger = control and len(data) > MOST_BYTES and not dispatcher.knows(identity)
-        if stranger and not dispatcher.stops.urgent(identity, data):
-            self._send(identity, TOO_LONG)
-            return None
-        if self._access is not None:
-            objection = self._access.objection(str(frame.get("User-Id")), data)
-            if objection:
-                self._send(identity, encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
-                return None
-        return identity, data, monotonic_ns()
-
-    def _join_parts(self, identity: bytes, first: bytes) -> Message | None:
-        """Read a message of several parts to its end, and refuse it. Return it, joined, if it stops the robot."""
-        joined = bytearray(PARTS + first)
-        while self._socket.getsockopt(zmq.RCVMORE):
-            part = self._socket.recv()
-            if len(joined) < SOCKET_MAX_BYTES:
-                joined += part
-        data = bytes(joined)
-        if self._service.dispatcher.stops.urgent(identity, data):
-            return identity, data, monotonic_ns()
-        self._send(identity, MULTIPART)
-        return None
+    def _wait(self, control: bytes) -> None:
+        """Sleep until a message or a handshake may have arrived that is served now. The robot's socket was empty."""
+        serves_all = not control or self._others.has_time(monotonic_ns())
+        if not serves_all:
+            select.select(self._descriptors[:1], [], [], WITHOUT_TIME_S)
+        elif not self._pending():
+            select.select(self._descriptors, [], [], IDLE_MS * 1e-3)
 
     def _send(self, identity: bytes, reply: bytes) -> None:
-        try:
-            self._socket.send(identity, NOBLOCK_MORE)
-            self._socket.send(reply, NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
-                raise
-            if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
-                log.warning("a client is disconnected or does not read its replies%s", similar(silent))
+        (self._robot if self._side is None or len(identity) == PLAIN else self._side).send(identity, reply)
