@@ -10,9 +10,21 @@ import pytest
 from faults import told
 from trial import AFTER, BEFORE, Trial, serving
 
+from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask
-from transport.protocol.messages.error import Code
+from idyn.types import Array
+from sim_harness.run.plan import load_plan
+from sim_harness.run.scene import simulated_robot
+from transport.loopback import Loopback
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.task_input import write_tasks
+from transport.robot.conversation import hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 
 
 @pytest.fixture
@@ -167,24 +179,70 @@ def test_contradictory_targets(trial: Trial) -> None:
     assert any(not task.met for reply in trial.client.received for task in reply.tasks)
 
 
+COMMANDS = 120
+"""Number of contradictory commands, unless one is refused."""
+
+
+class Rehearsal:
+    """A standing robot, its server and a planner without sockets, on the robot's clock: a run is repeatable bit for bit."""
+
+    def __init__(self) -> None:
+        self.controller = load_controller("quadruped")
+        self._service = Service(self.controller, ServerSettings(controller="quadruped", planners=("mpc",)))
+        client = Loopback(self._service, hello_for(self.controller.robot, 1e-3, kind="sim"), clock=self._now_ns)
+        self._side = simulated_robot(load_plan("stand"), client)
+        client.hello()
+        self.torques: list[Array] = []
+        self.modes: set[str] = set()
+        welcome = self.tell(PlanHello(name="mpc"))
+        assert isinstance(welcome, PlanWelcome)
+        self.session = welcome.session
+
+    def run(self, ticks: int) -> None:
+        trace = self._side.run(ticks * 1e-3)
+        self.torques.append(trace.tau)
+        self.modes |= {trace.modes[i] for i in trace.mode}
+
+    def tell(self, message: FromClient) -> FromServer:
+        return decode(self._service.handle(b"\0mpc", encode(message), self._now_ns()).reply)
+
+    def _now_ns(self) -> int:
+        return 0 if not hasattr(self, "_side") else round(self._side.world.t * 1e9)
+
+
+def flickered(period: int) -> tuple[Rehearsal, str]:
+    """Return a robot after commands that contradict each other, one every `period` ticks, and why the last one was refused."""
+    robot = Rehearsal()
+    robot.run(BEFORE)
+    foot, place = robot.controller.robot.contact_names[0], robot.controller.stance[:3]
+    refusal = ""
+    for i in range(COMMANDS):
+        task = FrameTask(frame="root_joint", position=place + np.array([0.005 if i % 2 else -0.005, 0.0, 0.0]))
+        modes = {foot: "open"} if i % 2 else {}
+        answer = robot.tell(CommandMessage(session=robot.session, valid_for=0.2, tasks=write_tasks([task]), modes=modes))
+        if isinstance(answer, ErrorMessage):
+            refusal = answer.message
+            break
+        robot.run(period)
+    robot.run(AFTER)
+    return robot, refusal
+
+
 @told(
-    "modes of contacts and targets change with every command, as fast as the planner can send",
-    "–, or a fault: `roughness: the torques oscillate …`",
+    "modes of contacts and targets change with every command, as often as every state",
+    "–, or a fault: `roughness: the torques oscillate …`, `base turns …`",
     "goes on, or damps until `reset`",
 )
-def test_flickering_commands(trial: Trial) -> None:
-    foot = trial.robot.contact_names[0]
-
-    def work(planner: PlannerClient) -> None:
-        for i in range(500):
-            sign = 1.0 if i % 2 else -1.0
-            modes = {foot: "open"} if i % 2 else {}
-            try:
-                planner.command(valid_for=0.2, tasks=[base(trial, (0.005 * sign, 0.0, 0.0))], modes=modes)
-            except CommandRefused as refused:
-                if "the torques oscillate" not in str(refused):
-                    raise
-                return
-
-    planning(trial, work, modes=("ok", "degraded", "fault", "failsafe:damping"))
-    assert all("the torques oscillate" in fault for fault in trial.server.faults)
+@pytest.mark.parametrize("period", [1, pytest.param(5, marks=pytest.mark.full)])
+def test_flickering_commands(period: int) -> None:
+    """The commands hold no attitude. Targets move on the server's clock, and the outcome depends on when a command arrives:
+    here both are in the robot's time."""
+    robot, refusal = flickered(period)
+    torques = np.concatenate(robot.torques)
+    assert np.isfinite(torques).all()
+    assert (np.abs(torques) <= robot.controller.robot.limits.tau_max).all()
+    assert robot.modes <= {"ok", "degraded", "fault", "failsafe:damping"}
+    assert not refusal or "the torques oscillate" in refusal or "base turns" in refusal
+    assert ("failsafe:damping" in robot.modes) == bool(refusal)
+    again, _ = flickered(period)
+    np.testing.assert_array_equal(np.concatenate(again.torques), torques)
