@@ -12,7 +12,7 @@ from transport.robot.observer import Observer
 from transport.robot.planner import CommandRefused, PlannerClient
 
 TIMEOUT_MS = 500
-"""Time to wait for an answer [ms]."""
+"""Default time to wait for an answer [ms]."""
 
 
 class ServerLink:
@@ -21,12 +21,13 @@ class ServerLink:
     settings: of the controller, as the server has them
     """
 
-    def __init__(self, endpoint: str, planner: str | None, keys: Keys | None = None) -> None:
+    def __init__(self, endpoint: str, planner: str | None, keys: Keys | None = None, *, timeout_ms: int = TIMEOUT_MS) -> None:
         """planner: name in the server's setting `planners`; None: send no commands
         keys: for a server with `[curve]`, of the role 'plan' or, without commands, 'watch'
+        timeout_ms: time to wait for an answer [ms]
         Raises ConnectionFailed without a server, CommandRefused for a planner that it does not allow.
         """
-        self._endpoint, self._name, self._keys = endpoint, planner, keys
+        self._endpoint, self._name, self._keys, self._timeout_ms = endpoint, planner, keys, timeout_ms
         self._planner: PlannerClient | None = None
         self._observer = self._observe()
         try:
@@ -79,7 +80,7 @@ class ServerLink:
     def _plan(self) -> None:
         """Start the session of a planner, if there is none."""
         if self._name is not None and self._planner is None:
-            self._planner = PlannerClient(self._endpoint, self._name, timeout_ms=TIMEOUT_MS, keys=self._keys)
+            self._planner = PlannerClient(self._endpoint, self._name, timeout_ms=self._timeout_ms, keys=self._keys)
 
     def _observe(self) -> Observer:
-        return Observer(self._endpoint, timeout_ms=TIMEOUT_MS, keys=self._keys)
+        return Observer(self._endpoint, timeout_ms=self._timeout_ms, keys=self._keys)

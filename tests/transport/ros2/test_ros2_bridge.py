@@ -31,6 +31,9 @@ from transport.warm_up import warm_up
 
 MS = 1_000_000
 
+PATIENCE_MS = 20_000
+"""Time to wait for the server [ms]: on a busy machine a garbage collection of this process alone takes 0.2 to 5 s."""
+
 
 class Rig:
     """A robot that stands and is served at about 200 Hz, a bridge, and a participant of ROS. q, v: what the robot reports"""
@@ -74,8 +77,8 @@ class Rig:
                 time.sleep(0.005)
 
     @contextmanager
-    def bridged(self, planner="ros2"):
-        with closing(ServerLink(self.endpoint, planner)) as link:
+    def bridged(self, planner="ros2", timeout_ms=PATIENCE_MS):
+        with closing(ServerLink(self.endpoint, planner, timeout_ms=timeout_ms)) as link:
             bridge = Bridge(self.robot, bus(), link, commands=planner is not None)
             self.end.clear()
             thread = threading.Thread(target=bridge.run, args=(0.01, self.end))
@@ -300,7 +303,7 @@ def test_a_server_that_ends_is_waited_for(robot, tmp_path):
     told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
     states = rig.ros.reader("joint_states", "sensor_msgs/msg/JointState")
     with rig.served():
-        bridge = rig.bridged()
+        bridge = rig.bridged(timeout_ms=500)
         bridge.__enter__()
         states.next()
     rig.until(lambda: {status.name: status.level for status in told.next().status}["idyn: server"] == 2)
@@ -319,13 +322,16 @@ def test_a_server_that_ends_is_waited_for(robot, tmp_path):
 
 def test_another_robot_is_refused(rig):
     other = rig.robot.variant(urdf=rig.robot.description.urdf + "<!-- changed -->")
-    with closing(ServerLink(rig.endpoint, None)) as link, pytest.raises(ConfigError, match="the model of the server's robot"):
+    with (
+        closing(ServerLink(rig.endpoint, None, timeout_ms=PATIENCE_MS)) as link,
+        pytest.raises(ConfigError, match="the model of the server's robot"),
+    ):
         Bridge(other, bus(), link, commands=False).run(0.01, threading.Event())
 
 
 def test_a_server_that_allows_no_planner_is_only_read(rig):
     with pytest.raises(CommandRefused, match="'stranger' is not in the server's setting `planners`"):
-        ServerLink(rig.endpoint, "stranger")
+        ServerLink(rig.endpoint, "stranger", timeout_ms=PATIENCE_MS)
     with pytest.raises(ConnectionFailed, match="no answer"):
         ServerLink(f"{rig.endpoint}-nobody", None)
     states = rig.ros.reader("joint_states", "sensor_msgs/msg/JointState")
