@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import sys
+import threading
 
 import zmq
 
@@ -15,6 +17,27 @@ KEEPALIVE_S = 1
 
 SOCKET_MAX_BYTES = 2 * MAX_BYTES
 """Limit of a message's bytes: above MAX_BYTES it is refused with a reply, above this the connection is closed."""
+
+
+BACKGROUND_NICE = 10
+"""Niceness of ZeroMQ's thread for clients besides the robot: a tenth of the processor, if others need all of it (Linux)."""
+
+
+def background_context() -> "zmq.Context[zmq.Socket[bytes]]":
+    """Return a context whose thread, which decrypts messages and shakes hands, gives way to the robot's and to the loop."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.THREAD_NAME_PREFIX, 1)  # `real_time` gives threads of this name no priority
+
+    def start() -> None:
+        if sys.platform == "linux":
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, 0, max(own, BACKGROUND_NICE))  # of this thread, which those of the context inherit
+        context.socket(zmq.PAIR).close()
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    starter.join()
+    return context
 
 
 def listening_socket(context: "zmq.Context[zmq.Socket[bytes]]", *, ipv6: bool) -> "zmq.Socket[bytes]":

@@ -22,7 +22,7 @@ from transport.server.settings import CurveSettings
 from transport.server.sockets.access_control import ROBOT_ROLES, AccessControl
 from transport.server.sockets.address import refuse_second_server
 from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.listening import IDLE_MS
+from transport.server.sockets.listening import IDLE_MS, background_context
 from transport.server.sockets.others import Message, Others, newest
 from transport.server.sockets.port import NOBLOCK, Port
 from transport.server.sockets.reception import REFUSED, receive
@@ -96,9 +96,7 @@ class Router:
     def _open(self, address: str, curve: CurveSettings | None, *, apart: bool = False, mark: bytes = b"") -> Port:
         """Bind an address. apart: of the robot alone; mark: of all other clients alone, b'' with the robot among them"""
         refuse_second_server(address)
-        context: zmq.Context[zmq.Socket[bytes]] | None = zmq.Context() if curve is not None or mark else None
-        if mark and context is not None:
-            context.set(zmq.THREAD_NAME_PREFIX, 1)  # `real_time` gives threads of this name no priority
+        context = background_context() if mark else None if curve is None else zmq.Context()
         access = None
         try:
             if curve is not None and context is not None:

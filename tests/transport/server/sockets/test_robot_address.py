@@ -1,5 +1,7 @@
 """An address of the robot's own: who may connect where, who is answered, and what is counted as spent on others."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -171,6 +173,18 @@ def test_time_on_others_is_the_processor_time_that_they_take(robot: Robot, tmp_p
                     answers += 1
         counted, used = np.subtract(spent(), before)
     assert 0.6 * used < counted < used
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness of threads")
+def test_the_thread_that_decrypts_for_others_gives_way(robot: Robot, tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/task"))
+    with serving(robot, tmp_path, own=False):
+        usual = {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in set(os.listdir("/proc/self/task")) - before}
+    with serving(robot, tmp_path):
+        added = {int(thread) for thread in set(os.listdir("/proc/self/task")) - before}
+        nices = {os.getpriority(os.PRIO_PROCESS, thread) for thread in added}
+    assert max(nices) == max(10, *usual)
+    assert min(nices) == min(usual)
 
 
 @pytest.mark.parametrize("address", ["http://x", "tcp://0.0.0.0:1", "ipc:///x/y"])
