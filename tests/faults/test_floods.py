@@ -39,7 +39,7 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings
 
-BLOCK, PAIRS = 500, 8
+BLOCK, PAIRS = 250, 24
 """Ticks of a block, and pairs of blocks."""
 
 REST_S = 2e-4

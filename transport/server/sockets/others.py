@@ -17,7 +17,7 @@ MOST_CREDIT_NS = 100_000
 """Unused time that is kept [ns]."""
 
 MOST_DEBT_NS = 50_000_000
-"""Time beyond their share that others pay back [ns], for at most one second: a flood that has ended does not shut them out."""
+"""Time beyond their share that others pay back [ns], within 1.25 s: a flood that has ended does not shut them out."""
 
 MOST_WAITING, MOST_WAITING_BYTES = 1024, 1 << 20
 """Messages of one client that may wait, and their bytes; further ones are dropped."""
