@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sim_harness.commands.bridges.options import bridge
 from sim_harness.commands.foreign.options import explain, judge
-from sim_harness.commands.shared_options import add_endpoint, add_json, add_keys
+from sim_harness.commands.shared_options import add_addresses, add_endpoint, add_json, add_keys
 
 ENGINES = ("lcp", "penalty", "dissipation", "no-slip", "viscous", "sap", "first-order", "newton", "mujoco")
 """Names of the simulation engines."""
@@ -52,8 +52,7 @@ def demo(parser: ArgumentParser) -> None:
 def serve(parser: ArgumentParser) -> None:
     """Run the torque server until it is stopped."""
     parser.add_argument("config", help="name or path of a server configuration")
-    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
-    parser.add_argument("--robot-endpoint", help="address of the robot's own (default: the configuration's, or none)")
+    add_addresses(parser)
     parser.add_argument("--law", help="contact law (default: the configuration's)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="record all messages in this MCAP file")
 

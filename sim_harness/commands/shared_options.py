@@ -11,6 +11,12 @@ def add_json(parser: ArgumentParser, what: str) -> None:
     )
 
 
+def add_addresses(parser: ArgumentParser) -> None:
+    """Add the addresses that a server binds."""
+    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
+    parser.add_argument("--robot-endpoint", help="address of the robot's own (default: the configuration's, or none)")
+
+
 def add_endpoint(parser: ArgumentParser) -> None:
     """Add the address of a server."""
     parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
