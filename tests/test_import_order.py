@@ -131,6 +131,7 @@ IMPORTERS = {
     "zmq": {
         "transport.server.sockets.connections",
         "transport.server.sockets.listening",
+        "transport.server.sockets.port",
         "transport.server.sockets.router",
         "transport.server.sockets.access_control",
         "transport.robot.client",
