@@ -20,7 +20,7 @@ from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
-from controllers.planners.targets import LAST_LEVEL
+from controllers.planners.task_motion.targets import LAST_LEVEL
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError

@@ -11,7 +11,7 @@ from controllers.contact.sensed_forces import SensedForces
 from controllers.contact.source import ContactSource, reaching
 from controllers.feedback.grip import Grip, released
 from controllers.feedback.spread import Spread
-from controllers.planners.targets import complete
+from controllers.planners.task_motion.targets import complete
 from controllers.settings import ControllerSettings, PidSettings
 from idyn.errors import ConfigError, InputError
 from idyn.laws.law import Law

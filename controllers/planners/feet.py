@@ -88,18 +88,6 @@ def _above_ground(plan: Plan, x: Triple, dx: Triple, ddx: Triple) -> Triple:
 
 
 @compiled
-def integrate_pose(plan: Plan, time: float, changing: float) -> Triple:
-    """Return the base's x, y, yaw after `time` [s] at the constant velocity u + `changing` du."""
-    x, y, yaw = plan.pose
-    dx, dy, turn = (plan.u + changing * plan.du) * time
-    # arc of constant curvature: the chord is sin(θ/2)/(θ/2) times its length, in the direction yaw + θ/2
-    half = 0.5 * turn
-    chord = np.sin(half) / half if abs(half) > 1e-8 else 1.0
-    c, s = chord * np.cos(yaw + half), chord * np.sin(yaw + half)
-    return x + c * dx - s * dy, y + s * dx + c * dy, yaw + turn
-
-
-@compiled
 def incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
     """Update slope of the ground and attitude of the base from the last tick to time t. measured: see
     `controllers.planners.steps.follow`"""

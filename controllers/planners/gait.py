@@ -25,6 +25,19 @@ WALK_DUTY = 0.75
 """Smallest duty factor of a commanded walk: three feet stand."""
 
 
+class FastSettings(Settings, frozen=True):
+    """Gait at high speed. Between the two speeds, period, duty factor and step height change in proportion.
+
+    speeds: largest speed of a hip over the ground at which the gait begins to change, and at which it has changed [m/s]
+    period, duty, step_height: as in `GaitSettings`, at and above the second speed
+    """
+
+    speeds: tuple[float, float] = (0.4, 1.2)
+    period: Annotated[float, within(0.05, 60, "s")] = 0.3
+    duty: float = 0.5
+    step_height: Annotated[float, within(0.001, 10, "m")] = 0.05
+
+
 class GaitSettings(Settings, frozen=True):
     """Timing and shape of the steps.
 
@@ -33,7 +46,9 @@ class GaitSettings(Settings, frozen=True):
     period: period of the gait [s]
     duty: duty factor, the share of the period in which a foot stands
     step_height: height of the swing's highest point [m]
-    swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are shortened [m/s]
+    fast: gait at high speed; None: the same at all speeds
+    capture: distance of a foothold from the hip per deviation of the measured velocity, in multiples of √(height / g), which
+        stops an inverted pendulum; 0: the plan does not follow the measured velocity
     patience: longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
     """
 
@@ -42,7 +57,8 @@ class GaitSettings(Settings, frozen=True):
     period: Annotated[float, within(0.05, 60, "s")] = 0.3
     duty: float = 0.75
     step_height: Annotated[float, within(0.001, 10, "m")] = 0.015
-    swing_speed: Annotated[float, within(0.001, 100, "m/s")] = 3.0
+    fast: FastSettings | None = None
+    capture: Annotated[float, within(0, 10, "")] = 1.0
     patience: Annotated[float, within(0, 60, "s")] = 0.1
 
     def phases(self, n: int, where: str = "reference.gait") -> Array:
@@ -55,8 +71,10 @@ class GaitSettings(Settings, frozen=True):
 
 
 def commanded(configured: GaitSettings, change: GaitChange | None, n: int) -> GaitSettings:
-    """Return the gait of n feet after a commanded change. Raises InputError, with the field of a command, for a gait that the
-    planner cannot realise."""
+    """Return the gait of n feet after a commanded change; it is then the same at all speeds.
+
+    Raises InputError, with the field of a command, for a gait that the planner cannot realise.
+    """
     if change is None:
         return configured
     given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not None}
@@ -64,7 +82,8 @@ def commanded(configured: GaitSettings, change: GaitChange | None, n: int) -> Ga
         if name in given and not low <= given[name] <= high:
             raise InputError(f"gait.{name}", f"expected {low:g} to {high:g} {unit}".rstrip() + f", got {given[name]:g}")
     pattern = given.get("pattern", configured.pattern)
-    gait = msgspec.structs.replace(configured, touchdown=configured.touchdown if pattern == "table" else (), **given)
+    touchdown = configured.touchdown if pattern == "table" else ()
+    gait = msgspec.structs.replace(configured, touchdown=touchdown, fast=None if given else configured.fast, **given)
     try:
         gait.phases(n, "gait")
     except ConfigError as error:
@@ -79,9 +98,14 @@ def commanded(configured: GaitSettings, change: GaitChange | None, n: int) -> Ga
 
 
 def _check(s: GaitSettings, where: str) -> None:
-    for field in ("period", "step_height", "swing_speed"):
+    for field in ("period", "step_height"):
         if not 0 < getattr(s, field) < np.inf:
             raise ConfigError(f"{where}.{field}", f"expected a finite number > 0, got {getattr(s, field)}")
+    if s.fast is not None:
+        if not 0 < s.fast.duty < 1:
+            raise ConfigError(f"{where}.fast.duty", f"expected 0 < x < 1, got {s.fast.duty}")
+        if not 0 <= s.fast.speeds[0] < s.fast.speeds[1] < np.inf:
+            raise ConfigError(f"{where}.fast.speeds", f"expected 0 ≤ first < second, got {list(s.fast.speeds)}")
     if s.touchdown and s.pattern != "table":
         raise ConfigError(f"{where}.touchdown", f"requires pattern = 'table', got pattern = '{s.pattern}'")
     if not 0 < s.duty < 1:

@@ -51,6 +51,8 @@ DEFAULT_POSE = PoseSettings()
 
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
+CUT = "step shortened: the foothold for this velocity is beyond {:.2f} m from the hip, where the leg does not reach"
+
 MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
 
@@ -87,7 +89,17 @@ class Locomotion:
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
         times = start, period
         self._hips, self._stance = hips, stance
-        self.plan = Plan(self.legs, self._path, self._base, self._slope, hips=hips, gait=gait, times=times, angles=self._angles)
+        self.plan = Plan(
+            self.legs,
+            self._path,
+            self._base,
+            self._slope,
+            hips=hips,
+            gait=gait,
+            times=times,
+            angles=self._angles,
+            stride=self.reach.stride,
+        )
         self.reset()
 
     @cached_property
@@ -102,7 +114,7 @@ class Locomotion:
             raise InputError("velocity", "expected zero or none for the gait 'stand'")
         if steering.posed:
             check_pose(steering.pose, self.limits)
-        if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), lifted=gait.step_height):
+        if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), (0.0, 0.0, gait.step_height)):
             raise InputError("gait.step_height", f"the legs do not reach {gait.step_height:g} m at this height and attitude")
 
     def steer(self, steering: Steering) -> None:
@@ -182,7 +194,7 @@ class Locomotion:
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
             pose=self._base.x + lean if self._base.away else None,
-            problem="" if reached else UNREACHED,
+            problem=UNREACHED if not reached else CUT.format(self.plan.stride) if self.plan.cut[0] else "",
         )
 
     def _flatten(self, heights: Array) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from controllers.planners.cubics import Cubics
-from controllers.planners.gait import GaitSettings
+from controllers.planners.gait import FastSettings, GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path
 from controllers.planners.pose import BasePose
@@ -14,8 +14,8 @@ from idyn.types import Array
 HOLDS, HALTS, READY = 0, 1, 2
 """Indices into `Plan.change`."""
 
-CUBIC_PEAK = 1.5
-"""Ratio of largest to mean speed of a cubic from rest to rest."""
+GRAVITY = 9.81
+"""[m/s²]"""
 
 
 class Plan(ArrayRecord):
@@ -27,21 +27,28 @@ class Plan(ArrayRecord):
         base: height and attitude of the base; all feet below are in its level frame
         slope: of the ground
         hips: nominal positions of the feet under the hips, level frame [m] (n, 3)
-    Settings; for period, duty and step_height see `GaitSettings`
+    Settings, of which period, duty and step_height follow the speed, see `GaitSettings`
         start: start of the gait [s]
         tick: control period [s]
+        slow, fast: period, duty and step_height at low and at high speed (3)
+        speeds: speeds of the hips at which the gait begins to change, and has changed [m/s] (2)
         swing_time, stance_time: durations of swing and stance [s]
-        longest: longest step [m]
+        stride: largest distance of a foothold from the hip [m]
+        capture: distance of a capture point per velocity [s]; 0: the plan does not follow the measured velocity
         walks: whether feet lift
         touchdown: touchdown phases (n)
         max_patience: `patience` of `GaitSettings` [s]
     Base
-        t: time of the last tick [s]; NaN before the first
+        t, dt: time of the last tick [s], NaN before the first, and time since the tick before
         pose: x, y [m], yaw [rad] (3)
         u, du: velocity in the base's frame, forward, left [m/s], turn [rad/s], and its rate (3)
+        ramp, seen: commanded velocity within the acceleration limits, measured one, smoothed (3)
+        share: share of the gait at high speed in the present one
     Feet
         phase: share of the period since touchdown (n)
-        lag: total delay of the gait due to lift-offs that waited and to changes of the gait [s] (1)
+        cycle: number of periods since the start of the gait (1)
+        lifting: duty factor at which `phase` was last compared
+        cut: whether a foothold was moved within reach in this tick (1)
         change: while another gait is awaited, whether lift-offs are held back, and whether the base halts; whether all feet
             stand, so that the gait may change (3)
         patience: remaining time for which lift-offs may wait [s]
@@ -73,7 +80,13 @@ class Plan(ArrayRecord):
     touched: Vector
     angles: Vector
     change: Flags
-    lag: Vector
+    cut: Flags
+    cycle: Vector
+    slow: Vector
+    fast: Vector
+    speeds: Vector
+    ramp: Vector
+    seen: Vector
     swinging: Flags
     seeking: Flags
     walks: bool
@@ -83,7 +96,11 @@ class Plan(ArrayRecord):
     duty: float
     swing_time: float
     stance_time: float
-    longest: float
+    stride: float
+    capture: float
+    share: float
+    lifting: float
+    dt: float
     step_height: float
     max_patience: float
     t: float
@@ -100,14 +117,28 @@ class Plan(ArrayRecord):
         gait: GaitSettings,
         times: tuple[float, float],
         angles: Array,
+        stride: float,
     ) -> None:
         """times: start of the gait, control period [s]
         angles: joint angles of the stance [rad] (na)
+        stride: largest distance of a foothold from the hip [m]
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
-        self.put(legs=legs, path=path, base=base, slope=slope, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
-        self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), lag=np.zeros(1))
-        self.put(**{name: np.zeros(3) for name in ("pose", "u", "du")})
+        self.put(
+            legs=legs,
+            path=path,
+            base=base,
+            slope=slope,
+            cubics=Cubics(hips),
+            hips=hips,
+            start=times[0],
+            tick=times[1],
+            stride=stride,
+            dt=0.0,
+            cut=np.zeros(1, np.bool_),
+        )
+        self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), cycle=np.zeros(1))
+        self.put(**{name: np.zeros(3) for name in ("pose", "u", "du", "ramp", "seen", "slow", "fast")}, speeds=np.zeros(2))
         self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touched", "touchdown")})
         self.put(**{name: np.zeros(k, dtype=np.bool_) for name, k in (("swinging", n), ("seeking", n), ("change", 3))})
         self.adopt(gait)
@@ -118,7 +149,10 @@ class Plan(ArrayRecord):
         self.touchdown[:] = gait.phases(len(self.hips))
         self.put(walks=gait.pattern != "stand", period=gait.period, duty=gait.duty, step_height=gait.step_height)
         self.put(swing_time=swing_time, stance_time=gait.duty * gait.period, max_patience=gait.patience)
-        self.put(longest=gait.swing_speed * swing_time / CUBIC_PEAK)
+        self.slow[:] = gait.period, gait.duty, gait.step_height
+        fast = gait.fast or FastSettings(speeds=(1e9, 2e9), period=gait.period, duty=gait.duty, step_height=gait.step_height)
+        self.fast[:], self.speeds[:] = (fast.period, fast.duty, fast.step_height), fast.speeds
+        self.put(share=0.0, lifting=gait.duty, capture=gait.capture * np.sqrt(np.abs(self.hips[:, 2]).mean() / GRAVITY))
         self.change[:] = False
 
     def restart_cycle(self, t: float) -> None:
@@ -126,7 +160,7 @@ class Plan(ArrayRecord):
         their planned stance, so that feet lift as near as possible to their nominal positions. Feet that are in their planned
         swing stand until their next lift-off."""
         if not self.walks:
-            self.u[:], self.du[:], self.wait[:] = 0.0, 0.0, np.inf
+            self.u[:], self.du[:], self.ramp[:], self.wait[:] = 0.0, 0.0, 0.0, np.inf
             return
         begins = self.touchdown + self.duty - 0.5 * self.tick / self.period
         phases = (begins[:, None] - self.touchdown) % 1.0  # of each foot, if the cycle begins with the lift-off of the first
@@ -135,7 +169,7 @@ class Plan(ArrayRecord):
         standing = (phases < self.duty).sum(axis=1)
         best = int(np.argmin(np.where(standing == standing.max(), away, np.inf)))
         self.phase[:] = phases[best]
-        self.lag[0] = t - self.start - begins[best] * self.period
+        self.cycle[0] = begins[best]
 
     def places(self, t: float) -> Array:
         """Return the places of the feet in the plane at time t [s] [m] (n, 2)."""

@@ -31,6 +31,9 @@ HASTE = 10.0
 ARRIVED = 1e-6
 """Distance and rate below which the motion has arrived [m, rad; m/s, rad/s]."""
 
+BISECTIONS = 7
+"""Number of bisections for the reach in the plane."""
+
 SHARES = 21
 """Number of shares of the configured limits that are tried for the reach of the legs."""
 
@@ -112,12 +115,27 @@ class Reach:
         """Native entry point of `stand`, compiled on first access."""
         return entry_point(stand, BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
 
-    def reaches(self, pose: tuple[float, ...], lifted: float = 0.0) -> bool:
-        """Return whether the legs reach their feet, raised by `lifted` [m], at a pose of the base: height, roll, pitch (3)."""
+    @property
+    def stride(self) -> float:
+        """Largest distance to which the legs reach from their hips in all directions of the plane, on level ground [m]."""
+        directions = np.arange(8) * np.pi / 4.0
+        aside = np.column_stack([np.cos(directions), np.sin(directions), np.zeros(8)])
+        rest, least, most = (0.0, 0.0, 0.0), 0.0, float(np.abs(self._feet[:, 2]).max())
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (least + most)
+            reached = all(self.reaches(rest, tuple((middle * each).tolist())) for each in aside)
+            least, most = (middle, most) if reached else (least, middle)
+        return least
+
+    def reaches(self, pose: tuple[float, ...], moved: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> bool:
+        """Return whether the legs reach their feet at a pose of the base: height, roll, pitch (3).
+
+        moved: displacement of all feet [m] (3)
+        """
         base, n = BasePose(PoseSettings()), len(self._angles)
         base.x[:] = base.target[:] = pose
         motion = self._angles.copy(), np.zeros(n), np.zeros(n)
-        found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array([0.0, 0.0, lifted]),), motion)
+        found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
         low, high = self._ranges
         return bool(found and (motion[0] >= low).all() and (motion[0] <= high).all())
 

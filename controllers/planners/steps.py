@@ -6,11 +6,12 @@ See `controllers.planners.locomotion` for the method and `controllers.planners.p
 import numpy as np
 
 from controllers.planners.cubics import aim, at, stop
-from controllers.planners.feet import foot_at, ground_below, ground_under, incline, integrate_pose, vertical
+from controllers.planners.feet import foot_at, ground_below, ground_under, incline, vertical
 from controllers.planners.legs import Triad, solve
-from controllers.planners.path import DONE, command, corrected
+from controllers.planners.path import DONE
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import advance, in_base, level_motion
+from controllers.planners.speed import adapt, drive, foothold, integrate_pose
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy, fill
@@ -45,6 +46,9 @@ TOUCHING = 1e-4
 LOST = 0.01
 """A standing foot that does not touch for longer is lowered until it touches [s]."""
 
+ROUNDING = 1e-9
+"""Share of the period by which swings end before their paths do, so that no foot rests in the air."""
+
 SETTLE = 0.1
 """Time after touchdown in which a foot moves to its nominal height below a level base [s]."""
 
@@ -53,8 +57,8 @@ SETTLE = 0.1
 def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
     plan.t, plan.patience = np.nan, plan.max_patience
-    plan.lag[0] = 0.0
-    for zero in (plan.pose, plan.u, plan.du, plan.phase, plan.end, plan.touched):
+    plan.cycle[0], plan.share = 0.0, 0.0
+    for zero in (plan.pose, plan.u, plan.du, plan.ramp, plan.seen, plan.phase, plan.end, plan.touched):
         fill(zero, 0.0)
     for i in range(len(plan.hips)):
         plan.wait[i], plan.swinging[i], plan.seeking[i] = np.inf, False, False
@@ -71,19 +75,17 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (na)
     """
     q, v, touches = measured[0], measured[1], _touching(plan, contacts)
+    plan.cut[0] = False
     up = attitude.up(q[3:7])
     _advance(plan, t)
     incline(plan, t, measured, touches)
     if plan.base.away:
         up, v = level_motion(plan.base, up, v)
     if t >= plan.start:
-        # u̇ = (u_cmd − u) / dt within the acceleration limits, then lift-offs, swings and touchdowns
+        # velocity of the base, timing of the gait, then lift-offs, swings and touchdowns
         if plan.walks:
-            wanted = command(plan.path, t - plan.start, (q[0], q[1], attitude.yaw(q[3:7])))
-            wanted = (0.0, 0.0, 0.0) if plan.change[HALTS] else corrected(plan.path, wanted, plan.u, v, plan.tick)
-            for k in range(3):
-                limit = plan.path.accelerations[k]
-                plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
+            drive(plan, t, q, v)
+            adapt(plan)
         onwards = plan.path.progress[DONE] == 0 and not plan.change[HALTS]
         _step(plan, t, onwards, (vertical(plan, up), v, measured[2]), touches)
     # x, ẋ, ẍ of the feet in the base frame, and θ, θ̇, θ̈ by inverse kinematics from the last reference
@@ -115,7 +117,10 @@ def _touching(plan: Plan, contacts: tuple[Array, Array]) -> Array:
 def _advance(plan: Plan, t: float) -> None:
     """Integrate the base from the last tick to time t, with the acceleration computed then."""
     dt = 0.0 if np.isnan(plan.t) else t - plan.t
-    plan.pose[0], plan.pose[1], plan.pose[2] = integrate_pose(plan, dt, 0.5 * dt)
+    plan.dt = dt
+    half, u, du = 0.5 * dt, plan.u, plan.du
+    mean = u[0] + half * du[0], u[1] + half * du[1], u[2] + half * du[2]
+    plan.pose[0], plan.pose[1], plan.pose[2] = integrate_pose(plan.pose, mean, dt)
     for k in range(3):
         plan.u[k] += dt * plan.du[k]
     advance(plan.base, dt)
@@ -167,9 +172,10 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
     """Update the phases and return which feet lift now (n). Phases and lift-offs wait while a standing foot does not touch."""
     n = len(plan.phase)
     lifts, phase = np.zeros(n, dtype=np.bool_), np.empty(n)
+    cycle = plan.cycle[0] + min(plan.dt, t - plan.start) / plan.period
     for i in range(n):
-        phase[i] = ((t - plan.start - plan.lag[0]) / plan.period - plan.touchdown[i]) % 1.0
-        lifts[i] = phase[i] >= plan.duty and not plan.swinging[i] and plan.phase[i] < plan.duty
+        phase[i] = (cycle - plan.touchdown[i] + ROUNDING) % 1.0
+        lifts[i] = phase[i] >= plan.duty and not plan.swinging[i] and plan.phase[i] < plan.lifting
     if plan.change[HOLDS]:  # feet that miss their lift-off stand until the gait has changed
         fill(lifts, False)
     # lift-offs wait until all other feet that are planned to stand touch, for at most `patience`; the gait is delayed as long
@@ -179,10 +185,10 @@ def _lift_offs(plan: Plan, t: float, touches: Array) -> Array:
             carried = carried and (plan.swinging[i] or lifts[i] or touches[i])
         if not carried and plan.patience > 0.0:
             plan.patience -= plan.tick
-            plan.lag[0] += plan.tick
             fill(lifts, False)
             return lifts
         plan.patience = plan.max_patience
+    plan.cycle[0], plan.lifting = cycle, plan.duty
     copy(phase, plan.phase)
     return lifts
 
@@ -241,7 +247,7 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         share = left / plan.swing_time
         slope, climbs = plan.slope, plan.slope.heights[i] - plan.slope.lifted[i]
         if plan.swinging[i] and share >= 1.0 - REDIRECT:
-            slope.goal[i, 0], slope.goal[i, 1] = _foothold(plan, i, left)
+            slope.goal[i, 0], slope.goal[i, 1] = foothold(plan, i, left)
             if climbs < STEP or share <= 1.0 - STRAIGHT_UP:
                 aim(plan.cubics, i, 0, t, plan.end[i], slope.goal[i, 0] + slope.shift[i, 0], 0.0)
                 aim(plan.cubics, i, 1, t, plan.end[i], slope.goal[i, 1] + slope.shift[i, 1], 0.0)
@@ -260,15 +266,3 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
             until = t + LANDING * plan.swing_time
             goal = at(plan.cubics, i, 2, t)[0] + speed * (until - t)
         aim(plan.cubics, i, 2, t, until, goal, speed)
-
-
-@compiled
-def _foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
-    """Return x, y of the foothold of foot i: under its hip in the middle of the stance that starts in `left` [s]."""
-    x, y, yaw = integrate_pose(plan, left + 0.5 * plan.stance_time, 0.0)
-    c, s, hx, hy = np.cos(yaw), np.sin(yaw), plan.hips[i, 0], plan.hips[i, 1]
-    fx, fy = plan.lifted[i]
-    # step from the lift-off, shortened to `longest`
-    wx, wy = x + c * hx - s * hy - fx, y + s * hx + c * hy - fy
-    share = min(1.0, plan.longest / max(np.hypot(wx, wy), 1e-12))
-    return fx + wx * share, fy + wy * share

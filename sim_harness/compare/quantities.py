@@ -29,7 +29,10 @@ QUANTITIES = {
     "path-error": Quantity("CoM distance from path mm", lambda s: 1e3 * s.path_error),
     "distance": Quantity("distance travelled by the base m", lambda s: s.distance),
     "progress": Quantity("displacement of the base m", lambda s: s.drift),
+    "forward": Quantity("mean forward velocity m/s", lambda s: s.forward),
+    "left": Quantity("mean velocity to the left m/s", lambda s: s.left),
+    "turn": Quantity("mean turn rate rad/s", lambda s: s.turn),
     "told": Quantity("loaded contacts in the prediction %", lambda s: 100 * s.told),
     "substituted": Quantity("ticks answered by another law %", lambda s: 100 * s.substituted),
 }
-"""Smaller is better, except for `distance`, `progress` and `told`."""
+"""Smaller is better, except for `distance`, `progress`, `told` and the velocities."""

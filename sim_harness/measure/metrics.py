@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from controllers.robot.attitude import yaw
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
@@ -30,6 +31,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     height: final height of the base [m]; tilt: largest tilt of the base from upright [rad]
     drift: horizontal displacement of the base at the end [m]; distance: travelled by the base in the plane [m];
         height, tilt, drift and distance are 0 for a fixed base
+    forward, left, turn: mean velocity of the base in its own level frame in the second half of the run [m/s, m/s, rad/s]
     tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
         without gripping joints
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
@@ -56,6 +58,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tilt: float
     drift: float
     distance: float
+    forward: float
+    left: float
+    turn: float
     tracking: float
     speed_tracking: float
     torque: float
@@ -94,6 +99,7 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
     force = _mean(simulated)
     ticking, corners = np.diff(trace.wall), task.reference.corners
+    forward, left, turn = mean_velocity(base[len(base) // 2 :], dt)
     stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
     return Summary(
         label=label,
@@ -104,6 +110,9 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         tilt=float(base_tilt(base).max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
+        forward=forward,
+        left=left,
+        turn=turn,
         tracking=_mean(np.abs(tracking_errors(trace, robot))[:, following]),
         speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
         torque=_mean(np.abs(trace.tau)),
@@ -126,6 +135,23 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         late=int(np.sum(timed > dt * 1e6)),
         pace=(len(trace) - 1) * dt / float(ticking.sum()) if len(ticking) else float("nan"),
         longest_tick=float(ticking.max(initial=0.0)),
+    )
+
+
+def mean_velocity(base: Array, dt: float) -> tuple[float, float, float]:
+    """Return the mean velocity forward, left [m/s] and turn [rad/s] of a base in its own level frame; NaN for one pose.
+
+    base: poses (n, 7); dt: period [s]
+    """
+    if len(base) < 2:
+        return float("nan"), float("nan"), float("nan")
+    headings = np.unwrap([yaw(q[3:7]) for q in base])
+    (x, y), middle = np.diff(base[:, :2], axis=0).T / dt, 0.5 * (headings[:-1] + headings[1:])
+    c, s = np.cos(middle), np.sin(middle)
+    return (
+        float((c * x + s * y).mean()),
+        float((c * y - s * x).mean()),
+        float(headings[-1] - headings[0]) / ((len(base) - 1) * dt),
     )
 
 

@@ -8,7 +8,7 @@ from controllers.command import GaitChange, Steering
 from controllers.planners.gait import GaitSettings
 from idyn import InputError
 
-TROT = GaitSettings(period=0.4, duty=0.7, swing_speed=10.0)
+TROT = GaitSettings(period=0.4, duty=0.7)
 FORWARD = np.array([0.2, 0.0, 0.0])
 
 

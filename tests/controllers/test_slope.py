@@ -116,7 +116,7 @@ class SlopeWalker(Walker):
         angle, direction = np.arctan(np.hypot(*gradient)), np.arctan2(gradient[1], gradient[0])
         self.gradient, self.terrain = np.array(gradient), SlopedGround(angle, direction=direction)
         stance = resting(self.robot, self.stance, self.terrain) if ground == "told" else self.stance
-        gait = gait or GaitSettings(swing_speed=10.0)
+        gait = gait or GaitSettings(capture=0.0)
         self.plan = Locomotion(self.robot, stance, 0.3, gait, PathSettings(**path), DT, ground=ground)
         self.plan.on(self.terrain if ground == "told" else StandingPlane())
         self.start = resting(self.robot, self.stance, self.terrain)

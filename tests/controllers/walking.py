@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from controllers.planners.cubics import at
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
@@ -19,7 +18,7 @@ class Walker:
 
     def __init__(self, name="quadruped", start=0.1, gait=None, dt=DT, **path):
         self.robot, self.stance = load_robot(name)
-        self.plan = Locomotion(self.robot, self.stance, start, gait or GaitSettings(swing_speed=10.0), PathSettings(**path), dt)
+        self.plan = Locomotion(self.robot, self.stance, start, gait or GaitSettings(capture=0.0), PathSettings(**path), dt)
         self.angles = self.robot.joint_angles(self.stance)
         self.k, self.dt = 0, dt
 
@@ -36,11 +35,6 @@ class Walker:
     def feet(self):
         """In the base frame [m] (n, 3)."""
         return self.plan.legs.feet(self.angles)
-
-    def swing_speeds(self):
-        """Of the feet over the ground, in the last tick [m/s] (n)."""
-        t, ways = (self.k - 1) * self.dt, self.plan.plan.cubics
-        return np.array([np.hypot(*(at(ways.fields, i, k, t)[1] for k in range(2))) for i in range(len(ways.since))])
 
     def tick(self):
         """One period; the reference."""

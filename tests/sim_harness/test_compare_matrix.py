@@ -216,7 +216,10 @@ def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, her
 @full
 @pytest.mark.parametrize(
     "name",
-    fast(["robustness", "robustness-losses", "laws-and-worlds", "estimated-base", "slopes", "stairs"], "robustness-losses"),
+    fast(
+        ["robustness", "robustness-losses", "laws-and-worlds", "estimated-base", "slopes", "stairs", "speed-and-pushes"],
+        "robustness-losses",
+    ),
 )
 def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
     """Every robot in every case makes a plan, and so does every world, law and variant."""

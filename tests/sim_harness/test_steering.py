@@ -6,6 +6,7 @@ from fast import first_is_fast, full
 from steered_walk import DT, Walk
 
 from controllers.build import load_controller
+from controllers.robot.attitude import tilt
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.loopback import Loopback
@@ -57,6 +58,30 @@ class Drive(Walk):
 
 
 COMMANDS = [(0.3, 0.1, 0.5), (0.4, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.0)]
+
+
+FAST = [(1.0, 0.0, 0.0), (1.5, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 2.0)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("velocity", FAST)
+@pytest.mark.parametrize("name", ["go2", "a1", "solo12"])
+def test_one_configuration_follows_fast_commands_too(name, velocity):
+    drive = Drive(f"{name}-trot")
+    drive.run(8.0, velocity)
+    assert np.abs(drive.mean_velocity(3.0) - velocity).max() < 0.05 * np.abs(velocity).max()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ["go2", "a1", "solo12"])
+def test_a_minute_of_random_commands(name, seed):
+    """A new command every two seconds: up to 1.5 m/s forward, 0.5 m/s backward and sideways, 2 rad/s."""
+    rng, drive = np.random.default_rng(seed), Drive(f"{name}-trot")
+    for _ in range(30):
+        drive.run(2.0, tuple(rng.uniform((-0.5, -0.5, -2.0), (1.5, 0.5, 2.0)).tolist()))
+        q, _ = drive.state()
+        assert tilt(q[3:7]) < 0.5
 
 
 @full

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.planners.rotations import exponential, left_jacobian, logarithm
-from controllers.planners.targets import later, resting
+from controllers.planners.task_motion.rotations import exponential, left_jacobian, logarithm
+from controllers.planners.task_motion.targets import later, resting
 from idyn.tasks import AngularMomentumTask, FrameTask, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.types import Array

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.planners.rotations import exponential
+from controllers.planners.task_motion.rotations import exponential
 from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.stack import MOST_LEVELS

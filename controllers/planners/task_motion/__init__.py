@@ -1,0 +1,1 @@
+"""Motion of the targets of commanded tasks between commands: completed, blended, extrapolated."""
