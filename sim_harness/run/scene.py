@@ -17,7 +17,7 @@ from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
 from sim_harness.robot.imperfections.link import Link
 from sim_harness.robot.perturbation import perturbed
-from sim_harness.robot.pushes import push_of
+from sim_harness.robot.pushes import push_of, repeated
 from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan
 from sim_harness.world.world import Push
@@ -68,7 +68,9 @@ def hello_of(plan: Plan, robot: Robot) -> Hello:
 
 def pushes_of(plan: Plan, nominal: Robot) -> list[Push]:
     """Return the pushes of the experiment. nominal: the controller's model; forces in weights refer to its weight"""
-    return [push_of(push, nominal, f"experiment.push[{i}]") for i, push in enumerate(plan.settings.push)]
+    settings = plan.settings
+    found = [repeated(push_of(p, nominal, f"experiment.push[{i}]"), p, settings.duration) for i, p in enumerate(settings.push)]
+    return [push for each in found for push in each]
 
 
 def with_reseeded_terrain(plan: Plan, seed: int) -> Plan:

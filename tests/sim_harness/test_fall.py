@@ -7,12 +7,14 @@ import pytest
 from controllers.robot.load import load_robot
 from controllers.robot.stance import standing
 from idyn.contact.terrain import Flat, Slope
+from idyn.errors import ConfigError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.measure.fall import Posture
 from sim_harness.robot.pushes import PushSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
+from sim_harness.run.scene import pushes_of
 
 
 def moved(q, up=0.0, roll=0.0):
@@ -92,3 +94,21 @@ def test_a_trace_up_to_a_fall_equals_that_of_a_shorter_run():
     assert len(short) == 120
     np.testing.assert_array_equal(long.q[:120], short.q)
     np.testing.assert_array_equal(long.tau[:120], short.tau)
+
+
+def pushed(**push):
+    """The pushes of a run of 2 s."""
+    plan = load_plan("stand", 2.0)
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(PushSettings(**push),)))
+    return pushes_of(plan, load_robot("quadruped")[0])
+
+
+def test_a_repeated_push_turns_from_one_to_the_next():
+    found = pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.6, turn=np.pi / 2)
+    np.testing.assert_allclose([p.start for p in found], [0.5, 1.1, 1.7])
+    np.testing.assert_allclose([p.force for p in found], [(3.0, 0.0, 1.0), (0.0, 3.0, 1.0), (-3.0, 0.0, 1.0)], atol=1e-12)
+
+
+def test_a_push_that_is_repeated_before_it_ends_is_refused():
+    with pytest.raises(ConfigError, match=r"push\[0\]\.every: expected 0 or at least the duration 0\.1 s, got 0\.05"):
+        pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.05)
