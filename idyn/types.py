@@ -241,6 +241,9 @@ class Prediction(Record, frozen=True):
     null_dim: dimension of the space of contact impulses that cause no motion
     closing: impulse of each closure on its first body, in the world: x, y, z [N·s] (3m)
     guess: warm start for the next call
+    unique: whether Coulomb's law on rigid ground allows one motion only under `tau`; None: not known, or not asked, see
+        `Options.outcomes`
+    others: v⁺ (nv) of the motions that it allows, without the one nearest to `v_plus`
     """
 
     tau: Array
@@ -259,6 +262,8 @@ class Prediction(Record, frozen=True):
     null_dim: int
     closing: Array
     guess: Guess
+    unique: bool | None = None
+    others: tuple[Array, ...] = ()
 
     def __repr__(self) -> str:
         return (

@@ -119,6 +119,8 @@ def predict_batch(
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     if threads is not None and threads < 1:
         raise InputError("threads", f"expected at least 1, got {threads}")
+    if options.outcomes:
+        raise InputError("options.outcomes", f"expected 0: batches look for no other motions, got {options.outcomes}")
     expanded = expand(robot, batch)
     before = None if guess is None else expand_guess(robot, expanded, guess)
     resumed = np.zeros(expanded.size, dtype=np.bool_)

@@ -22,7 +22,7 @@ from idyn.model.robot import Robot
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.status import SOLVED
 from idyn.terms.dynamics import evaluate
-from idyn.types import Array, ContactSet, Record, State
+from idyn.types import Array, ContactSet, Kinematics, Record, State
 
 SAME = 1e-6
 """Velocities that differ by less count as equal [m/s, rad/s]."""
@@ -86,10 +86,12 @@ def outcomes(
     return found
 
 
-def forward_problem(robot: Robot, state: State, contacts: ContactSet, tau: Array, dt: float) -> Forward:
-    """Return forward dynamics on rigid ground under joint torques τ [N·m] (na) over `dt` [s]."""
+def forward_problem(
+    robot: Robot, state: State | Kinematics, contacts: ContactSet, tau: Array, dt: float, applied: Array | None = None
+) -> Forward:
+    """Return forward dynamics on rigid ground under joint torques τ [N·m] (na) over `dt` [s]. applied: see `predict`"""
     # free motion: v + dt M⁻¹ (Pᵀ τ − h);  D = J M⁻¹ Jᵀ = Y Yᵀ
-    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground.rigid()).dynamics
+    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground.rigid(), applied=applied).dynamics
     given = dynamics.given
     J, inertia, force = dynamics.J, given.M, -given.h
     force[robot.tree.a] += tau

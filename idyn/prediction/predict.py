@@ -37,6 +37,7 @@ def predict(
     5. p: choice among equivalent impulses                                       `idyn.selection`
     6. v⁺, τ and residuals: torque and certificate                               `idyn.terms.reduction`, `idyn.certificate`
     7. without a certified solution within the limits: feasible demands, other laws `idyn.prediction.fallbacks`
+    8. with `Options.outcomes`: whether other motions are possible under τ          `idyn.prediction.uniqueness`
 
     Steps 1 to 6 are one compiled call (`idyn.prediction.solve`). Failures are reported in `Prediction.status` and `.rung`.
 
@@ -52,12 +53,22 @@ def predict(
     """
     known = law_of(law) if isinstance(law, str) else law
     request = Request(robot, state, contacts, q_ddot, known, dt, options, guess, applied, preferred)
+    answer = _answer(request)
+    if not options.outcomes:
+        return answer
+    from idyn.prediction.uniqueness import with_outcomes  # noqa: PLC0415 - loads SciPy's optimisers, 0.1 s
+
+    return with_outcomes(request, answer)
+
+
+def _answer(request: Request) -> Prediction:
+    """Return the prediction, see `predict`."""
     first = first_answer(request) or first_answer(request := checked_request(request))
     if first is None:
         raise AssertionError("compiled code rejected checked data")
     answer, _ = first
     if answer is not None and answer.torque_excess <= 0.0 and answer.force_excess <= 0.0:
         return answer
-    if answer is not None and answer.torque_excess > 0.0 and known.conditions is Conditions.SOFT:
+    if answer is not None and answer.torque_excess > 0.0 and request.law.conditions is Conditions.SOFT:
         return within_limits(request, answer)
     return fall_back(request, first)

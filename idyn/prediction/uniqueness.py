@@ -16,18 +16,21 @@ numerical: conditions hold to 1e-8, as in a certificate.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.linalg import lstsq
 from scipy.optimize import linprog
 
 from idyn.certificate.conditions import CONE, PENETRATION, Contact, coulomb, worse
+from idyn.errors import InputError
 from idyn.jit.compiled import compiled
 from idyn.laws.law import polygon
 from idyn.model.robot import Robot
 from idyn.prediction.outcomes import TOLERANCE, Outcome, add_if_new, forward_problem
+from idyn.prediction.request import Request, checked_request
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.vectors import copy
-from idyn.types import Array, ContactSet, Record, State
+from idyn.types import Array, ContactSet, Kinematics, Prediction, Record, State
 
 MOST_COMBINATIONS = 2_000_000
 """Largest number of combinations of modes that are tried: 4 contacts with 16 edges have 1.3 million."""
@@ -79,18 +82,29 @@ class Contacts(NamedTuple):
 
 
 def all_outcomes(
-    robot: Robot, state: State, contacts: ContactSet, tau: Array, dt: float, *, edges: int = 4, budget: int = 100
+    robot: Robot,
+    state: State | Kinematics,
+    contacts: ContactSet,
+    tau: Array,
+    dt: float,
+    *,
+    applied: Array | None = None,
+    edges: int = 4,
+    budget: int = 100,
 ) -> Outcomes:
-    """Return all outcomes on rigid ground under joint torques τ [N·m] (na) over `dt` [s].
+    """Return all outcomes on rigid ground under joint torques τ [N·m] (na) over `dt` [s]. Closed chains are not supported.
 
+    applied: generalised force in addition to gravity, contacts and joint torques [N, N·m] (nv)
     edges: number of edges of the friction polygon
     budget: largest number of singular combinations of modes that are examined, each by up to 1 + 6n linear programs
     """
+    if robot.closures.keys:
+        return Outcomes(found=(), undecided="the robot has closed chains")
     directions, mu, examined = polygon(edges), contacts.mu, 0
     combinations = np.prod([float(modes_of(m, edges)) for m in mu])
     if combinations > MOST_COMBINATIONS:
         return Outcomes(found=(), undecided=f"{len(mu)} contacts have {combinations:.1e} combinations of modes")
-    forward, found = forward_problem(robot, state, contacts, tau, dt), list[Outcome]()
+    forward, found = forward_problem(robot, state, contacts, tau, dt, applied), list[Outcome]()
     D = forward.Y @ forward.Y.T
     d = float(np.trace(D)) / max(len(D), 1) or 1.0
     problem, p, kinds = Contacts(D / d, forward.b, mu, directions), np.empty(len(D)), np.empty(len(mu), np.int64)
@@ -106,6 +120,17 @@ def all_outcomes(
                 add_if_new(found, forward.outcome(point / d))
         code, result = advance(problem, code, kinds, p)
     return Outcomes(found=tuple(found), undecided="")
+
+
+def with_outcomes(request: Request, answer: Prediction) -> Prediction:
+    """Return the answer with `unique` and `others`, by the search of `Options.outcomes`."""
+    r = checked_request(request)
+    if not 0 < r.options.outcomes <= MOST_COMBINATIONS:
+        raise InputError("options.outcomes", f"expected 0 to {MOST_COMBINATIONS}, got {r.options.outcomes}")
+    every = all_outcomes(r.robot, r.state, r.contacts, answer.tau, r.dt, applied=r.applied, budget=r.options.outcomes)
+    motions = [outcome.v_plus for outcome in every.found]
+    own = min(motions, key=lambda v: float(np.abs(v - answer.v_plus).max()), default=None)
+    return msgspec.structs.replace(answer, unique=every.unique, others=tuple(v for v in motions if v is not own))
 
 
 @compiled

@@ -68,8 +68,8 @@ def predict_tasks(
        predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.limited.levels`
     5. outcome of each task                                                      `idyn.tasks.reasons`
 
-    stack: tasks, limits and contact modes; the other arguments are those of `predict`. The fields `selection` and `consistency`
-    of `options` are not used.
+    stack: tasks, limits and contact modes; the other arguments are those of `predict`. The fields `selection`,
+    `consistency` and `outcomes` of `options` are not used.
 
     Tasks that cannot be met are reported in `TaskPrediction.outcomes`, not raised. Raises InputError, naming the field, for
     malformed data.

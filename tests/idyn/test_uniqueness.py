@@ -9,6 +9,7 @@ from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
 from scenes import DT, LITERAL, random_scene, standing_scene
 
+from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.outcomes import outcomes
@@ -72,6 +73,40 @@ def test_every_outcome_obeys_the_law_and_none_of_a_random_search_is_missing():
         several, proved = several + (answer.unique is False), proved + (answer.unique is True)
     assert several > 2
     assert proved > 2
+
+
+def test_a_prediction_says_whether_its_motion_is_the_only_one():
+    """The LCP's bases are counted with the prediction's torques and an applied force."""
+    options, seen = Options.paper(ground=LITERAL, outcomes=100), set()
+    for seed in range(8):
+        scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=2)
+        applied = np.random.default_rng(seed).normal(size=scene.robot.nv)
+        args, law = (scene.robot, scene.state, scene.contacts, scene.q_ddot), make_law("coulomb")
+        answer = predict(*args, law=law, dt=DT, options=options, applied=applied)
+        f = full(scene.robot, scene.state, scene.contacts)
+        force = applied - f.h
+        force[f.a] += answer.tau
+        free = f.v + DT * np.linalg.solve(f.M, force)
+        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.J @ free, scene.contacts.mu)
+        velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
+        others = [v for v in velocities if np.abs(v - answer.v_plus).max() > 1e-6]
+        assert answer.unique is (not others)
+        assert all(near(v, answer.others) for v in others)
+        assert all(near(v, others) for v in answer.others)
+        seen.add(answer.unique)
+    assert seen == {True, False}
+
+
+def test_a_prediction_looks_for_other_motions_only_if_asked():
+    scene = standing_scene("quadruped", mu=0.6)
+    args, settings = (scene.robot, scene.state, scene.contacts, scene.q_ddot), {"law": make_law("coulomb"), "dt": DT}
+    plain = predict(*args, **settings)
+    assert (plain.unique, plain.others) == (None, ())
+    asked = predict(*args, **settings, options=Options(outcomes=100))
+    assert asked.unique is True
+    assert np.array_equal(asked.tau, plain.tau)
+    with pytest.raises(InputError, match=r"options\.outcomes"):
+        predict(*args, **settings, options=Options(outcomes=-1))
 
 
 def on_the_base(mu, n=2):
