@@ -5,19 +5,27 @@ The verdict names what a solution violates and by how much, its energy, and show
 
 import argparse
 import json
+import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from idyn.errors import ConfigError, InputError
 from sim_harness.commands.output import publish, run_bar
 from sim_harness.judge.answer import answer_to
 from sim_harness.judge.fclib import SUFFIXES, read_fclib
 from sim_harness.judge.logs import steps_of_log
+from sim_harness.judge.measured import Block, Sample, explained_step, samples_of
 from sim_harness.judge.report import report_of
 from sim_harness.judge.step import Step, read_steps
+from sim_harness.judge.torch_file import read_tensor
 from sim_harness.judge.verdict import judge
 from sim_harness.scenes.bodies.settings import is_scene
+from sim_harness.studies.tosses.data import EDGE, MASS, RATE, load_tosses, toss_of_tensor
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -40,16 +48,35 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 def steps_of(path: Path, every: int) -> Iterable[Step]:
     """Return the steps of a file by its suffix and contents. Raises InputError."""
     if not path.is_file():
-        raise InputError(str(path), "expected a file of steps (.npz, .json), an FCLib problem (.hdf5), a log (.mcap) or scenes")
+        raise InputError(
+            str(path),
+            "expected a file of steps (.npz, .json), an FCLib problem (.hdf5), tosses (.npz, .pt), a log (.mcap) or scenes",
+        )
     if path.suffix == ".mcap":
         return steps_of_log(path, every)
     if path.suffix in SUFFIXES:
         return [read_fclib(path)]
+    if path.suffix == ".pt" or (path.suffix == ".npz" and _has_tosses(path)):
+        return map(explained_step, islice(_toss_samples(path), 0, None, every))
     if path.suffix == ".json" and (fields := _mjcf_fields(path)) is not None:
         from sim_harness.judge.mjcf import read_mjcf  # noqa: PLC0415 - needs the extra mujoco
 
         return read_mjcf(path, fields)[::every]
     return read_steps(path)[::every]
+
+
+def _has_tosses(path: Path) -> bool:
+    """Return whether an npz file has measured tosses."""
+    with suppress(OSError, EOFError, ValueError, zipfile.BadZipFile), np.load(path, allow_pickle=False) as data:
+        return "quaternion_wxyz" in data.files
+    return False
+
+
+def _toss_samples(path: Path) -> Iterable[Sample]:
+    """Yield the steps on the floor of measured tosses: ContactNets' tensors (.pt), or the layout of `cube-tosses.npz`."""
+    for i, toss in enumerate([toss_of_tensor(path, read_tensor(path))] if path.suffix == ".pt" else load_tosses(path)):
+        name = path.stem if path.suffix == ".pt" else f"{path.stem}[{i}]"
+        yield from samples_of(name, toss, Block(edge=EDGE, mass=MASS), 1.0 / RATE)
 
 
 def _mjcf_fields(path: Path) -> dict[str, Any] | None:

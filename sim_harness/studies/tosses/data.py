@@ -87,6 +87,20 @@ def load_tosses(folder: Path) -> list[Toss]:
     ]
 
 
+def toss_of_tensor(path: Path, tensor: Array) -> Toss:
+    """Return the toss of a tensor of ContactNets: rows of position, quaternion wxyz, velocity and spin in body axes, lengths in
+    half edges; (1, N, 13 or more) or (N, 13 or more). Raises ConfigError."""
+    rows = tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
+    if rows.ndim != 2 or rows.shape[1] < 13 or not np.isfinite(rows[:, :13]).all():
+        raise ConfigError(str(path), f"expected finite numbers of shape (1, N, 13 or more), got {tensor.shape}")
+    rows = rows[:, :13].astype(float)
+    norms = np.linalg.norm(rows[:, 3:7], axis=1)
+    if np.abs(norms - 1.0).max(initial=0.0) > 1e-3:
+        raise ConfigError(str(path), "expected unit quaternions in columns 3 to 6")
+    turns, half = rotations_of(rows[:, 3:7] / norms[:, None]), EDGE / 2.0
+    return Toss(position=half * rows[:, :3], rotation=turns, velocity=half * rows[:, 7:10], spin=rows[:, 10:])
+
+
 def rotations_of(quaternions: Array) -> Array:
     """Return the rotation matrices (N, 3, 3) of unit quaternions w, x, y, z (N, 4)."""
     w, v = quaternions[:, :1, None], quaternions[:, 1:]

@@ -1,0 +1,115 @@
+"""Measured motion of a block on the floor as steps: no force was measured, so each step gets the best impulses.
+
+A step goes from one sample to the next. Its impulses explain the measured change of momentum with the least error
+‖M (v⁺ − v) − Jᵀp − dt (force − h)‖ in the metric M⁻¹, within friction pyramids of `EDGES` edges. What they cannot explain is
+named by the verdict as momentum that does not balance; the other violations tell what of the motion contradicts Coulomb's law.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.optimize import nnls
+
+from idyn.laws.law import polygon
+from idyn.types import Array
+from sim_harness.engines.engine import ForwardProblem
+from sim_harness.judge.step import Step
+
+EDGES = 16
+"""Number of edges of the friction pyramids."""
+
+NEAR = 0.01
+"""Corners lower than this are contacts, if they can reach the floor within the step [m]."""
+
+CORNERS = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+
+
+class Motion(Protocol):
+    """Measured samples (N): position of the centre [m] (N, 3), rotation (N, 3, 3), velocity in the world [m/s] and spin in body
+    axes [rad/s] (N, 3) since the sample before; z is up, the floor is at z = 0."""
+
+    position: Array
+    rotation: Array
+    velocity: Array
+    spin: Array
+
+
+class Block(NamedTuple):
+    """A block. edge [m]; mass [kg]; inertia: of each axis, relative to mass · (edge/2)²; friction coefficient"""
+
+    edge: float
+    mass: float
+    inertia: float = 10.0 / 9.0
+    friction: float = 0.18
+
+
+GRAVITY = 9.81
+"""[m/s²]"""
+
+
+class Sample(NamedTuple):
+    """A step without impulses. name: for reports; v_plus: velocity at its end, in the world and in body axes (6)"""
+
+    name: str
+    problem: ForwardProblem
+    v_plus: Array
+
+
+def samples_of(name: str, motion: Motion, block: Block, dt: float) -> Iterator[Sample]:
+    """Yield the samples with corners near the floor. dt: time between two samples [s]"""
+    lowest = motion.position[:, 2] - block.edge / 2.0 * np.abs(motion.rotation[:, 2]).sum(axis=1)
+    for k in np.flatnonzero(lowest[:-1] < NEAR).tolist():
+        problem = _problem(motion, k, block, dt)
+        if len(problem.mu):
+            v_plus = np.concatenate([motion.velocity[k + 1], motion.spin[k + 1]]).astype(float)
+            yield Sample(f"{name}, sample {k}", problem, v_plus)
+
+
+def explained_step(sample: Sample) -> Step:
+    """Return the step with the impulses that explain the motion best."""
+    p = explained(sample.problem, sample.v_plus)
+    return Step(name=sample.name, problem=sample.problem, p=p, v_plus=sample.v_plus)
+
+
+def _problem(motion: Motion, k: int, block: Block, dt: float) -> ForwardProblem:
+    """Return the step from sample k on: world coordinates for the centre, body axes for the rotation."""
+    R, spin = motion.rotation[k].astype(float), motion.spin[k].astype(float)
+    v = np.concatenate([motion.velocity[k], spin]).astype(float)
+    inertia = block.inertia * block.mass * (block.edge / 2.0) ** 2 * np.ones(3)
+    rows, gaps = [], []
+    for corner in block.edge / 2.0 * CORNERS:
+        gap = float(motion.position[k, 2] + R[2] @ corner)
+        J = np.hstack([np.eye(3), -R @ _cross(corner)])  # velocity v + R (ω × r)
+        reach = -dt * min(J[2] @ v, J[2] @ np.concatenate([motion.velocity[k + 1], motion.spin[k + 1]]))
+        if gap < min(NEAR, max(reach, 0.0) + NEAR / 10.0):
+            rows.append(J)
+            gaps.append(gap)
+    n = len(gaps)
+    return ForwardProblem(
+        M=np.diag(np.concatenate([block.mass * np.ones(3), inertia])),
+        h=np.concatenate([[0.0, 0.0, block.mass * GRAVITY], np.cross(spin, inertia * spin)]),
+        v=v,
+        J=np.vstack(rows) if n else np.zeros((0, 6)),
+        force=np.zeros(6),
+        mu=np.full(n, block.friction),
+        gaps=np.array(gaps),
+        dt=dt,
+    )
+
+
+def explained(problem: ForwardProblem, v_plus: Array) -> Array:
+    """Return the impulses (3n) within the pyramids that explain v⁺ best in the metric M⁻¹ [N·s]."""
+    b, corners = problem, polygon(EDGES)
+    scale = np.linalg.inv(np.linalg.cholesky(b.M))
+    change = b.M @ (v_plus - b.v) - b.dt * (b.force - b.h)
+    edges = np.zeros((3 * len(b.mu), EDGES * len(b.mu)))
+    for i, mu in enumerate(b.mu):
+        columns = slice(EDGES * i, EDGES * (i + 1))
+        edges[3 * i : 3 * i + 2, columns], edges[3 * i + 2, columns] = mu * corners.T, 1.0
+    return np.asarray(edges @ nnls(scale @ b.J.T @ edges, scale @ change)[0])
+
+
+def _cross(r: Array) -> Array:
+    """Return the matrix of r × ·"""
+    return np.array([[0.0, -r[2], r[1]], [r[2], 0.0, -r[0]], [-r[1], r[0], 0.0]])
