@@ -18,6 +18,8 @@ def differences(law: object, engine: object, period: float) -> list[str]:
             (f"{name}.solimp", contact.solimp, engine.solimp),
         ]
     found = [f"{name} = {own}, in the world {other}" for name, own, other in pairs if own != other]
+    if engine.integrator == "implicit":
+        found.append(f"integrator = {law.integrator}, in the world implicit: forces agree, joint accelerations do not")
     if engine.timestep < period:
         found.append(f"physics steps of {engine.timestep:g} s; the law predicts one step of {period:g} s")
     return found

@@ -16,6 +16,7 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
     assert differences(stiff, MujocoSettings(ground="stiff"), 0.001) == []
     assert differences(CoulombSettings(), MujocoSettings(ground="stiff"), 0.001) == []
     assert differences(stiff, PolygonLcp(), 0.001) == []
+    assert differences(MujocoLawSettings(), MujocoSettings(integrator="implicitfast"), 0.001) == []
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,11 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
             {"contacts": {"LF_FOOT": SoftContact(solref=(0.01, 1.0))}},
             {},
             ["contacts.LF_FOOT.solref = (0.01, 1.0), in the world (0.02, 1.0)"],
+        ),
+        (
+            {"integrator": "implicitfast"},
+            {"integrator": "implicit"},
+            ["integrator = implicitfast, in the world implicit: forces agree, joint accelerations do not"],
         ),
         ({}, {"timestep": 0.0005}, ["physics steps of 0.0005 s; the law predicts one step of 0.001 s"]),
     ],
