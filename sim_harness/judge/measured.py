@@ -29,10 +29,17 @@ class Motion(Protocol):
     """Measured samples (N): position of the centre [m] (N, 3), rotation (N, 3, 3), velocity in the world [m/s] and spin in body
     axes [rad/s] (N, 3) since the sample before; z is up, the floor is at z = 0."""
 
-    position: Array
-    rotation: Array
-    velocity: Array
-    spin: Array
+    @property
+    def position(self) -> Array: ...
+
+    @property
+    def rotation(self) -> Array: ...
+
+    @property
+    def velocity(self) -> Array: ...
+
+    @property
+    def spin(self) -> Array: ...
 
 
 class Block(NamedTuple):

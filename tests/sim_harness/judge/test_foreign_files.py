@@ -182,6 +182,7 @@ def test_a_file_that_would_run_code_is_refused(tmp_path):
         read_tensor(tmp_path / "b.pt")
 
 
+@pytest.mark.full
 def test_measured_tosses_are_judged():
     """Most changes of velocity are explained to 0.05 m/s, and no impulse pulls or leaves its cone."""
     verdicts = [judge(step, 0.05) for step in steps_of(measured("cube-tosses.npz"), 400)]
