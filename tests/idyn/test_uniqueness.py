@@ -9,6 +9,8 @@ from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
 from scenes import DT, LITERAL, random_scene, standing_scene
 
+from idyn.batch.arrays import Batch
+from idyn.batch.predict import predict_batch
 from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.options import Options
@@ -107,6 +109,9 @@ def test_a_prediction_looks_for_other_motions_only_if_asked():
     assert np.array_equal(asked.tau, plain.tau)
     with pytest.raises(InputError, match=r"options\.outcomes"):
         predict(*args, **settings, options=Options(outcomes=-1))
+    batch = Batch(state=scene.state, contacts=scene.contacts, q_ddot=scene.q_ddot[None])
+    with pytest.raises(InputError, match=r"options\.outcomes: expected 0"):
+        predict_batch(scene.robot, batch, **settings, options=Options(outcomes=100))
 
 
 def on_the_base(mu, n=2):
