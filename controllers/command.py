@@ -92,6 +92,7 @@ class Reference(Record, frozen=True):
     base: reference velocity of the base, forward, left [m/s], turn [rad/s] (3); None: not specified
     pose: reference height of the base relative to its stance [m], roll, pitch [rad] (3); None: as in the stance
     problem: what is wrong with the reference; '' if it is valid
+    tasks: tasks that replace the joint feedback, q is then the posture of the last level; None: no tasks
     """
 
     q: Array
@@ -101,6 +102,7 @@ class Reference(Record, frozen=True):
     base: Array | None = None
     pose: Array | None = None
     problem: str = ""
+    tasks: TaskStack | None = None
 
 
 class Inputs(Record, frozen=True):

@@ -185,7 +185,8 @@ class Controller:
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
-        tasks = (inputs.tasks, self._posture(reference)) if inputs.tasks is not None and self.realises_tasks else None
+        asked = reference.tasks if inputs.tasks is None else inputs.tasks
+        tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
         target = Target(
             angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks, applied=inputs.applied
         )

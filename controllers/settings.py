@@ -13,6 +13,7 @@ from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
+from controllers.planners.two_legs.settings import TwoLegsSettings
 from idyn.laws.settings import AnyLaw, CoulombSettings
 from idyn.types import Consistency, Selection
 
@@ -62,7 +63,7 @@ class ControllerSettings(Settings, frozen=True):
     ground: AnyGround = YieldingSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
-    reference: AnyTrajectory = HoldSettings()
+    reference: AnyTrajectory | TwoLegsSettings = HoldSettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     spread: SpreadSettings = SpreadSettings()
     grip: AnyGrip | None = None

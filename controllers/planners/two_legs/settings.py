@@ -1,0 +1,83 @@
+"""Settings of the gait of two legs, `[reference]` with the kind 'two-legs'."""
+
+from typing import Annotated, ClassVar
+
+from controllers.config.loading import NonNegative, Positive, Settings
+from controllers.config.tables import within
+from controllers.planners.trajectory import MotionSettings, Trajectory
+from idyn.model.robot import Robot
+from idyn.types import Array
+
+Command = tuple[float, float, float, float]
+
+
+class StepSettings(Settings, frozen=True):
+    """Timing and size of the steps.
+
+    period: of a step, from touchdown to touchdown [s]
+    double_support: share of the period in which both feet stand
+    height: highest point of the swinging foot above the ground [m]
+    width: distance of the feet to the side [m]; 0: as in the stance
+    longest: largest distance of a foot ahead of or behind the other one [m]
+    narrowest, widest: least and largest distance of the feet to the side, as shares of `width`
+    acceleration: largest change of the commanded velocity [m/s², rad/s²]
+    """
+
+    period: Annotated[float, within(0.2, 3, "s")] = 0.7
+    double_support: Annotated[float, within(0.02, 0.9, "")] = 0.25
+    height: Annotated[float, within(0.005, 0.5, "m")] = 0.05
+    width: NonNegative = 0.0
+    longest: Positive = 0.35
+    narrowest: Annotated[float, within(0.1, 1, "")] = 0.75
+    widest: Annotated[float, within(1, 3, "")] = 1.8
+    acceleration: Positive = 0.3
+
+
+class BalanceSettings(Settings, frozen=True):
+    """Feedback of the divergent component of motion.
+
+    gain: rate at which its error shall vanish [1/s]
+    margin: distance that the centre of pressure keeps from the edges of the soles [m]
+    ankle: share of the way to that limit which the feet need not help to restore; the steps correct what is beyond it
+    lower: height by which the centre of mass is below that of the stance [m]
+    """
+
+    gain: NonNegative = 4.0
+    margin: NonNegative = 0.01
+    ankle: Annotated[float, within(0, 1, "")] = 0.8
+    lower: NonNegative = 0.03
+
+
+class GainSettings(Settings, frozen=True):
+    """Stiffness of the tasks [1/s²]; their damping is critical.
+
+    swing: of the swinging foot; height: of the centre of mass; trunk: of the attitude of the base
+    """
+
+    swing: Positive = 900.0
+    height: Positive = 100.0
+    trunk: Positive = 100.0
+
+
+class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
+    """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`.
+
+    commands: velocities one after another, then the robot stops: duration [s], forward, left [m/s], turn [rad/s] (n, 4)
+    march: whether the robot steps in place where it could stand. Point feet always step
+    step: timing and size of the steps
+    balance: feedback of the divergent component of motion
+    gains: of the tasks
+    """
+
+    commands: tuple[Command, ...] = ()
+    march: bool = False
+    step: StepSettings = StepSettings()
+    balance: BalanceSettings = BalanceSettings()
+    gains: GainSettings = GainSettings()
+    walks: ClassVar[bool] = True
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        from controllers.planners.two_legs.walker import TwoLegs  # noqa: PLC0415 — it needs these settings
+
+        self._check(robot, floating=True)
+        return TwoLegs(robot, stance, self, period)

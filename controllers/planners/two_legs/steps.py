@@ -1,0 +1,173 @@
+"""When which foot stands, and where the centre of pressure moves.
+
+standing → (command) → double support → single support → double support → … → (no command, feet abreast) → standing
+"""
+
+from collections.abc import Sequence
+from math import exp
+
+import numpy as np
+
+from controllers.planners.two_legs.dcm import Span, planned_dcm
+from controllers.planners.two_legs.feet import Pose, turned
+from controllers.planners.two_legs.footsteps import abreast, next_step, within_reach
+from controllers.planners.two_legs.settings import TwoLegsSettings
+from controllers.planners.two_legs.swing import Swing
+from idyn.types import Array
+
+PREVIEW = 4
+"""Number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each."""
+
+FIRST = 0.6
+"""Duration of the double support before the first step, and after the last one [s]."""
+
+ABREAST = 0.03
+"""Feet that are nearer to their places beside each other than this stand still [m, rad]."""
+
+EARLY = 0.6
+"""Share of the swing after which a foot that touches has landed."""
+
+
+class Steps:
+    """State of the gait.
+
+    planted: where the feet stand, or stood last; the heading is the planned one
+    swinging: 0: left, 1: right; None in double support
+    swing: path of the foot in the air
+    """
+
+    def __init__(self, settings: TwoLegsSettings, width: float, omega: float, stands: bool, ankle: Array) -> None:
+        """width: of the feet [m]; omega: √(g/h) [1/s]; stands: whether the robot can stand still
+        ankle: half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m] (2)
+        """
+        self._settings, self._width, self._omega, self._stands, self._ankle = settings, width, omega, stands, ankle
+
+    def reset(self, feet: tuple[Pose, Pose]) -> None:
+        """Stand on these feet."""
+        self.planted = list(feet)
+        self.swinging: int | None = None
+        self.swing: Swing | None = None
+        self._next = 0  # foot of the next swing
+        self._since, self._lasts, self._from = 0.0, np.inf, self.middle
+        self.standing = True
+
+    @property
+    def middle(self) -> Array:
+        """Return the middle of the feet in the plane [m] (2)."""
+        middle: Array = 0.5 * (self.planted[0].position + self.planted[1].position)[:2]
+        return middle
+
+    def advance(self, t: float, velocity: Array, measured: tuple[Pose, Pose], lands: bool) -> None:
+        """Begin the next phase if it is time.
+
+        velocity: commanded (3); measured: feet; lands: whether the foot in the air touches the ground
+        """
+        s, elapsed = self._settings.step, t - self._since
+        wanted = bool(velocity.any()) or not self._stands
+        if self.standing:
+            if wanted:
+                self._next = 0 if velocity[1] + 0.1 * velocity[2] >= 0.0 else 1
+                self._begin(t, FIRST, self.middle)
+        elif self.swinging is not None:
+            if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
+                self._land(t, measured, wanted)
+        elif elapsed >= self._lasts:
+            foot = self._next
+            for side in (0, 1):
+                self.planted[side] = self.planted[side]._replace(position=measured[side].position)
+            place = self._place(velocity)
+            start = self.planted[foot]
+            lasts = (1.0 - s.double_support) * s.period
+            self.swing = Swing(_four(start), _four(place), lasts, s.height)
+            self.swinging, self._since, self._lasts = foot, t, lasts
+        if self.swing is not None:
+            self.swing.move(t - self._since)
+
+    def _begin(self, t: float, lasts: float, start: Array) -> None:
+        """Begin a double support, in which the centre of pressure moves from `start` to the foot that stands next."""
+        self.standing, self.swinging, self.swing = False, None, None
+        self._since, self._lasts, self._from = t, lasts, start
+
+    def _land(self, t: float, measured: tuple[Pose, Pose], wanted: bool) -> None:
+        foot, s = self.swinging, self._settings.step
+        assert foot is not None and self.swing is not None
+        yaw = float(self.swing.goal[3])
+        start = self.planted[1 - foot].position[:2]
+        self.planted[foot] = Pose(measured[foot].position, yaw)
+        self._next = 1 - foot
+        self._begin(t, s.double_support * s.period, start)
+        if not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
+            self.standing, self._lasts = True, FIRST
+
+    def _place(self, velocity: Array) -> Pose:
+        """Return where the next foot lands without correction."""
+        stands, s = self.planted[1 - self._next], self._settings.step
+        place = next_step(stands, self._next, velocity, self._width, s.period)
+        return within_reach(place, stands, self._next, self._width, s)
+
+    def plan(self, t: float, velocity: Array) -> list[Span]:
+        """Return the motion of the centre of pressure from now on. velocity: commanded (3)"""
+        s, elapsed = self._settings.step, t - self._since
+        if self.standing:
+            left = max(FIRST - elapsed, 0.0) if np.isfinite(self._lasts) else 0.0
+            return [self._rest(self._from, self.middle, FIRST, FIRST - left)]
+        double, single = s.double_support * s.period, (1.0 - s.double_support) * s.period
+        foot, feet = self._next, list(self.planted)
+        spans: list[Span] = []
+        if self.swinging is None:
+            spans += [self._rest(self._from, feet[1 - foot].position[:2], self._lasts, elapsed)]
+            feet[foot] = self._place(velocity)
+            spans += [Span(single, spans[-1].end, spans[-1].end)]
+        else:
+            foot = self.swinging
+            at = feet[1 - foot].position[:2]
+            feet[foot] = _pose(self.swing.goal) if self.swing is not None else feet[foot]
+            spans += [Span(max(self._lasts - elapsed, 0.0), at, at)]
+        for _ in range(PREVIEW):
+            if not (velocity.any() or not self._stands) and abreast((feet[0], feet[1]), self._width) < ABREAST:
+                middle = 0.5 * (feet[0].position + feet[1].position)[:2]
+                return [*spans, Span(FIRST, spans[-1].end, middle)]
+            stands = feet[foot]
+            spans += [Span(double, spans[-1].end, stands.position[:2])]
+            spans += [Span(single, stands.position[:2], stands.position[:2])]
+            foot = 1 - foot
+            feet[foot] = next_step(stands, foot, velocity, self._width, s.period)
+        return [*spans, Span(double, spans[-1].end, 0.5 * (feet[0].position + feet[1].position)[:2])]
+
+    @staticmethod
+    def _rest(start: Array, end: Array, lasts: float, elapsed: float) -> Span:
+        """Return what is left of a movement of the centre of pressure."""
+        share = min(elapsed / lasts, 1.0) if lasts > 0.0 else 1.0
+        return Span(max(lasts - elapsed, 0.0), start + share * (end - start), end)
+
+    def adjust(self, t: float, dcm: Array, velocity: Array) -> None:
+        """Move the landing place of the foot in the air by what the ankle cannot correct of the DCM's error until then."""
+        if self.swinging is None or self.swing is None:
+            return
+        left, stands = self._lasts - (t - self._since), self.planted[1 - self.swinging]
+        foot = self.swinging
+        self._next = foot
+        place = self._place(velocity)
+        aimed, self.swing._goal = self.swing._goal, _four(place)
+        error = dcm - planned_dcm(self.plan(t, velocity), self._omega)
+        self.swing._goal = aimed
+        grows, R = exp(self._omega * max(left, 0.0)), turned(stands.yaw)
+        # e(T) = e e^{ωT} − δ (e^{ωT} − 1), δ: shift of the centre of pressure
+        there = R.T @ error * grows
+        reach = self._ankle * (grows - 1.0)
+        shift = R @ (there - np.clip(there, -reach, reach))
+        moved = Pose(place.position + np.array([*shift, 0.0]), place.yaw)
+        self.swing.aim(_four(within_reach(moved, stands, foot, self._width, self._settings.step)), t - self._since)
+
+    def reference(self, t: float, velocity: Array) -> tuple[Array, Array]:
+        """Return the planned centre of pressure and the planned DCM [m], each (2)."""
+        spans: Sequence[Span] = self.plan(t, velocity)
+        return spans[0].start, planned_dcm(spans, self._omega)
+
+
+def _four(pose: Pose) -> Array:
+    return np.array([*pose.position, pose.yaw])
+
+
+def _pose(values: Array) -> Pose:
+    return Pose(values[:3], float(values[3]))

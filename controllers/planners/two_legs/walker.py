@@ -1,0 +1,148 @@
+"""Gait of two legs: tasks of the swinging foot, the centre of mass, the trunk and the posture  [EO].
+
+Each tick
+1. phases and footsteps of the commanded velocity                            `controllers.planners.two_legs.steps`
+2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
+3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.dcm`
+4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
+   the feet, posture. The contact law decides what forces realise them
+"""
+
+import numpy as np
+
+from controllers.command import Reference, Schedule, Steering
+from controllers.planners.trajectory import Trajectory
+from controllers.planners.two_legs.dcm import nearest_inside
+from controllers.planners.two_legs.feet import Foot, Pose, feet_of
+from controllers.planners.two_legs.settings import TwoLegsSettings
+from controllers.planners.two_legs.steps import Steps
+from controllers.planners.two_legs.tasks import Aims, task_stack
+from idyn.errors import ConfigError, InputError
+from idyn.model.robot import Robot
+from idyn.types import Array, ContactSet, Kinematics, State
+
+GRAVITY = 9.81
+
+
+class TwoLegs(Trajectory):
+    """Walks on two legs. Stores the phase of the gait."""
+
+    def __init__(self, robot: Robot, stance: Array, settings: TwoLegsSettings, period: float) -> None:
+        """stance: level configuration (nq); period: control period [s]. Raises ConfigError for other robots."""
+        self._robot, self._settings, self._stance, self._period = robot, settings, stance, period
+        self._feet = feet_of(robot, stance)
+        poses = self._poses(stance)
+        aside = float(poses[0].position[1] - poses[1].position[1])
+        width = settings.step.width or aside
+        self._ground = float(np.mean([pose.position[2] for pose in poses]))
+        self._height = float(robot.center_of_mass(stance)[2]) - self._ground - settings.balance.lower
+        if not self._height > 0.0:
+            raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
+        self._omega = float(np.sqrt(GRAVITY / self._height))
+        flat = all(foot.flat for foot in self._feet)
+        balance = settings.balance
+        inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)
+        stands = flat and not settings.march
+        self._steps = Steps(settings, width, self._omega, stands, balance.ankle * inner)
+        self._angles = robot.joint_angles(stance)
+        self._legs = _legs(robot, self._feet)
+        self.reset()
+
+    def reset(self) -> None:
+        self._velocity, self._commanded, self._t = np.zeros(3), None, 0.0
+        self._steps.reset(self._poses(self._stance))
+
+    def check(self, steering: Steering) -> None:
+        if steering.gait is not None:
+            raise InputError("gait", "the gait of two legs has no other patterns")
+        if steering.posed:
+            raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
+
+    def steer(self, steering: Steering) -> None:
+        if steering.velocity is not None:
+            self._commanded = np.array(steering.velocity, np.float64)
+
+    def _poses(self, q: Array) -> tuple[Pose, Pose]:
+        left, right = (foot.pose(self._robot, q) for foot in self._feet)
+        return left, right
+
+    def _wanted(self, t: float) -> Array:
+        """Return the commanded velocity at time t [s] (3)."""
+        if t < self._settings.start:
+            return np.zeros(3)
+        if self._commanded is not None:
+            return self._commanded
+        ends = self._settings.start
+        for lasts, *velocity in self._settings.commands:
+            ends += lasts
+            if t < ends:
+                return np.array(velocity)
+        return np.zeros(3)
+
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
+        """Return the reference and its tasks at time t [s], which must not decrease, for the measured state and contacts."""
+        robot, settings, steps = self._robot, self._settings, self._steps
+        dt, self._t = t - self._t, t
+        change = settings.step.acceleration * dt
+        self._velocity = self._velocity + np.clip(self._wanted(t) - self._velocity, -change, change)
+        touching = robot.spheres.rows(contacts.keys)
+        near = [bool(np.isin(foot.rows, touching).any()) for foot in self._feet]
+        measured = self._poses(state.q)
+        com = robot.frames.centroidal(state.q, state.v)
+        dcm = (com.position + com.velocity / self._omega)[:2]
+        steps.advance(t, self._velocity, measured, steps.swinging is not None and near[steps.swinging])
+        steps.adjust(t, dcm, self._velocity)
+        p, planned = steps.reference(t, self._velocity)
+        p = p + (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
+        p = nearest_inside(p, self._support(near))
+        aims = Aims(
+            feet=self._feet,
+            swing=steps.swing,
+            swinging=steps.swinging,
+            planted=(steps.planted[0], steps.planted[1]),
+            touching=touching,
+            push=self._omega**2 * (com.position[:2] - p),
+            height=self._ground + self._height,
+            heading=self._heading(),
+            pressure=p,
+        )
+        stands = np.ones(len(robot.spheres.keys), np.bool_)
+        if steps.swinging is not None:
+            stands[self._feet[steps.swinging].rows] = False
+        posture = self._angles.copy()
+        posture[self._legs] = robot.joint_angles(state.q)[self._legs]
+        zero = np.zeros(robot.na)
+        return Reference(
+            q=posture,
+            v=zero,
+            a=zero,
+            schedule=Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf)),
+            base=self._velocity.copy(),
+            tasks=task_stack(robot, aims, settings.gains),
+        )
+
+    def _support(self, near: list[bool]) -> Array:
+        """Return the corners of the soles that carry the robot (n, 2)."""
+        steps, margin = self._steps, self._settings.balance.margin
+        carry = [side != steps.swinging and near[side] for side in (0, 1)]
+        if not any(carry):
+            carry = [side != steps.swinging for side in (0, 1)]
+        soles = zip(self._feet, steps.planted, carry, strict=True)
+        return np.concatenate([foot.corners(pose, margin) for foot, pose, carries in soles if carries])
+
+    def _heading(self) -> tuple[float, float, float]:
+        """Return the heading of the trunk, the mean of those of the feet, with its derivatives."""
+        steps = self._steps
+        if steps.swing is None or steps.swinging is None:
+            return 0.5 * (steps.planted[0].yaw + steps.planted[1].yaw), 0.0, 0.0
+        swing, stands = steps.swing, steps.planted[1 - steps.swinging]
+        return 0.5 * (stands.yaw + float(swing.x[3])), 0.5 * float(swing.v[3]), 0.5 * float(swing.a[3])
+
+
+def _legs(robot: Robot, feet: tuple[Foot, Foot]) -> Array:
+    """Return the indices of the actuated joints between the base and the feet."""
+    moves = np.zeros(robot.nv, bool)
+    for foot in feet:
+        moves |= np.asarray(robot.tree.support[robot.joint_of_frame(foot.frame)], bool)
+    return np.flatnonzero(moves[robot.tree.a])
+
