@@ -9,6 +9,7 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
 from controllers.contact.placed import Placed
+from controllers.contact.soles import with_whole_soles
 from controllers.drive import drive_gains
 from controllers.estimation.estimator import Estimator
 from controllers.feedback.delay_compensation import DelayCompensation
@@ -109,6 +110,8 @@ class Controller:
         q, surface = (self._placed.at(at), self._placed.known_surface()) if isinstance(at, State) else (at, None)
         if touching is None:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
+        if self.settings.contact.whole_soles:
+            touching = with_whole_soles(self.robot, touching)
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu, surface=surface)
 
     def believed(

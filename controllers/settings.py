@@ -13,7 +13,7 @@ from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
-from controllers.planners.two_legs.settings import TwoLegsSettings
+from controllers.planners.two_legs.walker import TwoLegsSettings
 from idyn.laws.settings import AnyLaw, CoulombSettings
 from idyn.types import Consistency, Selection
 

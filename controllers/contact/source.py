@@ -202,6 +202,8 @@ class ContactSettings(Settings, frozen=True):
     ground, terrain: height [m] and shape of the ground for contact search; contacts in the state message replace the search
     mu: friction coefficient of every contact, instead of those of robot and terrain
     margin: largest gap of a contact that is passed to the prediction [m]
+    whole_soles: whether all corners of a sole count as touching as soon as the robot reports one of them: on soft ground they
+        touch and lift by tenths of a millimetre, and each change moves the forces of the others
     """
 
     source: AnySource = GeometrySettings()
@@ -209,3 +211,4 @@ class ContactSettings(Settings, frozen=True):
     terrain: AnyTerrain = FlatSettings()
     mu: NonNegative | None = None
     margin: NonNegative = 0.002
+    whole_soles: bool = False

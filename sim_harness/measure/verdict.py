@@ -9,13 +9,15 @@ import msgspec
 import numpy as np
 
 from controllers.planners.trajectory import HoldSettings, TrajectorySettings, WalkSettings
+from controllers.planners.two_legs.walker import TwoLegsSettings
+from controllers.robot.attitude import yaw
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.measure.fall import Posture
-from sim_harness.measure.progress import progress_of
+from sim_harness.measure.progress import LAG, progress_of
 from sim_harness.measure.trace import Trace
 
 SHORTEST = 0.05
@@ -122,6 +124,8 @@ def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> V
     seconds = len(trace) * dt
     if isinstance(task.reference, WalkSettings) and robot.floating:
         return _of_walk(trace, task.reference, steered=task.steered)
+    if isinstance(task.reference, TwoLegsSettings):
+        return _of_steps(trace, task.reference, seconds)
     return _of_stance(trace, robot, task, seconds)
 
 
@@ -178,6 +182,21 @@ def _first(holds: Array) -> int:
     """Return the row from which on a condition has held until the end; it holds in the last row."""
     ends = np.flatnonzero(~holds)
     return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def _of_steps(trace: Trace, walk: TwoLegsSettings, seconds: float) -> Verdict:
+    """Return the verdict about a walk on two legs: how far the base is from its start, and how far it turned."""
+    goal, heading = walk.goal(seconds - LAG), np.unwrap([yaw(q[3:7]) for q in trace.q])
+    moved = float(np.linalg.norm(trace.q[-1, :2] - trace.q[0, :2]))
+    turned = float(abs(heading[-1] - heading[0]))
+    distance, turn = float(np.linalg.norm(goal[:2])), float(abs(goal[2]))
+    text = f"{moved:.2f} m, turned {turned:.2f} rad" if turn > SHORTEST else f"{moved:.2f} m"
+    if max(distance, turn) < SHORTEST:
+        return verdict(Ending.STOOD, f"stood {seconds:.1f} s")
+    if moved < WALKED * distance or turned < WALKED * turn:
+        never = moved <= MOVED * distance and turned <= MOVED * turn
+        return verdict(Ending.NEVER_MOVED if never else Ending.WALKED_PART, f"walked only {text}")
+    return verdict(Ending.WALKED, f"walked {text}")
 
 
 def _of_walk(trace: Trace, walk: WalkSettings, *, steered: bool) -> Verdict:

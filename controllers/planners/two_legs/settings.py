@@ -1,14 +1,9 @@
-"""Settings of the gait of two legs, `[reference]` with the kind 'two-legs'."""
+"""Settings of the gait of two legs: steps, balance, gains of the tasks."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import within
-from controllers.planners.trajectory import MotionSettings, Trajectory
-from idyn.model.robot import Robot
-from idyn.types import Array
-
-Command = tuple[float, float, float, float]
 
 
 class StepSettings(Settings, frozen=True):
@@ -57,27 +52,3 @@ class GainSettings(Settings, frozen=True):
     swing: Positive = 900.0
     height: Positive = 100.0
     trunk: Positive = 100.0
-
-
-class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
-    """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`.
-
-    commands: velocities one after another, then the robot stops: duration [s], forward, left [m/s], turn [rad/s] (n, 4)
-    march: whether the robot steps in place where it could stand. Point feet always step
-    step: timing and size of the steps
-    balance: feedback of the divergent component of motion
-    gains: of the tasks
-    """
-
-    commands: tuple[Command, ...] = ()
-    march: bool = False
-    step: StepSettings = StepSettings()
-    balance: BalanceSettings = BalanceSettings()
-    gains: GainSettings = GainSettings()
-    walks: ClassVar[bool] = True
-
-    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
-        from controllers.planners.two_legs.walker import TwoLegs  # noqa: PLC0415 — it needs these settings
-
-        self._check(robot, floating=True)
-        return TwoLegs(robot, stance, self, period)

@@ -3,7 +3,6 @@
 standing → (command) → double support → single support → double support → … → (no command, feet abreast) → standing
 """
 
-from collections.abc import Sequence
 from math import exp
 
 import numpy as np
@@ -11,11 +10,11 @@ import numpy as np
 from controllers.planners.two_legs.dcm import Span, planned_dcm
 from controllers.planners.two_legs.feet import Pose, turned
 from controllers.planners.two_legs.footsteps import abreast, next_step, within_reach
-from controllers.planners.two_legs.settings import TwoLegsSettings
+from controllers.planners.two_legs.settings import StepSettings
 from controllers.planners.two_legs.swing import Swing
 from idyn.types import Array
 
-PREVIEW = 4
+PREVIEW = 3
 """Number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each."""
 
 FIRST = 0.6
@@ -36,7 +35,7 @@ class Steps:
     swing: path of the foot in the air
     """
 
-    def __init__(self, settings: TwoLegsSettings, width: float, omega: float, stands: bool, ankle: Array) -> None:
+    def __init__(self, settings: StepSettings, width: float, omega: float, stands: bool, ankle: Array) -> None:
         """width: of the feet [m]; omega: √(g/h) [1/s]; stands: whether the robot can stand still
         ankle: half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m] (2)
         """
@@ -48,6 +47,7 @@ class Steps:
         self.swinging: int | None = None
         self.swing: Swing | None = None
         self._next = 0  # foot of the next swing
+        self._stops = False  # whether the next step is to be the last one
         self._since, self._lasts, self._from = 0.0, np.inf, self.middle
         self.standing = True
 
@@ -62,11 +62,12 @@ class Steps:
 
         velocity: commanded (3); measured: feet; lands: whether the foot in the air touches the ground
         """
-        s, elapsed = self._settings.step, t - self._since
+        s, elapsed = self._settings, t - self._since
         wanted = bool(velocity.any()) or not self._stands
         if self.standing:
             if wanted:
                 self._next = 0 if velocity[1] + 0.1 * velocity[2] >= 0.0 else 1
+                self._stops = False
                 self._begin(t, FIRST, self.middle)
         elif self.swinging is not None:
             if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
@@ -89,85 +90,79 @@ class Steps:
         self._since, self._lasts, self._from = t, lasts, start
 
     def _land(self, t: float, measured: tuple[Pose, Pose], wanted: bool) -> None:
-        foot, s = self.swinging, self._settings.step
-        assert foot is not None and self.swing is not None
+        foot, s = self.swinging, self._settings
+        assert foot is not None
+        assert self.swing is not None
         yaw = float(self.swing.goal[3])
         start = self.planted[1 - foot].position[:2]
         self.planted[foot] = Pose(measured[foot].position, yaw)
         self._next = 1 - foot
         self._begin(t, s.double_support * s.period, start)
-        if not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
-            self.standing, self._lasts = True, FIRST
+        if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
+            self.standing = True
+        self._stops = not wanted
 
     def _place(self, velocity: Array) -> Pose:
         """Return where the next foot lands without correction."""
-        stands, s = self.planted[1 - self._next], self._settings.step
+        stands, s = self.planted[1 - self._next], self._settings
         place = next_step(stands, self._next, velocity, self._width, s.period)
         return within_reach(place, stands, self._next, self._width, s)
 
     def plan(self, t: float, velocity: Array) -> list[Span]:
-        """Return the motion of the centre of pressure from now on. velocity: commanded (3)"""
-        s, elapsed = self._settings.step, t - self._since
+        """Return the motion of the centre of pressure from now on, with landing places that are not corrected.
+
+        velocity: commanded (3)
+        """
+        s, elapsed = self._settings, t - self._since
         if self.standing:
-            left = max(FIRST - elapsed, 0.0) if np.isfinite(self._lasts) else 0.0
-            return [self._rest(self._from, self.middle, FIRST, FIRST - left)]
+            return [_rest(self._from, self.middle, FIRST, elapsed)]
         double, single = s.double_support * s.period, (1.0 - s.double_support) * s.period
         foot, feet = self._next, list(self.planted)
-        spans: list[Span] = []
+        at = feet[1 - foot].position[:2]
         if self.swinging is None:
-            spans += [self._rest(self._from, feet[1 - foot].position[:2], self._lasts, elapsed)]
-            feet[foot] = self._place(velocity)
-            spans += [Span(single, spans[-1].end, spans[-1].end)]
+            spans = [_rest(self._from, at, self._lasts, elapsed), Span(single, at, at)]
         else:
-            foot = self.swinging
-            at = feet[1 - foot].position[:2]
-            feet[foot] = _pose(self.swing.goal) if self.swing is not None else feet[foot]
-            spans += [Span(max(self._lasts - elapsed, 0.0), at, at)]
+            spans = [Span(max(self._lasts - elapsed, 0.0), at, at)]
+        feet[foot] = self._place(velocity)
         for _ in range(PREVIEW):
-            if not (velocity.any() or not self._stands) and abreast((feet[0], feet[1]), self._width) < ABREAST:
-                middle = 0.5 * (feet[0].position + feet[1].position)[:2]
-                return [*spans, Span(FIRST, spans[-1].end, middle)]
-            stands = feet[foot]
-            spans += [Span(double, spans[-1].end, stands.position[:2])]
-            spans += [Span(single, stands.position[:2], stands.position[:2])]
-            foot = 1 - foot
+            if self._stops and abreast((feet[0], feet[1]), self._width) < ABREAST:
+                return [*spans, Span(FIRST, at, 0.5 * (feet[0].position + feet[1].position)[:2])]
+            stands, before = feet[foot], at
+            at, foot = stands.position[:2], 1 - foot
+            spans += [Span(double, before, at), Span(single, at, at)]
             feet[foot] = next_step(stands, foot, velocity, self._width, s.period)
-        return [*spans, Span(double, spans[-1].end, 0.5 * (feet[0].position + feet[1].position)[:2])]
+        return [*spans, Span(double, at, 0.5 * (feet[0].position + feet[1].position)[:2])]
 
-    @staticmethod
-    def _rest(start: Array, end: Array, lasts: float, elapsed: float) -> Span:
-        """Return what is left of a movement of the centre of pressure."""
-        share = min(elapsed / lasts, 1.0) if lasts > 0.0 else 1.0
-        return Span(max(lasts - elapsed, 0.0), start + share * (end - start), end)
+    def reference(self, t: float, velocity: Array, dcm: Array) -> tuple[Array, Array]:
+        """Return the planned centre of pressure and the planned DCM [m], each (2), after moving the landing place of the foot
+        in the air by what the ankle cannot correct of the DCM's error until then.
 
-    def adjust(self, t: float, dcm: Array, velocity: Array) -> None:
-        """Move the landing place of the foot in the air by what the ankle cannot correct of the DCM's error until then."""
+        velocity: commanded (3); dcm: measured (2)
+        """
+        spans = self.plan(t, velocity)
+        planned = planned_dcm(spans, self._omega)
         if self.swinging is None or self.swing is None:
-            return
-        left, stands = self._lasts - (t - self._since), self.planted[1 - self.swinging]
-        foot = self.swinging
-        self._next = foot
-        place = self._place(velocity)
-        aimed, self.swing._goal = self.swing._goal, _four(place)
-        error = dcm - planned_dcm(self.plan(t, velocity), self._omega)
-        self.swing._goal = aimed
-        grows, R = exp(self._omega * max(left, 0.0)), turned(stands.yaw)
+            return spans[0].start, planned
+        foot, s, w = self.swinging, self._settings, self._omega
+        place, stands = self._place(velocity), self.planted[1 - foot]
+        grows, R = exp(w * spans[0].duration), turned(stands.yaw)
         # e(T) = e e^{ωT} − δ (e^{ωT} − 1), δ: shift of the centre of pressure
-        there = R.T @ error * grows
+        error = R.T @ (dcm - planned) * grows
         reach = self._ankle * (grows - 1.0)
-        shift = R @ (there - np.clip(there, -reach, reach))
+        # a step that lands farther by s moves ξ(T) by κ s, κ = (1 − e^{−ωD}) / ωD, D: double support
+        D = s.double_support * s.period
+        kappa = (1.0 - exp(-w * D)) / (w * D)
+        shift = R @ (error - np.clip(error, -reach, reach)) / kappa
         moved = Pose(place.position + np.array([*shift, 0.0]), place.yaw)
-        self.swing.aim(_four(within_reach(moved, stands, foot, self._width, self._settings.step)), t - self._since)
+        self.swing.aim(_four(within_reach(moved, stands, foot, self._width, s)), t - self._since)
+        return spans[0].start, planned + (self.swing.goal - _four(place))[:2] * kappa / grows
 
-    def reference(self, t: float, velocity: Array) -> tuple[Array, Array]:
-        """Return the planned centre of pressure and the planned DCM [m], each (2)."""
-        spans: Sequence[Span] = self.plan(t, velocity)
-        return spans[0].start, planned_dcm(spans, self._omega)
+
+def _rest(start: Array, end: Array, lasts: float, elapsed: float) -> Span:
+    """Return what is left of a movement of the centre of pressure."""
+    share = min(elapsed / lasts, 1.0)
+    return Span(max(lasts - elapsed, 0.0), start + share * (end - start), end)
 
 
 def _four(pose: Pose) -> Array:
     return np.array([*pose.position, pose.yaw])
-
-
-def _pose(values: Array) -> Pose:
-    return Pose(values[:3], float(values[3]))

@@ -20,7 +20,7 @@ class Aims(NamedTuple):
     """What is asked for in a tick.
 
     feet, swing, swinging, planted: see `controllers.planners.two_legs.steps`
-    touching: indices of the contact places that touch
+    touching: which contact places touch (n)
     push: acceleration of the centre of mass in the plane [m/s²] (2); height: of the centre of mass [m]
     heading: of the trunk [rad], with its derivatives; pressure: centre of pressure [m] (2)
     """
@@ -61,7 +61,7 @@ def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
     for side, foot in enumerate(aims.feet):
         if side == aims.swinging and aims.swing is not None:
             tasks.append(_swing(foot, aims.swing, gains.swing))
-        elif not np.isin(foot.rows, aims.touching).all():
+        elif not aims.touching[foot.rows].any():
             tasks.append(_landing(foot, aims.planted[side], gains.swing))
     if aims.swinging is None:
         tasks += _load(robot, aims)
@@ -90,7 +90,7 @@ LOWERING = 0.05
 
 
 def _landing(foot: Foot, planted: Pose, stiffness: float) -> FrameTask:
-    """Return the task of a foot that is to stand, but not all of which touches: the sole parallel to the ground, going down."""
+    """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down."""
     return FrameTask(
         frame=foot.frame,
         name=f"landing {foot.frame}",
@@ -110,7 +110,7 @@ def _load(robot: Robot, aims: Aims) -> list[MotionTask | ContactTask]:
     share = min(max(float(way @ (aims.pressure - one)) / float(way @ way), 0.0), 1.0)
     found: list[MotionTask | ContactTask] = []
     for foot, part in zip(aims.feet, (1.0 - share, share), strict=True):
-        keys = [robot.spheres.keys[row] for row in foot.rows if row in aims.touching]
+        keys = [robot.spheres.keys[row] for row in foot.rows if aims.touching[row]]
         if keys:
             found.append(ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}"))
     return found

@@ -8,13 +8,15 @@ Each tick
    the feet, posture. The contact law decides what forces realise them
 """
 
+from typing import ClassVar
+
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
-from controllers.planners.trajectory import Trajectory
+from controllers.planners.trajectory import MotionSettings, Trajectory
 from controllers.planners.two_legs.dcm import nearest_inside
 from controllers.planners.two_legs.feet import Foot, Pose, feet_of
-from controllers.planners.two_legs.settings import TwoLegsSettings
+from controllers.planners.two_legs.settings import BalanceSettings, GainSettings, StepSettings
 from controllers.planners.two_legs.steps import Steps
 from controllers.planners.two_legs.tasks import Aims, task_stack
 from idyn.errors import ConfigError, InputError
@@ -23,11 +25,19 @@ from idyn.types import Array, ContactSet, Kinematics, State
 
 GRAVITY = 9.81
 
+Command = tuple[float, float, float, float]
+
+TICK = 0.01
+"""Step of integration of the commands [s]."""
+
+TOUCHES = 5e-4
+"""Largest gap of a foot that touches [m]."""
+
 
 class TwoLegs(Trajectory):
     """Walks on two legs. Stores the phase of the gait."""
 
-    def __init__(self, robot: Robot, stance: Array, settings: TwoLegsSettings, period: float) -> None:
+    def __init__(self, robot: Robot, stance: Array, settings: "TwoLegsSettings", period: float) -> None:
         """stance: level configuration (nq); period: control period [s]. Raises ConfigError for other robots."""
         self._robot, self._settings, self._stance, self._period = robot, settings, stance, period
         self._feet = feet_of(robot, stance)
@@ -43,7 +53,7 @@ class TwoLegs(Trajectory):
         balance = settings.balance
         inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)
         stands = flat and not settings.march
-        self._steps = Steps(settings, width, self._omega, stands, balance.ankle * inner)
+        self._steps = Steps(settings.step, width, self._omega, stands, balance.ankle * inner)
         self._angles = robot.joint_angles(stance)
         self._legs = _legs(robot, self._feet)
         self.reset()
@@ -85,14 +95,14 @@ class TwoLegs(Trajectory):
         dt, self._t = t - self._t, t
         change = settings.step.acceleration * dt
         self._velocity = self._velocity + np.clip(self._wanted(t) - self._velocity, -change, change)
-        touching = robot.spheres.rows(contacts.keys)
-        near = [bool(np.isin(foot.rows, touching).any()) for foot in self._feet]
+        touching = np.zeros(len(robot.spheres.keys), np.bool_)
+        touching[robot.spheres.rows(contacts.keys)[contacts.gaps <= TOUCHES]] = True
+        near = [bool(touching[foot.rows].any()) for foot in self._feet]
         measured = self._poses(state.q)
         com = robot.frames.centroidal(state.q, state.v)
         dcm = (com.position + com.velocity / self._omega)[:2]
         steps.advance(t, self._velocity, measured, steps.swinging is not None and near[steps.swinging])
-        steps.adjust(t, dcm, self._velocity)
-        p, planned = steps.reference(t, self._velocity)
+        p, planned = steps.reference(t, self._velocity, dcm)
         p = p + (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
         aims = Aims(
@@ -146,3 +156,34 @@ def _legs(robot: Robot, feet: tuple[Foot, Foot]) -> Array:
         moves |= np.asarray(robot.tree.support[robot.joint_of_frame(foot.frame)], bool)
     return np.flatnonzero(moves[robot.tree.a])
 
+
+class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
+    """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`.
+
+    commands: velocities one after another, then the robot stops: duration [s], forward, left [m/s], turn [rad/s] (n, 4)
+    march: whether the robot steps in place where it could stand. Point feet always step
+    step: timing and size of the steps
+    balance: feedback of the divergent component of motion
+    gains: of the tasks
+    """
+
+    commands: tuple[Command, ...] = ()
+    march: bool = False
+    step: StepSettings = StepSettings()
+    balance: BalanceSettings = BalanceSettings()
+    gains: GainSettings = GainSettings()
+    walks: ClassVar[bool] = True
+
+    def goal(self, seconds: float) -> Array:
+        """Return where a robot that starts at the origin is after a time [s] without any lag: x, y [m], turn [rad] (3)."""
+        pose, ends = np.zeros(3), self.start
+        for lasts, *velocity in self.commands:
+            left, ends = min(lasts, seconds - ends), ends + lasts
+            for _ in range(max(round(left / TICK), 0)):
+                c, s, u = np.cos(pose[2]), np.sin(pose[2]), velocity
+                pose += TICK * np.array([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
+        return pose
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        return TwoLegs(robot, stance, self, period)

@@ -1,0 +1,127 @@
+"""The gait of two legs: DCM plans against an integrator, footsteps, swings, settings, and a robot that steps."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from controllers.command import GaitChange, Steering
+from controllers.config.loading import parse
+from controllers.contact.soles import with_whole_soles
+from controllers.planners.two_legs.dcm import Span, nearest_inside, planned_dcm
+from controllers.planners.two_legs.feet import Pose, feet_of
+from controllers.planners.two_legs.footsteps import abreast, next_step, within_reach
+from controllers.planners.two_legs.settings import StepSettings
+from controllers.planners.two_legs.swing import Swing
+from controllers.planners.two_legs.walker import TwoLegsSettings
+from controllers.robot.load import load_robot
+from idyn.errors import ConfigError, InputError
+
+OMEGA = 3.6
+SPANS = (
+    Span(0.2, np.array([0.0, 0.1]), np.array([0.1, -0.1])),
+    Span(0.5, np.array([0.1, -0.1]), np.array([0.1, -0.1])),
+    Span(0.3, np.array([0.1, -0.1]), np.array([0.3, 0.1])),
+)
+
+
+def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
+    dcm = planned_dcm(SPANS, OMEGA)
+    for span in SPANS:  # ξ̇ = ω (ξ − p), integrated forwards
+
+        def slope(t: float, x: np.ndarray, span: Span = span) -> np.ndarray:
+            return OMEGA * (x - span.start - (span.end - span.start) * t / span.duration)
+
+        dcm = solve_ivp(slope, (0.0, span.duration), dcm, rtol=1e-10, atol=1e-12).y[:, -1]
+    assert np.allclose(dcm, SPANS[-1].end, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_point_of_a_polygon(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    corners, point = rng.normal(size=(8, 2)), 3.0 * rng.normal(size=2)
+    found = nearest_inside(point, corners)
+    weights = rng.dirichlet(np.full(8, 0.3), size=20000)
+    inside = np.concatenate([weights @ corners, corners])
+    # the obtuse angle at the nearest point: (point − found) · (x − found) ≤ 0 for all x inside
+    assert ((inside - found) @ (point - found)).max() < 1e-9
+    assert np.linalg.norm(inside - found, axis=1).min() < 0.2
+
+
+def test_a_point_inside_and_degenerate_polygons_stay() -> None:
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    assert np.array_equal(nearest_inside(np.array([0.3, 0.6]), square), [0.3, 0.6])
+    assert np.array_equal(nearest_inside(np.array([2.0, 0.5]), square[:1]), [0.0, 0.0])
+    assert np.allclose(nearest_inside(np.array([0.4, 2.0]), square[:2]), [0.4, 0.0])
+
+
+@pytest.mark.parametrize("velocity", [(0.3, 0.0, 0.0), (0.0, 0.1, 0.0), (0.2, -0.05, 0.4)])
+def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, float]) -> None:
+    period, width, feet = 0.5, 0.2, [Pose(np.array([0.0, y, 0.0]), 0.0) for y in (0.1, -0.1)]
+    middles = []
+    for k in range(40):
+        foot = k % 2
+        feet[foot] = next_step(feet[1 - foot], foot, np.array(velocity), width, period)
+        middles.append(0.5 * (feet[0].position + feet[1].position)[:2])
+    headings = 0.5 * (feet[0].yaw + feet[1].yaw)
+    assert headings == pytest.approx(velocity[2] * 39.5 * period)
+    speed = np.linalg.norm(np.array(middles[2:]) - middles[:-2], axis=1) / (2 * period)
+    assert np.allclose(speed, np.hypot(*velocity[:2]), rtol=0.03)
+
+
+def test_steps_stay_within_reach() -> None:
+    stands, limits = Pose(np.array([1.0, 2.0, 0.0]), 0.5 * np.pi), StepSettings(longest=0.3, narrowest=0.8, widest=1.5)
+    place = within_reach(Pose(np.array([1.4, 2.9, 0.0]), 0.0), stands, 0, 0.2, limits)
+    # ahead is +y, left is −x: the left foot crossed the right one by 0.4 m
+    assert np.allclose(place.position, [1.0 - 0.16, 2.3, 0.0])
+    assert abreast((next_step(stands, 0, np.zeros(3), 0.2, 0.7), stands), 0.2) < 1e-12
+
+
+def test_a_swing_is_smooth_when_its_goal_moves() -> None:
+    start, goal = np.zeros(4), np.array([0.3, 0.0, 0.0, 0.2])
+    swing, dt, track = Swing(start, goal, 0.5, 0.05), 1e-3, []
+    for k in range(501):
+        if k == 200:
+            swing.aim(goal + np.array([0.05, 0.02, 0.0, 0.0]), k * dt)
+        swing.move(k * dt)
+        track.append((swing.x, swing.v, swing.a))
+    x, v, a = np.array(track).transpose(1, 0, 2)
+    assert np.allclose(np.gradient(x, dt, axis=0)[1:-1], v[1:-1], atol=2e-3)
+    assert np.allclose(np.gradient(v, dt, axis=0)[1:-1], a[1:-1], atol=0.2)
+    assert np.allclose(x[-1], [0.35, 0.02, 0.0, 0.2])
+    assert np.allclose(v[-1], 0.0, atol=1e-9)
+    assert x[:, 2].max() == pytest.approx(0.05, abs=1e-6)
+
+
+def test_feet_of_g1_and_of_other_robots() -> None:
+    robot, stance = load_robot("g1")
+    left, right = feet_of(robot, stance)
+    assert (left.frame, right.frame) == ("left_ankle_roll_link", "right_ankle_roll_link")
+    assert left.flat
+    assert np.allclose(left.half, [0.085, 0.0275])
+    assert left.pose(robot, stance).position[2] == pytest.approx(0.0, abs=1e-9)
+    quadruped, stands = load_robot("quadruped")
+    with pytest.raises(ConfigError, match="two links"):
+        feet_of(quadruped, stands)
+
+
+def test_whole_soles() -> None:
+    robot, _ = load_robot("g1")
+    left = robot.spheres.keys[:4]
+    assert with_whole_soles(robot, left[2:3]) == left
+    assert with_whole_soles(robot, ()) == ()
+
+
+def test_commands_and_refused_steering() -> None:
+    settings = parse(
+        {"kind": "two-legs", "start": 1.0, "commands": [[2.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.5]]},
+        TwoLegsSettings,
+        "reference",
+    )
+    assert np.allclose(settings.goal(10.0), [0.6, 0.0, 0.5])
+    assert np.allclose(settings.goal(2.0), [0.3, 0.0, 0.0])
+    robot, stance = load_robot("g1")
+    gait = settings.build(robot, stance, 0.002)
+    with pytest.raises(InputError, match="gait"):
+        gait.check(Steering(gait=GaitChange(pattern="trot")))
+    with pytest.raises(InputError, match="height"):
+        gait.check(Steering(height=0.01))
