@@ -25,6 +25,9 @@ class PidSettings(Kind, frozen=True, tag="pid"):
 AnyControlLaw = AnyLaw | PidSettings
 """Type of `[law]` in a controller's file."""
 
+AnyReference = AnyTrajectory | TwoLegsSettings
+"""Type of `[reference]` in a controller's file."""
+
 
 class ControllerSettings(Settings, frozen=True):
     """Settings of a controller.
@@ -63,7 +66,7 @@ class ControllerSettings(Settings, frozen=True):
     ground: AnyGround = YieldingSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
-    reference: AnyTrajectory | TwoLegsSettings = HoldSettings()
+    reference: AnyReference = HoldSettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     spread: SpreadSettings = SpreadSettings()
     grip: AnyGrip | None = None

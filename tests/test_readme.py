@@ -23,9 +23,8 @@ from controllers.contact.ground import AnyGround
 from controllers.contact.source import AnySource
 from controllers.contact.terrain import AnyTerrain
 from controllers.feedback.grip import AnyGrip
-from controllers.planners.trajectory import AnyTrajectory
 from controllers.robot.load import RobotSettings
-from controllers.settings import AnyControlLaw, ControllerSettings
+from controllers.settings import AnyControlLaw, AnyReference, ControllerSettings
 from idyn.status import Status
 from idyn.types import Consistency, Residuals, Selection, State
 from sim_harness.commands.main import build_parser, main
@@ -66,7 +65,7 @@ FAMILIES = {
     "contact.source": AnySource,
     "contact.terrain": AnyTerrain,
     "ground": AnyGround,
-    "reference": AnyTrajectory,
+    "reference": AnyReference,
     "grip": AnyGrip,
     "engine": AnyEngine,
 }

@@ -251,4 +251,4 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
 
 AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings
-"""Type of `[reference]` in a controller's file."""
+"""Type of `[reference]` in a controller's file, besides that of two legs."""

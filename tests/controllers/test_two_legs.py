@@ -14,7 +14,10 @@ from controllers.planners.two_legs.settings import StepSettings
 from controllers.planners.two_legs.swing import Swing
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_of_places
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError, InputError
+from idyn.types import State
 
 OMEGA = 3.6
 SPANS = (
@@ -125,3 +128,27 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
+
+
+def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
+    robot, stance = load_robot("g1")
+    gait = TwoLegsSettings(commands=((5.0, 0.3, 0.0, 0.0),)).build(robot, stance, 0.01)
+    state, swung = State(q=stance, v=np.zeros(robot.nv)), set()
+    contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    for k in range(200):
+        reference = gait.at(0.01 * k, state, contacts)
+        assert reference.schedule is not None
+        assert reference.tasks is not None
+        lifted = ~reference.schedule.stance
+        tasks = {task.label(): task for task in reference.tasks.tasks}
+        assert lifted.any() == ("swing" in tasks)
+        if lifted.any():
+            frames = {robot.description.contact[row].frame for row in np.flatnonzero(lifted)}
+            assert lifted.sum() == 4
+            assert frames == {tasks["swing"].frame}
+            swung |= frames
+            assert not any(label.startswith("load") for label in tasks)
+        else:
+            loads = [task.normal for label, task in tasks.items() if label.startswith("load")]
+            assert sum(loads) == pytest.approx(robot.weight)
+    assert len(swung) == 2
