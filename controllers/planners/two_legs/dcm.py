@@ -7,7 +7,7 @@ While p moves at a constant rate ṗ for the duration D,
 
     ξ(0) = p(0) + ṗ/ω + (ξ(D) − p(D) − ṗ/ω) e^{−ωD}
 
-so that a plan of p gives ξ by recursion from its end, where the errors vanish [EO §III].
+so that a plan of p gives ξ by recursion from its end, where the errors vanish [Englsberger].
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Gait of two legs: tasks of the swinging foot, the centre of mass, the trunk and the posture  [EO].
+"""Gait of two legs: tasks of the swinging foot, the centre of mass, the trunk and the posture  [Englsberger].
 
 Each tick
 1. phases and footsteps of the commanded velocity                            `controllers.planners.two_legs.steps`
@@ -37,9 +37,9 @@ TOUCHES = 5e-4
 class TwoLegs(Trajectory):
     """Walks on two legs. Stores the phase of the gait."""
 
-    def __init__(self, robot: Robot, stance: Array, settings: "TwoLegsSettings", period: float) -> None:
-        """stance: level configuration (nq); period: control period [s]. Raises ConfigError for other robots."""
-        self._robot, self._settings, self._stance, self._period = robot, settings, stance, period
+    def __init__(self, robot: Robot, stance: Array, settings: "TwoLegsSettings") -> None:
+        """stance: level configuration (nq). Raises ConfigError for other robots."""
+        self._robot, self._settings, self._stance = robot, settings, stance
         self._feet = feet_of(robot, stance)
         poses = self._poses(stance)
         aside = float(poses[0].position[1] - poses[1].position[1])
@@ -59,7 +59,8 @@ class TwoLegs(Trajectory):
         self.reset()
 
     def reset(self) -> None:
-        self._velocity, self._commanded, self._t = np.zeros(3), None, 0.0
+        self._velocity, self._t = np.zeros(3), 0.0
+        self._commanded: Array | None = None
         self._steps.reset(self._poses(self._stance))
 
     def check(self, steering: Steering) -> None:
@@ -186,4 +187,4 @@ class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=True)
-        return TwoLegs(robot, stance, self, period)
+        return TwoLegs(robot, stance, self)
