@@ -53,22 +53,16 @@ def predict(
     """
     known = law_of(law) if isinstance(law, str) else law
     request = Request(robot, state, contacts, q_ddot, known, dt, options, guess, applied, preferred)
-    answer = _answer(request)
-    if not options.outcomes:
-        return answer
-    from idyn.prediction.uniqueness import with_outcomes  # noqa: PLC0415 - loads SciPy's optimisers, 0.1 s
-
-    return with_outcomes(request, answer)
-
-
-def _answer(request: Request) -> Prediction:
-    """Return the prediction, see `predict`."""
     first = first_answer(request) or first_answer(request := checked_request(request))
     if first is None:
         raise AssertionError("compiled code rejected checked data")
     answer, _ = first
-    if answer is not None and answer.torque_excess <= 0.0 and answer.force_excess <= 0.0:
-        return answer
-    if answer is not None and answer.torque_excess > 0.0 and request.law.conditions is Conditions.SOFT:
-        return within_limits(request, answer)
-    return fall_back(request, first)
+    if answer is not None and answer.torque_excess > 0.0 and known.conditions is Conditions.SOFT:
+        answer = within_limits(request, answer)
+    elif answer is None or answer.torque_excess > 0.0 or answer.force_excess > 0.0:
+        answer = fall_back(request, first)
+    if options.outcomes:
+        from idyn.prediction.uniqueness import with_outcomes  # noqa: PLC0415 - loads SciPy's optimisers, 0.1 s
+
+        answer = with_outcomes(request, answer)
+    return answer

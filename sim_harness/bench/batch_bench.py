@@ -22,8 +22,8 @@ from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, Selection, State
 from sim_harness.bench.laws import consistent, workload
-from sim_harness.bench.run_time import DT, without_gc
 from sim_harness.compare.study import Figures, Study, Sweep
+from sim_harness.measure.run_time import DT, without_gc
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world

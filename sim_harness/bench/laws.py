@@ -19,7 +19,7 @@ from idyn.options import Options
 from idyn.prediction.feasible import project
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
-from sim_harness.bench.run_time import DT, predictions, without_gc
+from sim_harness.measure.run_time import DT, predictions, without_gc
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 

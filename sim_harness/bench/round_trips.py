@@ -17,7 +17,7 @@ from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from idyn.types import Array
 from sim_harness.bench.laws import workload
-from sim_harness.bench.run_time import DT
+from sim_harness.measure.run_time import DT
 from sim_harness.report.tables import Table
 from sim_harness.robot.pacing import Pacer
 from sim_harness.run.experiment import Progress

@@ -10,7 +10,7 @@ from idyn.prediction.predict import predict
 from idyn.slopes.derivatives import Derivatives, derivatives
 from sim_harness.bench.batch_bench import Work, fastest
 from sim_harness.bench.laws import workload
-from sim_harness.bench.run_time import DT
+from sim_harness.measure.run_time import DT
 from sim_harness.report.tables import Table
 
 PARTS: dict[str, Callable[[Derivatives], object]] = {

@@ -20,9 +20,9 @@ from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, ContactSet, State
 from sim_harness.bench.laws import Sample, workload
-from sim_harness.bench.run_time import DT, without_gc
 from sim_harness.compare.tasks.peer import Peer
 from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.measure.run_time import DT, without_gc
 from sim_harness.report.tables import Table
 from sim_harness.world.worlds import build_world
 

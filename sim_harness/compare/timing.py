@@ -21,11 +21,11 @@ from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State
-from sim_harness.bench.run_time import Tick, predictions, without_gc
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
+from sim_harness.measure.run_time import Tick, predictions, without_gc
 from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table

@@ -19,8 +19,8 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
-from sim_harness.bench.run_time import DT, predictions
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.measure.run_time import DT, predictions
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 

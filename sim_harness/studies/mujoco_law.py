@@ -18,8 +18,8 @@ from controllers.controller import Controller
 from idyn.laws.settings import LAWS
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, State
-from sim_harness.bench.run_time import without_gc
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.measure.run_time import without_gc
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table
