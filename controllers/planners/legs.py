@@ -1,11 +1,14 @@
-"""Inverse kinematics of legs with three hinges: angles, speeds and accelerations of the joints from the motion of the feet in
-the base frame.
+"""Inverse kinematics of legs with two or three hinges: angles, speeds and accelerations of the joints from the motion of the
+feet in the base frame.
 
 The axes of the hinges (direction w, point r) and the foot x are known at zero angles; rotation about hinge after hinge moves
 them:
 
     J = [ w_j × (x − r_j) ],     ẋ = J θ̇,     ẍ = J θ̈ + J̇ θ̇
 θ follows by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
+
+With two hinges, J has the third column n = J_1 × J_2 / |J_1 × J_2|, whose share of a solution is dropped: least squares. The
+foot comes nearest to the target, and the motion along n, which the leg cannot make, is left out.
 """
 
 import numpy as np
@@ -30,16 +33,20 @@ ITERATIONS = 30
 LARGEST_STEP = 0.3
 """Largest change of a joint angle in one Newton step [rad]."""
 
+LEFT_OUT = 0.03
+"""Largest distance from a foot's target across the plane of a leg of two hinges [m]. Farther is out of reach. It allows
+attitudes of a tenth of a radian, and says that a robot cannot step sideways."""
+
 SINGULAR = 1e-4
 """Smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg."""
 
 
 class Legs(ArrayRecord):
-    """Legs of a robot: one per contact sphere, three hinges each, without common joints.
+    """Legs of a robot: one per contact sphere, two or three hinges each (k), without common joints.
 
-    axes, points: direction and a point of each hinge at zero angles, base frame (n, 3, 3)
+    axes, points: direction and a point of each hinge at zero angles, base frame (n, k, 3)
     places: foot centres at zero angles, base frame [m] (n, 3)
-    joints: indices of each leg's joint angles (n, 3)
+    joints: indices of each leg's joint angles (n, k)
     """
 
     axes: Cube
@@ -53,9 +60,10 @@ class Legs(ArrayRecord):
             raise ConfigError("reference.kind", "'gait' needs a floating base and contact points")
         joints = [np.flatnonzero(robot.tree.support[joint][robot.tree.a]) for joint in robot.spheres.joints]
         for key, leg in zip(robot.spheres.keys, joints, strict=True):
-            if len(leg) != 3:
-                raise ConfigError("reference.kind", f"'gait' needs three joints above each foot; '{key}' has {len(leg)}")
-        if len(set(np.concatenate(joints).tolist())) < 3 * len(joints):
+            if len(leg) not in (2, 3) or len(leg) != len(joints[0]):
+                given = f"'{key}' has {len(leg)}"
+                raise ConfigError("reference.kind", f"'gait' needs two or three joints above each foot, alike; {given}")
+        if len(set(np.concatenate(joints).tolist())) < sum(map(len, joints)):
             raise ConfigError("reference.kind", "'gait' needs feet that share no joint")
         neutral, of_legs = robot.neutral(), np.array(joints, dtype=np.int64)
         screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[of_legs]]
@@ -65,6 +73,11 @@ class Legs(ArrayRecord):
         self.put(
             axes=axes, points=np.cross(axes, screws[..., :3]), places=contact_places(robot, neutral).copy(), joints=of_legs
         )
+
+    @property
+    def planar(self) -> bool:
+        """Whether the feet move in planes only: legs of two hinges."""
+        return self.joints.shape[1] == 2
 
     def feet(self, angles: Array) -> Array:
         """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
@@ -106,30 +119,31 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
     reached = True
     for leg in range(len(places)):
         # θ: Newton's method on the position error, J δθ = x_des − x, with bounded steps
-        joints, there = legs.joints[leg], False
+        joints, near, there = legs.joints[leg], False, False
+        hinges = len(joints)
         for _ in range(ITERATIONS):
             _place(legs, leg, q, w, r, x)
-            for j in range(3):
+            for j in range(hinges):
                 _cross(w[j], x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], J[j])
-            there = True
             for c in range(3):
                 rest[c] = places[leg, c] - x[c]
-                there = there and abs(rest[c]) < TOLERANCE
-            if there:
+            there = hinges == 3 or _leave_out(J, rest) < LEFT_OUT
+            near = max(abs(rest[0]), abs(rest[1]), abs(rest[2])) < TOLERANCE
+            if near:
                 break
             _solve3(J, rest, d)
-            for j in range(3):
+            for j in range(hinges):
                 q[joints[j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
-        reached = reached and there
+        reached = reached and near and there
         # θ̇ = J⁻¹ ẋ,  θ̈ = J⁻¹ (ẍ − J̇ θ̇)
         _solve3(J, velocities[leg], d)
         for c in range(3):
             rest[c] = accelerations[leg, c]
-        _subtract_bias((w, r, x, J), d, rest, work)
-        for j in range(3):
+        _subtract_bias((w, r, x, J), d[:hinges], rest, work)
+        for j in range(hinges):
             dq[joints[j]] = d[j]
         _solve3(J, rest, d)
-        for j in range(3):
+        for j in range(hinges):
             ddq[joints[j]] = d[j]
     return reached
 
@@ -148,14 +162,15 @@ def _rotate(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array
 @compiled
 def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) -> None:
     """Fill axes w, points r (3, 3) and foot x (3) of one leg at joint angles (na)."""
-    copy_rows(legs.axes[leg], w)
-    copy_rows(legs.points[leg], r)
+    hinges = legs.joints.shape[1]
+    copy_rows(legs.axes[leg], w[:hinges])
+    copy_rows(legs.points[leg], r[:hinges])
     copy(legs.places[leg], x)
     origin = (0.0, 0.0, 0.0)
-    for j in range(3):
+    for j in range(hinges):
         angle = angles[legs.joints[leg, j]]
         c, s = np.cos(angle), np.sin(angle)
-        for i in range(j + 1, 3):
+        for i in range(j + 1, hinges):
             _rotate(w[j], origin, c, s, w[i])
             _rotate(w[j], r[j], c, s, r[i])
         _rotate(w[j], r[j], c, s, x)
@@ -165,6 +180,19 @@ def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) ->
 def _cross(a: Array, b0: float, b1: float, b2: float, out: Array) -> None:
     """Fill `out` with a × b."""
     out[0], out[1], out[2] = a[1] * b2 - a[2] * b1, a[2] * b0 - a[0] * b2, a[0] * b1 - a[1] * b0
+
+
+@compiled
+def _leave_out(J: Array, e: Array) -> float:
+    """Fill J_3 = n for a leg of two hinges, subtract n nᵀ e from e and return |nᵀ e|."""
+    n = J[2]
+    _cross(J[0], J[1, 0], J[1, 1], J[1, 2], n)
+    length = np.sqrt(n[0] ** 2 + n[1] ** 2 + n[2] ** 2) + 1e-12
+    along = (n[0] * e[0] + n[1] * e[1] + n[2] * e[2]) / length
+    for c in range(3):
+        n[c] /= length
+        e[c] -= along * n[c]
+    return abs(along)
 
 
 @compiled
@@ -197,10 +225,10 @@ def _subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: 
     (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]
     # ẋ = J θ̇
     fill(foot, 0.0)
-    for j in range(3):
+    for j in range(len(speeds)):
         for c in range(3):
             foot[c] += speeds[j] * J[j, c]
-    for j in range(3):
+    for j in range(len(speeds)):
         # ω of the body that carries axis j, and ṙ_j
         fill(turning, 0.0)
         fill(moving, 0.0)

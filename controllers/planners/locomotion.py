@@ -112,6 +112,8 @@ class Locomotion:
         gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
         if velocity is not None and velocity.any() and gait.pattern == "stand":
             raise InputError("velocity", "expected zero or none for the gait 'stand'")
+        if velocity is not None and velocity[1] and self.legs.planar:
+            raise InputError("velocity[1]", "expected zero: legs of two hinges do not step sideways")
         if steering.posed:
             check_pose(steering.pose, self.limits)
         if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), (0.0, 0.0, gait.step_height)):

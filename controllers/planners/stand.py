@@ -17,7 +17,7 @@ UNREACHED = "reference out of reach: a leg does not reach its foot at the comman
 
 
 class Stand:
-    """Holds the stance of a robot whose legs have three hinges each. The feet stay in place while the base moves."""
+    """Holds the stance of a robot whose legs have two or three hinges each. The feet stay in place while the base moves."""
 
     def __init__(self, robot: Robot, stance: Array, pose: PoseSettings) -> None:
         """stance: level configuration (nq). Raises ConfigError for legs of another structure."""

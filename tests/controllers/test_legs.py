@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
+from controllers.command import Steering
 from controllers.planners import legs as planner
+from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
+from controllers.planners.locomotion import Locomotion
+from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
+from idyn.errors import InputError
 
 
 def solved(legs, x, v, a, guess):
@@ -69,3 +74,60 @@ def test_targets_out_of_reach_are_reported(legged):
     q, v, a, reached = solved(legs, target, np.ones((4, 3)), np.ones((4, 3)), angles)
     assert not reached
     assert np.isfinite(np.concatenate([q, v, a])).all()
+
+
+@pytest.fixture(scope="module")
+def two_hinges():
+    """solo8 has no hip abduction: all hinges are parallel to y."""
+    robot, q = load_robot("solo8")
+    return robot, Legs(robot), robot.joint_angles(q)
+
+
+def test_foot_positions_of_two_hinges_match_pinocchio(two_hinges):
+    robot, legs, angles = two_hinges
+    there = angles + 0.3 * np.random.default_rng(0).normal(size=robot.na)
+    expected = contact_places(robot, robot.with_joint_angles(robot.neutral(), there))
+    np.testing.assert_allclose(legs.feet(there), expected, atol=1e-14)
+
+
+def test_two_hinges_leave_the_sideways_motion_out(two_hinges):
+    """The angles are those of the targets without their y, and so are speeds and accelerations."""
+    robot, legs, angles = two_hinges
+    there = angles + 0.1 * np.random.default_rng(1).normal(size=robot.na)
+    v, a = np.random.default_rng(2).normal(size=(2, 4, 3))
+    flat = np.array([1.0, 0.0, 1.0])
+    expected = solved(legs, legs.feet(there), v * flat, a * flat, angles)
+    found = solved(legs, legs.feet(there) + np.array([0.0, 0.02, 0.0]), v, a, angles)
+    assert found[3]
+    np.testing.assert_allclose(found[0], there, atol=1e-9)
+    for one, other in zip(found[:3], expected[:3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_two_hinges_report_targets_far_to_the_side(two_hinges):
+    _, legs, angles = two_hinges
+    zero = np.zeros((4, 3))
+    assert not solved(legs, legs.feet(angles) + np.array([0.0, 0.05, 0.0]), zero, zero, angles)[3]
+
+
+def test_motion_of_two_hinges_matches_finite_differences(two_hinges):
+    _, legs, angles = two_hinges
+    home = legs.feet(angles)
+    way = 0.02 * np.array([[1, 0.5, 1], [-1, 0, 0.5], [0.3, -0.5, 1], [2, 0.2, -1]])
+
+    def solve(t):
+        return solved(legs, home + way * np.sin(3 * t), way * 3 * np.cos(3 * t), -way * 9 * np.sin(3 * t), angles)
+
+    e = 1e-5
+    before, now, after = solve(0.4 - e), solve(0.4), solve(0.4 + e)
+    np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
+    np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-7)
+
+
+def test_a_robot_on_two_hinges_refuses_to_step_sideways(two_hinges):
+    robot = two_hinges[0]
+    plan = Locomotion(robot, load_robot("solo8")[1], 0.0, GaitSettings(), PathSettings(), 2e-3)
+    plan.check(Steering(velocity=np.array([0.3, 0.0, 0.0])))
+    with pytest.raises(InputError) as refused:
+        plan.check(Steering(velocity=np.array([0.3, 0.1, 0.0])))
+    assert refused.value.field == "velocity[1]"
