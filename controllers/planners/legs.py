@@ -187,7 +187,7 @@ def _leave_out(J: Array, e: Array) -> float:
     """Fill J_3 = n for a leg of two hinges, subtract n nᵀ e from e and return |nᵀ e|."""
     n = J[2]
     _cross(J[0], J[1, 0], J[1, 1], J[1, 2], n)
-    length = np.sqrt(n[0] ** 2 + n[1] ** 2 + n[2] ** 2) + 1e-12
+    length = max(np.sqrt(n[0] ** 2 + n[1] ** 2 + n[2] ** 2), 1e-12)
     along = (n[0] * e[0] + n[1] * e[1] + n[2] * e[2]) / length
     for c in range(3):
         n[c] /= length
