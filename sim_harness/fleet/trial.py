@@ -24,7 +24,7 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 
 EXECUTORS = ("processes", "dask", "ray")
-POLL = 0.2
+POLL = 0.01
 """Time between two looks at the results [s]."""
 
 

@@ -22,6 +22,7 @@ from sim_harness.commands.main import main
 from sim_harness.fleet import tasks
 from sim_harness.fleet.logs import How
 from sim_harness.fleet.run import run_fleet
+from sim_harness.fleet.trial import tried
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from transport.log.part import LogError
@@ -211,3 +212,14 @@ def test_a_killed_run_on_a_cluster_of_this_machine_resumes_to_the_same_bits(walk
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"SHA-256 of the results: {known}"
         assert [pq.read_metadata(file).num_rows for file in files(out)] == [10] * 24
+
+
+@pytest.mark.long
+def test_a_trial_kills_and_continues_and_names_the_results(walk, log, tmp_path):
+    words = [str(walk), str(log), "--law", "sap", "--law", "no-slip", "--window", "10"]
+    trial = tried(words, 24, "processes", 1, tmp_path / "out")
+    assert 12 <= trial.killed < trial.windows == 24
+    assert (trial.ticks, trial.workers) == (240, 1)
+    assert trial.sha256 == run([walk, log], tmp_path / "known", laws=("sap", "no-slip"), window=10).sha256
+    with pytest.raises(ConfigError, match="before the kill"):
+        tried(words, 100, "processes", 1, tmp_path / "other")
