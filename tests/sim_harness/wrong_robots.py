@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     """
     named: time from the fault to the first answer that is not `ok` [s], inf: never; says: its message
     stopped: time from the fault until the torque damps [s]; fell: time from the fault to the fall [s]; worst: tilt [rad]
-    early: first message before the fault; ''
+    early: first message before the fault; ''; error: largest error of a reported angle until the robot was stopped [rad]
     """
 
     named: float
@@ -36,6 +36,7 @@ class Outcome(NamedTuple):
     fell: float
     worst: float
     early: str
+    error: float
 
     @property
     def stands(self):
@@ -113,7 +114,10 @@ def provoke(plan, wrong=None, start=1.2, controller=None, motor=None):
     named, _, says = next((each for each in found if each[0] > 0.0), (np.inf, "", ""))
     damps = ("fault", "damping")
     stopped = next((t for t, status, _ in found if status in damps), np.inf)
-    return Outcome(named, says, stopped, fell, max(tilt(q[3:7]) for q in trace.q[since > 0]), early)
+    told = np.array([vector(state.q) for state, _ in client.states])[:, 7:]
+    wrong_by = np.abs(told - trace.q[: len(told), 7:])[(since[: len(told)] > 0.0) & (since[: len(told)] < stopped)]
+    worst = max(tilt(q[3:7]) for q in trace.q[since > 0])
+    return Outcome(named, says, stopped, fell, worst, early, float(wrong_by.max(initial=0.0)))
 
 
 def vector(data):
