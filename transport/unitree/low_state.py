@@ -14,6 +14,9 @@ from transport.unitree.robots import UnitreeRobot
 REPEATED_NS = 20_000_000
 """Time for which a state that repeats the one before is left out [ns]; then the robot rests."""
 
+MOVES = 0.01
+"""Speed of a joint at which its angle changes with every step [rad/s]."""
+
 STOP_BUTTONS = 1 << 5 | 1 << 9
 """L2 and B of the remote control, in its 16 bits of buttons."""
 
@@ -72,25 +75,32 @@ class StateDecoder:
         self.robot, self.joints = robot, tuple(joints)
         self.motors = np.array([robot.joints.index(name) for name in joints], np.int64)
         self._clock = RobotClock()
-        self._seen, self._seen_ns = bytearray(), 0
+        self._seen, self._seen_ns, self._motion = bytearray(), 0, b""
         self._imu, self._angles, self._frozen = b"", b"", 0
         self._lost: Array | None = None
         self.received = self.wrong = self.repeated = 0
 
     def states(self, messages: Iterable[Message]) -> list[LowState]:
         """Return the states of messages. States with a wrong checksum are counted and left out. So are those that repeat the
-        one before, for up to 20 ms: a simulator sends them when it has not gone on."""
+        one before, for up to 20 ms: a simulator sends them when it has not gone on, or is in the middle of a step."""
         found = []
         for message in messages:
             self.received += 1
             if message["crc"][0] and not message.is_sound:  # Unitree's simulator sends 0
                 self.wrong += 1
-            elif message.data == self._seen and message.sent_ns - self._seen_ns < REPEATED_NS:
+            elif message.sent_ns - self._seen_ns < REPEATED_NS and self._repeats(message):
                 self.repeated += 1
             else:
-                self._seen, self._seen_ns = message.data, message.sent_ns
+                self._seen, self._seen_ns, self._motion = message.data, message.sent_ns, _motion(message)
                 found.append(self._state(message))
         return found
+
+    def _repeats(self, message: Message) -> bool:
+        """Whether a message is that of the last state; or, without a tick, has its angles and speeds while joints move."""
+        if message.data == self._seen:
+            return True
+        moves = np.abs(message["motor_state.dq"]).max() > MOVES
+        return bool(moves and not message["tick"][0] and _motion(message) == self._motion)
 
     def _state(self, message: Message) -> LowState:
         w, x, y, z = message["imu_state.quaternion"].tolist()
@@ -138,6 +148,12 @@ class StateDecoder:
         if lost[k] - self._lost[k] > MOST_LOST:
             return f"the motor of {self.joints[k]} has lost {lost[k] - self._lost[k]} commands"
         return ""
+
+
+def _motion(message: Message) -> bytes:
+    """Return the angles and speeds of all motors."""
+    found: bytes = message["motor_state.q"].tobytes() + message["motor_state.dq"].tobytes()
+    return found
 
 
 def stops(buttons: int) -> bool:

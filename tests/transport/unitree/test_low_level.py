@@ -111,3 +111,24 @@ def test_joints_without_a_motor_are_named():
 def test_a_network_interface_that_does_not_exist_is_named():
     with pytest.raises(ConfigError, match="DDS domain 96 on the network interface 'nowhere0'"):
         Bus(96, "nowhere0")
+
+
+@pytest.mark.parametrize(
+    ("speed", "tick", "later", "count"),
+    [(3.0, 0, 2, 1), (3.0, 7, 2, 2), (0.0, 0, 2, 2), (3.0, 0, 30, 2)],
+    ids=["a simulator in mid-step", "a robot with a tick", "joints at rest", "joints that stay for 30 ms"],
+)
+def test_a_simulators_state_that_is_sent_twice_counts_once(speed, tick, later, count):
+    """Unitree's bridge sends what is there each 2 ms: the joints of the last state, with an IMU that is newer."""
+    decoder, messages = StateDecoder(GO2, GO2.joints), []
+    for k in range(2):
+        message = Message(GO2.family.state)
+        message["imu_state.quaternion"] = (1.0, 0.0, 0.0, 0.0)
+        message["imu_state.gyroscope"] = np.full(3, 0.1 * k)
+        message["motor_state.q"] = np.full(20, 0.5)
+        message["motor_state.dq"] = np.full(20, speed)
+        message["tick"] = tick * (k + 1)
+        message.sent_ns = 10**18 + later * 1_000_000 * k
+        messages.append(message)
+    assert len(decoder.states(messages)) == count
+    assert decoder.repeated == 2 - count
