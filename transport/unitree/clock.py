@@ -49,6 +49,16 @@ class RobotClock:
         self._tick, self._q, self._v = tick, q, v
         return self._ns
 
+    def step(self, q: Array, v: Array) -> float:
+        """Return the time since the last state by the motion of the joints [periods], for a simulator's q ← q + T v; 1 at rest.
+
+        Less than 1: some joints are still those of the last state.
+        """
+        squared = float(v @ v)
+        if self._ns is None or squared < MOVING**2:
+            return 1.0
+        return float((q - self._q) @ v) / squared / (1e-9 * PERIOD_NS)
+
     def _periods(self, sent_ns: int, q: Array, v: Array) -> float:
         """Return the time since the last state [periods]. sent_ns: time of sending since the last state's time [ns]"""
         by_sending, mean = sent_ns / PERIOD_NS, 0.5 * (self._v + v)

@@ -14,8 +14,8 @@ from transport.unitree.robots import UnitreeRobot
 REPEATED_NS = 20_000_000
 """Time for which a state that repeats the one before is left out [ns]; then the robot rests."""
 
-MOVES = 0.01
-"""Speed of a joint at which its angle changes with every step [rad/s]."""
+MID_STEP_NS, WHOLE = 5_000_000, 0.75
+"""Time after a state in which one in the middle of a simulator's step may follow [ns]; least share of a step of a whole one."""
 
 STOP_BUTTONS = 1 << 5 | 1 << 9
 """L2 and B of the remote control, in its 16 bits of buttons."""
@@ -75,7 +75,7 @@ class StateDecoder:
         self.robot, self.joints = robot, tuple(joints)
         self.motors = np.array([robot.joints.index(name) for name in joints], np.int64)
         self._clock = RobotClock()
-        self._seen, self._seen_ns, self._motion = bytearray(), 0, b""
+        self._seen, self._seen_ns = bytearray(), 0
         self._imu, self._angles, self._frozen = b"", b"", 0
         self._lost: Array | None = None
         self.received = self.wrong = self.repeated = 0
@@ -91,16 +91,17 @@ class StateDecoder:
             elif message.sent_ns - self._seen_ns < REPEATED_NS and self._repeats(message):
                 self.repeated += 1
             else:
-                self._seen, self._seen_ns, self._motion = message.data, message.sent_ns, _motion(message)
+                self._seen, self._seen_ns = message.data, message.sent_ns
                 found.append(self._state(message))
         return found
 
     def _repeats(self, message: Message) -> bool:
-        """Whether a message is that of the last state; or, without a tick, has its angles and speeds while joints move."""
+        """Whether a message is that of the last state; or, without a tick, has less than a step more of its motion."""
         if message.data == self._seen:
             return True
-        moves = np.abs(message["motor_state.dq"]).max() > MOVES
-        return bool(moves and not message["tick"][0] and _motion(message) == self._motion)
+        if message["tick"][0] or message.sent_ns - self._seen_ns > MID_STEP_NS:
+            return False
+        return self._clock.step(self._of_motors(message, "q"), self._of_motors(message, "dq")) < WHOLE
 
     def _state(self, message: Message) -> LowState:
         w, x, y, z = message["imu_state.quaternion"].tolist()
@@ -148,12 +149,6 @@ class StateDecoder:
         if lost[k] - self._lost[k] > MOST_LOST:
             return f"the motor of {self.joints[k]} has lost {lost[k] - self._lost[k]} commands"
         return ""
-
-
-def _motion(message: Message) -> bytes:
-    """Return the angles and speeds of all motors."""
-    found: bytes = message["motor_state.q"].tobytes() + message["motor_state.dq"].tobytes()
-    return found
 
 
 def stops(buttons: int) -> bool:

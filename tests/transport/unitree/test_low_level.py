@@ -114,18 +114,18 @@ def test_a_network_interface_that_does_not_exist_is_named():
 
 
 @pytest.mark.parametrize(
-    ("speed", "tick", "later", "count"),
-    [(3.0, 0, 2, 1), (3.0, 7, 2, 2), (0.0, 0, 2, 2), (3.0, 0, 30, 2)],
-    ids=["a simulator in mid-step", "a robot with a tick", "joints at rest", "joints that stay for 30 ms"],
+    ("speed", "tick", "later", "moved", "count"),
+    [(3.0, 0, 2, 0, 1), (3.0, 0, 2, 6, 1), (3.0, 0, 2, 12, 2), (3.0, 7, 2, 6, 2), (0.0, 0, 2, 0, 2), (3.0, 0, 30, 0, 2)],
+    ids=["no joint has moved", "half of them", "all", "a robot with a tick", "joints at rest", "joints that stay for 30 ms"],
 )
-def test_a_simulators_state_that_is_sent_twice_counts_once(speed, tick, later, count):
-    """Unitree's bridge sends what is there each 2 ms: the joints of the last state, with an IMU that is newer."""
+def test_a_simulators_state_in_mid_step_is_left_out(speed, tick, later, moved, count):
+    """Unitree's bridge sends what is there each 2 ms, also while a step writes the sensors one after the other."""
     decoder, messages = StateDecoder(GO2, GO2.joints), []
     for k in range(2):
         message = Message(GO2.family.state)
         message["imu_state.quaternion"] = (1.0, 0.0, 0.0, 0.0)
         message["imu_state.gyroscope"] = np.full(3, 0.1 * k)
-        message["motor_state.q"] = np.full(20, 0.5)
+        message["motor_state.q"] = 0.5 + 2e-3 * speed * k * (np.arange(20) < moved)
         message["motor_state.dq"] = np.full(20, speed)
         message["tick"] = tick * (k + 1)
         message.sent_ns = 10**18 + later * 1_000_000 * k
