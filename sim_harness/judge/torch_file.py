@@ -6,6 +6,7 @@ The file is a zip archive: a pickle that describes the tensor, `NAME/data.pkl`, 
 import pickle
 import zipfile
 from collections import OrderedDict
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def _tensor(storage: Array, offset: int, shape: tuple[int, ...], strides: tuple[
     """Return a tensor as an array of its own."""
     numbers = storage[offset:]
     last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    if min((*shape, *strides, offset), default=0) < 0 or (0 not in shape and last >= len(numbers)):
+    stretched = prod(shape) > len(numbers)  # a stride of 0 would repeat numbers without bound
+    if min((*shape, *strides, offset), default=0) < 0 or stretched or (0 not in shape and last >= len(numbers)):
         raise pickle.UnpicklingError(f"expected numbers for the shape {shape}")
     steps = [stride * numbers.itemsize for stride in strides]
     return np.lib.stride_tricks.as_strided(numbers, shape, steps, writeable=False).copy()

@@ -125,8 +125,9 @@ def toss(n=40):
     return rows
 
 
-def saved(path, values, module="torch._utils", function="_rebuild_tensor_v2"):
-    """Write a tensor as torch.save does, by pickle's own rules."""
+def saved(path, values, module="torch._utils", function="_rebuild_tensor_v2", stored=None):
+    """Write a tensor as torch.save does, by pickle's own rules. stored: its numbers, default: all"""
+    stored = values.ravel() if stored is None else stored
     storage, rebuild = type("DoubleStorage", (), {"__module__": "torch"}), types.FunctionType((lambda *a: a).__code__, {})
     rebuild.__module__, rebuild.__qualname__ = module, function
     fakes = {"torch": types.ModuleType("torch"), module: types.ModuleType(module)}
@@ -143,7 +144,7 @@ def saved(path, values, module="torch._utils", function="_rebuild_tensor_v2"):
 
     class Pickler(pickle.Pickler):
         def persistent_id(self, item):
-            return ("storage", storage, "0", "cpu", values.size) if item is key else None
+            return ("storage", storage, "0", "cpu", stored.size) if item is key else None
 
     key, text = Key(), io.BytesIO()
     known = {name: sys.modules.get(name) for name in fakes}
@@ -155,7 +156,7 @@ def saved(path, values, module="torch._utils", function="_rebuild_tensor_v2"):
             sys.modules.pop(name) if old is None else sys.modules.__setitem__(name, old)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", text.getvalue())
-        archive.writestr("archive/data/0", struct.pack(f"<{values.size}d", *values.ravel()))
+        archive.writestr("archive/data/0", struct.pack(f"<{stored.size}d", *stored))
 
 
 def test_a_toss_of_contactnets_is_explained(tmp_path):
@@ -180,6 +181,13 @@ def test_a_file_that_would_run_code_is_refused(tmp_path):
     (tmp_path / "b.pt").write_bytes(b"\x80\x02]q\x00.")
     with pytest.raises(InputError, match=r"b\.pt: expected a tensor"):
         read_tensor(tmp_path / "b.pt")
+
+
+def test_a_tensor_that_repeats_its_numbers_is_refused(tmp_path):
+    """A stride of 0 would make an array of any size from one number."""
+    saved(tmp_path / "a.pt", np.broadcast_to(1.0, (3, 19)), stored=np.ones(1))
+    with pytest.raises(InputError, match=r"a\.pt: expected a tensor"):
+        read_tensor(tmp_path / "a.pt")
 
 
 @pytest.mark.full
