@@ -13,7 +13,7 @@ from transport.protocol.torque_gate import Gate
 class Agreement(Record, frozen=True):
     """Parameters of a session, fixed by its handshake.
 
-    id: session number
+    id: session number; hello: bytes of the message that started the session
     joints: conversion between the client's and the robot's order of joints
     gate: torque gate with the effective limits
     dt_ns: nominal period [ns]
@@ -26,6 +26,7 @@ class Agreement(Record, frozen=True):
     """
 
     id: int
+    hello: bytes
     robot: Robot
     joints: JointMap
     gate: Gate

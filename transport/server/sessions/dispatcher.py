@@ -101,8 +101,9 @@ class Dispatcher:
                 stops = self.stops.engage(arrival.identity, message, arrival.data)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
-                kind = message.__struct_config__.tag
-                raise ProtocolError(Code.BAD_SCHEMA, "t", f"expected a message of a client, got '{kind}'")
+                raise ProtocolError(
+                    Code.BAD_SCHEMA, "t", f"expected a message of a client, got '{message.__struct_config__.tag}'"
+                )
             return handler(session, message, arrival)
         except ProtocolError as error:
             refusal = self.refuse(error, session, message)
@@ -124,6 +125,7 @@ class Dispatcher:
         self.states += 1
         session.heard_ns = arrival.now_ns
         if isinstance(message, StateMessage) and message.session == session.id:
+            session.used = True
             session.overtaken(message.t_robot, arrival.now_ns)
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
@@ -174,9 +176,12 @@ class Dispatcher:
     # -- the handlers of the state table ----------------------------------------------------------------------------------
 
     def _begin(self, session: Session | None, hello: Hello, arrival: Arrival) -> Restart:
+        """Start a session. A hello that is repeated before its client has used the session gets the same welcome."""
+        if session is not None and not (session.used or session.ended) and session.agreement.hello == arrival.data:
+            session.heard_ns = arrival.now_ns
+            return Restart(session, welcome(session.agreement, self.host, session.latches.reason))
         dry_run = hello.client.kind == "shadow"
-        same = [key for key, other in self.sessions.items() if other.agreement.dry_run == dry_run]
-        rivals = [key for key in same if key != arrival.identity]
+        rivals = [key for key, other in self.sessions.items() if key != arrival.identity and other.agreement.dry_run == dry_run]
         busy = [key for key in rivals if self._alive(self.sessions[key], arrival.now_ns)]
         if dry_run and len(busy) >= self._shadows:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"expected at most {self._shadows} shadow clients")
@@ -190,8 +195,7 @@ class Dispatcher:
             self._command.clear()
             self._control = arrival.identity
             fault = latches.begin(agreement.id, self._latch_ns, arrival.now_ns)
-        begun = Session(agreement, self.host.settings, arrival.now_ns, latches, self._command)
-        self.sessions[arrival.identity] = begun
+        begun = self.sessions[arrival.identity] = Session(agreement, self.host.settings, arrival.now_ns, latches, self._command)
         return Restart(begun, welcome(agreement, self.host, latches.reason), fault)
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:

@@ -66,6 +66,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         raise ProtocolError(Code.BAD_SCHEMA, "mu", f"expected ≥ 0, got {hello.mu}")
     return Agreement(
         id=session_id(data, now_ns, host.settings.session_bits),
+        hello=data,
         robot=host.robot,
         joints=joints,
         gate=Gate(limits_in_force(host.robot, hello.limits, joints)),

@@ -76,6 +76,7 @@ class Session:
     comm: communication statistics
     latches: fault and emergency stop of the robot, which outlast this session
     heard_ns: time of the last message that prolongs the client's control of the robot, server's clock [ns]
+    used: a message of this session has come, so that a further hello starts another one
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Session:
         """latches, command: of the robot; they outlast this session"""
         self.agreement, self.id = agreement, agreement.id
         self.comm = CommStats()
-        self.ended = False
+        self.ended = self.used = False
         self.heard_ns = now_ns
         self.hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
@@ -127,7 +128,7 @@ class Session:
     def keep_alive(self, number: int, now_ns: int) -> None:
         """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
         self.check_number(number)
-        self.heard_ns = now_ns
+        self.heard_ns, self.used = now_ns, True
 
     def seen(self) -> SeenState | None:
         """Return the last accepted state; None before the first one."""

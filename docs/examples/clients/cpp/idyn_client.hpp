@@ -279,7 +279,10 @@ class Client {
       const Message heard(static_cast<const char*>(zmq_msg_data(&frame)), zmq_msg_size(&frame));
       zmq_msg_close(&frame);
       const auto kind = heard.get<std::string>("t");
-      if (kind == "welcome") return begin(heard), std::nullopt;
+      if (kind == "welcome") {  // a repeated hello is answered again: that session goes on
+        if (phase != Phase::absent && heard.get<std::uint64_t>("session") == session_) continue;
+        return begin(heard), std::nullopt;
+      }
       if (kind == "reset_ack") {
         failsafe.reset(), phase = Phase::running;
       } else if (kind == "stop_ack" && !heard.get<std::string>("reason").empty()) {  // the server ends

@@ -171,6 +171,7 @@ export class Client {
     while ((heard = await this.next(limit - performance.now()))) {
       const about = heard.seq === null || heard.seq === undefined ? null : Number(heard.seq);
       if (heard.t === "welcome") {
+        if (this.phase !== "absent" && BigInt(heard.session) === this.session) continue; // a repeated hello is answered again
         this.begin(heard);
         break;
       } else if (heard.t === "reset_ack") {

@@ -188,6 +188,8 @@ class Client:
             message = msgpack.unpackb(self._socket.recv())
             kind = message["t"]
             if kind == "welcome":
+                if self.phase is not Phase.ABSENT and message["session"] == self.session:
+                    continue  # a repeated hello is answered again: that session goes on
                 self._begin(message)
                 break
             if kind == "reset_ack":

@@ -6,7 +6,7 @@ import msgpack
 import numpy as np
 import pytest
 from rig import Rig
-from standin import hello, standing
+from standin import MS, hello, standing
 
 from idyn.model.description import Description
 from idyn.model.robot import Robot
@@ -38,9 +38,23 @@ def test_the_welcome_reports_the_limits_in_force(rig: Rig, robot: Robot) -> None
 
 def test_session_numbers_are_exact_in_float64(rig: Rig) -> None:
     """A client in C++ may keep them in int64, one in JavaScript in a number."""
-    for rig.now in range(0, 40 * 10**9, 10**9):
-        number = rig.greet().session
-        assert 0 < number == int(float(number)) < 2**53
+    numbers = {rig.greet_as(bytes([rig.now // 10**9])).session for rig.now in range(10**9, 41 * 10**9, 10**9)}
+    assert len(numbers) == 40
+    assert all(0 < number == int(float(number)) < 2**53 for number in numbers)
+
+
+def test_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_welcome(rig: Rig) -> None:
+    """The client repeats it because the answer is late; then both answers come."""
+    first = rig.greet()
+    rig.now = 100 * MS
+    assert rig.greet() == first
+    assert isinstance(rig.tick(101), TorqueMessage)
+    assert rig.greet().session != first.session  # the client has been started anew
+
+
+def test_another_hello_of_the_same_client_starts_another_session(rig: Rig) -> None:
+    first = rig.greet()
+    assert rig.greet(dt_nominal=0.002).session != first.session
 
 
 def test_a_log_with_longer_session_numbers_gets_them_again(robot: Robot) -> None:
