@@ -67,7 +67,8 @@ def test_bash_completes_a_command_and_its_options() -> None:
 
 @pytest.mark.parametrize("library", ["_multiarray_umath", "libllvmlite"])
 def test_an_interrupt_while_a_command_loads_is_one_line(library: str) -> None:
-    process = subprocess.Popen([*IDYN, "simulate", "demo"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    command = ["env", "--default-signal=INT", *IDYN, "simulate", "demo"]  # a shell's background jobs ignore SIGINT
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     maps = Path(f"/proc/{process.pid}/maps")
     while library not in maps.read_text() and process.poll() is None:  # the command is still loading when this appears
         time.sleep(0.01)

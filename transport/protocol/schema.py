@@ -47,6 +47,8 @@ def schema() -> Json:
     classes = _classes()
     for name, definition in definitions.items():
         notes = _notes(classes[name]) if name in classes else {}
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])  # as Python does itself from 3.13 on
         properties = definition.get("properties", {})
         for field, each in properties.items():
             properties[field] = _simplified(each) | ({"description": notes[field]} if field in notes else {})
