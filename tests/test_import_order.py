@@ -172,9 +172,6 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-LARGER = {"sim_harness.commands": 26}
-"""Folders with more: one file for each command."""
-
 
 def modules():
     """Name → path of every module of the packages."""
@@ -282,7 +279,7 @@ def test_folders_have_few_files():
     for folder in {path.parent for path in MODULES.values()}:
         count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
         name = ".".join(folder.relative_to(ROOT).parts)
-        assert count <= LARGER.get(name, MOST_FILES), f"{name}: {count} files"
+        assert count <= MOST_FILES, f"{name}: {count} files"
 
 
 def test_files_have_at_most_300_lines():

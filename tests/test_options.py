@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sim_harness.commands import list as listing
-from sim_harness.commands import options
+from sim_harness.commands import options, shared_options
+from sim_harness.commands.runs import options as of_runs
+from sim_harness.commands.setup import list as listing
+from sim_harness.commands.setup import options as of_setup
 from sim_harness.compare import executors
 from sim_harness.compare.tasks import peer
 from sim_harness.studies import table
@@ -21,11 +23,11 @@ HEAVY = ("numpy", "scipy", "numba", "pinocchio", "matplotlib", "zmq")
 
 
 def test_the_options_offer_the_names_of_the_code() -> None:
-    assert set(options.ENGINES) == set(worlds.NAMES)
-    assert set(options.EXECUTORS) == set(executors.EXECUTORS)
-    assert set(options.LISTS) == set(listing.LISTS)
-    assert options.PEERS == peer.PEERS
-    assert set(options.STUDIES) == set(table.STUDIES)
+    assert set(of_runs.ENGINES) == set(worlds.NAMES)
+    assert set(shared_options.EXECUTORS) == set(executors.EXECUTORS)
+    assert set(of_setup.LISTS) == set(listing.LISTS)
+    assert of_runs.PEERS == peer.PEERS
+    assert set(of_runs.STUDIES) == set(table.STUDIES)
 
 
 def test_help_of_every_command_loads_no_numerics() -> None:

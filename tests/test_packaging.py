@@ -69,9 +69,8 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path: Path) -> None:
     """Commands that do not draw load without it; one that draws names the extra."""
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('no module named matplotlib')", encoding="utf-8")
     run = partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
-    quiet = ", ".join(
-        f"sim_harness.commands.{name}" for name in ("bench", "check", "doctor", "replay", "serve", "simulate", "view")
-    )
+    commands = "runs.bench", "setup.check", "setup.doctor", "logs.replay", "service.serve", "runs.simulate", "logs.view"
+    quiet = ", ".join(f"sim_harness.commands.{name}" for name in commands)
     assert run([sys.executable, "-c", f"import {quiet}"]).returncode == 0
     done = run([sys.executable, "-m", "idyn", "compare", "cone-study"])
     assert done.returncode == 2

@@ -1,6 +1,6 @@
 """`idyn`: the entry point of the command line.
 
-Each command is a module of `sim_harness.commands`, imported when it runs. `options` has the options of all commands.
+Each command is a module in a package of `sim_harness.commands`, imported when it runs. `options` collects their options.
 """
 
 import argparse
@@ -35,7 +35,8 @@ def build_parser() -> argparse.ArgumentParser:
     for name, add_options in COMMANDS.items():
         summary = (add_options.__doc__ or "").rstrip(".")
         command = subparsers.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}", description=f"{summary}.")
-        command.set_defaults(module=f"sim_harness.commands.{name.replace('-', '_')}")
+        package = add_options.__module__.rpartition(".")[0]
+        command.set_defaults(module=f"{package}.{name.replace('-', '_')}")
         add_options(command)
     return parser
 

@@ -3,6 +3,9 @@
 from argparse import ArgumentParser
 from pathlib import Path
 
+EXECUTORS = ("processes", "joblib", "dask", "ray")
+"""Libraries that distribute the runs of a comparison, and the replay of many logs."""
+
 
 def add_json(parser: ArgumentParser, what: str) -> None:
     """Add `--json`. what: is written"""

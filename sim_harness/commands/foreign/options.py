@@ -19,7 +19,6 @@ def judge(parser: ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="simulated time of a scene [s] (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/judge"), help="folder for the report (default: %(default)s)")
     add_json(parser, "the verdicts")
-    parser.set_defaults(module="sim_harness.commands.foreign.judge")
 
 
 def explain(parser: ArgumentParser) -> None:
@@ -35,4 +34,3 @@ def explain(parser: ArgumentParser) -> None:
     parser.add_argument("--view", action="store_true", help="also write a page in three dimensions (needs the extra viz)")
     parser.add_argument("--out", type=Path, default=Path("runs/explain"), help="folder for the files (default: %(default)s)")
     add_json(parser, "the figures")
-    parser.set_defaults(module="sim_harness.commands.foreign.explain")

@@ -183,10 +183,9 @@ class Dispatcher:
         dry_run = hello.client.kind == "shadow"
         rivals = [key for key, other in self.sessions.items() if key != arrival.identity and other.agreement.dry_run == dry_run]
         busy = [key for key in rivals if self._alive(self.sessions[key], arrival.now_ns)]
-        if dry_run and len(busy) >= self._shadows:
-            raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"expected at most {self._shadows} shadow clients")
-        if not dry_run and busy:
-            raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", "another client controls the robot")
+        if len(busy) >= (self._shadows if dry_run else 1):
+            problem = f"expected at most {self._shadows} shadow clients" if dry_run else "another client controls the robot"
+            raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", problem)
         agreement = agree(hello, self.host, arrival.data, arrival.now_ns)
         for key in rivals:
             del self.sessions[key]
@@ -286,8 +285,7 @@ class Dispatcher:
 
     def _seen(self, now_ns: int) -> SeenState | None:
         """Return the last state of the controlling client, for planners."""
-        session = self._controlling(now_ns)
-        return None if session is None else session.seen()
+        return None if (session := self._controlling(now_ns)) is None else session.seen()
 
     # -- control ----------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any
 from idyn.jit.compiled import compiling
 from sim_harness.bench.machine import Fact, facts
 from sim_harness.bench.round_trips import bench_server
-from sim_harness.commands.list import WIDTH
 from sim_harness.commands.output import progress_bar
+from sim_harness.commands.setup.list import WIDTH
 
 PERIOD_US = 1000.0
 

@@ -10,7 +10,7 @@ from controllers.config.listing import settings_of
 from controllers.config.loading import files
 from controllers.config.tables import kind_of
 from idyn.laws import LAWS
-from sim_harness.commands.check import FILES
+from sim_harness.commands.setup.check import FILES
 from sim_harness.scenes.bodies.settings import is_scene
 from sim_harness.world.worlds import AnyEngine
 

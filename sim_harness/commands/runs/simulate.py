@@ -12,7 +12,7 @@ import msgspec
 from controllers.config.loading import files
 from controllers.config.tables import named
 from idyn.errors import ConfigError
-from sim_harness.commands import scene
+from sim_harness.commands.runs import scene
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
 from sim_harness.mujoco.agreement import differences
 from sim_harness.new.draft import draft

@@ -1,0 +1,1 @@
+"""Commands for configurations, keys and the installation."""
