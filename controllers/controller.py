@@ -16,7 +16,7 @@ from controllers.feedback.delay_compensation import DelayCompensation
 from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
 from controllers.feedback.stabilisation import Stabilisation, standing_height
-from controllers.feedforward import Forecast, Target, make_feedforward
+from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feedforward
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
@@ -38,8 +38,13 @@ from idyn.types import Array, ContactSet, Kinematics, State
 class Controller:
     """Computes each tick: joint feedback → demand → `idyn.predict` → limits. Its parts store most state between ticks."""
 
-    def __init__(self, settings: ControllerSettings, robot: Robot, stance: Array) -> None:
-        """stance: configuration in which trajectories start (nq). Raises ConfigError for inconsistent settings."""
+    def __init__(
+        self, settings: ControllerSettings, robot: Robot, stance: Array, feedforward: MakeFeedForward | None = None
+    ) -> None:
+        """stance: configuration in which trajectories start (nq); feedforward: makes the part that replaces that of the law
+
+        Raises ConfigError for inconsistent settings.
+        """
         if not 0 < settings.period < np.inf:
             raise ConfigError("period", f"expected a finite number > 0, got {settings.period}")
         compile_here()  # its ticks are to take microseconds from the first one on
@@ -49,7 +54,8 @@ class Controller:
         self._mu = None if contact.mu is None else np.full(len(robot.contact_names), contact.mu)
         self._source = contact.source.build(robot, contact.margin, settings.ground.build(), period)
         self._grip, self._grips = settings.grip.build(robot) if settings.grip else Grip(robot), settings.grip is not None
-        self._feedforward = make_feedforward(settings, robot, self._source, self._grip)
+        law = partial(make_feedforward, settings, grip=self._grip)
+        self._feedforward = (feedforward or law)(robot, self._source)
         self._trajectory = settings.reference.build(robot, stance, period)
         self._trajectory.on(self.terrain)
         self._delay_compensation = DelayCompensation(robot, period)

@@ -1,5 +1,6 @@
 """Feed-forward torque: the model's torque for a demand, one prediction per tick."""
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 import msgspec
@@ -101,6 +102,10 @@ class FeedForward:
     def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
         """Return tasks that compile every kernel a forecast may need; see `idyn.prediction.precompile`."""
         return NO_TASKS
+
+
+MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]
+"""Makes a feed-forward part for a robot and the source of its contacts."""
 
 
 class Predictive(FeedForward):

@@ -32,6 +32,13 @@ def _tasks(words: list[str], options: Namespace) -> Study:
     return tasks_study.study({name: path for name in PEERS if (path := getattr(options, name)) is not None})
 
 
+def _contact_models(words: list[str], options: Namespace) -> Study:
+    _refuse("contact-models", words)
+    from sim_harness.studies.contact_models import study  # noqa: PLC0415
+
+    return study.study(options.tsid, options.seeds)
+
+
 def _mujoco_law(words: list[str], options: Namespace) -> Study:
     _refuse("mujoco-law", words)
     from sim_harness.studies import mujoco_law  # noqa: PLC0415
@@ -69,6 +76,7 @@ STUDIES: dict[str, Make] = {
     "cone-study": _plain("cone-study", cone_study.study),
     "mujoco-law": _mujoco_law,
     "tasks": _tasks,
+    "contact-models": _contact_models,
     "own-robots": lambda words, _: own_robots.study(words),
     "unitree": _unitree,
     "cube-tosses": _tosses,
@@ -77,7 +85,8 @@ STUDIES: dict[str, Make] = {
 """Studies of one engine or law, of task controllers, of robots, and of measured data."""
 
 OF_STUDIES = {
-    **dict.fromkeys(PEERS, ("tasks",)),
+    "tsid": ("tasks", "contact-models"),
+    "placo": ("tasks",),
     "engines": ("cube-tosses",),
     "parameters": ("cube-tosses",),
     "data": ("cube-tosses", "human-walk"),

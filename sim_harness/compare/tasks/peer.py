@@ -32,21 +32,17 @@ class Peer:
         python: Path,
         robot: Robot,
         stance: Array,
-        frames: Sequence[str],
-        *,
-        mu: float | None = None,
-        presses: str | None = None,
+        frames: Sequence[str] = (),
+        **fields: object,
     ) -> None:
         """Start the process. python: interpreter with the project installed; frames: links whose position may be asked for
-        mu: friction coefficient, None: the robot's; presses: contact whose normal force may be asked for
+        fields: of `peers.serve.Setup`, that differ from the default
 
         Raises ConfigError if the process fails.
         """
         self._sizes = robot.na, len(robot.spheres.keys)
         self._name = name
-        setup = _setup(robot, stance, frames)
-        setup["mu"] = float(robot.spheres.mu[0]) if mu is None else mu
-        setup["pressing"] = 0 if presses is None else robot.spheres.keys.index(presses)
+        setup = _setup(robot, stance, frames) | fields
         with TemporaryDirectory() as folder:
             path = Path(folder) / "robot.urdf"
             contacts = contacts_from_geometry(robot, stance, Flat(), margin=np.inf)
@@ -67,8 +63,14 @@ class Peer:
         trunk (9), frames (k, 9): position, velocity and acceleration; NaN: not asked for
         stands: which contacts touch the ground (contacts); presses: normal force that is asked for [N], NaN: none
         """
+        return self._answer(q, v, trunk, frames.ravel(), stands, [presses], np.full(self._sizes[0], np.nan))
+
+    def accelerate(self, q: Array, v: Array, demand: Array, stands: Array) -> TaskTick:
+        """Return the answer to a state for demanded joint accelerations [rad/s²] (na), of a peer with `accelerates`."""
+        return self._answer(q, v, np.full(9, np.nan), stands, [np.nan], demand)
+
+    def _answer(self, *values: Array | list[float]) -> TaskTick:
         na, contacts = self._sizes
-        values = (q, v, trunk, frames.ravel(), stands, [presses])
         self._send(np.concatenate(values, dtype=np.float64).tobytes())
         seconds, ok, *answer = np.frombuffer(self._received(8 * (2 + na + contacts)))
         return TaskTick(np.array(answer[:na]), np.array(answer[na:]), float(seconds), bool(ok))
@@ -107,7 +109,10 @@ class PeerController:
     def __init__(self, name: str, python: Path, robot: Robot, stance: Array, run: TaskRun, targets: Targets) -> None:
         """See `Peer`."""
         self._targets = targets
-        self._peer = Peer(name, python, robot, stance, (SWINGING,), mu=run.mu, presses=PRESSING)
+        fields: dict[str, object] = {"pressing": robot.spheres.keys.index(PRESSING)} | (
+            {} if run.mu is None else {"mu": run.mu}
+        )
+        self._peer = Peer(name, python, robot, stance, (SWINGING,), **fields)
 
     def tick(self, k: int, q: Array, v: Array) -> TaskTick:
         t = self._targets
@@ -152,7 +157,7 @@ def _angles(R: Array) -> str:
 
 
 def _setup(robot: Robot, stance: Array, frames: Sequence[str]) -> dict[str, object]:
-    """Return most fields of `peers.serve.Setup`."""
+    """Return the fields of `peers.serve.Setup` but the robot's file."""
     return {
         "contacts": [contact_link(key) for key in robot.spheres.keys],
         "frames": list(frames),
@@ -160,7 +165,11 @@ def _setup(robot: Robot, stance: Array, frames: Sequence[str]) -> dict[str, obje
         "armature": robot.bodies.armature[robot.tree.a].tolist(),
         "effort": robot.limits.tau_max.tolist(),
         "angles": robot.joint_angles(stance).tolist(),
+        "mu": float(robot.spheres.mu[0]),
         "margin": FRICTION_MARGIN,
+        "normal": [0.0, 0.0, 1.0],
+        "pressing": 0,
+        "accelerates": False,
         "least": LEAST_FORCE,
         "stiffness": STIFFNESS,
         "damping": DAMPING,

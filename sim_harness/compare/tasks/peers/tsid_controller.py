@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Answer = tuple[Array, Array, bool]
 
-TRUNK, FRAME, POSTURE, FORCE, PRESSING = 1.0, 1.0, 1e-6, 1e-6, 1e-2
-"""Weights: trunk, other frames, posture, small contact forces, the force that is asked for."""
+TRUNK, FRAME, POSTURE, FORCE, PRESSING, JOINTS = 1.0, 1.0, 1e-6, 1e-6, 1e-2, 1.0
+"""Weights: trunk, other frames, posture, small contact forces, the force that is asked for, joint accelerations."""
 
 MOST = 1e3
 """Largest normal force of a contact [N]."""
@@ -34,7 +34,8 @@ class Controller:
         self._contacts = [self._contact(name) for name in setup.contacts]
         self._present = [False] * len(self._contacts)
         self._trunk = self._frame("trunk", setup.base, np.ones(6))
-        self._formulation.addMotionTask(self._trunk, TRUNK, 1, 0.0)
+        if not setup.accelerates:
+            self._formulation.addMotionTask(self._trunk, TRUNK, 1, 0.0)
         self._frames = [self._frame(f"frame {link}", link, np.repeat([1.0, 0.0], 3)) for link in setup.frames]
         self._asked = [False] * len(self._frames)
         self._add_posture(np.array(setup.angles))
@@ -49,7 +50,7 @@ class Controller:
     def _contact(self, link: str) -> Any:
         setup, robot = self._setup, self._robot
         mu = (1.0 - setup.margin) * setup.mu
-        contact = tsid.ContactPoint(link, robot, link, np.array([0.0, 0.0, 1.0]), mu, setup.least, MOST)
+        contact = tsid.ContactPoint(link, robot, link, np.array(setup.normal), mu, setup.least, MOST)
         contact.setKp(np.zeros(3))
         contact.setKd(np.full(3, setup.damping))
         contact.useLocalFrame(False)
@@ -64,16 +65,19 @@ class Controller:
         return task
 
     def _add_posture(self, angles: Array) -> None:
-        self._posture = tsid.TaskJointPosture("posture", self._robot)
-        self._posture.setKp(np.full(len(angles), self._setup.stiffness))
-        self._posture.setKd(np.full(len(angles), self._setup.damping))
-        self._formulation.addMotionTask(self._posture, POSTURE, 1, 0.0)
+        self._posture, accelerates = tsid.TaskJointPosture("posture", self._robot), self._setup.accelerates
+        self._posture.setKp(np.full(len(angles), 0.0 if accelerates else self._setup.stiffness))
+        self._posture.setKd(np.full(len(angles), 0.0 if accelerates else self._setup.damping))
+        self._formulation.addMotionTask(self._posture, JOINTS if accelerates else POSTURE, 1, 0.0)
         self._posture.setReference(tsid.TrajectoryEuclidianConstant("angles", angles).computeNext())
 
     def tick(self, tick: Any) -> Answer:
         """Return torques, normal forces, and whether there is a solution."""
         self._change(tick)
-        self._trunk.setReference(_sample(tick.trunk))
+        if self._setup.accelerates:
+            self._posture.setReference(_accelerating(tick.demand))
+        else:
+            self._trunk.setReference(_sample(tick.trunk))
         for i, task in enumerate(self._frames):
             if self._asked[i]:
                 task.setReference(_sample(tick.frames[i]))
@@ -92,7 +96,7 @@ class Controller:
         normal = np.zeros(len(self._contacts))
         for i, contact in enumerate(self._contacts):
             if self._present[i]:
-                normal[i] = self._formulation.getContactForce(contact.name, found)[2]
+                normal[i] = self._formulation.getContactForce(contact.name, found) @ self._setup.normal
         return self._tau, normal, True
 
     def _change(self, tick: Any) -> None:
@@ -120,6 +124,14 @@ class Controller:
         if not self._pressing:
             contact.setRegularizationTaskWeightVector(np.array([1.0, 1.0, PRESSING / FORCE]))
             self._pressing = True
+
+
+def _accelerating(demand: Array) -> Any:
+    """Return the reference of a posture without gains that asks for joint accelerations."""
+    sample = tsid.TrajectorySample(len(demand))
+    for name, value in (("pos", np.zeros(len(demand))), ("vel", np.zeros(len(demand))), ("acc", demand)):
+        getattr(sample, name)(value)
+    return sample
 
 
 def _sample(target: Array) -> Any:

@@ -1,0 +1,156 @@
+"""Runs of the comparison of contact models: scenes, one run, and its figures."""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from controllers.build import build_controller
+from controllers.config.tables import Table, merged
+from controllers.controller import Controller
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Terrain
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.compare.tasks.peer import Peer
+from sim_harness.measure.fall import Posture
+from sim_harness.measure.metrics import SETTLED, Summary, normal_forces, summarise
+from sim_harness.measure.trace import Trace
+from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.run.experiment import task_of
+from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
+from sim_harness.run.scene import hello_of, pushes_of, simulated_robot, terrain_of
+from sim_harness.studies.contact_models.sticking import Answers, Sticking
+from sim_harness.world.jacobian import contact_jacobian
+from transport.loopback import Loopback
+from transport.server.service import Service
+
+SECONDS, SEEDS = 8.0, 2
+"""Simulated time of a run [s]; runs of each robot."""
+
+ROBOTS = ("go2", "a1")
+
+AFTER = 0.02
+"""Time after a touch-down in which the forces are judged apart [s]."""
+
+STRIDE = 5
+"""Slip is measured in each tick with an index divisible by this."""
+
+
+class Scene(NamedTuple):
+    """A task. mu: friction coefficient of model and world; angle: of a slope to climb [rad]; speed: that is asked for [m/s]"""
+
+    mu: float
+    angle: float = 0.0
+    speed: float = 0.4
+
+
+SCENES = {
+    "flat, μ 0.8": Scene(0.8),
+    "flat, 1 m/s, μ 0.8": Scene(0.8, speed=1.0),
+    "ice, μ 0.15": Scene(0.15),
+    "ice, 0.2 m/s, μ 0.15": Scene(0.15, speed=0.2),
+    "15° up, μ 0.4": Scene(0.4, np.radians(15.0)),
+    "20° up, μ 0.5": Scene(0.5, np.radians(20.0)),
+}
+"""Scenes by name. The friction of the slopes is 1.49 and 1.37 times the least with which a robot can stand there."""
+
+
+class Outcome(NamedTuple):
+    """Figures of a run.
+
+    force: mean |error of the predicted Σ f_N| [N]; after: the same by the time since a touch-down, up to `AFTER` (ticks)
+    slip: mean speed along the ground of feet that carry load [m/s]; failed: share of ticks without a solution
+    """
+
+    summary: Summary
+    force: float
+    after: Array
+    slip: float
+    failed: float
+
+
+def plan_of(robot: str, scene: Scene) -> Plan:
+    """Return the plan of a trot in MuJoCo with foot switches."""
+    settings = load_plan(f"trot-{robot}", SECONDS, engine="mujoco").settings
+    noise = PerturbationSettings(shift=0.001, speed=0.01)
+    settings = msgspec.structs.replace(settings, contacts="binary", mu=scene.mu, perturbation=noise, laws=("coulomb",))
+    changes: Table = {"reference": {"path": {"waypoints": [[20.0, 0.0]], "speed": scene.speed}}}
+    if scene.angle:
+        slope = {"kind": "slope", "angle": scene.angle, "direction": 0.0}
+        changes = merged(changes, {"contact": {"terrain": slope}, "reference": {"ground": "told"}})
+    return with_controller(build_plan(settings), changes)
+
+
+def outcome_of(robot: str, scene: Scene, law: str, tsid: Path | None, seed: int) -> Outcome:
+    """Return the figures of a run. tsid: interpreter with TSID, whose contact model replaces that of the law; None: the law"""
+    plan = with_controller(plan_of(robot, scene), {"law": law})
+    controller, answers = build_controller(plan.controller), Answers()
+    if tsid is None:
+        trace = driven(plan, controller, seed)
+    else:
+        normal = [-np.sin(scene.angle), 0.0, np.cos(scene.angle)]
+        fields: dict[str, Any] = {"mu": scene.mu, "margin": 0.0, "normal": normal, "accelerates": True}
+        with closing(Peer("tsid", tsid, controller.robot, controller.stance, **fields)) as peer:
+            made = partial(Sticking, peer=peer, answers=answers)
+            trace = driven(plan, Controller(plan.controller, controller.robot, controller.stance, made), seed)
+    terrain = terrain_of(plan)
+    summary = summarise(
+        trace,
+        controller.robot,
+        msgspec.structs.replace(task_of(plan.controller), terrain=terrain),
+        label=law,
+        engine="mujoco",
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+    )
+    predicted, simulated = normal_forces(trace)
+    if tsid is not None:
+        predicted = np.array([answers.normal.get(q.tobytes(), np.array([np.nan])).sum() for q in trace.q])
+    error = np.abs(predicted - simulated)
+    after = by_touch_down(error, trace, plan.controller.period)
+    return Outcome(
+        summary=summary,
+        force=float(np.nanmean(error[SETTLED:])),
+        after=after,
+        slip=slip_of(trace, controller.robot, terrain),
+        failed=answers.failed / len(trace),
+    )
+
+
+def driven(plan: Plan, controller: Controller, seed: int) -> Trace:
+    """Return the trace of a run in lock-step, which a fall ends."""
+    client = Loopback(Service(controller, plan.server), hello_of(plan, controller.robot))
+    client.hello()
+    side = simulated_robot(plan, client, seed=seed)
+    posture = Posture(side.world.robot, side.world.terrain, side.world.q)
+    return side.run(plan.settings.duration, pushes_of(plan, controller.robot), posture)
+
+
+def by_touch_down(error: Array, trace: Trace, dt: float) -> Array:
+    """Return the mean error of the ticks by their time since a touch-down, up to `AFTER` (ticks); NaN without one.
+
+    error: NaN in ticks without a prediction [N] (n)
+    """
+    loaded = np.nan_to_num(trace.simulated[..., 0]) > 0.0
+    begins = np.flatnonzero((loaded[1:] & ~loaded[:-1]).any(axis=1)) + 1
+    count = round(AFTER / dt)
+    rows = begins[(begins > SETTLED) & (begins + count <= len(error))][:, None] + np.arange(count)
+    known = np.isfinite(error[rows])
+    with np.errstate(invalid="ignore"):
+        return np.where(known, error[rows], 0.0).sum(axis=0) / known.sum(axis=0)
+
+
+def slip_of(trace: Trace, robot: Robot, terrain: Terrain) -> float:
+    """Return the mean speed along the ground of feet that carry load [m/s]."""
+    speeds: list[float] = []
+    for k in range(SETTLED, len(trace), STRIDE):
+        contacts = contacts_from_geometry(robot, trace.q[k], terrain, margin=np.inf)
+        axes = robot.terms(trace.q[k], trace.v[k]).axes
+        motion = (contact_jacobian(axes, robot.tree.support, contacts) @ trace.v[k]).reshape(-1, 3)
+        load = dict(zip(trace.places, np.nan_to_num(trace.simulated[k, :, 0]), strict=True))
+        speeds += [float(np.hypot(*row[:2])) for key, row in zip(contacts.keys, motion, strict=True) if load[key] > 0.0]
+    return float(np.mean(speeds)) if speeds else float("nan")
