@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
+from controllers.command import Command, Inputs, Mode, Reference, Steering
 from controllers.contact.placed import Placed
 from controllers.contact.soles import with_whole_soles
 from controllers.drive import drive_gains
@@ -17,6 +17,7 @@ from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
 from controllers.feedback.stabilisation import Stabilisation, standing_height
 from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feedforward
+from controllers.given import given_reference, given_state
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
@@ -24,14 +25,13 @@ from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
-from idyn.errors import ConfigError, InputError
+from idyn.errors import ConfigError
 from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
 from idyn.tasks import PostureTask
 from idyn.terms.dynamics import evaluate
-from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
 
 
@@ -166,7 +166,7 @@ class Controller:
             at = robot.kinematics(self._placed.take(state))
             fault = self._safety.fault(at)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
-            at = robot.kinematics(_converted(state, robot))
+            at = robot.kinematics(given_state(state, robot))
             fault = self._safety.fault(at)
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
@@ -180,17 +180,7 @@ class Controller:
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
             angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
-        self._time += inputs.dt  # the reference is that of the time when this torque acts; it never decreases
-        self._reference_time = max(self._reference_time, self._time + inputs.delay)
-        if inputs.steering is not None:
-            self._trajectory.steer(inputs.steering)
-        given = inputs.reference
-        reference = self._trajectory.at(self._reference_time, at, contacts) if given is None else self._checked(given)
-        if inputs.schedule is not None:
-            reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
-        if self._grips:
-            reference = self._grip.reference(reference, contacts, angles)
-        self._wanted = reference.q
+        reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
@@ -229,6 +219,23 @@ class Controller:
             outcomes=forecast.outcomes,
         )
 
+    def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
+        """Return the reference of a tick: that of the time when its torque acts, which never decreases."""
+        self._time += inputs.dt
+        self._reference_time = max(self._reference_time, self._time + inputs.delay)
+        if inputs.steering is not None:
+            self._trajectory.steer(inputs.steering)
+        given = inputs.reference
+        reference = (
+            self._trajectory.at(self._reference_time, at, contacts) if given is None else given_reference(given, self.robot)
+        )
+        if inputs.schedule is not None:
+            reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
+        if self._grips:
+            reference = self._grip.reference(reference, contacts, angles)
+        self._wanted = reference.q
+        return reference
+
     def _posture(self, reference: Reference) -> PostureTask:
         """Return the reference as a task below all commanded ones."""
         gains = self.settings.feedback
@@ -255,17 +262,6 @@ class Controller:
         own = [task for part in parts for task in part.compile_tasks()]
         return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
-    def _checked(self, given: Reference) -> Reference:
-        """Copy a reference that was sent with the state. Raises InputError for a schedule of wrong size."""
-        plan, feet = given.schedule, len(self.robot.spheres.keys)
-        if plan is not None:
-            if not len(plan.stance) == len(plan.time_to_switch) == feet:
-                got = f"{len(plan.stance)} and {len(plan.time_to_switch)}"
-                raise InputError("reference.schedule", f"expected {feet} entries each, one per contact, got {got}")
-            plan = Schedule(stance=np.array(plan.stance, np.bool_), time_to_switch=np.array(plan.time_to_switch, np.float64))
-        q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
-        return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
-
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)
         tau = self._safety.damping(at)
@@ -290,10 +286,3 @@ class Controller:
             **msgspec.to_builtins(self.robot.description),
             "stance": list(map(float, self.stance)),
         }
-
-
-def _converted(state: State, robot: Robot) -> State:
-    """Convert the entries of a state to float arrays. Raises InputError for wrong sizes."""
-    state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
-    check_size(robot, state)
-    return state

@@ -33,7 +33,7 @@ GROUPS = {
     "controllers": (
         ("controllers.config",),
         ("controllers.robot",),
-        ("controllers.drive", "controllers.command"),
+        ("controllers.drive", "controllers.command", "controllers.given"),
         ("controllers.estimation",),
         ("controllers.contact",),
         ("controllers.planners",),

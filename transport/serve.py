@@ -5,6 +5,7 @@ import math
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -63,26 +64,15 @@ def serve(
     if shadow is not None:
         warm_up(shadow, settings)
     recorder = _open_recorder(controller, settings, log_path, seed)
-
-    def rebuild(snapshot: dict[str, Any]) -> Controller:
-        other = controller_from_snapshot(snapshot)
-        warm_up(other, settings)
-        return other
-
-    builder = ControllerBuilder(rebuild, in_thread=True)
+    builder = ControllerBuilder(partial(_rebuilt, settings), in_thread=True)
     service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
-
-    def on_fault(fault: Fault) -> None:
-        log.error("session %d: fault: %s", fault.session, printable(fault.reason))
-        if settings.log_directory is not None:
-            arguments = fault, Path(settings.log_directory), service.controller, settings
-            threading.Thread(target=keep_fault, args=arguments, name="fault").start()
-
     try:
         anticipation = Anticipation(settings.anticipation_us)
         own, shared = robot_endpoint(settings), endpoint(settings)
         others = None if own is None else shared
-        router = Router(service, own or shared, on_fault, anticipation, settings.curve, others_address=others)
+        router = Router(
+            service, own or shared, partial(_report, service, settings), anticipation, settings.curve, others_address=others
+        )
         precompilation.start_rest()
         with (
             router,
@@ -101,6 +91,21 @@ def serve(
         precompilation.close()
         if recorder is not None:
             recorder.close()
+
+
+def _rebuilt(settings: ServerSettings, snapshot: dict[str, Any]) -> Controller:
+    """Return a controller of changed settings, ready for ticks."""
+    other = controller_from_snapshot(snapshot)
+    warm_up(other, settings)
+    return other
+
+
+def _report(service: Service, settings: ServerSettings, fault: Fault) -> None:
+    """Log a fault, and keep its last exchanges if the settings name a folder."""
+    log.error("session %d: fault: %s", fault.session, printable(fault.reason))
+    if settings.log_directory is not None:
+        arguments = fault, Path(settings.log_directory), service.controller, settings
+        threading.Thread(target=keep_fault, args=arguments, name="fault").start()
 
 
 def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Controller:

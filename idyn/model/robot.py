@@ -41,6 +41,7 @@ class Robot:
     floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
+    current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state
     scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.method`)
 
     A robot has one `pin.Data`: do not use it in several threads at the same time, see `twin`.
@@ -143,7 +144,7 @@ class Robot:
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = parts(self.placements)
         self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
-        self._current: Kinematics | None = None
+        self.current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
         """Return a view of the joint placements (njoints, 12), see `Kinematics`."""
@@ -182,7 +183,7 @@ class Robot:
 
     def compute(self, q: Array, v: Array) -> None:
         """The kinematics stage: compute Pinocchio's terms at (q, v) into the robot's buffers."""
-        self._current = None
+        self.current = None
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         if len(self.own_ends):
@@ -195,19 +196,15 @@ class Robot:
         """Return M, h, joint axes and placements at (q, v): views of the robot's buffers; q and v are not copied."""
         self.compute(q, v)
         terms = self.own_terms
-        self._current = kinematics = Kinematics(
+        self.current = kinematics = Kinematics(
             q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
         )
         return kinematics
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
         """Return `terms` at a state. If `state` is the result of the last call of `terms`, return it unchanged."""
-        current = self._current
+        current = self.current
         return current if current is not None and state is current else self.terms(state.q, state.v)
-
-    def is_at(self, state: State | Kinematics) -> bool:
-        """Return whether `state` is the result of the last call of `terms`, so that the buffers hold its terms."""
-        return state is self._current
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and, with

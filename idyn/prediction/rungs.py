@@ -22,7 +22,7 @@ from idyn.prediction.solve import INFEASIBLE, MALFORMED
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
-from idyn.types import Array, Demand, Guess, Prediction, Residuals, State
+from idyn.types import Array, Demand, Guess, Prediction, Residuals
 
 Answer = tuple[Prediction | None, Status]
 """A certified prediction, or None; and the status of the last rung."""
@@ -61,7 +61,7 @@ def first_answer(request: Request) -> Answer | None:
             if warm and method.resumes:
                 basis = guess.basis if same else guess.carried_over(guess.basis, c.keys)
         out = empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
-        if type(state) is State or not robot.is_at(state):
+        if state is not robot.current:
             robot.compute(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
