@@ -53,8 +53,8 @@ SCENES = {
     "flat, 1 m/s, μ 0.8": Scene(0.8, speed=1.0),
     "ice, μ 0.15": Scene(0.15),
     "ice, 0.2 m/s, μ 0.15": Scene(0.15, speed=0.2),
-    "15° up, μ 0.4": Scene(0.4, np.radians(15.0)),
-    "20° up, μ 0.5": Scene(0.5, np.radians(20.0)),
+    "15° up, μ 0.4": Scene(0.4, float(np.radians(15.0))),
+    "20° up, μ 0.5": Scene(0.5, float(np.radians(20.0))),
 }
 """Scenes by name. The friction of the slopes is 1.49 and 1.37 times the least with which a robot can stand there."""
 
