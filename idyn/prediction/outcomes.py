@@ -5,6 +5,8 @@ them, and the robot may follow another one under the same torques. In this modul
 
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),      0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0        (`idyn.laws.coulomb`)
 
+With closed chains their impulses are eliminated: G v⁺ = −rate, as in `idyn.terms.closures`.
+
 Lemke's method starts with many covering vectors, each of which may lead to another solution. The search is not exhaustive:
 further solutions may exist. For offline use: one second of walking takes about one second of search. For few contacts
 `idyn.prediction.uniqueness` finds all of them.
@@ -29,6 +31,9 @@ SAME = 1e-6
 
 TOLERANCE = 1e-8
 """Largest |min(z, w)| of a solution, in units of the problem."""
+
+RANK = 1e-9
+"""Relative size of the singular values below which rows of closures depend on each other."""
 
 MOST_PIVOTS = 2000
 
@@ -96,10 +101,17 @@ def forward_problem(
     J, inertia, force = dynamics.J, given.M, -given.h
     force[robot.tree.a] += tau
     L = np.linalg.cholesky(inertia)
-    free = state.v + dt * np.linalg.solve(inertia, force)
-    Y, b = np.linalg.solve(L, J.T).T, J @ free
+    free: Array = state.v + dt * np.linalg.solve(inertia, force)
+    Y = np.linalg.solve(L, J.T).T
+    if robot.closures.keys:  # u = Lᵀ v:  (G L⁻ᵀ) u⁺ = −rate, where rows of planar chains depend on each other
+        U, sizes, V = np.linalg.svd(np.linalg.solve(L, dynamics.G.T), full_matrices=False)
+        held = sizes > RANK * sizes[0]
+        Q, u = U[:, held], L.T @ free
+        u -= Q @ (Q.T @ u + (V[held] @ dynamics.rate) / sizes[held])
+        Y, free = Y - (Y @ Q) @ Q.T, np.linalg.solve(L.T, u)
+    b = J @ free
     b[2::3] += [interpreted(allowance)(given, i) for i in range(len(contacts))]
-    return Forward(np.ascontiguousarray(Y), b, free, np.linalg.solve(inertia, J.T))
+    return Forward(np.ascontiguousarray(Y), b, free, np.linalg.solve(L.T, Y.T))
 
 
 def add_if_new(found: list[Outcome], outcome: Outcome) -> None:

@@ -92,14 +92,12 @@ def all_outcomes(
     edges: int = 4,
     budget: int = 100,
 ) -> Outcomes:
-    """Return all outcomes on rigid ground under joint torques τ [N·m] (na) over `dt` [s]. Closed chains are not supported.
+    """Return all outcomes on rigid ground under joint torques τ [N·m] (na) over `dt` [s].
 
     applied: generalised force in addition to gravity, contacts and joint torques [N, N·m] (nv)
     edges: number of edges of the friction polygon
     budget: largest number of singular combinations of modes that are examined, each by up to 1 + 6n linear programs
     """
-    if robot.closures.keys:
-        return Outcomes(found=(), undecided="the robot has closed chains")
     directions, mu, examined = polygon(edges), contacts.mu, 0
     combinations = np.prod([float(modes_of(m, edges)) for m in mu])
     if combinations > MOST_COMBINATIONS:

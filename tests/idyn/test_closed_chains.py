@@ -22,7 +22,9 @@ from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
 from idyn.model.description import Closure
 from idyn.options import Options
+from idyn.prediction.outcomes import outcomes
 from idyn.prediction.predict import predict
+from idyn.prediction.uniqueness import all_outcomes
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection, State
 
@@ -260,3 +262,29 @@ def test_a_closure_given_twice_is_refused():
     one = Closure(first="LF_front_end", second="LF_hind_end")
     with pytest.raises(InputError, match="twice"):
         fivebar()[0].variant(closure=(one, one))
+
+
+def test_the_predicted_motion_is_among_those_of_forward_dynamics():
+    """By Lemke's method and by all combinations of modes; what the equations of motion leave is the closures' impulse."""
+    options = Options.paper(selection=Selection.TORQUE, consistency=Consistency.OFF, ground=LITERAL)
+    found = 0
+    for seed in range(8):
+        robot, state, contacts, q_ddot = moving(seed)
+        answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
+        if answer.law != "coulomb" or len(contacts) > 3:  # of four feet too many combinations are singular
+            continue
+        f, G = full(robot, state, contacts), gap_and_rows(robot, state.q)[1]
+        every = all_outcomes(robot, state, contacts, answer.tau, DT)
+        assert not every.undecided
+        some = outcomes(robot, state, contacts, answer.tau, DT, samples=5)
+        force = -f.h
+        force[f.a] += answer.tau
+        for motions in (every.found, some):
+            assert min(np.abs(each.v_plus - answer.v_plus).max() for each in motions) < 1e-6
+            for each in motions:
+                np.testing.assert_allclose(G @ each.v_plus, 0.0, atol=1e-6)
+                left = f.M @ (each.v_plus - f.v) - f.J.T @ each.impulse - DT * force
+                held = G.T @ np.linalg.lstsq(G.T, left, rcond=1e-7)[0]
+                np.testing.assert_allclose(left, held, atol=1e-6)
+        found += 1
+    assert found >= 4
