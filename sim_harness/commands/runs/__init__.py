@@ -1,0 +1,1 @@
+"""Commands that run simulations, comparisons and measurements."""
