@@ -12,8 +12,8 @@ import msgspec
 from controllers.config.loading import files
 from controllers.config.tables import named
 from idyn.errors import ConfigError
-from sim_harness.commands.runs import scene
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
+from sim_harness.commands.runs import scene
 from sim_harness.mujoco.agreement import differences
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
