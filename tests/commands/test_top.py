@@ -93,7 +93,7 @@ def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert 20 < int(shown["states"].split()[0]) <= 220
         assert abs(int(shown["torques"].split()[0]) - int(shown["states"].split()[0])) <= 2
         assert shown["fault"] == "none"
-        command = [sys.executable, "-m", "sim_harness", "top", endpoint]
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "sim_harness", "top", endpoint]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
             assert top.stdout is not None
             first, second = top.stdout.readline(), top.stdout.readline()
