@@ -10,6 +10,7 @@ import msgspec
 
 from controllers.build import build_controller
 from controllers.config.tables import Choice, kind_of, named
+from controllers.controller import Controller
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.robot import Robot
@@ -117,14 +118,15 @@ def run_in_process(
     seed: int | None = None,
     log: Path | None = None,
     watch: Watch | None = None,
+    controller: Controller | None = None,
 ) -> Run:
     """Run robot and service in one process, in lock-step, with encoded messages. A fall ends the run.
 
     seed: of the perturbation and of the robot's imperfections, also added to the seeds of terrains; None: no perturbation
-    log: path of a log of all messages
+    log: path of a log of all messages; controller: None: that of the plan
     """
     plan = plan if seed is None else with_reseeded_terrain(plan, seed)
-    controller = build_controller(plan.controller)
+    controller = controller or build_controller(plan.controller)
     recorder = None
     if log is not None:
         recorder = Recorder(log, attachments(controller.snapshot(), plan.server), metadata(controller.robot, seed))

@@ -14,11 +14,13 @@ from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
 from controllers.feedforward import FeedForward, Forecast
+from controllers.robot.load import load_robot
 from idyn import ConfigError, State
 from sim_harness.commands.main import main
+from sim_harness.run.experiment import run_in_process
 from sim_harness.run.scene import terrain_of
 from sim_harness.studies.contact_models import runs, study
-from sim_harness.studies.contact_models.runs import SCENES, by_touch_down, driven, outcome_of, plan_of, slip_of
+from sim_harness.studies.contact_models.runs import SCENES, by_touch_down, outcome_of, plan_of, slip_of
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,8 @@ def standing():
     """A short run of go2 before its first step: robot, terrain, trace."""
     plan = plan_of("go2", SCENES["flat, μ 0.8"])
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=0.1))
-    controller = build_controller(plan.controller)
-    return controller.robot, terrain_of(plan), driven(plan, controller, 0)
+    robot, _ = load_robot("go2")
+    return robot, terrain_of(plan), run_in_process(plan, "coulomb", lambda *_: None, seed=0).trace
 
 
 def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot(standing):

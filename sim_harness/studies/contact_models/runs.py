@@ -16,17 +16,14 @@ from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.compare.tasks.peer import Peer
-from sim_harness.measure.fall import Posture
-from sim_harness.measure.metrics import SETTLED, Summary, normal_forces, summarise
+from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.trace import Trace
 from sim_harness.robot.perturbation import PerturbationSettings
-from sim_harness.run.experiment import task_of
+from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
-from sim_harness.run.scene import hello_of, pushes_of, simulated_robot, terrain_of
+from sim_harness.run.scene import terrain_of
 from sim_harness.studies.contact_models.sticking import Answers, Sticking
 from sim_harness.world.jacobian import contact_jacobian
-from transport.loopback import Loopback
-from transport.server.service import Service
 
 SECONDS, SEEDS = 8.0, 2
 """Simulated time of a run [s]; runs of each robot."""
@@ -88,46 +85,32 @@ def plan_of(robot: str, scene: Scene) -> Plan:
 def outcome_of(robot: str, scene: Scene, law: str, tsid: Path | None, seed: int) -> Outcome:
     """Return the figures of a run. tsid: interpreter with TSID, whose contact model replaces that of the law; None: the law"""
     plan = with_controller(plan_of(robot, scene), {"law": law})
-    controller, answers = build_controller(plan.controller), Answers()
+    own, answers, drive = (
+        build_controller(plan.controller),
+        Answers(),
+        partial(run_in_process, plan, law, lambda *_: None, seed=seed),
+    )
     if tsid is None:
-        trace = driven(plan, controller, seed)
+        run = drive(controller=own)
     else:
         normal = [-np.sin(scene.angle), 0.0, np.cos(scene.angle)]
         fields: dict[str, Any] = {"mu": scene.mu, "margin": 0.0, "normal": normal, "accelerates": True}
-        with closing(Peer("tsid", tsid, controller.robot, controller.stance, **fields)) as peer:
+        with closing(Peer("tsid", tsid, own.robot, own.stance, **fields)) as peer:
             made = partial(Sticking, peer=peer, answers=answers)
-            trace = driven(plan, Controller(plan.controller, controller.robot, controller.stance, made), seed)
-    terrain = terrain_of(plan)
-    summary = summarise(
-        trace,
-        controller.robot,
-        msgspec.structs.replace(task_of(plan.controller), terrain=terrain),
-        label=law,
-        engine="mujoco",
-        ticks=plan.ticks,
-        dt=plan.controller.period,
-    )
+            run = drive(controller=Controller(plan.controller, own.robot, own.stance, made))
+    trace = run.trace
     predicted, simulated = normal_forces(trace)
     if tsid is not None:
         predicted = np.array([answers.normal.get(q.tobytes(), np.array([np.nan])).sum() for q in trace.q])
     error = np.abs(predicted - simulated)
     after = by_touch_down(error, trace, plan.controller.period)
     return Outcome(
-        summary=summary,
+        summary=run.summary,
         force=float(np.nanmean(error[SETTLED:])),
         after=after,
-        slip=slip_of(trace, controller.robot, terrain),
+        slip=slip_of(trace, own.robot, terrain_of(plan)),
         failed=answers.failed / len(trace),
     )
-
-
-def driven(plan: Plan, controller: Controller, seed: int) -> Trace:
-    """Return the trace of a run in lock-step, which a fall ends."""
-    client = Loopback(Service(controller, plan.server), hello_of(plan, controller.robot))
-    client.hello()
-    side = simulated_robot(plan, client, seed=seed)
-    posture = Posture(side.world.robot, side.world.terrain, side.world.q)
-    return side.run(plan.settings.duration, pushes_of(plan, controller.robot), posture)
 
 
 def by_touch_down(error: Array, trace: Trace, dt: float) -> Array:

@@ -128,16 +128,17 @@ class Session:
     def keep_alive(self, number: int, now_ns: int) -> None:
         """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
         self.check_number(number)
-        self.heard_ns, self.used = now_ns, True
+        self.heard_ns = now_ns
 
     def seen(self) -> SeenState | None:
         """Return the last accepted state; None before the first one."""
         return self._plausibility.seen()
 
     def check_number(self, number: int) -> None:
-        """Raise ProtocolError for the number of another session."""
+        """Raise ProtocolError for the number of another session. From then on the session is `used`."""
         if number != self.id:
             raise ProtocolError(Code.NOT_CONTROLLING, "session", f"expected {self.id}, got {number}; send hello first")
+        self.used = True
 
     # -- states -------------------------------------------------------------------------------------------------------
 
