@@ -85,11 +85,8 @@ def plan_of(robot: str, scene: Scene) -> Plan:
 def outcome_of(robot: str, scene: Scene, law: str, tsid: Path | None, seed: int) -> Outcome:
     """Return the figures of a run. tsid: interpreter with TSID, whose contact model replaces that of the law; None: the law"""
     plan = with_controller(plan_of(robot, scene), {"law": law})
-    own, answers, drive = (
-        build_controller(plan.controller),
-        Answers(),
-        partial(run_in_process, plan, law, lambda *_: None, seed=seed),
-    )
+    own, answers = build_controller(plan.controller), Answers()
+    drive = partial(run_in_process, plan, law, lambda *_: None, seed=seed)
     if tsid is None:
         run = drive(controller=own)
     else:

@@ -14,6 +14,7 @@ from transport.protocol.codec import encode
 from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Base, Client, ClientLimits, Model, SpeedTorque, Welcome
+from transport.protocol.messages.requests import Heartbeat, HeartbeatAck
 from transport.protocol.messages.torque import TorqueMessage
 
 BASE = Base(type="free_flyer", quat_order="xyzw", vel_frame="local")
@@ -50,6 +51,13 @@ def test_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_welco
     assert rig.greet() == first
     assert isinstance(rig.tick(101), TorqueMessage)
     assert rig.greet().session != first.session  # the client has been started anew
+
+
+def test_a_heartbeat_uses_a_session(rig: Rig) -> None:
+    first = rig.greet()
+    rig.now = MS
+    assert isinstance(rig.send(Heartbeat(session=first.session)), HeartbeatAck)
+    assert rig.greet().session != first.session
 
 
 def test_another_hello_of_the_same_client_starts_another_session(rig: Rig) -> None:
