@@ -26,15 +26,15 @@ from typing import Literal
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
-from controllers.contact.footing import heights_at, safe_shifts
 from controllers.contact.plane import StandingPlane
+from controllers.planners.footholds import Footholds
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.slope import Slope as PlannedSlope
-from controllers.planners.steps import follow, restart
+from controllers.planners.steps import TOUCHING, follow, restart
 from controllers.robot.attitude import rotation, yaw
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
@@ -44,8 +44,8 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
-GroundKnown = Literal["flat", "estimated", "told"]
-"""What a gait knows of the slope of the ground."""
+GroundKnown = Literal["flat", "estimated", "felt", "told"]
+"""What a gait knows of the ground."""
 
 DEFAULT_POSE = PoseSettings()
 
@@ -75,7 +75,7 @@ class Locomotion:
         start: start of the gait [s]
         period: control period [s]
         pose: limits of the commanded height and attitude
-        ground: what is known of the slope of the ground, see `WalkSettings`
+        ground: what is known of the ground, see `WalkSettings`
         """
         self._gait = self._present = self._wanted = gait
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
@@ -85,7 +85,7 @@ class Locomotion:
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
         self._terrain: Terrain = Flat()
         self._base, self._steering, self._slope = BasePose(pose), Steering(), PlannedSlope(ground != "flat", len(self._feet))
-        self._told = ground == "told"
+        self._ground = ground
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
         times = start, period
         self._hips, self._stance = hips, stance
@@ -100,6 +100,7 @@ class Locomotion:
             angles=self._angles,
             stride=self.reach.stride,
         )
+        self._footholds = Footholds(robot, self.plan)
         self.reset()
 
     @cached_property
@@ -135,13 +136,13 @@ class Locomotion:
     def on(self, terrain: Terrain) -> None:
         """Walk on the terrain that the controller knows."""
         self._terrain = terrain
-        told = self._told and not isinstance(terrain, StandingPlane)
-        self._slope.put(told=told, uneven=told and not isinstance(terrain, Flat | Slope))
+        felt, told = self._ground == "felt", self._ground == "told" and not isinstance(terrain, StandingPlane)
+        self._slope.put(told=told or felt, felt=felt, uneven=felt or (told and not isinstance(terrain, Flat | Slope)))
         # the stance is level on this ground: its feet are on the slope, from which their planned heights count
-        if self._slope.uneven:
+        if self._slope.uneven and not felt:
             places = contact_places(self._robot, self._stance)
             self._flatten(heights_below(terrain, places) - self._stance[2])
-        elif self._slope.follows and not isinstance(terrain, Flat | StandingPlane):
+        elif self._slope.follows and not felt and not isinstance(terrain, Flat | StandingPlane):
             self._flatten((self._hips[:, :2] - self._hips[:, :2].mean(axis=0)) @ self._gradient(self._stance))
         self.reset()
 
@@ -157,7 +158,7 @@ class Locomotion:
         self._path.reset()
         self._base.reset()
         self._slope.reset()
-        self._unseen = True
+        self._footholds.reset()
         if isinstance(self._terrain, StandingPlane):
             self._terrain.tilt(self._slope.x)
         self.plan.cubics.rest(self._feet)
@@ -177,8 +178,12 @@ class Locomotion:
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
-        if self._slope.uneven:
-            self._look(q, t)
+        if self._slope.felt:
+            touches = np.zeros(len(self._hips), dtype=np.bool_)
+            touches[self._rows[(self._rows >= 0) & (near[1] <= TOUCHING)]] = True
+            self._footholds.feel(q, t, touches)
+        elif self._slope.uneven:
+            self._footholds.look(self._terrain, q, t)
         elif self._slope.told:
             self._slope.target[:] = self._gradient(q)
         reached = self._follow(self.plan.fields, t, measured, near, motion)
@@ -203,28 +208,6 @@ class Locomotion:
         """Make the stance one on level ground. heights: of the ground below its feet [m] (n)"""
         for feet in (self._hips, self._feet):
             feet[:, 2] -= heights - heights.mean()
-
-    def _look(self, q: Array, t: float) -> None:
-        """Find safe footholds of the feet in the air, and the plane through all footholds."""
-        plan, slope = self.plan, self._slope
-        places, swings = plan.places(t), plan.swinging
-        places[swings] = slope.goal[swings] + slope.shift[swings]
-        turn, planned = yaw(q[3:7]) - plan.pose[2], plan.pose[:2]
-        c, s = np.cos(turn), np.sin(turn)
-        R = np.array([[c, -s], [s, c]])
-        looks = swings & (plan.end - t > 0.5 * plan.swing_time)  # later a foot keeps its way
-        if looks.any():
-            wanted = (slope.goal[looks] - planned) @ R.T + q[:2]
-            slope.shift[looks] = safe_shifts(self._terrain, wanted, slope.shift[looks] @ R.T) @ R
-            places[looks] = slope.goal[looks] + slope.shift[looks]
-        world = (places - planned) @ R.T + q[:2]
-        updates = swings | self._unseen
-        self._unseen = False
-        if updates.any():
-            slope.heights[updates] = heights_at(self._terrain, world[updates])
-        fit = np.linalg.lstsq(np.column_stack([np.ones(len(world)), world - q[:2]]), slope.heights, rcond=None)[0]
-        slope.put(below=float(fit[0]))
-        slope.target[:] = fit[1:]
 
     def _gradient(self, q: Array) -> Array:
         """Return the gradient of the plane through the known ground below the nominal feet (2)."""

@@ -44,11 +44,12 @@ class Slope(ArrayRecord):
     follows: whether the gradient follows what is observed; otherwise the ground counts as level
     told: whether `target` is known; otherwise the gradient is observed by the feet
     uneven: whether also the height of the ground at each foothold is known, because the known ground is no plane
+    felt: whether these heights are those at which feet touched last, so that a foot in the air may meet a step
     target: gradient of the ground, known or observed, world frame (2)
     x, dx, ddx: gradient and its rates, world frame (2)
     g, dg, ddg: the same in the heading frame of the base: forward, left (2)
 
-    On known uneven ground heights are planned above z = 0 of the world instead of above the slope:
+    On uneven ground heights are planned above z = 0 of the world instead of above the slope:
     heights: of the ground at each foothold [m] (n); lifted: the same at the last lift-off (n)
     goal: wanted footholds of the feet in the air, in the plane of the plan [m] (n, 2); shift: from there to safe ones (n, 2)
     below: height below the base of the plane through the footholds [m]
@@ -58,6 +59,7 @@ class Slope(ArrayRecord):
     follows: bool
     told: bool
     uneven: bool
+    felt: bool
     target: Vector
     x: Vector
     dx: Vector
@@ -73,7 +75,7 @@ class Slope(ArrayRecord):
     below: float
 
     def __init__(self, follows: bool, feet: int = 4) -> None:
-        self.put(follows=follows, told=False, uneven=False, below=0.0, heave=np.zeros(3))
+        self.put(follows=follows, told=False, uneven=False, felt=False, below=0.0, heave=np.zeros(3))
         self.put(heights=np.zeros(feet), lifted=np.zeros(feet), goal=np.zeros((feet, 2)), shift=np.zeros((feet, 2)))
         self.put(**{name: np.zeros(2) for name in ("target", "x", "dx", "ddx", "g", "dg", "ddg")})
 

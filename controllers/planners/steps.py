@@ -35,10 +35,11 @@ STEP = 0.01
 """Difference of the heights of two footholds from which a swing counts as one up or down a step [m]."""
 
 STRAIGHT_UP, OVER_EDGE = 0.25, 0.35
-"""Shares of the swing time: up a step, a foot first rises that long before it moves forwards; down a step, it descends last."""
+"""Shares of the swing time: up a step, and where there may be one, a foot first rises that long before it moves forwards; down
+a step, it descends last."""
 
-TOUCHDOWN_SPEED = 0.15
-"""Vertical speed of a foot at touchdown [m/s]."""
+TOUCHDOWN_SPEED, SEEKING_SPEED = 0.15, 0.4
+"""Vertical speed of a foot at touchdown, and of one that seeks the ground of a step down [m/s]."""
 
 TOUCHING = 1e-4
 """Largest gap of a foot that touches [m]."""
@@ -248,7 +249,7 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         slope, climbs = plan.slope, plan.slope.heights[i] - plan.slope.lifted[i]
         if plan.swinging[i] and share >= 1.0 - REDIRECT:
             slope.goal[i, 0], slope.goal[i, 1] = foothold(plan, i, left)
-            if climbs < STEP or share <= 1.0 - STRAIGHT_UP:
+            if (climbs < STEP and not slope.felt) or share <= 1.0 - STRAIGHT_UP:
                 aim(plan.cubics, i, 0, t, plan.end[i], slope.goal[i, 0] + slope.shift[i, 0], 0.0)
                 aim(plan.cubics, i, 1, t, plan.end[i], slope.goal[i, 1] + slope.shift[i, 1], 0.0)
             if climbs > STEP and left > 0.5 * plan.swing_time + plan.tick:
@@ -261,7 +262,8 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         if np.isnan(below):
             below = ground_below(plan, seen[2], n, touches)
         goal, speed = ground_under(plan, i, t, below, n, seen[1])
-        speed, until = speed - TOUCHDOWN_SPEED, plan.end[i]
+        falling = SEEKING_SPEED if slope.felt and plan.seeking[i] else TOUCHDOWN_SPEED
+        speed, until = speed - falling, plan.end[i]
         if plan.seeking[i]:
             until = t + LANDING * plan.swing_time
             goal = at(plan.cubics, i, 2, t)[0] + speed * (until - t)

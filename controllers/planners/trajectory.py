@@ -230,8 +230,8 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
     gait: timing and shape of the steps
     path: motion of the base
     pose: limits of the commanded height and attitude
-    ground: slope on which the base leans and the feet are planned. 'estimated': that of the plane through the standing feet;
-        'told': that of `contact.terrain` below the feet; 'flat': none
+    ground: on which the base leans and the feet are planned. 'estimated': the plane through the standing feet; 'felt': also the
+        height at which each foot touched last, for unknown steps; 'told': `contact.terrain` below the feet; 'flat': level
     """
 
     gait: GaitSettings = GaitSettings()

@@ -221,7 +221,7 @@ def _sole(robot: Robot, limb: Limb, points: Array, q: Array) -> Sole | None:
 
 
 def _sphere(frame: str, centre: Array, radius: float) -> ContactPoint:
-    x, y, z = np.round(centre, 4).tolist()
+    x, y, z = (np.round(centre, 4) + 0.0).tolist()  # no −0.0
     return ContactPoint(frame=frame, offset=(x, y, z), radius=round(radius, 4), mu=FRICTION)
 
 

@@ -57,6 +57,19 @@ def test_a_trot_up_stairs_that_it_knows():
     assert run.trace.q[-1, 2] - run.trace.q[0, 2] > 0.2
 
 
+@full
+@pytest.mark.parametrize("robot", ["go2", "a1"])
+def test_a_trot_up_stairs_that_nobody_told(robot):
+    """Steps of 5 cm: the heights at which the feet touch carry the robot up; without them it falls."""
+    reference = {"ground": "felt", "gait": {"period": 0.5, "duty": 0.7, "step_height": 0.06}, "path": {"speed": 0.3}}
+    changes, stairs = {"contact": {"terrain": {"kind": "standing"}}}, {**STAIRS, "rise": 0.05}
+    run = trot(robot, 6.0, stairs, {**changes, "reference": reference})
+    assert run.summary.upright
+    assert run.summary.tracking < 0.01
+    assert run.trace.q[-1, 2] - run.trace.q[0, 2] > 0.15
+    assert not trot(robot, 6.0, stairs, {**changes, "reference": {**reference, "ground": "estimated"}}).summary.upright
+
+
 def test_a_setting_of_the_ground_that_does_not_exist_is_refused():
     plan = build_plan(load("experiments", "trot-go2", ExperimentSettings))
     with pytest.raises(ConfigError, match=r"reference\.ground"):
