@@ -43,7 +43,8 @@ def tables(soft: Soft, robot: Robot) -> SoftConstraints:
 
 
 def _contact_row(c: SoftContact, weight: float) -> Array:
-    row = np.array([*c.solref, *c.solreffriction, *c.solimp, c.margin, c.weight or weight, c.condim], dtype=np.float64)
+    friction = (c.condim, c.spin, c.roll)
+    row = np.array([*c.solref, *c.solreffriction, *c.solimp, c.margin, c.weight or weight, *friction], dtype=np.float64)
     assert len(row) == CONTACT
     if not weight:
         row[10] = 0.0  # static bodies

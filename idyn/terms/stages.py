@@ -141,8 +141,10 @@ class ReducedProblem(ArrayRecord):
 
     q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
     v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
-    load: forces of the joints' own friction, damping and limits under the law `mujoco`, written by its kernel; 0 under others
-        [N·m] (nv)
+    load: generalised forces of the joints' own friction, damping and limits and of contact moments under the law `mujoco`,
+        written by its kernel; 0 under others [N·m] (nv)
+    moments: contact moments over dt about s, t, n, written by that kernel if there is friction against turning; undefined
+        otherwise [N·m·s] (3n)
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
@@ -156,6 +158,7 @@ class ReducedProblem(ArrayRecord):
     L: Matrix
     v_free: Vector
     load: Vector
+    moments: Vector
     Y: Matrix
     b: Vector
     energy: Vector
@@ -168,5 +171,5 @@ class ReducedProblem(ArrayRecord):
         dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
         bound = np.zeros((3 * n, nv)) if m else dynamics.own["J"]
         self.put(dynamics=dynamics, q_ddot=np.zeros(robot.na), L=np.zeros((nu, nu)), v_free=np.zeros(nv), load=np.zeros(nv))
-        self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n))
+        self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n), moments=np.zeros(3 * n))
         self.put(bound=bound, C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))

@@ -150,16 +150,16 @@ def _contact(model: mujoco.MjModel, c: Any, name: str, geom: int) -> SoftContact
     """Return the parameters of a contact. Raises ConfigError if the law does not support it."""
     if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE:
         raise ConfigError(f"geom.{name}", "expected a sphere: other shapes have several contact points")
-    if c.dim not in (1, 3):
-        raise ConfigError(f"geom.{name}.condim", f"expected 1 or 3, got {c.dim}")
-    if c.friction[0] != c.friction[1]:
-        raise ConfigError(f"geom.{name}.friction", f"expected equal friction along both tangents, got {c.friction[:2]}")
+    if c.friction[0] != c.friction[1] or c.friction[3] != c.friction[4]:
+        raise ConfigError(f"geom.{name}.friction", f"expected equal friction along both tangents, got {c.friction}")
     return SoftContact(
         solref=_numbers(c.solref),
         solreffriction=_numbers(c.solreffriction),
         solimp=_numbers(c.solimp),
         margin=float(c.includemargin),
         condim=c.dim,
+        spin=float(c.friction[2]),
+        roll=float(c.friction[3]),
         weight=float(model.body_invweight0[model.geom_bodyid[geom], 0]),
     )
 

@@ -1,6 +1,7 @@
 """The law `mujoco` against MuJoCo itself: the force of every foot and the acceleration in the step that was predicted."""
 
 import msgspec
+import mujoco
 import numpy as np
 import pytest
 from fast import fast, first_is_fast, full
@@ -101,6 +102,57 @@ def test_margin_and_frictionless_contacts(cone):
         check(world, make_law("mujoco", cone=cone, contact=contact), 8)
 
 
+def turning(name, dim, **settings):
+    """A world whose feet have friction against turning as MuJoCo Menagerie's Go2, and the same contact for the law."""
+    world = world_of(name, **settings)
+    world.model.pair_dim[:], world.model.pair_friction[:, 2:] = dim, (0.02, 0.01, 0.01)
+    return world, SoftContact(condim=dim, spin=0.02, roll=0.01)
+
+
+def moments_of(world):
+    """Contact moments of the last step in the world, by key, about MuJoCo's contact points."""
+    found, wrench = {}, np.zeros(6)
+    for k in range(world.data.ncon):
+        mujoco.mj_contactForce(world.model, world.data, k, wrench)
+        place = world.model.geom(int(world.data.contact.geom[k, 1])).name
+        assert place.startswith("place")
+        found[world.robot.contact_names[int(place.split()[1])]] = wrench[3:] @ world.data.contact.frame[k].reshape(3, 3)
+    return found
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
+@pytest.mark.parametrize("dim", [6, 4])
+def test_friction_against_turning(dim, name, cone):
+    """Forces and moments are the world's; those without this friction are not."""
+    for impratio in (1.0, 100.0):
+        world, contact = turning(name, dim, cone=cone, impratio=impratio)
+        law, turned = make_law("mujoco", cone=cone, impratio=impratio, contact=contact), 0.0
+        check(world, law, 8)
+        for seed in range(8):
+            answer, _, _ = random_step(world, law, [4, seed])
+            felt = moments_of(world)
+            for key, moment in zip(answer.keys, answer.moment, strict=True):
+                np.testing.assert_allclose(moment, felt.get(key, 0.0), atol=FORCE * world.robot.weight)
+            turned = max(turned, np.abs(answer.moment).max())
+        assert turned > 0.1
+    point = make_law("mujoco", cone=cone, impratio=100.0)
+    assert max(random_step(world, point, [4, seed])[2] for seed in range(8)) > 1.0
+    assert random_step(world_of(name, cone=cone), point, [4, 0])[0].moment.shape == (0, 3)
+
+
+@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
+def test_bodies_may_differ_in_friction_against_turning(cone):
+    """One foot has condim 6, one 4, one 3, and one no friction."""
+    world, dims = world_of("quadruped", cone=cone), (6, 4, 3, 1)
+    world.model.pair_friction[:, 2:] = 0.02, 0.01, 0.01
+    for row, dim in enumerate(dims):
+        world.model.pair(f"pair {row}").dim[:] = dim
+    feet = zip(world.robot.contact_names, dims, strict=True)
+    own = {foot: SoftContact(condim=dim, spin=0.02, roll=0.01) for foot, dim in feet}
+    check(world, make_law("mujoco", cone=cone, contacts=own), 20)
+
+
 def test_without_friction():
     check(world_of("quadruped", cone="elliptic", mu=0.0), make_law("mujoco", cone="elliptic"), 8)
 
@@ -197,10 +249,12 @@ def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone):
 
 
 @pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
-def test_forces_under_given_torques_are_those_of_the_world(cone):
+@pytest.mark.parametrize("dim", first_is_fast([6, 3]))
+def test_forces_under_given_torques_are_those_of_the_world(dim, cone):
     """With damping, dry friction and limits of joints."""
-    world = world_of("quadruped", cone=cone)
-    robot, law, rng = world.robot, make_law("mujoco", cone=cone, joints=resisting(world)), np.random.default_rng(0)
+    world, contact = turning("quadruped", dim, cone=cone)
+    law = make_law("mujoco", cone=cone, joints=resisting(world), contact=contact)
+    robot, rng = world.robot, np.random.default_rng(0)
     for seed in range(8):
         random_step(world, law, [2, seed])
         contacts, tau = world.contacts, rng.normal(size=robot.na)

@@ -13,18 +13,22 @@ The period of the prediction must be MuJoCo's time step, contact points are MuJo
 `Ground` of the options does not matter. It is a law for simulators and their twins: the ground of real robots is not known to
 10 µm, which changes forces by up to 5 % of the weight where feet touch down.
 
-Modelling errors: integrators Euler and implicitfast only. Contacts with torques (condim 4, 6), closed chains, and friction of
-joints without motors are not supported.
+Friction against turning (condim 4, 6) adds rows and moments of contacts, see `idyn.laws.mujoco.turning`.
+
+Modelling errors: integrators Euler and implicitfast only. Closed chains and friction of joints without motors are not
+supported.
 """
 
 import numpy as np
 
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise, start
+from idyn.laws.compliant import SIX, THREE, minimise, start
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.laws.mujoco.parameters import Soft, check
 from idyn.laws.mujoco.rows import fill_contacts, free_joint_terms, joint_terms
+from idyn.laws.mujoco.turning import contact_rows, take_moments
+from idyn.solvers.linalg import forward_rows
 from idyn.status import Conditions
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -55,16 +59,33 @@ class Mujoco:
 
 @compiled
 def mujoco_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Return the impulses at the minimum, the only solution, and fill `problem.load`."""
-    d, g, soft = problem.dynamics, problem.dynamics.given, law.soft
-    laws, aim, motion = np.empty((len(g.mu), 6)), np.zeros(len(problem.b)), np.zeros(len(g.v))
+    """Return the impulses at the minimum, the only solution, and fill `problem.load`; with friction against turning also
+    `problem.moments`."""
+    g, soft, J = problem.dynamics.given, law.soft, contact_rows(problem.dynamics, law.soft)
+    laws, aim, motion = np.empty((len(g.mu), 7)), np.zeros(len(J)), np.zeros(len(g.v))
     # motion = dt a for x = 0:  v_free − v + dt (s + e)
     free_joint_terms(g, motion)
     if soft.resists:
         joint_terms(problem, soft, motion)
     for j in range(len(motion)):
         motion[j] += problem.v_free[j] - g.v[j]
-    fill_contacts(d, soft, laws, aim)
+    fill_contacts(g, soft, J, laws, aim)
     Y, x = start(problem)
-    p, status, steps = minimise(laws, Y, d.J @ motion - aim, x)
+    if soft.turns:
+        p, status, steps = minimise(laws, _projected(problem, J), J @ motion - aim, x, SIX)
+        p = take_moments(problem, soft, J, p)
+    else:
+        p, status, steps = minimise(laws, Y, J @ motion - aim, x, THREE)
     return Attempt(p, Face(basis, law.directions, g.mu, False, law.directions[:0]), g.mu[:0], status, steps)
+
+
+@compiled
+def _projected(problem: ReducedProblem, J: Array) -> Array:
+    """Return J_u L⁻ᵀ (rows, nu)."""
+    u = problem.dynamics.given.model.u
+    Y = np.empty((len(J), len(u)))
+    for row in range(len(J)):
+        for k in range(len(u)):
+            Y[row, k] = J[row, u[k]]
+    forward_rows(problem.L, Y)
+    return Y

@@ -28,7 +28,9 @@ class SoftContact(Parameters, frozen=True):
     solreffriction: solref of friction, elliptic cones only; (0, 0): that of the normal force
     solimp: impedance: (smallest, largest, width [m], midpoint, power)
     margin: gap below which there is a force [m]
-    condim: 3: with friction, 1: without
+    condim: 1: without friction; 3: with friction; 4: also against turning about the normal; 6: also about the tangents
+    spin, roll: friction against turning about the normal and about the tangents (rolling): largest moment per normal force
+        [m]; the limits of sliding and turning form one cone
     weight: body_invweight0, translation [1/kg]; 0: computed from the robot at its neutral configuration
     """
 
@@ -36,7 +38,9 @@ class SoftContact(Parameters, frozen=True):
     solreffriction: Solref = (0.0, 0.0)
     solimp: Solimp = SOLIMP
     margin: float = 0.0
-    condim: Literal[1, 3] = 3
+    condim: Literal[1, 3, 4, 6] = 3
+    spin: NotNegative = 0.005
+    roll: NotNegative = 0.0001
     weight: NotNegative = 0.0
 
 

@@ -32,7 +32,7 @@ from idyn.contact.soft import (
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.vectors import dot
-from idyn.terms.stages import Dynamics, Given, ReducedProblem
+from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
 
 LEAST, LARGEST = 1e-4, 0.9999
@@ -67,14 +67,18 @@ def spring(solref: Array, solimp: Array, h: float) -> tuple[float, float]:
 
 
 @compiled
-def fill_contacts(d: Dynamics, soft: SoftConstraints, laws: Array, aim: Array) -> None:
-    """Fill the contact laws (n, 6), see `idyn.laws.compliant`, and dt a_ref in rows S, T, N [m/s] (3n)."""
-    g = d.given
+def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: Array) -> None:
+    """Fill the contact laws (n, 7), see `idyn.laws.compliant`, and dt a_ref in the rows of J [m/s] (rows).
+
+    J: of `contact_rows` (rows, nv)
+    """
+    width = 6 if soft.turns else 3
     for i in range(len(laws)):
-        row, gap, s, n = soft.contacts[g.bodies[i]], g.gaps[i], 3 * i, 3 * i + 2
+        row, gap, first, n = soft.contacts[g.bodies[i]], g.gaps[i], width * i, width * i + 2
         w = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT]
-        mu = min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if row[CONDIM] > 1.0 else 0.0
-        laws[i, 0], laws[i, 3], laws[i, 4], laws[i, 5] = mu, 0.0, 0.0, 0.0
+        mu = sliding_friction(g, soft, i)
+        laws[i] = 0.0
+        laws[i, 0] = mu
         laws[i, 1] = laws[i, 2] = np.inf
         if w == 0.0 or not gap < row[MARGIN]:
             continue
@@ -85,17 +89,24 @@ def fill_contacts(d: Dynamics, soft: SoftConstraints, laws: Array, aim: Array) -
         if edges:
             laws[i, 2] = 2.0 * mu * mu / soft.impratio * max(LEAST_R, w * (1.0 + mu * mu) * share)
             laws[i, 4], laws[i, 5] = _pyramid_frame(g.normals[i], g.tangents[i])
+            laws[i, 6] = 2.0 * (row[CONDIM] - 1.0)
         else:
             laws[i, 2] = max(LEAST_R, w * share)
         laws[i, 1] = laws[i, 2] / soft.impratio
         # dt a_ref
-        k, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        stiff, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
         across = b
         if row[FRICTION_SOLREF] != 0.0 and not edges:
             _, across = spring(row[FRICTION_SOLREF : FRICTION_SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
-        aim[s] = -g.dt * across * dot(d.J[s], g.v)
-        aim[s + 1] = -g.dt * across * dot(d.J[s + 1], g.v)
-        aim[n] = -g.dt * (b * dot(d.J[n], g.v) + k * imp * r)
+        for k in range(first, first + width):
+            aim[k] = -g.dt * across * dot(J[k], g.v)
+        aim[n] = -g.dt * (b * dot(J[n], g.v) + stiff * imp * r)
+
+
+@compiled
+def sliding_friction(g: Given, soft: SoftConstraints, i: int) -> float:
+    """Return μ of contact i within MuJoCo's range, 0 without friction."""
+    return min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if soft.contacts[g.bodies[i], CONDIM] > 1.0 else 0.0
 
 
 @compiled

@@ -24,8 +24,9 @@ from idyn.contact.soft import (
     SoftConstraints,
 )
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise
+from idyn.laws.compliant import SIX, THREE, minimise
 from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, spring
+from idyn.laws.mujoco.turning import contact_rows
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
@@ -48,17 +49,17 @@ def joint_accelerations(
     # v_free: motion without constraints; L of M_xx
     v_free, L = _free(g, soft, unknown, asked, tau)
     # contacts, then three rows of each joint with a given torque
-    contacts, joints = len(g.mu), unknown[unknown >= 0]
-    acts = g.model.a[given]
+    contacts, joints, width = len(g.mu), unknown[unknown >= 0], 6 if soft.turns else 3
+    acts, touching = g.model.a[given], contact_rows(problem.dynamics, soft)
     count = contacts + ROWS * len(acts)
-    laws, aim, drift, J = np.zeros((count, 6)), np.zeros(3 * count), np.zeros(nv), np.zeros((3 * count, nv))
-    J[: 3 * contacts] = problem.dynamics.J
-    fill_contacts(problem.dynamics, soft, laws[:contacts], aim[: 3 * contacts])
+    laws, aim, drift, J = np.zeros((count, 7)), np.zeros(width * count), np.zeros(nv), np.zeros((width * count, nv))
+    J[: len(touching)] = touching
+    fill_contacts(g, soft, touching, laws[:contacts], aim[: len(touching)])
     for k in range(len(acts)):
         first = contacts + ROWS * k
-        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[3 * first :], J[3 * first :])
+        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[width * first :], J[width * first :])
     free_joint_terms(g, drift)
-    Y, x = np.empty((3 * count, len(joints))), np.zeros(len(joints))
+    Y, x = np.empty((width * count, len(joints))), np.zeros(len(joints))
     for row in range(len(Y)):
         for i in range(len(joints)):
             Y[row, i] = J[row, joints[i]]
@@ -66,7 +67,8 @@ def joint_accelerations(
     for i in range(len(x)):
         for k in range(i, len(x)):
             x[i] += L[k, i] * (g.v[joints[k]] - v_free[joints[k]])
-    _, status, _ = minimise(laws, Y, J @ (v_free - g.v + drift) - aim, x)
+    b = J @ (v_free - g.v + drift) - aim
+    _, status, _ = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
     # v⁺ = v_free + L⁻ᵀ x
     backward(L, x)
     for i in range(len(x)):
@@ -119,7 +121,7 @@ def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Ar
 @compiled
 def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array, J: Array) -> None:
     """Fill the laws of the joint with velocity j: dry friction, then the ends of its range; aim and J from its first row on."""
-    row, h, v, q = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]]
+    row, h, v, q, width = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]], 6 if soft.turns else 3
     for k in range(ROWS):
         laws[k, 1] = laws[k, 2] = np.inf
     if row[LOSS] > 0.0:
@@ -134,7 +136,7 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
             imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
             stiff, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
             laws[k, 1] = laws[k, 2] = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
-            aim[3 * k + 2], J[3 * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
+            aim[width * k + 2], J[width * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
 
 
 @compiled
