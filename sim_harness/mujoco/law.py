@@ -129,7 +129,7 @@ def _joint(model: mujoco.MjModel, j: int) -> SoftJoint:
 
 def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tuple[dict[str, SoftContact], dict[str, float]]:
     """Return the contact parameters by frame, and friction coefficients by contact. All contacts of the spheres of a body
-    must have the same parameters."""
+    must have the same parameters. Shapes that are no contacts of the robot are left out, for example the cylinder of a shank."""
     frames = _frames(model, robot, joints)
     found: dict[str, SoftContact] = {}
     friction: dict[str, float] = {}
@@ -140,6 +140,8 @@ def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tu
             if not frame or model.body_weldid[model.geom_bodyid[other]] != 0:
                 continue
             name = _contact_name(model, int(geom))
+            if name not in robot.contact_names or _is_other_shape(model, int(geom)):
+                continue
             contact = _contact(model, c, name, int(geom))
             if found.setdefault(frame, contact) != contact or friction.setdefault(name, float(c.friction[0])) != c.friction[0]:
                 raise ConfigError(f"geom.{name}", f"expected the contact parameters of the other contacts of {frame}")
@@ -171,6 +173,7 @@ def _all_contacts(model: mujoco.MjModel) -> mujoco.MjData:
         getattr(wide, f"{kind}_gap")[:] += FAR
         if version < GAP_WIDENS:
             getattr(wide, f"{kind}_margin")[:] += FAR
+    wide.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE  # which ignores gaps
     data = mujoco.MjData(wide)
     mujoco.mj_forward(wide, data)
     return data
@@ -202,6 +205,11 @@ def _contact_name(model: mujoco.MjModel, geom: int) -> str:
     body = mujoco.mj_id2name(model, kinds.mjOBJ_BODY, int(model.geom_bodyid[geom])) or ""
     name = mujoco.mj_id2name(model, kinds.mjOBJ_GEOM, geom)
     return f"{body}.{name}" if name else body
+
+
+def _is_other_shape(model: mujoco.MjModel, geom: int) -> bool:
+    """Return whether a geometry has no name and is no sphere: it may then have the key of its body's sphere."""
+    return not model.geom(geom).name and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
 
 
 def _numbers(values: Array) -> Any:

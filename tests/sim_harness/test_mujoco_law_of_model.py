@@ -35,6 +35,7 @@ LEG = """<body name="thigh{i}" pos="{x} {y} 0">
   <inertial pos="0 0 -0.1" mass="0.4" diaginertia="0.002 0.002 0.0005"/>
   <body name="shank{i}" pos="0 0 -0.2"><joint name="knee{i}" type="hinge" axis="0 1 0" limited="true"/>
     <inertial pos="0 0 -0.08" mass="0.2" diaginertia="0.001 0.001 0.0002"/>
+    <geom type="cylinder" size="0.01 0.05" pos="0 0 -0.05" condim="1"/>
     <geom name="foot{i}" class="foot" pos="0 0 -0.17"/>
   </body>
 </body>"""
@@ -61,7 +62,8 @@ def loaded(folder, *changes):
 @pytest.mark.parametrize("condim", [3, 4, 6])
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
 def test_forces_are_those_of_the_model(tmp_path, cone, condim):
-    """Parameters of feet and floor are mixed by MuJoCo; joints have damping, dry friction and limits."""
+    """Parameters of feet and floor are mixed by MuJoCo; joints have damping, dry friction and limits. Shanks have a shape
+    that is no contact of the robot."""
     robot, model = loaded(tmp_path, ("elliptic", cone), ('type="sphere"', f'type="sphere" condim="{condim}"'))
     found, data, pressed = read_law(model, robot), mujoco.MjData(model), 0
     assert found.timestep == DT
