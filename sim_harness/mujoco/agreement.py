@@ -16,7 +16,12 @@ def differences(law: object, engine: object, period: float) -> list[str]:
             (f"{name}.solref", contact.solref, engine.contact_solref),
             (f"{name}.solreffriction", contact.solreffriction, engine.solreffriction or (0.0, 0.0)),
             (f"{name}.solimp", contact.solimp, engine.solimp),
+            (f"{name}.condim", contact.condim, engine.condim),
         ]
+        if engine.condim > 3:
+            pairs.append((f"{name}.spin", contact.spin, engine.spin))
+        if engine.condim > 4:
+            pairs.append((f"{name}.roll", contact.roll, engine.roll))
     found = [f"{name} = {own}, in the world {other}" for name, own, other in pairs if own != other]
     if engine.integrator == "implicit":
         found.append(f"integrator = {law.integrator}, in the world implicit: forces agree, joint accelerations do not")

@@ -129,7 +129,7 @@ def _joint(model: mujoco.MjModel, j: int) -> SoftJoint:
 
 def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tuple[dict[str, SoftContact], dict[str, float]]:
     """Return the contact parameters by frame, and friction coefficients by contact. All contacts of the spheres of a body
-    must have the same parameters. Shapes that are no contacts of the robot are left out, for example the cylinder of a shank."""
+    must have the same parameters. Shapes that are no contacts of the robot are left out, as the cylinder of a shank."""
     frames = _frames(model, robot, joints)
     found: dict[str, SoftContact] = {}
     friction: dict[str, float] = {}

@@ -20,7 +20,7 @@ from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
-from sim_harness.studies.mujoco_law import SECONDS, Setting, force_errors
+from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, Setting, force_errors
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
@@ -104,9 +104,8 @@ def test_margin_and_frictionless_contacts(cone):
 
 def turning(name, dim, **settings):
     """A world whose feet have friction against turning as MuJoCo Menagerie's Go2, and the same contact for the law."""
-    world = world_of(name, **settings)
-    world.model.pair_dim[:], world.model.pair_friction[:, 2:] = dim, (0.02, 0.01, 0.01)
-    return world, SoftContact(condim=dim, spin=0.02, roll=0.01)
+    contact = {"condim": dim, "spin": 0.02, "roll": 0.01}
+    return world_of(name, **contact, **settings), SoftContact(**contact)
 
 
 def moments_of(world):
@@ -270,7 +269,7 @@ def test_forces_under_given_torques_are_those_of_the_world(dim, cone):
 
 @pytest.mark.full
 @pytest.mark.parametrize("task", ["trot", "stand", "slide"])
-@pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
+@pytest.mark.parametrize("robot", ROBOTS)
 def test_in_closed_loop_every_force_is_the_worlds(robot, task):
     """With joint feedback and torque limits; Coulomb's law is off by more than a thousandth of the weight."""
     for ground, cone in (("default", "elliptic"), ("stiff", "pyramidal")):
