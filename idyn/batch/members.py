@@ -90,7 +90,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
     for k in range(len(which)):
         i = begin + k
         m.marks[i, RUNG] = NONE
-        if m.first[i] == NONE:
+        if m.first[i] == NONE or s.law.soft.implicit:  # ∂h/∂v is not among the terms
             filled = False
             continue
         # validate, dynamics; not repeated if the inputs equal those of the previous member

@@ -29,6 +29,7 @@ from idyn.contact.soft import (
     SoftConstraints,
 )
 from idyn.jit.compiled import compiled
+from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
 
@@ -39,12 +40,13 @@ def soft_constraints(
 ) -> None:
     """Check all constraints. met: realised demand q̈ (na); answer: (p (3n), v⁺ (nv), load (nv), moments (3n))"""
     p, v_plus, load, moments = answer
-    n, before, left, width = len(g.mu), _implicit_part(g, soft, met), load.copy(), 6 if soft.turns else 3
+    n, left, width = len(g.mu), load.copy(), 6 if soft.turns else 3
+    before = _implicit_part(g, soft, met, v_plus, left)
     # dt a = v⁺ − v + dt e, plus dt ω × v of free joints; velocities now
-    motion = np.empty(len(v_plus))
+    motion = stack_array(len(v_plus))
     for j in range(len(motion)):
         motion[j] = v_plus[j] - g.v[j] + g.dt * before[j]
-    forces, change, now = np.empty((n, width)), np.empty((n, width)), np.empty((n, width))
+    forces, change, now = stack_array((n, width)), stack_array((n, width)), stack_array((n, width))
     contact_velocities(g, motion, change)
     contact_velocities(g, g.v, now)
     _add_turning(g, change)
@@ -187,13 +189,35 @@ def _constants(row: Array, solref: int, solimp: int, depth: float, h: float) -> 
 
 
 @compiled
-def _implicit_part(g: Given, soft: SoftConstraints, met: Array) -> Array:
-    """Return e = M⁻¹ Pᵀ h D q̈ (nv), by elimination."""
+def _implicit_part(g: Given, soft: SoftConstraints, met: Array, v_plus: Array, left: Array) -> Array:
+    """Return e = M⁻¹ N a' (nv) by elimination, and add N a' to `left` (nv). N = M̃ − M: h D, and with the integrator `implicit`
+    also h times the slope of the bias forces of MuJoCo's velocities."""
     nv, x = len(g.v), np.zeros(len(g.v))
-    if not soft.damped:
+    if not (soft.damped or soft.implicit):
         return x
     for k in range(len(met)):
         x[g.model.a[k]] = g.dt * soft.joints[g.model.a[k], DAMPING] * met[k]
+    if soft.implicit:
+        # dt a' = v⁺ − v + dt ω × v of free joints; the second term changes with the velocity, too
+        change, j = v_plus - g.v, 0
+        bias = np.zeros(nv)
+        while j + 5 < nv:
+            if g.model.dof_joint[j + 5] != g.model.dof_joint[j]:
+                j += 1
+                continue
+            speed, turn = g.v[j : j + 3], g.v[j + 3 : j + 6]
+            now = cross(turn, speed)
+            for c in range(3):
+                change[j + c] += g.dt * now[c]
+            one, two = cross(change[j + 3 : j + 6], speed), cross(turn, change[j : j + 3])
+            for c in range(3):
+                bias[j + c] = one[c] + two[c]
+            j += 6
+        for i in range(nv):
+            for k in range(nv):
+                x[i] += g.slope[i, k] * change[k] - g.M[i, k] * bias[k]
+    for i in range(nv):
+        left[i] += x[i]
     A = g.M.copy()
     for j in range(nv):
         for i in range(j + 1, nv):
@@ -233,12 +257,12 @@ def _add_turning(g: Given, change: Array) -> None:
 
 @compiled
 def _joints(g: Given, soft: SoftConstraints, met: Array, before: Array, left: Array, residuals: Array) -> None:
-    """Check the load without contact moments, `left` (nv), which is overwritten: damping, dry friction and limits of the
-    actuated joints, as impulses; zero of the others."""
+    """Check what the load is beside contact moments and the implicit part, `left` (nv), which is overwritten: damping, dry
+    friction and limits of the actuated joints; zero of the others."""
     for k in range(len(met)):
         j = g.model.a[k]
         row, v, a = soft.joints[j], g.v[j], met[k] + before[j]
-        left[j] += row[DAMPING] * (v + g.dt * met[k])
+        left[j] += row[DAMPING] * v
         # dry friction: the force in ±loss nearest to the one that would stop the motion
         if row[LOSS] > 0.0:
             d, _, b = _constants(row, LOSS_SOLREF, LOSS_SOLIMP, 0.0, g.dt)

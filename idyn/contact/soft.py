@@ -30,8 +30,9 @@ class SoftConstraints(ArrayRecord):
     contacts: of each joint's body; a contact has those of its first body, and the sum of both bodies' WEIGHT (njoints, CONTACT)
     joints: of each velocity (nv, DOF); q_index: its position in q, −1 for unactuated velocities (nv)
     pyramidal: whether friction cones are pyramids; impratio: ratio of frictional to normal impedance
+    implicit: whether the step is also implicit in the bias forces, MuJoCo's integrator `implicit`
     resists: whether a joint has damping, friction loss or a range
-    damped: whether the step is implicit in the damping of a joint
+    damped: whether a joint has damping, in which every step is implicit
     turns: whether there is a contact with friction against turning, condim 4 or 6
     """
 
@@ -40,18 +41,22 @@ class SoftConstraints(ArrayRecord):
     q_index: Indices
     pyramidal: bool
     impratio: float
+    implicit: bool
     resists: bool
     damped: bool
     turns: bool
 
-    def __init__(self, contacts: Array, joints: Array, q_index: Array, *, pyramidal: bool, impratio: float) -> None:
-        self.put(contacts=contacts, joints=joints, q_index=q_index, pyramidal=pyramidal, impratio=impratio)
+    def __init__(
+        self, contacts: Array, joints: Array, q_index: Array, *, pyramidal: bool, impratio: float, implicit: bool
+    ) -> None:
+        self.put(contacts=contacts, joints=joints, q_index=q_index)
+        self.put(pyramidal=pyramidal, impratio=impratio, implicit=implicit)
         resists = joints[:, [DAMPING, LOSS]].any() or np.isfinite(joints[:, [LOW, HIGH]]).any()
         self.put(resists=bool(resists), damped=bool(joints[:, DAMPING].any()))
         self.put(turns=bool((contacts[:, CONDIM] > 3).any()))
 
 
 NO_CONSTRAINTS = SoftConstraints(
-    np.zeros((0, CONTACT)), np.zeros((0, DOF)), np.zeros(0, np.int64), pyramidal=False, impratio=1.0
+    np.zeros((0, CONTACT)), np.zeros((0, DOF)), np.zeros(0, np.int64), pyramidal=False, impratio=1.0, implicit=False
 )
 """Placeholder for other laws."""

@@ -63,6 +63,8 @@ def first_answer(request: Request) -> Answer | None:
         out = empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
         if state is not robot.current:
             robot.compute(state.q, state.v)
+        if method.implicit:
+            robot.compute_slope(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
             (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),

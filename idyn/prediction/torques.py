@@ -48,7 +48,7 @@ def within_limits(request: Request, answer: Prediction) -> Prediction:
     permits; it is released when this exceeds the demand.
     """
     method, limit = _method(request), request.robot.limits.tau_max
-    if method.soft.damped:
+    if method.soft.damped or method.implicit:
         return answer
     wanted, tau, held = request.q_ddot, answer.tau, np.zeros(len(answer.tau), np.bool_)
     given, best = np.zeros(len(tau)), answer

@@ -60,7 +60,8 @@ class Given(ArrayRecord):
     keep: 1 − dt/T_r, share of a contact's velocity that may remain after dt; rho: ρ = T_p/dt
     remembers: whether there is a last tick, whose impulses p⁻ are used
     midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
-    own_M, own_h, own_axes, own_ends: views of the robot's buffers, which Pinocchio fills
+    slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
+    own_M, own_h, own_axes, own_ends, own_slope: views of the robot's buffers, which Pinocchio fills
     """
 
     read_only = True
@@ -93,6 +94,8 @@ class Given(ArrayRecord):
     remembers: bool
     midway: bool
     q: Vector
+    slope: Matrix
+    own_slope: Matrix
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
@@ -102,7 +105,7 @@ class Given(ArrayRecord):
         self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
-        self.put(midway=False)
+        self.put(midway=False, slope=np.zeros((nv, nv)), own_slope=robot.own_slope)
 
     def set_ground(self, ground: Ground, dt: float) -> None:
         """Set the parameters of the ground model for the period dt [s], except ρ."""

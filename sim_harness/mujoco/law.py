@@ -22,6 +22,12 @@ from sim_harness.mujoco.door import mujoco
 FAR = 1e6
 """Distance at which contacts are found, to see how MuJoCo combines the parameters of two geometries [m]."""
 
+INTEGRATORS = {
+    int(mujoco.mjtIntegrator.mjINT_EULER): "Euler",
+    int(mujoco.mjtIntegrator.mjINT_IMPLICITFAST): "implicitfast",
+    int(mujoco.mjtIntegrator.mjINT_IMPLICIT): "implicit",
+}
+
 SAME = 1e-6
 """Largest relative difference of inverse weights of the model and of the robot."""
 
@@ -60,17 +66,17 @@ def read_law(model: mujoco.MjModel, robot: Robot) -> ModelLaw:
     contacts, friction = _contacts(model, robot, joints)
     cone = "pyramidal" if model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL else "elliptic"
     settings: dict[str, Any] = {"cone": cone, "impratio": float(model.opt.impratio)}
-    settings["integrator"] = "Euler" if model.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER else "implicitfast"
+    settings["integrator"] = INTEGRATORS[model.opt.integrator]
     law = MujocoLawSettings(contacts=contacts, joints={name: _joint(model, j) for name, j in joints.items()}, **settings)
     return ModelLaw(law, float(model.opt.timestep), friction)
 
 
 def _check_options(model: mujoco.MjModel) -> None:
     """Raise ConfigError for options and elements that change the step in ways that the law does not have."""
-    integrators, disabled = mujoco.mjtIntegrator, mujoco.mjtDisableBit
-    option = model.opt
-    if option.integrator not in (integrators.mjINT_EULER, integrators.mjINT_IMPLICITFAST):
-        raise ConfigError("option.integrator", f"expected Euler or implicitfast, got {integrators(option.integrator).name}")
+    option, disabled = model.opt, mujoco.mjtDisableBit
+    if option.integrator not in INTEGRATORS:
+        known = ", ".join(INTEGRATORS.values())
+        raise ConfigError("option.integrator", f"expected {known}, got {mujoco.mjtIntegrator(option.integrator).name}")
     for flag in ("CONTACT", "FRICTIONLOSS", "LIMIT", "GRAVITY", "REFSAFE", "CONSTRAINT", "EULERDAMP"):
         bit = getattr(disabled, f"mjDSBL_{flag}")
         if option.disableflags & bit and not (flag == "EULERDAMP" and not model.dof_damping.any()):

@@ -75,6 +75,7 @@ class Setting(NamedTuple):
     tolerance: float = CONVERGED
     gap: float = 0.0
     steps: int = 1
+    integrator: str = "Euler"
 
 
 def controller_of(s: Setting) -> Controller | None:
@@ -82,9 +83,11 @@ def controller_of(s: Setting) -> Controller | None:
     name, contact = s.robot.removesuffix(TURNING), {"solref": GROUNDS[s.ground]}
     if s.task == "trot" and name == "g1":
         return None
-    law: Any = {"kind": "mujoco", "cone": s.cone, "contact": contact} if s.law == "mujoco" else s.law
-    if s.law == "mujoco" and name != s.robot:
-        law |= {"contact": contact | MENAGERIE, "impratio": IMPRATIO}
+    law: Any = s.law
+    if s.law == "mujoco":
+        law = {"kind": "mujoco", "cone": s.cone, "contact": contact, "integrator": s.integrator}
+        if name != s.robot:
+            law |= {"contact": contact | MENAGERIE, "impratio": IMPRATIO}
     changes: dict[str, Any] = {"law": law, "contact": {"source": "geometry"}}
     if s.task == "slide":
         changes["contact"]["mu"] = SLIPPERY
@@ -97,6 +100,7 @@ def world_of(s: Setting, controller: Controller) -> World:
     """Return the world, in which a foot has sunk in a little."""
     changes: dict[str, Any] = MENAGERIE | {"impratio": IMPRATIO} if s.robot.endswith(TURNING) else {}
     changes |= {"cone": s.cone, "solref": GROUNDS[s.ground], "tolerance": s.tolerance, "timestep": DT / s.steps}
+    changes["integrator"] = s.integrator
     engine = MujocoSettings(**changes)
     robot, q = controller.robot, controller.stance.copy()
     mu = np.full(len(robot.contact_names), SLIPPERY) if s.task == "slide" else None
@@ -109,12 +113,18 @@ def world_of(s: Setting, controller: Controller) -> World:
 
 
 def force_errors(s: Setting) -> Array | None:
-    """Return the largest error of a component of a foot's force in each tick, as a share of the weight (ticks); None for a
-    robot without a gait. A run ends without a prediction."""
+    """Return the first column of `errors_of`; None for a robot without a gait."""
+    errors = errors_of(s)
+    return None if errors is None else errors[:, 0]
+
+
+def errors_of(s: Setting) -> Array | None:
+    """Return for each tick the largest error of a component of a foot's force, as a share of the weight, and of a joint's
+    acceleration over the period [rad/s²] (ticks, 2); None for a robot without a gait. A run ends without a prediction."""
     controller = controller_of(s)
     if controller is None:
         return None
-    world, errors = world_of(s, controller), []
+    world, errors, a = world_of(s, controller), [], controller.robot.tree.a
     applied = None
     for k in range(round(SECONDS[s.task] / DT)):
         command = controller.step(world.state, _shifted(controller.contacts(world.state), s.gap), _inputs(k, applied))
@@ -125,8 +135,9 @@ def force_errors(s: Setting) -> Array | None:
         predicted = dict(zip(command.prediction.keys, command.prediction.force, strict=True))
         simulated = dict(zip(felt.contacts.keys, felt.impulse / DT, strict=True))
         differences = [predicted.get(key, 0.0) - simulated.get(key, 0.0) for key in predicted.keys() | simulated.keys()]
-        errors.append(max((np.abs(each).max() for each in differences), default=0.0))
-    return np.array(errors) / controller.robot.weight
+        force = max((np.abs(each).max() for each in differences), default=0.0) / controller.robot.weight
+        errors.append((force, np.abs(world.state.v - command.prediction.v_plus)[a].max() / DT))
+    return np.array(errors).reshape(-1, 2)
 
 
 def _inputs(k: int, applied: Array | None) -> Inputs:

@@ -111,8 +111,10 @@ def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
 
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
 def test_wrong_contact_moments_are_refused(cone):
-    """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all."""
-    scene, law = standing_scene("quadruped"), make_law("mujoco", cone=cone, contact=SoftContact(condim=6, spin=0.02, roll=0.01))
+    """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all. With the integrator
+    `implicit` also another slope of the bias forces."""
+    contact = SoftContact(condim=6, spin=0.02, roll=0.01)
+    scene, law = standing_scene("quadruped"), make_law("mujoco", cone=cone, integrator="implicit", contact=contact)
     contacts = msgspec.structs.replace(scene.contacts, gaps=np.full(4, -DEPTH[law.conditions]))
     state = msgspec.structs.replace(scene.state, v=0.1 * np.random.default_rng(0).normal(size=scene.robot.nv))
     answer = predict(scene.robot, state, contacts, scene.q_ddot, law=law, dt=DT)
@@ -129,6 +131,8 @@ def test_wrong_contact_moments_are_refused(cone):
     for row in range(12):
         assert worst(load, moments + 1e-6 * np.eye(12)[row]) > CERTIFIED
     assert worst(np.zeros(scene.robot.nv), np.zeros(12)) > CERTIFIED
+    problem.dynamics.given.own["slope"][:] *= 1.01
+    assert worst(load, moments) > CERTIFIED
 
 
 LIGHT = 6.4e-8

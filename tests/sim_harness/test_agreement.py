@@ -17,6 +17,7 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
     assert differences(CoulombSettings(), MujocoSettings(ground="stiff"), 0.001) == []
     assert differences(stiff, PolygonLcp(), 0.001) == []
     assert differences(MujocoLawSettings(), MujocoSettings(integrator="implicitfast"), 0.001) == []
+    assert differences(MujocoLawSettings(integrator="implicit"), MujocoSettings(integrator="implicit"), 0.001) == []
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,13 @@ def loaded(folder, *changes):
     return Robot.from_mjcf(paths[0]), load_model(paths[1])
 
 
-@pytest.mark.parametrize("condim", [3, 4, 6])
+@pytest.mark.parametrize(("condim", "integrator"), [(3, "Euler"), (4, "implicitfast"), (6, "implicit")])
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
-def test_forces_are_those_of_the_model(tmp_path, cone, condim):
+def test_forces_are_those_of_the_model(tmp_path, cone, condim, integrator):
     """Parameters of feet and floor are mixed by MuJoCo; joints have damping, dry friction and limits. Shanks have a shape
     that is no contact of the robot."""
-    robot, model = loaded(tmp_path, ("elliptic", cone), ('type="sphere"', f'type="sphere" condim="{condim}"'))
+    options = ("elliptic", f'{cone}" integrator="{integrator}')
+    robot, model = loaded(tmp_path, options, ('type="sphere"', f'type="sphere" condim="{condim}"'))
     found, data, pressed = read_law(model, robot), mujoco.MjData(model), 0
     assert found.timestep == DT
     assert set(found.friction) == set(robot.contact_names)
@@ -100,7 +101,7 @@ def test_forces_are_those_of_the_model(tmp_path, cone, condim):
 
 
 REFUSED = {
-    "option.integrator": ('cone="elliptic"', 'cone="elliptic" integrator="implicit"'),
+    "option.integrator": ('cone="elliptic"', 'cone="elliptic" integrator="RK4"'),
     "option.noslip_iterations": ('cone="elliptic"', 'cone="elliptic" noslip_iterations="3"'),
     "geom.shank0.foot0": ('type="sphere" size="0.03"', 'type="capsule" size="0.03 0.02"'),
     "joint.stiffness": ('damping="0.02"', 'damping="0.02" stiffness="1"'),

@@ -71,6 +71,7 @@ class Soft(msgspec.Struct, frozen=True):
 
     contact: of all bodies that `contacts` does not name; contacts: by frame, see `Robot.joint_of_frame`
     joint: of all actuated joints that `joints` does not name; joints: by joint
+    implicit: whether the integrator is `implicit`
     """
 
     contact: SoftContact = SoftContact()
@@ -79,6 +80,7 @@ class Soft(msgspec.Struct, frozen=True):
     joints: dict[str, SoftJoint] = {}
     pyramidal: bool = False
     impratio: float = 1.0
+    implicit: bool = False
 
 
 def check(soft: Soft) -> None:

@@ -133,26 +133,55 @@ def free_joint_terms(g: Given, drift: Array) -> None:
 
 
 @compiled
-def joint_terms(problem: ReducedProblem, soft: SoftConstraints, drift: Array) -> None:
-    """Fill `load`: forces of damping, dry friction and limits of the joints at the demand. Add dt e to `drift` (nv), with
-    e = M⁻¹ Pᵀ h D q̈: constraints act on the acceleration before the step, which is implicit in the damping D."""
+def implicit_part(g: Given, soft: SoftConstraints, change: Array) -> Array:
+    """Return dt (M̃ − M) a' (nv) of dt a' = `change` (nv). The step M̃ a' = M a is implicit in the damping, M̃ = M + h D, and with
+    the integrator `implicit` also in the bias forces, whose slope is ∂h/∂v − M ∂s/∂v, s = (ω × v_lin, 0) of free joints."""
+    h, v, out = g.dt, g.v, np.zeros(len(change))
+    for k in range(len(g.model.a)):
+        j = g.model.a[k]
+        out[j] = h * soft.joints[j, DAMPING] * change[j]
+    if soft.implicit:
+        turning, of, j = np.zeros(len(v)), g.model.dof_joint, 0
+        # dt ∂s/∂v a'
+        while j + 5 < len(v):
+            if of[j] != of[j + 5]:
+                j += 1
+                continue
+            for c in range(3):
+                one, two = (c + 1) % 3, (c + 2) % 3
+                turning[j + c] = change[j + 3 + one] * v[j + two] - change[j + 3 + two] * v[j + one]
+                turning[j + c] += v[j + 3 + one] * change[j + two] - v[j + 3 + two] * change[j + one]
+            j += 6
+        out += h * (g.slope @ change - g.M @ turning)
+    return out
+
+
+@compiled
+def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, drift: Array) -> None:
+    """Fill `load`: forces of damping, dry friction and limits of the joints at the demand, and what the step is implicit in.
+    Add dt e to `drift` (nv), with e = M⁻¹ (M̃ − M) a': constraints act on the acceleration a = a' + e before the step.
+
+    change: dt a' (nv)
+    """
     g, q_ddot = problem.dynamics.given, problem.q_ddot
     h, a = g.dt, g.model.a
-    e = np.zeros(len(g.v))
-    if soft.damped:
-        for k in range(len(a)):
-            e[a[k]] = h * soft.joints[a[k], DAMPING] * q_ddot[k]
+    e, load = np.zeros(len(g.v)), problem.load
+    for j in range(len(load)):
+        load[j] = 0.0
+    if soft.damped or soft.implicit:
+        e = implicit_part(g, soft, change)
+        for j in range(len(load)):
+            load[j] -= e[j] / h
         L = g.M.copy()
         cholesky(L)
         forward(L, e)
         backward(L, e)
     for k in range(len(a)):
         j = a[k]
-        row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j]
-        problem.load[j] = _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h)
-        problem.load[j] -= row[DAMPING] * (v + h * q_ddot[k])
+        row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j] / h
+        load[j] += _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h) - row[DAMPING] * v
     for j in range(len(e)):
-        drift[j] += h * e[j]
+        drift[j] += e[j]
 
 
 @compiled

@@ -4,8 +4,8 @@ The unknowns are the accelerations without motors and those of the joints with a
 of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it,
 whose rows have one entry.
 
-With damping, all torques must be given: then the acceleration before the step follows, and M̃ a' = M a is that of the step,
-M̃ = M + h D.
+With damping or the integrator `implicit`, all torques must be given: then the acceleration before the step follows, and
+M̃ a' = M a is that of the step, see `implicit_part`.
 """
 
 import numpy as np
@@ -25,9 +25,9 @@ from idyn.contact.soft import (
 )
 from idyn.jit.compiled import compiled
 from idyn.laws.compliant import SIX, THREE, minimise
-from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, spring
+from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, implicit_part, spring
 from idyn.laws.mujoco.turning import contact_rows
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
 
@@ -74,8 +74,8 @@ def joint_accelerations(
     for i in range(len(x)):
         v_free[joints[i]] += x[i]
     change = (v_free - g.v + drift) / g.dt
-    if soft.damped:
-        _after_damping(g, soft, change)
+    if soft.damped or soft.implicit:
+        change = _after_step(g, soft, change)
     for k in range(len(out)):
         out[k] = change[g.model.a[k]]
     return status == 0
@@ -140,12 +140,12 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
 
 
 @compiled
-def _after_damping(g: Given, soft: SoftConstraints, change: Array) -> None:
-    """Replace the acceleration a before the step by a' = M̃⁻¹ M a (nv)."""
-    L, after = g.M.copy(), g.M @ change
+def _after_step(g: Given, soft: SoftConstraints, change: Array) -> Array:
+    """Return a' = M̃⁻¹ M a of the acceleration a before the step (nv)."""
+    A, unit = g.M.copy(), np.zeros(len(change))
     for j in range(len(change)):
-        L[j, j] += g.dt * soft.joints[j, DAMPING]
-    cholesky(L)
-    forward(L, after)
-    backward(L, after)
-    change[:] = after
+        unit[:] = 0.0
+        unit[j] = 1.0
+        A[:, j] += implicit_part(g, soft, unit)
+    LU, order, _ = lu_factor(A)
+    return lu_solve(LU, order, g.M @ change)
