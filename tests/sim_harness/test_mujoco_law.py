@@ -245,12 +245,14 @@ def test_unknown_names_and_unsupported_robots_are_named():
         msgspec.convert({"kind": "mujoco", "integrator": "RK4"}, LAWS["mujoco"])
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
-def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone):
-    """A joint at its limit has the acceleration that the limit permits; all others meet the demand."""
-    world, limited = world_of("quadruped", cone=cone), 0
+def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone, integrator):
+    """A joint at its limit has the acceleration that the limit permits; all others meet the demand. With `implicit` joints have
+    damping, dry friction and a range, too."""
+    world, limited = world_of("quadruped", cone=cone, integrator=integrator), 0
     world.robot = world.robot.variant(tau_max=dict.fromkeys(world.robot.joint_names, 2.0))
-    law = make_law("mujoco", cone=cone)
+    law = make_law("mujoco", cone=cone, integrator=integrator, joints=resisting(world) if integrator == "implicit" else {})
     for seed in range(20):
         answer, force, acceleration = random_step(world, law, [1, seed])
         held = np.abs(answer.tau) > 2.0 - 1e-8

@@ -4,8 +4,8 @@ The unknowns are the accelerations without motors and those of the joints with a
 of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it,
 whose rows have one entry.
 
-With damping or the integrator `implicit`, all torques must be given: then the acceleration before the step follows, and
-M̃ a' = M a is that of the step, see `implicit_part`.
+With damping or the integrator `implicit` this is the acceleration a before the step, and that of the step is a' = M̃⁻¹ M a, see
+`implicit_part`. Where the demand is of a', a is found by iteration.
 """
 
 import numpy as np
@@ -28,8 +28,13 @@ from idyn.laws.compliant import SIX, THREE, minimise
 from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, implicit_part, spring
 from idyn.laws.mujoco.turning import contact_rows
 from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
+from idyn.status import SOLVED
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
+
+MOST_ROUNDS = 50
+"""Maximum number of rounds with a step that is implicit. A round leaves of the error the share h D/(M + h D) of the damping D;
+usual: 4 to 8."""
 
 ROWS = 3
 """Constraints of a joint: dry friction, and both ends of its range."""
@@ -43,6 +48,29 @@ def joint_accelerations(
 
     problem: its dynamics are filled; asked: demand (na); tau: torques [N·m] (na)
     given: which joints have the torque `tau`; the others meet the demand (na)
+    """
+    g, before, least, implicit = problem.dynamics.given, asked.copy(), np.inf, soft.damped or soft.implicit
+    for _ in range(MOST_ROUNDS):
+        change, status = _before_step(problem, soft, before, tau, given)
+        if implicit:
+            change = _after_step(g, soft, change)
+        missed = 0.0
+        for k in range(len(out)):
+            out[k] = change[g.model.a[k]]
+            if not given[k]:
+                missed = max(missed, abs(asked[k] - out[k]))
+                before[k] += asked[k] - out[k]
+        if not implicit or missed == 0.0 or not missed < least:  # until it consists of rounding errors
+            break
+        least = missed
+    return status == SOLVED
+
+
+@compiled
+def _before_step(problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array) -> tuple[Array, int]:
+    """Return the accelerations before the step (nv), and the status of Newton's method.
+
+    asked: those of the joints that are not `given` (na); tau, given: see `joint_accelerations`
     """
     g = problem.dynamics.given
     nv, unknown = len(g.v), _unknown(g, given)
@@ -73,12 +101,7 @@ def joint_accelerations(
     backward(L, x)
     for i in range(len(x)):
         v_free[joints[i]] += x[i]
-    change = (v_free - g.v + drift) / g.dt
-    if soft.damped or soft.implicit:
-        change = _after_step(g, soft, change)
-    for k in range(len(out)):
-        out[k] = change[g.model.a[k]]
-    return status == 0
+    return (v_free - g.v + drift) / g.dt, status
 
 
 @compiled
