@@ -20,7 +20,7 @@ from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
-from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, Setting, force_errors
+from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, force_errors
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
@@ -296,7 +296,8 @@ def test_in_closed_loop_every_force_is_the_worlds(robot, task):
             continue  # no gait
         assert len(errors) == round(SECONDS[task] / DT)
         assert errors.max() < FORCE
-        assert np.percentile(force_errors(Setting(robot, task, ground, cone, tolerance=1e-8)), 99) < 1e-5
+        loose = 1e-4 if robot.endswith(TURNING) else 1e-5
+        assert np.percentile(force_errors(Setting(robot, task, ground, cone, tolerance=1e-8)), 99) < loose
     if task == "trot" and errors is not None:
         assert np.percentile(force_errors(Setting(robot, task, law="coulomb")), 99) > 1e-3
 
