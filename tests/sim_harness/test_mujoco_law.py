@@ -222,6 +222,8 @@ def test_inverse_weights_are_those_of_the_compiled_model(name):
         ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),
         ({"contact": SoftContact(solimp=(0.9, 0.95, 0.001, 0.5, 0.5))}, "law.contact.solimp"),
         ({"contacts": {"FL_foot": SoftContact(solref=(-1.0, 1.0))}}, "law.contacts.FL_foot.solref"),
+        ({"contact": SoftContact(spin=np.inf)}, "law.contact.spin"),
+        ({"contact": SoftContact(condim=6, roll=-1.0)}, "law.contact.roll"),
         ({"joint": SoftJoint(range=(1.0, 0.0))}, "law.joint.range"),
         ({"joints": {"hip": SoftJoint(solimplimit=(np.nan, 0.95, 0.001, 0.5, 2.0))}}, "law.joints.hip.solimplimit"),
     ],

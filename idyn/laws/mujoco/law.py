@@ -15,8 +15,8 @@ The period of the prediction must be MuJoCo's time step, contact points are MuJo
 
 Friction against turning (condim 4, 6) adds rows and moments of contacts, see `idyn.laws.mujoco.turning`.
 
-Modelling errors: integrators Euler and implicitfast only. Closed chains and friction of joints without motors are not
-supported.
+Modelling errors: integrators Euler, implicitfast and implicit only. Closed chains and friction of joints without motors are
+not supported.
 """
 
 import numpy as np

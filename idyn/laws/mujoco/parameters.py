@@ -93,6 +93,9 @@ def check(soft: Soft) -> None:
         if contact.solreffriction != (0.0, 0.0):
             _check_solref(f"{path}.solreffriction", contact.solreffriction)
         _check_solimp(f"{path}.solimp", contact.solimp)
+        for name, value in (("spin", contact.spin), ("roll", contact.roll)):
+            if not 0.0 <= value < np.inf:
+                raise ConfigError(f"{path}.{name}", f"expected a finite number ≥ 0, got {value}")
     joints = {"law.joint": soft.joint} | {f"law.joints.{name}": each for name, each in soft.joints.items()}
     for path, joint in joints.items():
         _check_solref(f"{path}.solreffriction", joint.solreffriction)
