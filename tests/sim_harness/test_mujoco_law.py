@@ -82,11 +82,13 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
-@pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp"))
-def test_forces_with_other_settings(variant, cone):
+@pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp", "slope"))
+@pytest.mark.parametrize("dim", [3, 6])
+def test_forces_with_other_settings(dim, variant, cone):
     settings, place, contact = VARIANTS[variant]
-    world = world_of("quadruped", cone=cone, **place, **settings)
-    law = make_law("mujoco", cone=cone, impratio=settings.get("impratio", 1.0), contact=SoftContact(**contact))
+    world = world_of("quadruped", cone=cone, condim=dim, roll=0.01, **place, **settings)
+    contact = SoftContact(condim=dim, roll=0.01, **contact)
+    law = make_law("mujoco", cone=cone, impratio=settings.get("impratio", 1.0), contact=contact)
     check(world, law, 12)
 
 
@@ -154,6 +156,7 @@ def test_bodies_may_differ_in_friction_against_turning(cone):
 
 def test_without_friction():
     check(world_of("quadruped", cone="elliptic", mu=0.0), make_law("mujoco", cone="elliptic"), 8)
+    check(world_of("quadruped", condim=6, mu=0.0), make_law("mujoco", contact=SoftContact(condim=6)), 8)
 
 
 def resisting(world):
