@@ -14,6 +14,8 @@ from idyn.status import Status
 
 Array = np.ndarray
 
+NO_MOMENTS = np.zeros((0, 3))
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Base class of all records: immutable, keyword arguments only, constructed in about 0.1 µs."""
@@ -241,6 +243,8 @@ class Prediction(Record, frozen=True):
     null_dim: dimension of the space of contact impulses that cause no motion
     closing: impulse of each closure on its first body, in the world: x, y, z [N·s] (3m)
     guess: warm start for the next call
+    moment: contact moments on the first bodies about the contact points halfway between the surfaces, in the world [N·m]
+        (n, 3), under the law `mujoco` with friction against turning (condim 4 or 6); otherwise (0, 3)
     unique: whether Coulomb's law on rigid ground allows one motion only under `tau`; None: not known, or not asked, see
         `Options.outcomes`
     others: v⁺ (nv) of the motions that it allows, without the one nearest to `v_plus`
@@ -262,6 +266,7 @@ class Prediction(Record, frozen=True):
     null_dim: int
     closing: Array
     guess: Guess
+    moment: Array = NO_MOMENTS
     unique: bool | None = None
     others: tuple[Array, ...] = ()
 

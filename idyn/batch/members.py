@@ -38,7 +38,8 @@ class Members(ArrayRecord):
         basis: starting basis, overwritten with the next basis (B, n, ·)
         first: number of the first solver attempt (rung), or NONE (B)
     Results
-        p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
+        p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), moment (B, n or 0, 3), figures (B, FIGURES)
+        marks (B, 4)
     """
 
     q: Matrix
@@ -59,6 +60,7 @@ class Members(ArrayRecord):
     last: Cube
     preferred: Cube
     force: Cube
+    moment: Cube
     bodies: Spans
     others: Spans
     marks: Spans
@@ -66,13 +68,14 @@ class Members(ArrayRecord):
     first: Indices
     again: Flags
 
-    def __init__(self, motion: tuple[Array, ...], touch: tuple[Array, ...], before: tuple[Array, ...], closing: int) -> None:
-        """motion: (q, v, applied, q_ddot, again); touch: (bodies, …, gaps); before: (last, last_tau, preferred, basis, first);
-        closing: 3m"""
+    def __init__(self, motion: tuple[Array, ...], touch: tuple[Array, ...], before: tuple[Array, ...], method: Method) -> None:
+        """motion: (q, v, applied, q_ddot, again); touch: (bodies, …, gaps)
+        before: (last, last_tau, preferred, basis, first)"""
         (count, nv), n = motion[1].shape, touch[5].shape[1]
         self.put(**dict(zip(MOTION + TOUCH + BEFORE, (*motion, *touch, *before), strict=True)))
         self.put(p=np.empty((count, 3 * n)), v_plus=np.empty((count, nv)), tau=np.empty(motion[3].shape))
-        self.put(force=np.empty((count, n, 3)), closing=np.zeros((count, closing)))
+        self.put(force=np.empty((count, n, 3)), closing=np.zeros((count, len(method.closing))))
+        self.put(moment=np.zeros((count, n if method.turns else 0, 3)))
         self.put(figures=np.zeros((count, FIGURES)), marks=np.full((count, 4), NONE))
 
 
@@ -87,7 +90,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
     for k in range(len(which)):
         i = begin + k
         m.marks[i, RUNG] = NONE
-        if m.first[i] == NONE:
+        if m.first[i] == NONE or s.law.soft.implicit:  # ∂h/∂v is not among the terms
             filled = False
             continue
         # validate, dynamics; not repeated if the inputs equal those of the previous member
@@ -112,6 +115,8 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = found.iterations, null_dim
         copy(s.finish.figures, m.figures[i])
         copy(s.finish.closing, m.closing[i])
+        if m.moment.shape[1] > 0:
+            m.moment[i] = s.finish.moment
 
 
 @compiled

@@ -36,7 +36,7 @@ class BatchPrediction(Record, frozen=True):
     ways: the different pairs (law, rung) that gave solutions; way: index into `ways` (B)
     residuals: in the order of `Residuals` (B, 6)
     demand_change [rad/s], torque_excess [N·m], force_excess [N] (B)
-    iterations, null_dim (B); closing [N·s] (B, 3m)
+    iterations, null_dim (B); closing [N·s] (B, 3m); moment [N·m] (B, n or 0, 3)
     guess: warm start for the next call
     singles: predictions of the members that were solved by `predict`: row → prediction
     """
@@ -56,6 +56,7 @@ class BatchPrediction(Record, frozen=True):
     iterations: Array
     null_dim: Array
     closing: Array
+    moment: Array
     guess: BatchGuess
     singles: dict[int, Prediction]
 
@@ -91,6 +92,7 @@ class BatchPrediction(Record, frozen=True):
             force_excess=float(self.force_excess[i]),
             null_dim=int(self.null_dim[i]),
             closing=self.closing[i],
+            moment=self.moment[i],
             guess=self.guess.member(i),
         )
 
@@ -159,7 +161,7 @@ def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGue
             basis[resumed], first[resumed] = before.basis[resumed], 0
         first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # bases: `before.others`
     preferred = no_forces if expanded.preferred is None else expanded.preferred
-    return Members(expanded.motion, expanded.touch, (force, tau, preferred, basis, first), len(method.closing))
+    return Members(expanded.motion, expanded.touch, (force, tau, preferred, basis, first), method)
 
 
 def _single(robot: Robot, expanded: ExpandedBatch, i: int, guess: Guess | None, **settings: Any) -> Prediction:
@@ -192,6 +194,7 @@ def _collect(
     basis = m.basis if kernels else np.zeros((*m.basis.shape[:2], law.basis_width), law.basis_type)
     for i, one in singles.items():
         m.tau[i], m.force[i], m.p[i], m.v_plus[i], m.closing[i] = one.tau, one.force, one.p, one.v_plus, one.closing
+        m.moment[i] = one.moment if len(one.moment) else 0.0
         residuals = msgspec.structs.astuple(one.residuals)
         m.figures[i] = *residuals, one.torque_excess, one.force_excess, one.demand_change
         m.marks[i, PIVOTS], m.marks[i, NULL_DIM], status[i] = one.iterations, one.null_dim, one.status
@@ -218,6 +221,7 @@ def _collect(
         iterations=m.marks[:, PIVOTS],
         null_dim=m.marks[:, NULL_DIM],
         closing=m.closing,
+        moment=m.moment,
         guess=BatchGuess(law=law.name, keys=keys, basis=basis, tau=m.tau, force=m.force, others=others),
         singles=singles,
     )

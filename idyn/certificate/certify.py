@@ -90,7 +90,8 @@ class Solution(NamedTuple):
     p: contact impulses in rows S, T, N [N·s] (3n)
     v_plus: velocity at the end of the period (nv)
     tau: torques [N·m] (na)
-    load: forces of the joints' own friction and limits [N·m] (nv)
+    load: generalised forces of the joints' own friction and limits and of contact moments [N·m] (nv)
+    moments: contact moments over dt about s, t, n, if the law has them [N·m·s] (3n)
     closing: closure impulses in the world [N·s] (3m)
     impulse: output: p as vectors in the world [N·s] (n, 3)
     """
@@ -99,6 +100,7 @@ class Solution(NamedTuple):
     v_plus: Array
     tau: Array
     load: Array
+    moments: Array
     closing: Array
     impulse: Array
 
@@ -117,7 +119,7 @@ def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, resi
     residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, solution.v_plus)
     residuals[SLIP] = closure_error(g, solution.v_plus)
     if claim.conditions == Conditions.SOFT:
-        answer = solution.p, solution.v_plus, solution.load
+        answer = solution.p, solution.v_plus, solution.load, solution.moments
         soft_constraints(g, claim.soft, demanded.met, answer, residuals)
         return
     for load in solution.load:

@@ -167,14 +167,18 @@ def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, r
 
 
 @compiled
-def nearest_in_cone(p: tuple[float, float, float], point: tuple[float, float, float], mu: float) -> float:
+def nearest_in_cone(p: Array | tuple[float, float, float], point: Array | tuple[float, float, float], mu: float) -> float:
     """Return the largest component of the difference between p and the point of the round cone of μ nearest to `point`; inf if
-    it is NaN."""
-    x, y, z = point
-    across = np.hypot(x, y)
-    if across > mu * z:
-        height = max((mu * across + z) / (1.0 + mu * mu), 0.0)
+    it is NaN. The axis of the cone is the third coordinate, of 3 or 6."""
+    square = 0.0
+    for c in range(len(p)):
+        square += point[c] * point[c] if c != 2 else 0.0
+    across, height, share = np.sqrt(square), point[2], 1.0
+    if across > mu * height:
+        height = max((mu * across + height) / (1.0 + mu * mu), 0.0)
         share = mu * height / across if across > 0.0 else 0.0
-        x, y, z = share * x, share * y, height
-    error = max(abs(p[0] - x), abs(p[1] - y), abs(p[2] - z))
-    return np.inf if np.isnan(error) else error
+    error = 0.0
+    for c in range(len(p)):
+        difference = abs(p[c] - (height if c == 2 else share * point[c]))
+        error = np.inf if np.isnan(difference) else max(error, difference)
+    return error

@@ -3,8 +3,8 @@
 import numpy as np
 
 from idyn.certificate.conditions import COMPLEMENTARITY, CONE, DYNAMICS, nearest_in_cone, worse
-from idyn.certificate.momentum import contact_velocities, speed_per_impulse
-from idyn.certificate.motion import cross, sign_of
+from idyn.certificate.momentum import contact_velocities, in_world, speed_per_impulse
+from idyn.certificate.motion import body_twists, cross, sign_of
 from idyn.contact.soft import (
     CONDIM,
     DAMPING,
@@ -21,41 +21,54 @@ from idyn.contact.soft import (
     LOW,
     MARGIN,
     MOST_FRICTION,
+    ROLL,
     SOLIMP,
     SOLREF,
+    SPIN,
     WEIGHT,
     SoftConstraints,
 )
 from idyn.jit.compiled import compiled
+from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
 
 
 @compiled
-def soft_constraints(g: Given, soft: SoftConstraints, met: Array, answer: tuple[Array, Array, Array], residuals: Array) -> None:
-    """Check all constraints. met: realised demand q̈ (na); answer: (p (3n), v⁺ (nv), load (nv))"""
-    p, v_plus, load = answer
-    n, before = len(g.mu), _implicit_part(g, soft, met)
-    _joints(g, soft, met, before, load, residuals)
+def soft_constraints(
+    g: Given, soft: SoftConstraints, met: Array, answer: tuple[Array, Array, Array, Array], residuals: Array
+) -> None:
+    """Check all constraints. met: realised demand q̈ (na); answer: (p (3n), v⁺ (nv), load (nv), moments (3n))"""
+    p, v_plus, load, moments = answer
+    n, left, width = len(g.mu), load.copy(), 6 if soft.turns else 3
+    before = _implicit_part(g, soft, met, v_plus, left)
     # dt a = v⁺ − v + dt e, plus dt ω × v of free joints; velocities now
-    motion = np.empty(len(v_plus))
+    motion = stack_array(len(v_plus))
     for j in range(len(motion)):
         motion[j] = v_plus[j] - g.v[j] + g.dt * before[j]
-    change, now = np.empty((n, 3)), np.empty((n, 3))
+    forces, change, now = stack_array((n, width)), stack_array((n, width)), stack_array((n, width))
     contact_velocities(g, motion, change)
     contact_velocities(g, g.v, now)
     _add_turning(g, change)
+    if soft.turns:
+        _angular_velocities(g, motion, change)
+        _angular_velocities(g, g.v, now)
+        _take_off_moments(g, moments, left)
     for i in range(n):
-        _contact(g, i, soft, p[3 * i : 3 * i + 3], (change[i], now[i]), residuals)
+        for c in range(width):
+            forces[i, c] = p[3 * i + c] if c < 3 else moments[3 * i + c - 3]
+        _contact(g, i, soft, (forces[i], change[i], now[i]), residuals)
+    _joints(g, soft, met, before, left, residuals)
 
 
 @compiled
-def _contact(g: Given, i: int, soft: SoftConstraints, p: Array, moves: tuple[Array, Array], residuals: Array) -> None:
-    """Check contact i. moves: (dt J a, J v) in (s, t, n)"""
-    row, (change, now) = soft.contacts[g.bodies[i]], moves
+def _contact(g: Given, i: int, soft: SoftConstraints, has: tuple[Array, Array, Array], residuals: Array) -> None:
+    """Check contact i. has: impulse, dt J a, J v along s, t, n and, with friction against turning, about them; overwritten"""
+    row, (p, y, now), s = soft.contacts[g.bodies[i]], has, speed_per_impulse(g, i)
     w, depth = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT], row[MARGIN] - g.gaps[i]
     if w <= 0.0 or not depth > 0.0:
-        worse(residuals, COMPLEMENTARITY, speed_per_impulse(g, i) * max(abs(p[0]), abs(p[1]), abs(p[2])))
+        for each in p:
+            worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(each) else s * abs(each))
         return
     mu = 0.0 if row[CONDIM] == 1.0 else min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION)
     d, k, b = _constants(row, SOLREF, SOLIMP, depth, g.dt)
@@ -63,22 +76,43 @@ def _contact(g: Given, i: int, soft: SoftConstraints, p: Array, moves: tuple[Arr
     if row[FRICTION_SOLREF] != 0.0 and not pyramid:
         _, _, across = _constants(row, FRICTION_SOLREF, SOLIMP, depth, g.dt)
     # y = dt (J a − a_ref)
-    x, y = change[0] + g.dt * across * now[0], change[1] + g.dt * across * now[1]
-    z, R = change[2] + g.dt * (b * now[2] - k * d * depth), w / d - w
+    for c in range(len(y)):
+        y[c] += g.dt * (across * now[c] if c != 2 else b * now[2] - k * d * depth)
+    R = w / d - w
+    if soft.turns:
+        _make_round(row, (mu, s), p, y, residuals)
     if pyramid:
-        _pyramid(g, i, (mu, 2.0 * mu**2 / soft.impratio * (1.0 + mu**2) * R), p, (x, y, z), residuals)
+        _pyramid(g, i, (mu, 2.0 * mu**2 / soft.impratio * (1.0 + mu**2) * R, row[CONDIM]), (p, y), residuals)
         return
     # s p is the point of the cone nearest to s p − (R p + y)
-    s, R_t = speed_per_impulse(g, i), R / soft.impratio
-    worse(residuals, CONE, s * max(-p[2], np.hypot(p[0], p[1]) - mu * p[2]))
-    point = (s - R_t) * p[0] - x, (s - R_t) * p[1] - y, (s - R) * p[2] - z
-    worse(residuals, COMPLEMENTARITY, nearest_in_cone((s * p[0], s * p[1], s * p[2]), point, mu))
+    friction = 0.0
+    for c in range(len(p)):
+        friction += p[c] ** 2 if c != 2 else 0.0
+        y[c] = (s - (R / soft.impratio if c != 2 else R)) * p[c] - y[c]
+    worse(residuals, CONE, s * max(-p[2], np.sqrt(friction) - mu * p[2]))
+    p *= s
+    worse(residuals, COMPLEMENTARITY, nearest_in_cone(p, y, mu))
 
 
 @compiled
-def _pyramid(g: Given, i: int, law: tuple[float, float], p: Array, y: tuple[float, float, float], residuals: Array) -> None:
-    """Check that p is the sum of the forces of the four edges. law: (μ, R of an edge); y: dt (J a − a_ref) in (s, t, n)"""
-    (mu, R), n = law, g.normals[i]
+def _make_round(row: Array, at: tuple[float, float], p: Array, y: Array, residuals: Array) -> None:
+    """Divide moments by their limit μ_j/μ and multiply their y by it: the cone Σ (p_j/μ_j)² ≤ p_n² is then the round one of μ.
+    Moments without friction must be 0. at: (μ, `speed_per_impulse`)"""
+    mu, s = at
+    for c in range(3, 6):
+        least = 4.0 if c == 5 else 6.0
+        arm = max(row[SPIN] if c == 5 else row[ROLL], LEAST_FRICTION)
+        if row[CONDIM] < least:
+            worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(p[c]) else s * abs(p[c]))
+            p[c] = y[c] = 0.0
+        else:
+            p[c], y[c] = p[c] * mu / arm, y[c] * arm / mu
+
+
+@compiled
+def _pyramid(g: Given, i: int, law: tuple[float, float, float], at: tuple[Array, Array], residuals: Array) -> None:
+    """Check that p is the sum of the forces of all edges. law: (μ, R of an edge, condim); at: (p, y = dt (J a − a_ref))"""
+    (mu, R, condim), (p, y), n, s = law, at, g.normals[i], g.tangents[i]
     # MuJoCo's tangents in the world: an axis minus its part along n
     axis = 2 if abs(n[1]) >= 0.5 else 1
     first = np.zeros(3)
@@ -87,18 +121,51 @@ def _pyramid(g: Given, i: int, law: tuple[float, float], p: Array, y: tuple[floa
     for c in range(3):
         first[c] -= along * n[c]
     first /= np.sqrt(first[0] ** 2 + first[1] ** 2 + first[2] ** 2)
-    second, s = cross(n, first), g.tangents[i]
-    t = cross(n, s)
-    sum_s, sum_t, sum_n = 0.0, 0.0, 0.0
-    for edge in ((first[0], first[1], first[2]), second):
-        e_s = edge[0] * s[0] + edge[1] * s[1] + edge[2] * s[2]
-        e_t = edge[0] * t[0] + edge[1] * t[1] + edge[2] * t[2]
+    second, t, sums = cross(n, first), cross(n, s), np.zeros(len(p))
+    # edges n ± μ e: e along both tangents, about n, about both tangents
+    for edge in range(int(condim) - 1):
+        k, e = 0 if edge < 2 else 3, (first[0], first[1], first[2]) if edge % 3 == 0 else second
+        if edge == 2:
+            e = n[0], n[1], n[2]
+        e_s = e[0] * s[0] + e[1] * s[1] + e[2] * s[2]
+        e_t = e[0] * t[0] + e[1] * t[1] + e[2] * t[2]
+        e_n = e[0] * n[0] + e[1] * n[1] + e[2] * n[2]
         for sign in (mu, -mu):
-            push = max(0.0, -(y[2] + sign * (e_s * y[0] + e_t * y[1])) / R)
-            sum_s, sum_t, sum_n = sum_s + sign * push * e_s, sum_t + sign * push * e_t, sum_n + push
-    scale, error = speed_per_impulse(g, i), max(abs(p[0] - sum_s), abs(p[1] - sum_t), abs(p[2] - sum_n))
-    worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else scale * error)
+            push = max(0.0, -(y[2] + sign * (e_s * y[k] + e_t * y[k + 1] + e_n * y[k + 2])) / R)
+            sums[k] += sign * push * e_s
+            sums[k + 1] += sign * push * e_t
+            sums[k + 2] += sign * push * e_n
+            sums[2] += push
+    scale = speed_per_impulse(g, i)
+    for c in range(len(p)):
+        error = scale * abs(p[c] - sums[c])
+        worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)
     worse(residuals, CONE, -scale * p[2])
+
+
+@compiled
+def _angular_velocities(g: Given, v: Array, out: Array) -> None:
+    """Fill columns 3 to 5 of `out` (n, 6): relative angular velocity of the two bodies of each contact, about s, t, n."""
+    twists = np.empty((len(g.model.parents), 6))
+    body_twists(g, v, twists)
+    for i in range(len(out)):
+        s, n = g.tangents[i], g.normals[i]
+        t, one, other = cross(n, s), twists[g.bodies[i]], twists[g.others[i]]
+        x = one[3] - other[3], one[4] - other[4], one[5] - other[5]
+        out[i, 3] = s[0] * x[0] + s[1] * x[1] + s[2] * x[2]
+        out[i, 4] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
+        out[i, 5] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]
+
+
+@compiled
+def _take_off_moments(g: Given, moments: Array, load: Array) -> None:
+    """Subtract the generalised forces of the contact moments from `load` (nv): their power for unit velocities."""
+    world = np.empty((len(g.mu), 3))
+    in_world(g, moments, world)
+    for i in range(len(world)):
+        for j in range(len(load)):
+            w = g.axes[j]
+            load[j] -= sign_of(g, i, j) * (w[3] * world[i, 0] + w[4] * world[i, 1] + w[5] * world[i, 2]) / g.dt
 
 
 @compiled
@@ -122,13 +189,35 @@ def _constants(row: Array, solref: int, solimp: int, depth: float, h: float) -> 
 
 
 @compiled
-def _implicit_part(g: Given, soft: SoftConstraints, met: Array) -> Array:
-    """Return e = M⁻¹ Pᵀ h D q̈ (nv), by elimination."""
+def _implicit_part(g: Given, soft: SoftConstraints, met: Array, v_plus: Array, left: Array) -> Array:
+    """Return e = M⁻¹ N a' (nv) by elimination, and add N a' to `left` (nv). N = M̃ − M: h D, and with the integrator `implicit`
+    also h times the slope of the bias forces of MuJoCo's velocities."""
     nv, x = len(g.v), np.zeros(len(g.v))
-    if not soft.damped:
+    if not (soft.damped or soft.implicit):
         return x
     for k in range(len(met)):
         x[g.model.a[k]] = g.dt * soft.joints[g.model.a[k], DAMPING] * met[k]
+    if soft.implicit:
+        # dt a' = v⁺ − v + dt ω × v of free joints; the second term changes with the velocity, too
+        change, j = v_plus - g.v, 0
+        bias = np.zeros(nv)
+        while j + 5 < nv:
+            if g.model.dof_joint[j + 5] != g.model.dof_joint[j]:
+                j += 1
+                continue
+            speed, turn = g.v[j : j + 3], g.v[j + 3 : j + 6]
+            now = cross(turn, speed)
+            for c in range(3):
+                change[j + c] += g.dt * now[c]
+            one, two = cross(change[j + 3 : j + 6], speed), cross(turn, change[j : j + 3])
+            for c in range(3):
+                bias[j + c] = one[c] + two[c]
+            j += 6
+        for i in range(nv):
+            for k in range(nv):
+                x[i] += g.slope[i, k] * change[k] - g.M[i, k] * bias[k]
+    for i in range(nv):
+        left[i] += x[i]
     A = g.M.copy()
     for j in range(nv):
         for i in range(j + 1, nv):
@@ -167,13 +256,13 @@ def _add_turning(g: Given, change: Array) -> None:
 
 
 @compiled
-def _joints(g: Given, soft: SoftConstraints, met: Array, before: Array, load: Array, residuals: Array) -> None:
-    """Check `load`: damping, dry friction and limits of the actuated joints, as impulses; zero of the others."""
-    left = load.copy()
+def _joints(g: Given, soft: SoftConstraints, met: Array, before: Array, left: Array, residuals: Array) -> None:
+    """Check what the load is beside contact moments and the implicit part, `left` (nv), which is overwritten: damping, dry
+    friction and limits of the actuated joints; zero of the others."""
     for k in range(len(met)):
         j = g.model.a[k]
         row, v, a = soft.joints[j], g.v[j], met[k] + before[j]
-        left[j] += row[DAMPING] * (v + g.dt * met[k])
+        left[j] += row[DAMPING] * v
         # dry friction: the force in ±loss nearest to the one that would stop the motion
         if row[LOSS] > 0.0:
             d, _, b = _constants(row, LOSS_SOLREF, LOSS_SOLIMP, 0.0, g.dt)

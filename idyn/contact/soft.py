@@ -10,9 +10,9 @@ import numpy as np
 from idyn.jit.records import ArrayRecord, Indices, Matrix
 from idyn.types import Array
 
-SOLREF, FRICTION_SOLREF, SOLIMP, MARGIN, WEIGHT, CONDIM, CONTACT = 0, 2, 4, 9, 10, 11, 12
+SOLREF, FRICTION_SOLREF, SOLIMP, MARGIN, WEIGHT, CONDIM, SPIN, ROLL, CONTACT = 0, 2, 4, 9, 10, 11, 12, 13, 14
 """Columns of `SoftConstraints.contacts`, and their number. FRICTION_SOLREF: 0 if friction has that of the normal force; WEIGHT:
-body_invweight0 [1/kg]."""
+body_invweight0 [1/kg]; SPIN, ROLL: friction against turning about the normal and about the tangents [m]."""
 
 DAMPING, LOSS, LOSS_SOLREF, LOSS_SOLIMP, LOW, HIGH, LIMIT_MARGIN, LIMIT_SOLREF, LIMIT_SOLIMP, DOF_WEIGHT, DOF = (
     0, 1, 2, 4, 9, 10, 11, 12, 14, 19, 20,
@@ -30,8 +30,10 @@ class SoftConstraints(ArrayRecord):
     contacts: of each joint's body; a contact has those of its first body, and the sum of both bodies' WEIGHT (njoints, CONTACT)
     joints: of each velocity (nv, DOF); q_index: its position in q, −1 for unactuated velocities (nv)
     pyramidal: whether friction cones are pyramids; impratio: ratio of frictional to normal impedance
+    implicit: whether the step is also implicit in the bias forces, MuJoCo's integrator `implicit`
     resists: whether a joint has damping, friction loss or a range
-    damped: whether the step is implicit in the damping of a joint
+    damped: whether a joint has damping, in which every step is implicit
+    turns: whether there is a contact with friction against turning, condim 4 or 6
     """
 
     contacts: Matrix
@@ -39,16 +41,22 @@ class SoftConstraints(ArrayRecord):
     q_index: Indices
     pyramidal: bool
     impratio: float
+    implicit: bool
     resists: bool
     damped: bool
+    turns: bool
 
-    def __init__(self, contacts: Array, joints: Array, q_index: Array, *, pyramidal: bool, impratio: float) -> None:
-        self.put(contacts=contacts, joints=joints, q_index=q_index, pyramidal=pyramidal, impratio=impratio)
+    def __init__(
+        self, contacts: Array, joints: Array, q_index: Array, *, pyramidal: bool, impratio: float, implicit: bool
+    ) -> None:
+        self.put(contacts=contacts, joints=joints, q_index=q_index)
+        self.put(pyramidal=pyramidal, impratio=impratio, implicit=implicit)
         resists = joints[:, [DAMPING, LOSS]].any() or np.isfinite(joints[:, [LOW, HIGH]]).any()
         self.put(resists=bool(resists), damped=bool(joints[:, DAMPING].any()))
+        self.put(turns=bool((contacts[:, CONDIM] > 3).any()))
 
 
 NO_CONSTRAINTS = SoftConstraints(
-    np.zeros((0, CONTACT)), np.zeros((0, DOF)), np.zeros(0, np.int64), pyramidal=False, impratio=1.0
+    np.zeros((0, CONTACT)), np.zeros((0, DOF)), np.zeros(0, np.int64), pyramidal=False, impratio=1.0, implicit=False
 )
 """Placeholder for other laws."""

@@ -2,13 +2,15 @@
 
     min ½ ‖x‖² + Σ s_i(Y x + b)        p = −∂s,   gradient x − Yᵀ p,   Hessian 1 + Yᵀ G Y,   G = −∂p/∂u
 
-x = Lᵀ (v_u⁺ − v_u⁰), u = Y x + b. The law of a contact is a row (n, 6): μ, R_t, R_n [1/kg], v̂_n [m/s], c, s. Without force:
-R_n = inf.
+x = Lᵀ (v_u⁺ − v_u⁰), u = Y x + b. A contact has a block of rows: S, T, N, and in blocks of six also the angular velocities
+about s, t, n, scaled such that the friction cone is round. Its law is a row (n, 7): μ, R_t, R_n [1/kg], v̂_n [m/s], c, s, edges.
+Without force: R_n = inf.
 
-(c, s) = 0: round cone F, p = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R.
+edges = 0: round cone F, p = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R.
 μ < 0: dry friction along n, p_n = (v̂_n − u_n)/R_n limited to ±(−μ).
-Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c) in the coordinates (s, t) of the contact. Each
-edge is a spring with R_n alone: p = Σ max(0, (v̂_n − u_n ∓ μ t_k·u_T)/R_n) (n ± μ t_k).
+Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c) in the coordinates (s, t) of the contact; with 6
+edges also n ± μ times the row about n, with 10 also those about t_1 and t_2. Each edge e is a spring with R_n alone:
+p = Σ max(0, (v̂_n − e·u)/R_n) e.
 """
 
 import numpy as np
@@ -18,6 +20,11 @@ from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
+
+Block = tuple[int, ...]
+
+THREE, SIX = (0, 1, 2), (0, 1, 2, 3, 4, 5)
+"""Rows of a contact."""
 
 MOST_STEPS = 100
 """Maximum number of Newton steps. Usual: 2 to 5."""
@@ -46,16 +53,17 @@ def start(problem: ReducedProblem) -> tuple[Array, Array]:
 
 
 @compiled
-def minimise(laws: Array, Y: Array, b: Array, x: Array) -> tuple[Array, int, int]:
-    """Minimise the cost over x (nu), in place. Return impulses (3n), status, and the number of Newton steps.
+def minimise(laws: Array, Y: Array, b: Array, x: Array, block: Block) -> tuple[Array, int, int]:
+    """Minimise the cost over x (nu), in place. Return impulses (rows), status, and the number of Newton steps.
 
-    laws: see above (n, 6); Y (3n, nu), b (3n): contact velocities are u = Y x + b
+    laws: see above (n, 7); Y (rows, nu), b (rows): contact velocities are u = Y x + b
+    block: rows of a contact, `THREE` or `SIX`; their number is known to the compiler
     """
-    rows, nu = Y.shape
-    p, G, before = np.zeros(rows), np.zeros((rows, 3)), np.inf
+    (rows, nu), width = Y.shape, len(block)
+    p, G, line, before = np.zeros(rows), np.zeros((rows, width)), np.empty(nu), np.inf
     for step in range(MOST_STEPS):
         # gradient x − Yᵀ γ(u)
-        _impulses(laws, Y @ x + b, p, G)
+        _impulses(laws, Y @ x + b, p, G, block)
         push = Y.T @ p
         gradient, steepest, largest = x - push, 0.0, 0.0
         H = np.eye(nu)
@@ -65,39 +73,45 @@ def minimise(laws: Array, Y: Array, b: Array, x: Array) -> tuple[Array, int, int
             return p, SOLVED, step
         before = steepest
         # H = 1 + Yᵀ G Y, G = −∂γ/∂u
-        for row in range(rows):
-            first = row - row % 3
-            for e in range(3):
-                if G[row, e] != 0.0:
+        for first in range(0, rows, width):
+            for row in range(first, first + width):
+                used = False
+                for e in range(width):
+                    if G[row, e] != 0.0:
+                        for k in range(nu):
+                            line[k] = G[row, e] * Y[first + e, k] + (line[k] if used else 0.0)
+                        used = True
+                if used:
                     for i in range(nu):
                         for k in range(nu):
-                            H[i, k] += Y[row, i] * G[row, e] * Y[first + e, k]
+                            H[i, k] += Y[row, i] * line[k]
         # x ← x − share H⁻¹ gradient
         cholesky(H)
         forward(H, gradient)
         backward(H, gradient)
-        x -= _step_length(laws, Y, b, x, gradient) * gradient
+        x -= _step_length(laws, Y, b, x, gradient, block) * gradient
     return p, NOT_CERTIFIED, MOST_STEPS
 
 
 @compiled
-def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array) -> float:
+def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array, block: Block) -> float:
     """Return the step length from x against `direction` (nu) to the minimum of the cost, by Newton's method in a bracket."""
-    u, du = Y @ x + b, Y @ direction
-    p, G = np.zeros(len(u)), np.zeros((len(u), 3))
+    u, du, width = Y @ x + b, Y @ direction, len(block)
+    p, G = np.zeros(len(u)), np.zeros((len(u), width))
     low, high, share, flat = 0.0, np.inf, 1.0, -1.0
     for _ in range(60):
         at = 0.0 if flat < 0.0 else share  # first the slope at the start
-        _impulses(laws, u - at * du, p, G)
+        _impulses(laws, u - at * du, p, G, block)
         # slope and curvature of ½‖x‖² + ½‖γ‖²_R along −direction
         slope, curvature = 0.0, 0.0
         for i in range(len(x)):
             slope -= direction[i] * (x[i] - at * direction[i])
             curvature += direction[i] * direction[i]
-        for row in range(len(u)):
-            slope += du[row] * p[row]
-            for e in range(3):
-                curvature += du[row] * G[row, e] * du[row - row % 3 + e]
+        for first in range(0, len(u), width):
+            for row in range(first, first + width):
+                slope += du[row] * p[row]
+                for e in range(width):
+                    curvature += du[row] * G[row, e] * du[first + e]
         if flat < 0.0:
             flat = FLAT * abs(slope)
             continue
@@ -115,63 +129,78 @@ def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array) ->
 
 
 @compiled
-def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
-    """Fill p = γ(u) (3n) and G = −∂γ/∂u, a block for each contact (3n, 3). laws: see above (n, 6)"""
+def _impulses(laws: Array, u: Array, p: Array, G: Array, block: Block) -> None:
+    """Fill p = γ(u) (rows) and G = −∂γ/∂u, a block for each contact (rows, width). laws: see above (n, 7)"""
+    width = len(block)
     G[:] = 0.0
     for i in range(len(laws)):
-        mu, soft_t, soft_n, aim, c1, s1 = laws[i]
-        s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
+        first, mu, soft_n, aim = width * i, laws[i, 0], laws[i, 2], laws[i, 3]
+        n = first + 2
+        for row in range(first, first + width):
+            p[row] = 0.0
         if soft_n == np.inf:
-            p[s] = p[t] = p[n] = 0.0
             continue
         if mu < 0.0:
-            p[s], p[t], p[n] = 0.0, 0.0, min(max((aim - u[n]) / soft_n, mu), -mu)
+            p[n] = min(max((aim - u[n]) / soft_n, mu), -mu)
             G[n, 2] = 1.0 / soft_n if abs(p[n]) < -mu else 0.0
-            continue
-        if c1 != 0.0 or s1 != 0.0:
-            _pyramid(laws[i], u[s : s + 3], p[s : s + 3], G[s : s + 3])
-            continue
-        # sticking, if inside the cone: γ = R⁻¹ (v̂ − u)
-        p[s], p[t], p[n] = -u[s] / soft_t, -u[t] / soft_t, (aim - u[n]) / soft_n
-        speed = np.hypot(u[s], u[t])
-        if p[n] >= 0.0 and speed <= mu * p[n] * soft_t:
-            G[s, 0] = G[t, 1] = 1.0 / soft_t
-            G[n, 2] = 1.0 / soft_n
-            continue
-        # sliding: γ_n = (v̂_n − u_n + μ ‖u_T‖) / (R_n + μ² R_t); separating if negative
-        along = 1.0 / (soft_n + mu * mu * soft_t)
-        pressure = max((aim - u[n] + mu * speed) * along, 0.0)
-        p[s] = p[t] = p[n] = 0.0
-        if pressure == 0.0:
-            continue
-        if speed == 0.0:  # frictionless without sliding
-            p[n] = pressure
-            G[n, 2] = along
-            continue
-        # γ_T = −μ γ_n u_T/‖u_T‖, and its slopes
-        a, c, across = u[s] / speed, u[t] / speed, mu * pressure / speed
-        p[s], p[t], p[n] = -mu * pressure * a, -mu * pressure * c, pressure
-        pull = mu * mu * along
-        G[s, 0], G[t, 1] = pull * a * a + across * c * c, pull * c * c + across * a * a
-        G[s, 1] = G[t, 0] = (pull - across) * a * c
-        G[s, 2] = G[n, 0] = -mu * along * a
-        G[t, 2] = G[n, 1] = -mu * along * c
-        G[n, 2] = along
+        elif laws[i, 6] > 0.0:
+            _pyramid(laws, i, u, p, G, block)
+        else:
+            _round_cone(laws, i, u, p, G, block)
 
 
 @compiled
-def _pyramid(law: Array, u: Array, p: Array, G: Array) -> None:
-    """Fill p (3) and add to G (3, 3) for one contact with a pyramid. law: row of `laws`; u: contact velocity (3)"""
-    mu, soft, aim = law[0], law[2], law[3]
-    p[0] = p[1] = p[2] = 0.0
-    for edge in range(4):
-        # direction (a, c, 1) of the edge: n ± μ t_k
-        sign = mu if edge % 2 == 0 else -mu
-        a, c = (sign * law[4], sign * law[5]) if edge < 2 else (-sign * law[5], sign * law[4])
-        load = (aim - u[2] - a * u[0] - c * u[1]) / soft
+def _round_cone(laws: Array, i: int, u: Array, p: Array, G: Array, block: Block) -> None:
+    """Fill the rows of contact i, which are zero before, for a round cone."""
+    width, mu, soft_t, soft_n, aim = len(block), laws[i, 0], laws[i, 1], laws[i, 2], laws[i, 3]
+    first, n, square = width * i, width * i + 2, 0.0
+    for j in range(width):
+        square += u[first + j] * u[first + j] if j != 2 else 0.0
+    speed, push = np.sqrt(square), (aim - u[n]) / soft_n
+    # sticking, if inside the cone: γ = R⁻¹ (v̂ − u)
+    if push >= 0.0 and speed <= mu * push * soft_t:
+        for j in range(width):
+            p[first + j], G[first + j, j] = -u[first + j] / soft_t, 1.0 / soft_t
+        p[n], G[n, 2] = push, 1.0 / soft_n
+        return
+    # sliding: γ_n = (v̂_n − u_n + μ ‖u_T‖) / (R_n + μ² R_t); separating if negative
+    along = 1.0 / (soft_n + mu * mu * soft_t)
+    pressure = (aim - u[n] + mu * speed) * along
+    if pressure <= 0.0:
+        return
+    p[n], G[n, 2] = pressure, along
+    if speed == 0.0:  # frictionless without sliding
+        return
+    # γ_T = −μ γ_n u_T/‖u_T‖, and its slopes
+    across, pull, per = mu * pressure / speed, mu * mu * along, 1.0 / speed
+    for j in range(width):
+        if j == 2:
+            continue
+        row, a = first + j, u[first + j] * per
+        p[row], G[row, 2], G[n, j] = -mu * pressure * a, -mu * along * a, -mu * along * a
+        for k in range(width):
+            if k != 2:
+                G[row, k] = (pull - across) * a * u[first + k] * per
+        G[row, j] += across
+
+
+@compiled
+def _pyramid(laws: Array, i: int, u: Array, p: Array, G: Array, block: Block) -> None:
+    """Fill the rows of contact i, which are zero before, for a pyramid."""
+    mu, soft, aim, c1, s1, first = laws[i, 0], laws[i, 2], laws[i, 3], laws[i, 4], laws[i, 5], len(block) * i
+    for edge in range(int(laws[i, 6])):
+        # edge (a, c, 1) in the rows (k, k + 1, n): n ± μ along t_1, t_2, about n, about t_1, t_2
+        pair, sign = edge // 2, mu if edge % 2 == 0 else -mu
+        if pair == 2:
+            k, a, c = 4, 0.0, sign
+        elif pair % 3 == 0:
+            k, a, c = pair, sign * c1, sign * s1
+        else:
+            k, a, c = pair - 1, -sign * s1, sign * c1
+        load = (aim - u[first + 2] - a * u[first + k] - c * u[first + k + 1]) / soft
         if load <= 0.0:
             continue
-        p[0], p[1], p[2] = p[0] + load * a, p[1] + load * c, p[2] + load
-        for i, one in enumerate((a, c, 1.0)):
-            for k, other in enumerate((a, c, 1.0)):
-                G[i, k] += one * other / soft
+        for row, one in ((k, a), (k + 1, c), (2, 1.0)):
+            p[first + row] += load * one
+            for column, other in ((k, a), (k + 1, c), (2, 1.0)):
+                G[first + row, column] += one * other / soft

@@ -18,7 +18,7 @@ import numpy as np
 
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise, start
+from idyn.laws.compliant import THREE, minimise, start
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.solvers.linalg import cholesky, forward
 from idyn.status import Conditions
@@ -60,16 +60,16 @@ def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array,
     """Minimise the cost over x. Return impulses (3n), status, and the number of Newton steps."""
     d = problem.dynamics
     Y, x = start(problem)
-    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free, x)
+    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free, x, THREE)
 
 
 @compiled
 def contact_laws(d: Dynamics, material: Material) -> Array:
-    """Return the law of each contact, see `idyn.laws.compliant` (n, 6). R_n = inf disables a contact: one with φ > 0 if
+    """Return the law of each contact, see `idyn.laws.compliant` (n, 7). R_n = inf disables a contact: one with φ > 0 if
     `material.touching_only`, or one that no degree of freedom moves."""
     g = d.given
     n, nv, dt = len(g.mu), len(g.v), g.dt
-    L, row, laws = g.M.copy(), np.empty((3, nv)), np.zeros((n, 6))
+    L, row, laws = g.M.copy(), np.empty((3, nv)), np.zeros((n, 7))
     cholesky(L)
     for i in range(n):
         # ‖J_i M⁻¹ J_iᵀ‖_F², with the rows of J_i L⁻ᵀ

@@ -153,14 +153,14 @@ class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
 
     cone: type of the friction cone
     impratio: ratio of frictional to normal impedance
-    integrator: the law is the same for both; `implicit` and RK4 are not supported
+    integrator: the law is the same for `Euler` and `implicitfast`; RK4 is not supported
     contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
     joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
     """
 
     cone: Literal["elliptic", "pyramidal"] = "elliptic"
     impratio: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
-    integrator: Literal["Euler", "implicitfast"] = "Euler"
+    integrator: Literal["Euler", "implicitfast", "implicit"] = "Euler"
     contact: SoftContact = SoftContact()
     contacts: dict[str, SoftContact] = {}
     joint: SoftJoint = SoftJoint()
@@ -170,8 +170,8 @@ class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
         return hash(msgspec.json.encode(self))  # dictionaries have no hash
 
     def build(self) -> Law:
-        pyramidal = self.cone == "pyramidal"
-        return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio))
+        pyramidal, implicit = self.cone == "pyramidal", self.integrator == "implicit"
+        return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio, implicit))
 
 
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):

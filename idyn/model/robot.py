@@ -144,6 +144,7 @@ class Robot:
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = parts(self.placements)
         self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
+        self._sloped, self.own_slope = self._model.createData(), np.zeros((self.nv, self.nv))
         self.current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
@@ -278,6 +279,11 @@ class Robot:
     def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:
         """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
         return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
+
+    def compute_slope(self, q: Array, v: Array) -> None:
+        """Compute ∂h/∂v at (q, v) into `own_slope` (nv, nv)."""
+        pin.computeRNEADerivatives(self._model, self._sloped, q, v, np.zeros(self.nv))
+        self.own_slope[:] = self._sloped.dtau_dv
 
     def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
         """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with

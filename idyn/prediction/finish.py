@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
+from idyn.certificate.momentum import in_world
 from idyn.contact.ground import Material
 from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import compiled
@@ -47,7 +48,8 @@ class Finish(ArrayRecord):
         of_forces, near: objective, see `idyn.selection.aim.Objective`; target: its target (na or 3n)
         force_limit: maximum force of one contact [N]
     Results
-        closing: closure impulses λ of the last result [N·s] (3m)
+        closing: closure impulses λ of the last result [N·s] (3m); moment: contact moments in the world, if the law has them
+            [N·m] (n, 3)
         figures: see `FIGURES` (FIGURES)
     Face of the law's solution, written when `finish` returns UNSELECTED, for `choose_again`; see `Face`
         flags (n, widest), of which `width` columns are used; directional: friction (n, 2), if `has_directions`
@@ -70,6 +72,7 @@ class Finish(ArrayRecord):
     force_limit: float
     target: Vector
     closing: Vector
+    moment: Matrix
     figures: Vector
     flags: Mask
     width: int
@@ -88,7 +91,7 @@ class Finish(ArrayRecord):
         self.put(unlimited=law.unlimited_friction, soft=data.soft, **law.material._asdict())
         self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
         self.put(force_limit=options.force_limit * sizes.weight, target=np.zeros(3 * n if of_forces else sizes.na))
-        self.put(closing=np.zeros(3 * sizes.closures), figures=np.zeros(FIGURES))
+        self.put(closing=np.zeros(3 * sizes.closures), moment=np.zeros((n, 3)), figures=np.zeros(FIGURES))
         self.put(flags=np.zeros((n, max(3, 2 + len(law.directions))), np.bool_), width=0, directional=np.zeros((n, 2)))
         self.put(has_directions=False, unlimited_face=False, mu=np.zeros(n), multipliers=np.zeros(n), has_multipliers=False)
 
@@ -191,7 +194,11 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
     recover(f.problem, p, v_plus, tau, f.closing)
     material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only)
     claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material, f.soft)
-    certify(given, demanded, claim, Solution(p, v_plus, tau, f.problem.load, f.closing, force), figures[:BEYOND_TORQUE])
+    solution = Solution(p, v_plus, tau, f.problem.load, f.problem.moments, f.closing, force)
+    certify(given, demanded, claim, solution, figures[:BEYOND_TORQUE])
+    if f.soft.turns:
+        in_world(given, f.problem.moments, f.moment)
+        f.moment /= given.dt
     # impulses to forces; excess over the torque limits and the force limit
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):

@@ -70,6 +70,7 @@ class Method(ArrayRecord):
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.soft = data.soft
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
+        self.moment, self.turns, self.implicit = self.finish.moment, data.soft.turns, data.soft.implicit
         compliant, consistency = is_compliant(law), options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         width = law.basis_width if law.basis_type == np.bool_ else 0

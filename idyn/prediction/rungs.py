@@ -63,6 +63,8 @@ def first_answer(request: Request) -> Answer | None:
         out = empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
         if state is not robot.current:
             robot.compute(state.q, state.v)
+        if method.implicit:
+            robot.compute_slope(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
             (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),
@@ -189,11 +191,11 @@ def _prediction(
     (p, force, v_plus, tau), law = out, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
-    closing = method.closing.copy() if method.closes else NOTHING
+    closing, moment = method.closing.copy() if method.closes else NOTHING, method.moment.copy() if method.turns else NO_FORCES
     guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
         name += ", unselected" if is_loaded(SELECTION) else f", selection {NOT_LOADED}"
     return Prediction(  # positional, in the order of its fields: keywords would take 0.5 µs more
         tau, force, p, request.dt, v_plus, ANSWERED, law, name, iterations,
-        residuals, change, torque_excess, force_excess, null_dim, closing, guess,
+        residuals, change, torque_excess, force_excess, null_dim, closing, guess, moment,
     )  # fmt: skip

@@ -39,11 +39,13 @@ def tables(soft: Soft, robot: Robot) -> SoftConstraints:
     q_index = np.full(robot.nv, -1)
     for name, j, at in zip(robot.joint_names, robot.tree.a.tolist(), robot.tree.q_index.tolist(), strict=True):
         joints[j], q_index[j] = _joint_row(soft.joints.get(name, soft.joint), dofs[j]), at
-    return SoftConstraints(contacts, joints, q_index, pyramidal=soft.pyramidal, impratio=soft.impratio)
+    kind = {"pyramidal": soft.pyramidal, "implicit": soft.implicit}
+    return SoftConstraints(contacts, joints, q_index, impratio=soft.impratio, **kind)
 
 
 def _contact_row(c: SoftContact, weight: float) -> Array:
-    row = np.array([*c.solref, *c.solreffriction, *c.solimp, c.margin, c.weight or weight, c.condim], dtype=np.float64)
+    friction = (c.condim, c.spin, c.roll)
+    row = np.array([*c.solref, *c.solreffriction, *c.solimp, c.margin, c.weight or weight, *friction], dtype=np.float64)
     assert len(row) == CONTACT
     if not weight:
         row[10] = 0.0  # static bodies

@@ -70,6 +70,8 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     if not (sound and read_given(given, (q, v, applied), contacts, last)):
         return MALFORMED, SOLVED, 0, 0, REFUSED, False
     build_dynamics(problem.dynamics)
+    if s.law.soft.implicit:
+        copy_rows(given.own_slope, given.slope)
     aim(s.finish, (last, last_torque, preferred))
     copy_rows(basis, s.basis)
     found = realise(s, asked, s.basis, out, first)

@@ -47,9 +47,7 @@ def within_limits(request: Request, answer: Prediction) -> Prediction:
     answer: the prediction for the demand, the last of this robot. A joint at its limit has the acceleration that the limit
     permits; it is released when this exceeds the demand.
     """
-    method, limit = _method(request), request.robot.limits.tau_max
-    if method.soft.damped:
-        return answer
+    limit = request.robot.limits.tau_max
     wanted, tau, held = request.q_ddot, answer.tau, np.zeros(len(answer.tau), np.bool_)
     given, best = np.zeros(len(tau)), answer
     for _ in range(MOST_ROUNDS):

@@ -150,7 +150,7 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
     d, g = problem.dynamics, problem.dynamics.given
     v, u, a, dt = g.v, g.model.u, g.model.a, g.dt
     nu, nv = len(u), len(v)
-    # force = Jᵀ p + Gᵀ λ;  change = M_uu⁻¹ (J_uᵀ p + G_uᵀ (λ − λ₀)), as v_free contains λ₀
+    # force = Jᵀ p + Gᵀ λ;  change = M_uu⁻¹ (J_uᵀ p + dt load_u + G_uᵀ (λ − λ₀)), as v_free contains λ₀
     force, change, gain = stack_array(nv), stack_array(nu), stack_array(nv)
     for j in range(nv):
         force[j] = 0.0
@@ -161,7 +161,7 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
                 force[j] += J[j] * p[row]
     closure_impulses(problem, p, closing)
     for i in range(nu):
-        change[i] = force[u[i]]
+        change[i] = force[u[i]] + dt * problem.load[u[i]]
     for row in range(len(d.G)):
         G, more, before = d.G[row], closing[row], problem.closing_free[row]
         for i in range(nu):

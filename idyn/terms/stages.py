@@ -60,7 +60,8 @@ class Given(ArrayRecord):
     keep: 1 − dt/T_r, share of a contact's velocity that may remain after dt; rho: ρ = T_p/dt
     remembers: whether there is a last tick, whose impulses p⁻ are used
     midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
-    own_M, own_h, own_axes, own_ends: views of the robot's buffers, which Pinocchio fills
+    slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
+    own_M, own_h, own_axes, own_ends, own_slope: views of the robot's buffers, which Pinocchio fills
     """
 
     read_only = True
@@ -93,6 +94,8 @@ class Given(ArrayRecord):
     remembers: bool
     midway: bool
     q: Vector
+    slope: Matrix
+    own_slope: Matrix
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
@@ -102,7 +105,7 @@ class Given(ArrayRecord):
         self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
-        self.put(midway=False)
+        self.put(midway=False, slope=np.zeros((nv, nv)), own_slope=robot.own_slope)
 
     def set_ground(self, ground: Ground, dt: float) -> None:
         """Set the parameters of the ground model for the period dt [s], except ρ."""
@@ -141,8 +144,10 @@ class ReducedProblem(ArrayRecord):
 
     q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
     v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
-    load: forces of the joints' own friction, damping and limits under the law `mujoco`, written by its kernel; 0 under others
-        [N·m] (nv)
+    load: generalised forces of the joints' own friction, damping and limits and of contact moments under the law `mujoco`,
+        written by its kernel; 0 under others [N·m] (nv)
+    moments: contact moments over dt about s, t, n, written by that kernel if there is friction against turning; undefined
+        otherwise [N·m·s] (3n)
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
@@ -156,6 +161,7 @@ class ReducedProblem(ArrayRecord):
     L: Matrix
     v_free: Vector
     load: Vector
+    moments: Vector
     Y: Matrix
     b: Vector
     energy: Vector
@@ -168,5 +174,5 @@ class ReducedProblem(ArrayRecord):
         dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
         bound = np.zeros((3 * n, nv)) if m else dynamics.own["J"]
         self.put(dynamics=dynamics, q_ddot=np.zeros(robot.na), L=np.zeros((nu, nu)), v_free=np.zeros(nv), load=np.zeros(nv))
-        self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n))
+        self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n), moments=np.zeros(3 * n))
         self.put(bound=bound, C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))

@@ -16,10 +16,17 @@ def differences(law: object, engine: object, period: float) -> list[str]:
             (f"{name}.solref", contact.solref, engine.contact_solref),
             (f"{name}.solreffriction", contact.solreffriction, engine.solreffriction or (0.0, 0.0)),
             (f"{name}.solimp", contact.solimp, engine.solimp),
+            (f"{name}.condim", contact.condim, engine.condim),
         ]
+        if engine.condim > 3:
+            pairs.append((f"{name}.spin", contact.spin, engine.spin))
+        if engine.condim > 4:
+            pairs.append((f"{name}.roll", contact.roll, engine.roll))
     found = [f"{name} = {own}, in the world {other}" for name, own, other in pairs if own != other]
-    if engine.integrator == "implicit":
-        found.append(f"integrator = {law.integrator}, in the world implicit: forces agree, joint accelerations do not")
+    if (engine.integrator == "implicit") != (law.integrator == "implicit"):
+        found.append(
+            f"integrator = {law.integrator}, in the world {engine.integrator}: forces agree, joint accelerations do not"
+        )
     if engine.timestep < period:
         found.append(f"physics steps of {engine.timestep:g} s; the law predicts one step of {period:g} s")
     return found

@@ -22,6 +22,12 @@ from sim_harness.mujoco.door import mujoco
 FAR = 1e6
 """Distance at which contacts are found, to see how MuJoCo combines the parameters of two geometries [m]."""
 
+INTEGRATORS = {
+    int(mujoco.mjtIntegrator.mjINT_EULER): "Euler",
+    int(mujoco.mjtIntegrator.mjINT_IMPLICITFAST): "implicitfast",
+    int(mujoco.mjtIntegrator.mjINT_IMPLICIT): "implicit",
+}
+
 SAME = 1e-6
 """Largest relative difference of inverse weights of the model and of the robot."""
 
@@ -60,17 +66,17 @@ def read_law(model: mujoco.MjModel, robot: Robot) -> ModelLaw:
     contacts, friction = _contacts(model, robot, joints)
     cone = "pyramidal" if model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL else "elliptic"
     settings: dict[str, Any] = {"cone": cone, "impratio": float(model.opt.impratio)}
-    settings["integrator"] = "Euler" if model.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER else "implicitfast"
+    settings["integrator"] = INTEGRATORS[model.opt.integrator]
     law = MujocoLawSettings(contacts=contacts, joints={name: _joint(model, j) for name, j in joints.items()}, **settings)
     return ModelLaw(law, float(model.opt.timestep), friction)
 
 
 def _check_options(model: mujoco.MjModel) -> None:
     """Raise ConfigError for options and elements that change the step in ways that the law does not have."""
-    integrators, disabled = mujoco.mjtIntegrator, mujoco.mjtDisableBit
-    option = model.opt
-    if option.integrator not in (integrators.mjINT_EULER, integrators.mjINT_IMPLICITFAST):
-        raise ConfigError("option.integrator", f"expected Euler or implicitfast, got {integrators(option.integrator).name}")
+    option, disabled = model.opt, mujoco.mjtDisableBit
+    if option.integrator not in INTEGRATORS:
+        known = ", ".join(INTEGRATORS.values())
+        raise ConfigError("option.integrator", f"expected {known}, got {mujoco.mjtIntegrator(option.integrator).name}")
     for flag in ("CONTACT", "FRICTIONLOSS", "LIMIT", "GRAVITY", "REFSAFE", "CONSTRAINT", "EULERDAMP"):
         bit = getattr(disabled, f"mjDSBL_{flag}")
         if option.disableflags & bit and not (flag == "EULERDAMP" and not model.dof_damping.any()):
@@ -129,7 +135,7 @@ def _joint(model: mujoco.MjModel, j: int) -> SoftJoint:
 
 def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tuple[dict[str, SoftContact], dict[str, float]]:
     """Return the contact parameters by frame, and friction coefficients by contact. All contacts of the spheres of a body
-    must have the same parameters."""
+    must have the same parameters. Shapes that are no contacts of the robot are left out, as the cylinder of a shank."""
     frames = _frames(model, robot, joints)
     found: dict[str, SoftContact] = {}
     friction: dict[str, float] = {}
@@ -140,6 +146,8 @@ def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tu
             if not frame or model.body_weldid[model.geom_bodyid[other]] != 0:
                 continue
             name = _contact_name(model, int(geom))
+            if name not in robot.contact_names or _is_other_shape(model, int(geom)):
+                continue
             contact = _contact(model, c, name, int(geom))
             if found.setdefault(frame, contact) != contact or friction.setdefault(name, float(c.friction[0])) != c.friction[0]:
                 raise ConfigError(f"geom.{name}", f"expected the contact parameters of the other contacts of {frame}")
@@ -150,16 +158,16 @@ def _contact(model: mujoco.MjModel, c: Any, name: str, geom: int) -> SoftContact
     """Return the parameters of a contact. Raises ConfigError if the law does not support it."""
     if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE:
         raise ConfigError(f"geom.{name}", "expected a sphere: other shapes have several contact points")
-    if c.dim not in (1, 3):
-        raise ConfigError(f"geom.{name}.condim", f"expected 1 or 3, got {c.dim}")
-    if c.friction[0] != c.friction[1]:
-        raise ConfigError(f"geom.{name}.friction", f"expected equal friction along both tangents, got {c.friction[:2]}")
+    if c.friction[0] != c.friction[1] or c.friction[3] != c.friction[4]:
+        raise ConfigError(f"geom.{name}.friction", f"expected equal friction along both tangents, got {c.friction}")
     return SoftContact(
         solref=_numbers(c.solref),
         solreffriction=_numbers(c.solreffriction),
         solimp=_numbers(c.solimp),
         margin=float(c.includemargin),
         condim=c.dim,
+        spin=float(c.friction[2]),
+        roll=float(c.friction[3]),
         weight=float(model.body_invweight0[model.geom_bodyid[geom], 0]),
     )
 
@@ -171,6 +179,7 @@ def _all_contacts(model: mujoco.MjModel) -> mujoco.MjData:
         getattr(wide, f"{kind}_gap")[:] += FAR
         if version < GAP_WIDENS:
             getattr(wide, f"{kind}_margin")[:] += FAR
+    wide.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE  # which ignores gaps
     data = mujoco.MjData(wide)
     mujoco.mj_forward(wide, data)
     return data
@@ -202,6 +211,11 @@ def _contact_name(model: mujoco.MjModel, geom: int) -> str:
     body = mujoco.mj_id2name(model, kinds.mjOBJ_BODY, int(model.geom_bodyid[geom])) or ""
     name = mujoco.mj_id2name(model, kinds.mjOBJ_GEOM, geom)
     return f"{body}.{name}" if name else body
+
+
+def _is_other_shape(model: mujoco.MjModel, geom: int) -> bool:
+    """Return whether a geometry has no name and is no sphere: it may then have the key of its body's sphere."""
+    return not model.geom(geom).name and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
 
 
 def _numbers(values: Array) -> Any:

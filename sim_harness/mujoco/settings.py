@@ -18,6 +18,8 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
     solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
     cone: type of the friction cone
     impratio: ratio of friction to normal impedance; larger values reduce creep
+    condim: 3: contacts with sliding friction; 4: also against turning about the normal; 6: also against rolling
+    spin, roll: friction against turning about the normal and about the tangents: largest moment per normal force [m]
     integrator: MuJoCo's integrator
     timestep: longest physics step [s]; a control period is divided into equal steps no longer than this
     tolerance: of MuJoCo's solver; 0: as far as it converges, in at most 200 iterations
@@ -29,6 +31,9 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
     cone: Literal["elliptic", "pyramidal"] = "elliptic"
     impratio: Positive = 1.0
+    condim: Literal[3, 4, 6] = 3
+    spin: Positive = 0.005
+    roll: Positive = 0.0001
     integrator: Literal["Euler", "implicit", "implicitfast"] = "Euler"
     timestep: Positive = 0.001
     tolerance: NonNegative = 1e-8

@@ -1,6 +1,7 @@
 """The law `mujoco` in MuJoCo beside Coulomb's law: `idyn compare mujoco-law`.
 
-Robots stand, trot and slide on grounds of several stiffnesses, with joint feedback and torque limits. In each tick the force
+Robots stand, trot and slide on grounds of several stiffnesses, with joint feedback and torque limits; one of them with the
+contacts of MuJoCo Menagerie's Go2, which have friction against turning. In each tick the force
 that was predicted for each foot is compared with that of the world. Further runs show what gaps that are wrong by 10 µm cost,
 and what the first of two physics steps tells of the period.
 """
@@ -15,7 +16,8 @@ import numpy as np
 from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
-from idyn.laws.settings import LAWS
+from idyn.laws import LAWS, make_law
+from idyn.laws.mujoco.parameters import SoftContact
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, State
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
@@ -30,7 +32,14 @@ DT = 1e-3
 SECONDS = {"stand": 0.2, "trot": 0.8, "slide": 0.3}
 """Task → simulated time of each run [s]; the gait begins after 0.3 s."""
 
-ROBOTS = ("quadruped", "solo12", "go2", "g1")
+TURNING = ", condim 6"
+ROBOTS = ("quadruped", "solo12", "go2", "go2" + TURNING, "g1")
+"""TURNING: with friction against turning."""
+
+MENAGERIE: dict[str, Any] = {"condim": 6, "spin": 0.02, "roll": 0.01}
+IMPRATIO = 100.0
+"""Contacts of MuJoCo Menagerie's Go2, and its ratio of frictional to normal impedance."""
+
 GROUNDS = {"default": (0.02, 1.0), "firm": (0.005, 1.0), "stiff": (0.002, 1.0), "direct": (-3e4, -400.0)}
 """Name → solref."""
 
@@ -52,7 +61,11 @@ WRONG = 1e-5
 
 
 class Setting(NamedTuple):
-    """A world and its prediction. gap: added to the gaps that the controller gets [m]; steps: physics steps in a period"""
+    """A world and its prediction.
+
+    robot: may end with `TURNING`
+    gap: added to the gaps that the controller gets [m]; steps: physics steps in a period
+    """
 
     robot: str
     task: str
@@ -62,25 +75,33 @@ class Setting(NamedTuple):
     tolerance: float = CONVERGED
     gap: float = 0.0
     steps: int = 1
+    integrator: str = "Euler"
 
 
 def controller_of(s: Setting) -> Controller | None:
     """Return the controller; None for a robot without a gait."""
-    if s.task == "trot" and s.robot == "g1":
+    name, contact = s.robot.removesuffix(TURNING), {"solref": GROUNDS[s.ground]}
+    if s.task == "trot" and name == "g1":
         return None
-    contact = {"solref": GROUNDS[s.ground]}
-    law: Any = {"kind": "mujoco", "cone": s.cone, "contact": contact} if s.law == "mujoco" else s.law
+    law: Any = s.law
+    if s.law == "mujoco":
+        law = {"kind": "mujoco", "cone": s.cone, "contact": contact, "integrator": s.integrator}
+        if name != s.robot:
+            law |= {"contact": contact | MENAGERIE, "impratio": IMPRATIO}
     changes: dict[str, Any] = {"law": law, "contact": {"source": "geometry"}}
     if s.task == "slide":
         changes["contact"]["mu"] = SLIPPERY
     if s.steps > 1:
         changes["ground"] = {"kind": "yielding", "horizon": DT / s.steps}
-    return load_controller(f"{s.robot}-trot" if s.task == "trot" else s.robot, changes)
+    return load_controller(f"{name}-trot" if s.task == "trot" else name, changes)
 
 
 def world_of(s: Setting, controller: Controller) -> World:
     """Return the world, in which a foot has sunk in a little."""
-    engine = MujocoSettings(cone=s.cone, solref=GROUNDS[s.ground], tolerance=s.tolerance, timestep=DT / s.steps)  # type: ignore[arg-type]
+    changes: dict[str, Any] = MENAGERIE | {"impratio": IMPRATIO} if s.robot.endswith(TURNING) else {}
+    changes |= {"cone": s.cone, "solref": GROUNDS[s.ground], "tolerance": s.tolerance, "timestep": DT / s.steps}
+    changes["integrator"] = s.integrator
+    engine = MujocoSettings(**changes)
     robot, q = controller.robot, controller.stance.copy()
     mu = np.full(len(robot.contact_names), SLIPPERY) if s.task == "slide" else None
     world = build_world(engine, robot, controller.terrain, q, mu=mu)
@@ -92,12 +113,18 @@ def world_of(s: Setting, controller: Controller) -> World:
 
 
 def force_errors(s: Setting) -> Array | None:
-    """Return the largest error of a component of a foot's force in each tick, as a share of the weight (ticks); None for a
-    robot without a gait. A run ends without a prediction."""
+    """Return the first column of `errors_of`; None for a robot without a gait."""
+    errors = errors_of(s)
+    return None if errors is None else errors[:, 0]
+
+
+def errors_of(s: Setting) -> Array | None:
+    """Return for each tick the largest error of a component of a foot's force, as a share of the weight, and of a joint's
+    acceleration over the period [rad/s²] (ticks, 2); None for a robot without a gait. A run ends without a prediction."""
     controller = controller_of(s)
     if controller is None:
         return None
-    world, errors = world_of(s, controller), []
+    world, errors, a = world_of(s, controller), [], controller.robot.tree.a
     applied = None
     for k in range(round(SECONDS[s.task] / DT)):
         command = controller.step(world.state, _shifted(controller.contacts(world.state), s.gap), _inputs(k, applied))
@@ -108,8 +135,9 @@ def force_errors(s: Setting) -> Array | None:
         predicted = dict(zip(command.prediction.keys, command.prediction.force, strict=True))
         simulated = dict(zip(felt.contacts.keys, felt.impulse / DT, strict=True))
         differences = [predicted.get(key, 0.0) - simulated.get(key, 0.0) for key in predicted.keys() | simulated.keys()]
-        errors.append(max((np.abs(each).max() for each in differences), default=0.0))
-    return np.array(errors) / controller.robot.weight
+        force = max((np.abs(each).max() for each in differences), default=0.0) / controller.robot.weight
+        errors.append((force, np.abs(world.state.v - command.prediction.v_plus)[a].max() / DT))
+    return np.array(errors).reshape(-1, 2)
 
 
 def _inputs(k: int, applied: Array | None) -> Inputs:
@@ -153,10 +181,11 @@ def _states() -> list[tuple[State, ContactSet, Array]]:
 
 
 def times(law: str, start: str) -> float:
-    """Return the median run time of a prediction [s]. start: 'cold' or 'warm'"""
+    """Return the median run time of a prediction [s]. law: may end with `TURNING`; start: 'cold' or 'warm'"""
     controller = controller_of(Setting("quadruped", "trot"))
     assert controller is not None
-    built, seconds, guess = LAWS[law]().build(), [], None
+    name, seconds, guess = law.removesuffix(TURNING), [], None
+    built = LAWS[name]().build() if name == law else make_law(name, contact=SoftContact(**MENAGERIE))
     with without_gc():
         for repeat in range(4):
             for state, contacts, demand in _states():
@@ -189,7 +218,7 @@ def other_table(found: Figures) -> Table:
 
 def time_table(found: Figures) -> Table:
     """Return the run times of predictions [µs]."""
-    rows = [[law, *(f"{1e6 * found['times'][law, start]:.1f}" for start in ("cold", "warm"))] for law in ("coulomb", "mujoco")]
+    rows = [[law, *(f"{1e6 * found['times'][law, start]:.1f}" for start in ("cold", "warm"))] for law in TIMED]
     return [["law", "cold [µs]", "warm [µs]"], *rows]
 
 
@@ -199,6 +228,7 @@ def _cells(errors: Array | None) -> list[str]:
     return [f"{value:.1e}" for value in (np.median(errors), np.percentile(errors, 99), errors.max())]
 
 
+TIMED = ("coulomb", "mujoco", "mujoco" + TURNING)
 OTHERS = {"gaps 10 µm wrong": wrong_gap, "first of two steps": two_steps}
 
 
@@ -216,7 +246,7 @@ def study() -> Study:
     """Return the study of the law `mujoco`."""
     sweeps = {"forces": Sweep((ROBOTS, tuple(SECONDS), LAWS_COMPARED), run)}
     sweeps |= {what: Sweep((tuple(GROUNDS), tuple(SECONDS)), measure) for what, measure in OTHERS.items()}
-    sweeps["times"] = Sweep((("coulomb", "mujoco"), ("cold", "warm")), times)
+    sweeps["times"] = Sweep((TIMED, ("cold", "warm")), times)
     return Study(
         "MuJoCo's own contact as a law",
         f"Robots stand, trot and slide in MuJoCo for 0.2, 0.8 and 0.3 s, on grounds {', '.join(GROUNDS)}, with both cones, "

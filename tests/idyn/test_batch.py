@@ -15,6 +15,7 @@ from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law
 from idyn.batch.arrays import TOUCH
 from idyn.laws import LAWS
 from idyn.laws.law import Start
+from idyn.laws.mujoco.parameters import SoftContact
 from idyn.types import Consistency, Selection
 
 YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
@@ -101,6 +102,15 @@ def test_members_equal_single_predictions(law, selection):
     batch = batch_of(scenes, preferred=preferred if kind % 2 == 0 else None)
     compiled = assert_all_same(scenes[0].robot, batch, law, options)
     assert (compiled > 0) == bool(kernels(law))
+
+
+def test_contact_moments_of_members_equal_single_predictions():
+    """Law `mujoco` with friction against turning."""
+    scenes = mixed(6)
+    law = make_law("mujoco", contact=SoftContact(condim=6))
+    assert assert_all_same(scenes[0].robot, batch_of(scenes), law, Options.paper(ground=LITERAL))
+    answer = predict_batch(scenes[0].robot, batch_of(scenes), law=law, dt=DT)
+    assert answer.moment.shape == (6, 4, 3)
 
 
 @pytest.mark.parametrize("consistency", first_is_fast([Consistency.STICK, Consistency.HOLD]))

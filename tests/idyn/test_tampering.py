@@ -3,17 +3,20 @@
 import msgspec
 import numpy as np
 import pytest
-from certificates import LAWS, answer_of, certificate
+from certificates import LAWS, answer_of, certificate, certified
 from oracles import outcome
 from rungs import attempts
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
-from idyn.certificate.certify import CERTIFIED
+from idyn.certificate.certify import CERTIFIED, Claim
 from idyn.certificate.momentum import demand_error
 from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
+from idyn.laws.mujoco.parameters import SoftContact
 from idyn.options import Options
+from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import predict
+from idyn.prediction.soft_tables import constraints_of
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
@@ -104,6 +107,32 @@ def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
         residuals, _ = certificate(scene, law, wrong)
         assert residuals.dynamics < 1e-12
         assert residuals.worst > CERTIFIED
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+def test_wrong_contact_moments_are_refused(cone):
+    """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all. With the integrator
+    `implicit` also another slope of the bias forces."""
+    contact = SoftContact(condim=6, spin=0.02, roll=0.01)
+    scene, law = standing_scene("quadruped"), make_law("mujoco", cone=cone, integrator="implicit", contact=contact)
+    contacts = msgspec.structs.replace(scene.contacts, gaps=np.full(4, -DEPTH[law.conditions]))
+    state = msgspec.structs.replace(scene.state, v=0.1 * np.random.default_rng(0).normal(size=scene.robot.nv))
+    answer = predict(scene.robot, state, contacts, scene.q_ddot, law=law, dt=DT)
+    assert np.abs(answer.moment).max() > 0.01
+    problem = workspace_for(scene.robot, 4).problem
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, constraints_of(law, scene.robot))
+    load, moments = problem.load.copy(), problem.moments.copy()
+
+    def worst(load, moments):
+        outcome = answer.p, answer.v_plus, answer.tau
+        return certified(problem.dynamics.given, scene.q_ddot, claim, *outcome, turning=(load, moments))[0].max()
+
+    assert worst(load, moments) < 1e-10
+    for row in range(12):
+        assert worst(load, moments + 1e-6 * np.eye(12)[row]) > CERTIFIED
+    assert worst(np.zeros(scene.robot.nv), np.zeros(12)) > CERTIFIED
+    problem.dynamics.given.own["slope"][:] *= 1.01
+    assert worst(load, moments) > CERTIFIED
 
 
 LIGHT = 6.4e-8

@@ -17,6 +17,7 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
     assert differences(CoulombSettings(), MujocoSettings(ground="stiff"), 0.001) == []
     assert differences(stiff, PolygonLcp(), 0.001) == []
     assert differences(MujocoLawSettings(), MujocoSettings(integrator="implicitfast"), 0.001) == []
+    assert differences(MujocoLawSettings(integrator="implicit"), MujocoSettings(integrator="implicit"), 0.001) == []
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,8 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
             {"integrator": "implicit"},
             ["integrator = implicitfast, in the world implicit: forces agree, joint accelerations do not"],
         ),
+        ({}, {"condim": 4, "spin": 0.005}, ["contact.condim = 3, in the world 4"]),
+        ({"contact": SoftContact(condim=6, spin=0.01)}, {"condim": 6}, ["contact.spin = 0.01, in the world 0.005"]),
         ({}, {"timestep": 0.0005}, ["physics steps of 0.0005 s; the law predicts one step of 0.001 s"]),
     ],
 )

@@ -1,12 +1,13 @@
 """The law `mujoco` against MuJoCo itself: the force of every foot and the acceleration in the step that was predicted."""
 
 import msgspec
+import mujoco
 import numpy as np
 import pytest
 from fast import fast, first_is_fast, full
 
 from controllers.robot.load import load_robot
-from idyn import predict
+from idyn import Batch, predict, predict_batch
 from idyn.contact.terrain import Flat, Slope
 from idyn.errors import ConfigError
 from idyn.laws import make_law
@@ -19,7 +20,7 @@ from idyn.prediction.torques import under_torques
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
-from sim_harness.studies.mujoco_law import SECONDS, Setting, force_errors
+from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, force_errors
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
@@ -81,11 +82,13 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
-@pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp"))
-def test_forces_with_other_settings(variant, cone):
+@pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp", "slope"))
+@pytest.mark.parametrize("dim", [3, 6])
+def test_forces_with_other_settings(dim, variant, cone):
     settings, place, contact = VARIANTS[variant]
-    world = world_of("quadruped", cone=cone, **place, **settings)
-    law = make_law("mujoco", cone=cone, impratio=settings.get("impratio", 1.0), contact=SoftContact(**contact))
+    world = world_of("quadruped", cone=cone, condim=dim, roll=0.01, **place, **settings)
+    contact = SoftContact(condim=dim, roll=0.01, **contact)
+    law = make_law("mujoco", cone=cone, impratio=settings.get("impratio", 1.0), contact=contact)
     check(world, law, 12)
 
 
@@ -101,8 +104,59 @@ def test_margin_and_frictionless_contacts(cone):
         check(world, make_law("mujoco", cone=cone, contact=contact), 8)
 
 
+def turning(name, dim, **settings):
+    """A world whose feet have friction against turning as MuJoCo Menagerie's Go2, and the same contact for the law."""
+    contact = {"condim": dim, "spin": 0.02, "roll": 0.01}
+    return world_of(name, **contact, **settings), SoftContact(**contact)
+
+
+def moments_of(world):
+    """Contact moments of the last step in the world, by key, about MuJoCo's contact points."""
+    found, wrench = {}, np.zeros(6)
+    for k in range(world.data.ncon):
+        mujoco.mj_contactForce(world.model, world.data, k, wrench)
+        place = world.model.geom(int(world.data.contact.geom[k, 1])).name
+        assert place.startswith("place")
+        found[world.robot.contact_names[int(place.split()[1])]] = wrench[3:] @ world.data.contact.frame[k].reshape(3, 3)
+    return found
+
+
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
+@pytest.mark.parametrize("dim", [6, 4])
+def test_friction_against_turning(dim, name, cone):
+    """Forces and moments are the world's; those without this friction are not."""
+    for impratio in (1.0, 100.0):
+        world, contact = turning(name, dim, cone=cone, impratio=impratio)
+        law, turned = make_law("mujoco", cone=cone, impratio=impratio, contact=contact), 0.0
+        check(world, law, 8)
+        for seed in range(8):
+            answer, _, _ = random_step(world, law, [4, seed])
+            felt = moments_of(world)
+            for key, moment in zip(answer.keys, answer.moment, strict=True):
+                np.testing.assert_allclose(moment, felt.get(key, 0.0), atol=FORCE * world.robot.weight)
+            turned = max(turned, np.abs(answer.moment).max())
+        assert turned > 0.1
+    point = make_law("mujoco", cone=cone, impratio=100.0)
+    assert max(random_step(world, point, [4, seed])[2] for seed in range(8)) > 1.0
+    assert random_step(world_of(name, cone=cone), point, [4, 0])[0].moment.shape == (0, 3)
+
+
+@pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
+def test_bodies_may_differ_in_friction_against_turning(cone):
+    """One foot has condim 6, one 4, one 3, and one no friction."""
+    world, dims = world_of("quadruped", cone=cone), (6, 4, 3, 1)
+    world.model.pair_friction[:, 2:] = 0.02, 0.01, 0.01
+    for row, dim in enumerate(dims):
+        world.model.pair(f"pair {row}").dim[:] = dim
+    feet = zip(world.robot.contact_names, dims, strict=True)
+    own = {foot: SoftContact(condim=dim, spin=0.02, roll=0.01) for foot, dim in feet}
+    check(world, make_law("mujoco", cone=cone, contacts=own), 20)
+
+
 def test_without_friction():
     check(world_of("quadruped", cone="elliptic", mu=0.0), make_law("mujoco", cone="elliptic"), 8)
+    check(world_of("quadruped", condim=6, mu=0.0), make_law("mujoco", contact=SoftContact(condim=6)), 8)
 
 
 def resisting(world):
@@ -130,14 +184,30 @@ def resisting(world):
     }
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2", "g1"]))
+@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+def test_motion_of_the_integrator_implicit(name, cone):
+    """Its step is implicit in Coriolis forces: the law of an explicit step misses the demand, and so does this one there."""
+    for dim, ground in ((3, (0.02, 1.0)), (6, (0.005, 1.0))):
+        world, contact = turning(name, dim, cone=cone, integrator="implicit", solref=ground)
+        contact = msgspec.structs.replace(contact, solref=ground)
+        law = make_law("mujoco", cone=cone, integrator="implicit", contact=contact)
+        check(world, law, 6)
+        explicit = make_law("mujoco", cone=cone, contact=contact)
+        assert max(random_step(world, explicit, [0, k])[2] for k in range(3)) > 0.1
+    batch = Batch(state=world.state, contacts=world.contacts, q_ddot=np.zeros((2, world.robot.na)))
+    single = predict(world.robot, world.state, world.contacts, np.zeros(world.robot.na), law=law, dt=DT)
+    assert np.array_equal(predict_batch(world.robot, batch, law=law, dt=DT).tau[1], single.tau)
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "implicit"])
 @pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
 def test_friction_and_limits_of_joints(cone, integrator):
     """Damping enters the step implicitly; half of the joints are beyond their range."""
     world = world_of("quadruped", cone=cone, integrator=integrator)
     own = resisting(world)
     check(world, make_law("mujoco", cone=cone, integrator=integrator, joints=own), 12)
-    plain = make_law("mujoco", cone=cone)
+    plain = make_law("mujoco", cone=cone, integrator=integrator)
     assert max(random_step(world, plain, [0, k])[2] for k in range(3)) > 1.0  # without them the demand is missed
 
 
@@ -155,6 +225,8 @@ def test_inverse_weights_are_those_of_the_compiled_model(name):
         ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),
         ({"contact": SoftContact(solimp=(0.9, 0.95, 0.001, 0.5, 0.5))}, "law.contact.solimp"),
         ({"contacts": {"FL_foot": SoftContact(solref=(-1.0, 1.0))}}, "law.contacts.FL_foot.solref"),
+        ({"contact": SoftContact(spin=np.inf)}, "law.contact.spin"),
+        ({"contact": SoftContact(condim=6, roll=-1.0)}, "law.contact.roll"),
         ({"joint": SoftJoint(range=(1.0, 0.0))}, "law.joint.range"),
         ({"joints": {"hip": SoftJoint(solimplimit=(np.nan, 0.95, 0.001, 0.5, 2.0))}}, "law.joints.hip.solimplimit"),
     ],
@@ -175,15 +247,17 @@ def test_unknown_names_and_unsupported_robots_are_named():
     with pytest.raises(ConfigError, match=r"law\.joints\.no joint"):
         predict(robot, world.state, world.contacts, np.zeros(robot.na), law=law, dt=DT)
     with pytest.raises(msgspec.ValidationError, match="integrator"):
-        msgspec.convert({"kind": "mujoco", "integrator": "implicit"}, LAWS["mujoco"])
+        msgspec.convert({"kind": "mujoco", "integrator": "RK4"}, LAWS["mujoco"])
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
-def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone):
-    """A joint at its limit has the acceleration that the limit permits; all others meet the demand."""
-    world, limited = world_of("quadruped", cone=cone), 0
+def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone, integrator):
+    """A joint at its limit has the acceleration that the limit permits; all others meet the demand. With `implicit` joints have
+    damping, dry friction and a range, too."""
+    world, limited = world_of("quadruped", cone=cone, integrator=integrator), 0
     world.robot = world.robot.variant(tau_max=dict.fromkeys(world.robot.joint_names, 2.0))
-    law = make_law("mujoco", cone=cone)
+    law = make_law("mujoco", cone=cone, integrator=integrator, joints=resisting(world) if integrator == "implicit" else {})
     for seed in range(20):
         answer, force, acceleration = random_step(world, law, [1, seed])
         held = np.abs(answer.tau) > 2.0 - 1e-8
@@ -197,10 +271,12 @@ def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone):
 
 
 @pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
-def test_forces_under_given_torques_are_those_of_the_world(cone):
+@pytest.mark.parametrize(("dim", "integrator"), first_is_fast([(6, "implicit"), (3, "Euler")]))
+def test_forces_under_given_torques_are_those_of_the_world(dim, integrator, cone):
     """With damping, dry friction and limits of joints."""
-    world = world_of("quadruped", cone=cone)
-    robot, law, rng = world.robot, make_law("mujoco", cone=cone, joints=resisting(world)), np.random.default_rng(0)
+    world, contact = turning("quadruped", dim, cone=cone, integrator=integrator)
+    law = make_law("mujoco", cone=cone, integrator=integrator, joints=resisting(world), contact=contact)
+    robot, rng = world.robot, np.random.default_rng(0)
     for seed in range(8):
         random_step(world, law, [2, seed])
         contacts, tau = world.contacts, rng.normal(size=robot.na)
@@ -216,7 +292,7 @@ def test_forces_under_given_torques_are_those_of_the_world(cone):
 
 @pytest.mark.full
 @pytest.mark.parametrize("task", ["trot", "stand", "slide"])
-@pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
+@pytest.mark.parametrize("robot", ROBOTS)
 def test_in_closed_loop_every_force_is_the_worlds(robot, task):
     """With joint feedback and torque limits; Coulomb's law is off by more than a thousandth of the weight."""
     for ground, cone in (("default", "elliptic"), ("stiff", "pyramidal")):
@@ -225,7 +301,8 @@ def test_in_closed_loop_every_force_is_the_worlds(robot, task):
             continue  # no gait
         assert len(errors) == round(SECONDS[task] / DT)
         assert errors.max() < FORCE
-        assert np.percentile(force_errors(Setting(robot, task, ground, cone, tolerance=1e-8)), 99) < 1e-5
+        loose = 1e-4 if robot.endswith(TURNING) else 1e-5
+        assert np.percentile(force_errors(Setting(robot, task, ground, cone, tolerance=1e-8)), 99) < loose
     if task == "trot" and errors is not None:
         assert np.percentile(force_errors(Setting(robot, task, law="coulomb")), 99) > 1e-3
 

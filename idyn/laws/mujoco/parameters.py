@@ -28,7 +28,9 @@ class SoftContact(Parameters, frozen=True):
     solreffriction: solref of friction, elliptic cones only; (0, 0): that of the normal force
     solimp: impedance: (smallest, largest, width [m], midpoint, power)
     margin: gap below which there is a force [m]
-    condim: 3: with friction, 1: without
+    condim: 1: without friction; 3: with friction; 4: also against turning about the normal; 6: also about the tangents
+    spin, roll: friction against turning about the normal and about the tangents (rolling): largest moment per normal force
+        [m]; the limits of sliding and turning form one cone
     weight: body_invweight0, translation [1/kg]; 0: computed from the robot at its neutral configuration
     """
 
@@ -36,7 +38,9 @@ class SoftContact(Parameters, frozen=True):
     solreffriction: Solref = (0.0, 0.0)
     solimp: Solimp = SOLIMP
     margin: float = 0.0
-    condim: Literal[1, 3] = 3
+    condim: Literal[1, 3, 4, 6] = 3
+    spin: NotNegative = 0.005
+    roll: NotNegative = 0.0001
     weight: NotNegative = 0.0
 
 
@@ -67,6 +71,7 @@ class Soft(msgspec.Struct, frozen=True):
 
     contact: of all bodies that `contacts` does not name; contacts: by frame, see `Robot.joint_of_frame`
     joint: of all actuated joints that `joints` does not name; joints: by joint
+    implicit: whether the integrator is `implicit`
     """
 
     contact: SoftContact = SoftContact()
@@ -75,6 +80,7 @@ class Soft(msgspec.Struct, frozen=True):
     joints: dict[str, SoftJoint] = {}
     pyramidal: bool = False
     impratio: float = 1.0
+    implicit: bool = False
 
 
 def check(soft: Soft) -> None:
@@ -87,6 +93,9 @@ def check(soft: Soft) -> None:
         if contact.solreffriction != (0.0, 0.0):
             _check_solref(f"{path}.solreffriction", contact.solreffriction)
         _check_solimp(f"{path}.solimp", contact.solimp)
+        for name, value in (("spin", contact.spin), ("roll", contact.roll)):
+            if not 0.0 <= value < np.inf:
+                raise ConfigError(f"{path}.{name}", f"expected a finite number ≥ 0, got {value}")
     joints = {"law.joint": soft.joint} | {f"law.joints.{name}": each for name, each in soft.joints.items()}
     for path, joint in joints.items():
         _check_solref(f"{path}.solreffriction", joint.solreffriction)

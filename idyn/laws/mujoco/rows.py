@@ -32,7 +32,7 @@ from idyn.contact.soft import (
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.vectors import dot
-from idyn.terms.stages import Dynamics, Given, ReducedProblem
+from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
 
 LEAST, LARGEST = 1e-4, 0.9999
@@ -67,14 +67,18 @@ def spring(solref: Array, solimp: Array, h: float) -> tuple[float, float]:
 
 
 @compiled
-def fill_contacts(d: Dynamics, soft: SoftConstraints, laws: Array, aim: Array) -> None:
-    """Fill the contact laws (n, 6), see `idyn.laws.compliant`, and dt a_ref in rows S, T, N [m/s] (3n)."""
-    g = d.given
+def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: Array) -> None:
+    """Fill the contact laws (n, 7), see `idyn.laws.compliant`, and dt a_ref in the rows of J [m/s] (rows).
+
+    J: of `contact_rows` (rows, nv)
+    """
+    width = 6 if soft.turns else 3
     for i in range(len(laws)):
-        row, gap, s, n = soft.contacts[g.bodies[i]], g.gaps[i], 3 * i, 3 * i + 2
+        row, gap, first, n = soft.contacts[g.bodies[i]], g.gaps[i], width * i, width * i + 2
         w = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT]
-        mu = min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if row[CONDIM] > 1.0 else 0.0
-        laws[i, 0], laws[i, 3], laws[i, 4], laws[i, 5] = mu, 0.0, 0.0, 0.0
+        mu = sliding_friction(g, soft, i)
+        laws[i] = 0.0
+        laws[i, 0] = mu
         laws[i, 1] = laws[i, 2] = np.inf
         if w == 0.0 or not gap < row[MARGIN]:
             continue
@@ -85,17 +89,24 @@ def fill_contacts(d: Dynamics, soft: SoftConstraints, laws: Array, aim: Array) -
         if edges:
             laws[i, 2] = 2.0 * mu * mu / soft.impratio * max(LEAST_R, w * (1.0 + mu * mu) * share)
             laws[i, 4], laws[i, 5] = _pyramid_frame(g.normals[i], g.tangents[i])
+            laws[i, 6] = 2.0 * (row[CONDIM] - 1.0)
         else:
             laws[i, 2] = max(LEAST_R, w * share)
         laws[i, 1] = laws[i, 2] / soft.impratio
         # dt a_ref
-        k, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        stiff, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
         across = b
         if row[FRICTION_SOLREF] != 0.0 and not edges:
             _, across = spring(row[FRICTION_SOLREF : FRICTION_SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
-        aim[s] = -g.dt * across * dot(d.J[s], g.v)
-        aim[s + 1] = -g.dt * across * dot(d.J[s + 1], g.v)
-        aim[n] = -g.dt * (b * dot(d.J[n], g.v) + k * imp * r)
+        for k in range(first, first + width):
+            aim[k] = -g.dt * across * dot(J[k], g.v)
+        aim[n] = -g.dt * (b * dot(J[n], g.v) + stiff * imp * r)
+
+
+@compiled
+def sliding_friction(g: Given, soft: SoftConstraints, i: int) -> float:
+    """Return μ of contact i within MuJoCo's range, 0 without friction."""
+    return min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if soft.contacts[g.bodies[i], CONDIM] > 1.0 else 0.0
 
 
 @compiled
@@ -122,26 +133,55 @@ def free_joint_terms(g: Given, drift: Array) -> None:
 
 
 @compiled
-def joint_terms(problem: ReducedProblem, soft: SoftConstraints, drift: Array) -> None:
-    """Fill `load`: forces of damping, dry friction and limits of the joints at the demand. Add dt e to `drift` (nv), with
-    e = M⁻¹ Pᵀ h D q̈: constraints act on the acceleration before the step, which is implicit in the damping D."""
+def implicit_part(g: Given, soft: SoftConstraints, change: Array) -> Array:
+    """Return dt (M̃ − M) a' (nv) of dt a' = `change` (nv). The step M̃ a' = M a is implicit in the damping, M̃ = M + h D, and with
+    the integrator `implicit` also in the bias forces, whose slope is ∂h/∂v − M ∂s/∂v, s = (ω × v_lin, 0) of free joints."""
+    h, v, out = g.dt, g.v, np.zeros(len(change))
+    for k in range(len(g.model.a)):
+        j = g.model.a[k]
+        out[j] = h * soft.joints[j, DAMPING] * change[j]
+    if soft.implicit:
+        turning, of, j = np.zeros(len(v)), g.model.dof_joint, 0
+        # dt ∂s/∂v a'
+        while j + 5 < len(v):
+            if of[j] != of[j + 5]:
+                j += 1
+                continue
+            for c in range(3):
+                one, two = (c + 1) % 3, (c + 2) % 3
+                turning[j + c] = change[j + 3 + one] * v[j + two] - change[j + 3 + two] * v[j + one]
+                turning[j + c] += v[j + 3 + one] * change[j + two] - v[j + 3 + two] * change[j + one]
+            j += 6
+        out += h * (g.slope @ change - g.M @ turning)
+    return out
+
+
+@compiled
+def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, drift: Array) -> None:
+    """Fill `load`: forces of damping, dry friction and limits of the joints at the demand, and what the step is implicit in.
+    Add dt e to `drift` (nv), with e = M⁻¹ (M̃ − M) a': constraints act on the acceleration a = a' + e before the step.
+
+    change: dt a' (nv)
+    """
     g, q_ddot = problem.dynamics.given, problem.q_ddot
     h, a = g.dt, g.model.a
-    e = np.zeros(len(g.v))
-    if soft.damped:
-        for k in range(len(a)):
-            e[a[k]] = h * soft.joints[a[k], DAMPING] * q_ddot[k]
+    e, load = np.zeros(len(g.v)), problem.load
+    for j in range(len(load)):
+        load[j] = 0.0
+    if soft.damped or soft.implicit:
+        e = implicit_part(g, soft, change)
+        for j in range(len(load)):
+            load[j] -= e[j] / h
         L = g.M.copy()
         cholesky(L)
         forward(L, e)
         backward(L, e)
     for k in range(len(a)):
         j = a[k]
-        row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j]
-        problem.load[j] = _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h)
-        problem.load[j] -= row[DAMPING] * (v + h * q_ddot[k])
+        row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j] / h
+        load[j] += _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h) - row[DAMPING] * v
     for j in range(len(e)):
-        drift[j] += h * e[j]
+        drift[j] += e[j]
 
 
 @compiled

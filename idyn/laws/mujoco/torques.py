@@ -4,8 +4,8 @@ The unknowns are the accelerations without motors and those of the joints with a
 of the law with M_xx instead of M_uu, so it has one solution. Dry friction and limits of these joints are constraints of it,
 whose rows have one entry.
 
-With damping, all torques must be given: then the acceleration before the step follows, and M̃ a' = M a is that of the step,
-M̃ = M + h D.
+With damping or the integrator `implicit` this is the acceleration a before the step, and that of the step is a' = M̃⁻¹ M a, see
+`implicit_part`. Where the demand is of a', a is found by iteration.
 """
 
 import numpy as np
@@ -24,11 +24,17 @@ from idyn.contact.soft import (
     SoftConstraints,
 )
 from idyn.jit.compiled import compiled
-from idyn.laws.compliant import minimise
-from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, spring
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.laws.compliant import SIX, THREE, minimise
+from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, implicit_part, spring
+from idyn.laws.mujoco.turning import contact_rows
+from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
+from idyn.status import SOLVED
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
+
+MOST_ROUNDS = 50
+"""Maximum number of rounds with a step that is implicit. A round leaves of the error the share h D/(M + h D) of the damping D;
+usual: 4 to 8."""
 
 ROWS = 3
 """Constraints of a joint: dry friction, and both ends of its range."""
@@ -43,22 +49,45 @@ def joint_accelerations(
     problem: its dynamics are filled; asked: demand (na); tau: torques [N·m] (na)
     given: which joints have the torque `tau`; the others meet the demand (na)
     """
+    g, before, least, implicit = problem.dynamics.given, asked.copy(), np.inf, soft.damped or soft.implicit
+    for _ in range(MOST_ROUNDS):
+        change, status = _before_step(problem, soft, before, tau, given)
+        if implicit:
+            change = _after_step(g, soft, change)
+        missed = 0.0
+        for k in range(len(out)):
+            out[k] = change[g.model.a[k]]
+            if not given[k]:
+                missed = max(missed, abs(asked[k] - out[k]))
+                before[k] += asked[k] - out[k]
+        if not implicit or missed == 0.0 or not missed < least:  # until it consists of rounding errors
+            break
+        least = missed
+    return status == SOLVED
+
+
+@compiled
+def _before_step(problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array) -> tuple[Array, int]:
+    """Return the accelerations before the step (nv), and the status of Newton's method.
+
+    asked: those of the joints that are not `given` (na); tau, given: see `joint_accelerations`
+    """
     g = problem.dynamics.given
     nv, unknown = len(g.v), _unknown(g, given)
     # v_free: motion without constraints; L of M_xx
     v_free, L = _free(g, soft, unknown, asked, tau)
     # contacts, then three rows of each joint with a given torque
-    contacts, joints = len(g.mu), unknown[unknown >= 0]
-    acts = g.model.a[given]
+    contacts, joints, width = len(g.mu), unknown[unknown >= 0], 6 if soft.turns else 3
+    acts, touching = g.model.a[given], contact_rows(problem.dynamics, soft)
     count = contacts + ROWS * len(acts)
-    laws, aim, drift, J = np.zeros((count, 6)), np.zeros(3 * count), np.zeros(nv), np.zeros((3 * count, nv))
-    J[: 3 * contacts] = problem.dynamics.J
-    fill_contacts(problem.dynamics, soft, laws[:contacts], aim[: 3 * contacts])
+    laws, aim, drift, J = np.zeros((count, 7)), np.zeros(width * count), np.zeros(nv), np.zeros((width * count, nv))
+    J[: len(touching)] = touching
+    fill_contacts(g, soft, touching, laws[:contacts], aim[: len(touching)])
     for k in range(len(acts)):
         first = contacts + ROWS * k
-        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[3 * first :], J[3 * first :])
+        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[width * first :], J[width * first :])
     free_joint_terms(g, drift)
-    Y, x = np.empty((3 * count, len(joints))), np.zeros(len(joints))
+    Y, x = np.empty((width * count, len(joints))), np.zeros(len(joints))
     for row in range(len(Y)):
         for i in range(len(joints)):
             Y[row, i] = J[row, joints[i]]
@@ -66,17 +95,13 @@ def joint_accelerations(
     for i in range(len(x)):
         for k in range(i, len(x)):
             x[i] += L[k, i] * (g.v[joints[k]] - v_free[joints[k]])
-    _, status, _ = minimise(laws, Y, J @ (v_free - g.v + drift) - aim, x)
+    b = J @ (v_free - g.v + drift) - aim
+    _, status, _ = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
     # v⁺ = v_free + L⁻ᵀ x
     backward(L, x)
     for i in range(len(x)):
         v_free[joints[i]] += x[i]
-    change = (v_free - g.v + drift) / g.dt
-    if soft.damped:
-        _after_damping(g, soft, change)
-    for k in range(len(out)):
-        out[k] = change[g.model.a[k]]
-    return status == 0
+    return (v_free - g.v + drift) / g.dt, status
 
 
 @compiled
@@ -119,7 +144,7 @@ def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Ar
 @compiled
 def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array, J: Array) -> None:
     """Fill the laws of the joint with velocity j: dry friction, then the ends of its range; aim and J from its first row on."""
-    row, h, v, q = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]]
+    row, h, v, q, width = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]], 6 if soft.turns else 3
     for k in range(ROWS):
         laws[k, 1] = laws[k, 2] = np.inf
     if row[LOSS] > 0.0:
@@ -134,16 +159,16 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
             imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
             stiff, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
             laws[k, 1] = laws[k, 2] = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
-            aim[3 * k + 2], J[3 * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
+            aim[width * k + 2], J[width * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
 
 
 @compiled
-def _after_damping(g: Given, soft: SoftConstraints, change: Array) -> None:
-    """Replace the acceleration a before the step by a' = M̃⁻¹ M a (nv)."""
-    L, after = g.M.copy(), g.M @ change
+def _after_step(g: Given, soft: SoftConstraints, change: Array) -> Array:
+    """Return a' = M̃⁻¹ M a of the acceleration a before the step (nv)."""
+    A, unit = g.M.copy(), np.zeros(len(change))
     for j in range(len(change)):
-        L[j, j] += g.dt * soft.joints[j, DAMPING]
-    cholesky(L)
-    forward(L, after)
-    backward(L, after)
-    change[:] = after
+        unit[:] = 0.0
+        unit[j] = 1.0
+        A[:, j] += implicit_part(g, soft, unit)
+    LU, order, _ = lu_factor(A)
+    return lu_solve(LU, order, g.M @ change)
