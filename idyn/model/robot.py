@@ -135,16 +135,15 @@ class Robot:
     def _open_data(self) -> None:
         """Create two `pin.Data`, for `terms` and for `place`, and store views of their arrays: reading an attribute through
         the bindings takes longer than a small kernel."""
-        self._data, self._placed = self._model.createData(), self._model.createData()
+        self._data, self._placed, self._sloped = (self._model.createData() for _ in range(3))
         self.frames = Frames(self._model)
         data = self._data
         axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
-        self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
+        self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = parts(self.placements)
         self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
-        self._sloped, self.own_slope = self._model.createData(), np.zeros((self.nv, self.nv))
         self.current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
@@ -282,8 +281,7 @@ class Robot:
 
     def compute_slope(self, q: Array, v: Array) -> None:
         """Compute ∂h/∂v at (q, v) into `own_slope` (nv, nv)."""
-        pin.computeRNEADerivatives(self._model, self._sloped, q, v, np.zeros(self.nv))
-        self.own_slope[:] = self._sloped.dtau_dv
+        self.own_slope[:] = pin.computeRNEADerivatives(self._model, self._sloped, q, v, np.zeros(self.nv))[1]
 
     def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
         """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with
