@@ -6,6 +6,9 @@ Each tick
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.dcm`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
    the feet, posture. The contact law decides what forces realise them
+
+Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
+of the centre of mass in the plane.
 """
 
 from typing import ClassVar
