@@ -17,7 +17,16 @@ from idyn.laws import LAWS
 from idyn.laws.settings import CoulombSettings, NoSlipSettings
 from idyn.types import Selection
 
-SHIPPED = {"quadruped": (12, 4), "solo12": (12, 4), "a1": (12, 4), "go2": (12, 4), "g1": (29, 8), "fivebar": (8, 4)}
+SHIPPED = {
+    "quadruped": (12, 4),
+    "solo12": (12, 4),
+    "a1": (12, 4),
+    "go2": (12, 4),
+    "g1": (29, 8),
+    "talos": (32, 8),
+    "bolt": (6, 2),
+    "fivebar": (8, 4),
+}
 """How many motors and contacts they stand with."""
 
 

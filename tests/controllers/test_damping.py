@@ -52,7 +52,7 @@ def test_a_light_finger_is_damped_too(inertia):
     assert speeds_after(model, np.full(2, 0.1), 20)[-1] > 1e3
 
 
-@pytest.mark.parametrize("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "arm"])
+@pytest.mark.parametrize("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "talos", "bolt", "arm"])
 def test_shipped_damping_is_stable_as_it_is(name):
     settings = load("controllers", name, ControllerSettings)
     robot, stance = load_robot(settings.robot)

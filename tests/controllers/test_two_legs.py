@@ -11,6 +11,7 @@ from controllers.planners.two_legs.dcm import Span, nearest_inside, planned_dcm
 from controllers.planners.two_legs.feet import Pose, feet_of
 from controllers.planners.two_legs.footsteps import abreast, next_step, within_reach
 from controllers.planners.two_legs.settings import StepSettings
+from controllers.planners.two_legs.steps import Steps
 from controllers.planners.two_legs.swing import Swing
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
@@ -107,6 +108,56 @@ def test_feet_of_g1_and_of_other_robots() -> None:
         feet_of(quadruped, stands)
 
 
+def test_point_feet_are_spheres_on_the_ground() -> None:
+    robot, stance = load_robot("bolt")
+    left, right = feet_of(robot, stance)
+    assert (left.frame, right.frame) == ("FL_FOOT", "FR_FOOT")
+    assert not left.flat
+    q = stance.copy()
+    q[robot.tree.q_index] += 0.3  # the lower legs tilt
+    centre, place = robot.frames.placement("FL_FOOT", q).translation, left.pose(robot, q).position
+    assert np.allclose(place, centre - [0.0, 0.0, 0.016])
+    corners = left.corners(left.pose(robot, q), 0.01)
+    assert np.allclose(corners, place[:2])
+
+
+def point_feet(period: float = 0.25) -> Steps:
+    """Return steps of point feet 0.1 m apart, that stand."""
+    settings = StepSettings(period=period, double_support=0.1, longest=0.3, narrowest=0.4, widest=3.0)
+    steps = Steps(settings, 0.1, OMEGA, False, np.zeros(2))
+    steps.reset((Pose(np.array([0.0, 0.05, 0.0]), 0.0), Pose(np.array([0.0, -0.05, 0.0]), 0.0)))
+    return steps
+
+
+def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
+    steps, dt, lifts = point_feet(), 0.005, []
+    for k in range(400):
+        feet, before = (steps.planted[0], steps.planted[1]), steps.swinging
+        early = steps.swing is not None and steps.swing.x[2] < 0.002
+        steps.advance(k * dt, np.zeros(3), feet, early)
+        steps.reference(k * dt, np.zeros(3), steps.middle)
+        if before is None and steps.swinging is not None:
+            lifts.append(k * dt)
+    assert len(lifts) > 5
+    assert np.allclose(np.diff(lifts), 0.25, atol=dt + 1e-9)
+
+
+@pytest.mark.parametrize("bias", [-0.003, 0.003])
+def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is_off(bias: float) -> None:
+    steps, dt, velocity, at = point_feet(), 0.005, np.array([0.2, 0.0, 0.0]), {}
+    dcm = np.zeros(2)
+    for k in range(4000):
+        t, feet = k * dt, [steps.planted[0], steps.planted[1]]
+        if steps.swinging is not None and steps.swing is not None:
+            x = steps.swing.x
+            feet[steps.swinging] = Pose(x[:3], float(x[3]))
+        steps.advance(t, velocity, (feet[0], feet[1]), False)
+        p, _ = steps.reference(t, velocity + steps.correction, dcm)
+        dcm = dcm + dt * OMEGA * (dcm - p - [bias, 0.0])  # ξ̇ = ω (ξ − p)
+        at[k] = steps.middle[0]
+    assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
+
+
 def test_whole_soles() -> None:
     robot, _ = load_robot("g1")
     left = robot.spheres.keys[:4]
@@ -152,3 +203,22 @@ def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
             loads = [task.normal for label, task in tasks.items() if label.startswith("load")]
             assert sum(loads) == pytest.approx(robot.weight)
     assert len(swung) == 2
+
+
+def test_point_feet_always_step_and_leave_the_centre_of_mass_to_the_steps() -> None:
+    robot, stance = load_robot("bolt")
+    gait = TwoLegsSettings(step=StepSettings(period=0.25)).build(robot, stance, 0.01)
+    state, swung = State(q=stance, v=np.zeros(robot.nv)), set()
+    contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    for k in range(100):
+        reference = gait.at(0.01 * k, state, contacts)
+        assert reference.schedule is not None
+        assert reference.tasks is not None
+        tasks = {task.label(): task for task in reference.tasks.tasks}
+        assert not any(tasks["centre of mass"].mask[:2])
+        lifted = ~reference.schedule.stance
+        if lifted.any():
+            assert lifted.sum() == 1
+            assert not tasks["trunk"].mask[5]  # nobody can hold the heading on one point
+            swung.add(tasks["swing"].frame)
+    assert swung == {"FL_FOOT", "FR_FOOT"}

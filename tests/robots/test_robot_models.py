@@ -12,7 +12,7 @@ from idyn.errors import FrameNotFound
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 
-ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "fivebar")
+ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "talos", "fivebar")
 LEGS = ("LF", "RF", "LH", "RH")
 MIRROR = np.array([1.0, -1.0, 1.0])
 """Reflection in the sagittal plane."""
@@ -26,7 +26,7 @@ def quadruped_text():
 def test_every_robot_stands_level_on_its_feet(name):
     robot, q = load_robot(name)
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
-    assert len(contacts) == (8 if name == "g1" else 4)
+    assert len(contacts) == (8 if name in ("g1", "talos") else 4)
     np.testing.assert_allclose(contacts.gaps, 0, atol=1e-9)
     np.testing.assert_array_equal(q[3:7], [0, 0, 0, 1])
     x, y = contacts.points[:, 0], contacts.points[:, 1]
@@ -35,7 +35,14 @@ def test_every_robot_stands_level_on_its_feet(name):
     assert y.min() < com[1] < y.max()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+def test_bolt_balances_above_its_point_feet():
+    robot, q = load_robot("bolt")
+    points = contacts_from_geometry(robot, q, Flat(), margin=1.0).points
+    np.testing.assert_allclose(points[:, 2], 0, atol=1e-9)
+    np.testing.assert_allclose(robot.center_of_mass(q)[:2], points.mean(axis=0)[:2], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", [*ROBOTS, "bolt"])
 def test_every_stance_is_within_the_limits(name):
     robot, q = load_robot(name)
     angles = robot.joint_angles(q)

@@ -23,13 +23,15 @@ class Foot(NamedTuple):
     """A foot.
 
     frame: of the URDF, to which its contact places are fixed; rows: their indices among those of the robot
-    centre: of the sole in the frame [m] (3); level: attitude of the frame on level ground with heading 0 (3, 3)
+    centre: of its contact spheres in the frame [m] (3); radius: of these spheres, by which the ground is lower [m]
+    level: attitude of the frame on level ground with heading 0 (3, 3)
     half: half length and half width of the sole [m] (2), 0 for point feet
     """
 
     frame: str
     rows: Array
     centre: Array
+    radius: float
     level: Array
     half: Array
 
@@ -42,7 +44,8 @@ class Foot(NamedTuple):
         """Return where the sole is in a configuration (nq)."""
         placed = robot.frames.placement(self.frame, q)
         turn = placed.rotation @ self.level.T
-        return Pose(placed.translation + placed.rotation @ self.centre, float(np.arctan2(turn[1, 0], turn[0, 0])))
+        centre = placed.translation + placed.rotation @ self.centre
+        return Pose(centre - [0.0, 0.0, self.radius], float(np.arctan2(turn[1, 0], turn[0, 0])))
 
     def corners(self, pose: Pose, margin: float) -> Array:
         """Return the corners of the sole in the plane, moved inwards by a margin [m] (4, 2)."""
@@ -84,11 +87,12 @@ def _foot(robot: Robot, stance: Array, frame: str, rows: list[int]) -> tuple[Foo
     places = np.array([robot.description.contact[row].offset for row in rows]) @ placed.rotation.T
     low, high = places.min(axis=0), places.max(axis=0)
     middle = 0.5 * (low + high)
-    middle[2] = low[2] - robot.spheres.radii[rows[0]]
+    middle[2] = low[2]
     foot = Foot(
         frame=frame,
         rows=np.array(rows),
         centre=placed.rotation.T @ middle,
+        radius=float(robot.spheres.radii[rows[0]]),
         level=placed.rotation,
         half=0.5 * (high - low)[:2],
     )

@@ -18,10 +18,14 @@ PREVIEW = 3
 """Number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each."""
 
 FIRST = 0.6
-"""Duration of the double support before the first step, and after the last one [s]."""
+"""Duration of the double support before the first step, and after the last one [s]; before the first step on point feet it is a
+period."""
 
 ABREAST = 0.03
 """Feet that are nearer to their places beside each other than this stand still [m, rad]."""
+
+LEARNING = 0.1
+"""Share of the difference of a step of a point foot from the commanded one by which the next steps are planned shorter."""
 
 EARLY = 0.6
 """Share of the swing after which a foot that touches has landed."""
@@ -33,6 +37,7 @@ class Steps:
     planted: where the feet stand, or stood last; the heading is the planned one
     swinging: 0: left, 1: right; None in double support
     swing: path of the foot in the air
+    correction: of the velocity of the plan, so that steps of point feet are on average as long as commanded [m/s, rad/s] (3)
     """
 
     def __init__(self, settings: StepSettings, width: float, omega: float, stands: bool, ankle: Array) -> None:
@@ -40,6 +45,7 @@ class Steps:
         ankle: half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m] (2)
         """
         self._settings, self._width, self._omega, self._stands, self._ankle = settings, width, omega, stands, ankle
+        self._points = not ankle.any()  # only the landing places correct the motion
 
     def reset(self, feet: tuple[Pose, Pose]) -> None:
         """Stand on these feet."""
@@ -47,6 +53,7 @@ class Steps:
         self.swinging: int | None = None
         self.swing: Swing | None = None
         self._next = 0  # foot of the next swing
+        self.correction = np.zeros(3)
         self._stops = False  # whether the next step is to be the last one
         self._since, self._lasts, self._from = 0.0, np.inf, self.middle
         self.standing = True
@@ -68,9 +75,11 @@ class Steps:
             if wanted:
                 self._next = 0 if velocity[1] + 0.1 * velocity[2] >= 0.0 else 1
                 self._stops = False
-                self._begin(t, FIRST, self.middle)
+                self._begin(t, s.period if self._points else FIRST, self.middle)
         elif self.swinging is not None:
             if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
+                if self._points:
+                    self._learn(velocity)
                 self._land(t, measured, wanted)
         elif elapsed >= self._lasts:
             foot = self._next
@@ -97,10 +106,18 @@ class Steps:
         start = self.planted[1 - foot].position[:2]
         self.planted[foot] = Pose(measured[foot].position, yaw)
         self._next = 1 - foot
-        self._begin(t, s.double_support * s.period, start)
+        early = max(self._lasts - (t - self._since), 0.0) if self._points else 0.0
+        self._begin(t + early, s.double_support * s.period, start)
         if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
             self.standing = True
         self._stops = not wanted
+
+    def _learn(self, velocity: Array) -> None:
+        """Correct the velocity of the plan by a share of what the step that ends differs from the commanded one."""
+        assert self.swing is not None
+        place = self._place(velocity)
+        moved = turned(place.yaw).T @ (self.swing.goal[:2] - place.position[:2])
+        self.correction[:2] -= LEARNING * moved / self._settings.period
 
     def _place(self, velocity: Array) -> Pose:
         """Return where the next foot lands without correction."""
@@ -121,6 +138,8 @@ class Steps:
         at = feet[1 - foot].position[:2]
         if self.swinging is None:
             spans = [_rest(self._from, at, self._lasts, elapsed), Span(single, at, at)]
+            if elapsed < 0.0:  # the foot has landed early
+                spans = [Span(-elapsed, self._from, self._from), *spans]
         else:
             spans = [Span(max(self._lasts - elapsed, 0.0), at, at)]
         feet[foot] = self._place(velocity)
@@ -160,8 +179,8 @@ class Steps:
 
 def _rest(start: Array, end: Array, lasts: float, elapsed: float) -> Span:
     """Return what is left of a movement of the centre of pressure."""
-    share = min(elapsed / lasts, 1.0)
-    return Span(max(lasts - elapsed, 0.0), start + share * (end - start), end)
+    share = min(max(elapsed / lasts, 0.0), 1.0)
+    return Span((1.0 - share) * lasts, start + share * (end - start), end)
 
 
 def _four(pose: Pose) -> Array:

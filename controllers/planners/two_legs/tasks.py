@@ -71,7 +71,7 @@ def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
 def _swing(foot: Foot, swing: Swing, stiffness: float) -> FrameTask:
     x, v, a = swing.x, swing.v, swing.a
     R = about_z(float(x[3])) @ foot.level
-    lever = R @ foot.centre  # from the frame to the sole
+    lever = R @ foot.centre - [0.0, 0.0, foot.radius]  # from the frame to the ground below the foot
     up, w, dw = np.array([0.0, 0.0, 1.0]), float(v[3]), float(a[3])
     turning = w * np.cross(up, lever)
     return FrameTask(

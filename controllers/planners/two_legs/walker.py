@@ -6,6 +6,9 @@ Each tick
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.dcm`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
    the feet, posture. The contact law decides what forces realise them
+
+Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
+of the centre of mass in the plane.
 """
 
 from typing import ClassVar
@@ -20,6 +23,7 @@ from controllers.planners.two_legs.settings import BalanceSettings, GainSettings
 from controllers.planners.two_legs.steps import Steps
 from controllers.planners.two_legs.tasks import Aims, task_stack
 from idyn.errors import ConfigError, InputError
+from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -49,10 +53,10 @@ class TwoLegs(Trajectory):
         if not self._height > 0.0:
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
         self._omega = float(np.sqrt(GRAVITY / self._height))
-        flat = all(foot.flat for foot in self._feet)
+        self._flat = all(foot.flat for foot in self._feet)
         balance = settings.balance
         inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)
-        stands = flat and not settings.march
+        stands = self._flat and not settings.march
         self._steps = Steps(settings.step, width, self._omega, stands, balance.ankle * inner)
         self._angles = robot.joint_angles(stance)
         self._legs = _legs(robot, self._feet)
@@ -101,9 +105,9 @@ class TwoLegs(Trajectory):
         near = [bool(touching[foot.rows].any()) for foot in self._feet]
         measured = self._poses(state.q)
         com = robot.frames.centroidal(state.q, state.v)
-        dcm = (com.position + com.velocity / self._omega)[:2]
+        dcm = com.position[:2] + self._speed(com) / self._omega
         steps.advance(t, self._velocity, measured, steps.swinging is not None and near[steps.swinging])
-        p, planned = steps.reference(t, self._velocity, dcm)
+        p, planned = steps.reference(t, self._velocity + steps.correction, dcm)
         p = p + (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
         aims = Aims(
@@ -131,6 +135,16 @@ class TwoLegs(Trajectory):
             base=self._velocity.copy(),
             tasks=task_stack(robot, aims, settings.gains),
         )
+
+    def _speed(self, com: Centroidal) -> Array:
+        """Return the velocity of the pendulum [m/s] (2).
+
+        On soles, where a task asks for its motion, it is that of the centre of mass; on point feet that of a pendulum with the
+        robot's angular momentum about the ground, which swinging legs do not change.
+        """
+        if self._flat:
+            return com.velocity[:2]
+        return com.velocity[:2] + com.angular[1::-1] * [1.0, -1.0] / (com.mass * self._height)
 
     def _support(self, near: list[bool]) -> Array:
         """Return the corners of the soles that carry the robot (n, 2)."""
