@@ -198,9 +198,9 @@ def test_equal_scenes_give_identical_results():
 def test_scenes_and_comparisons_are_told_apart():
     for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
         data = tomllib.loads(path.read_text())
-        scene = not BODY_TABLES.isdisjoint(data)
-        assert scene + ("title" in data) + ("server" in data) >= 1
-        assert not (scene and ("title" in data or "server" in data))
+        scene, runs = not BODY_TABLES.isdisjoint(data), "server" in data or "experiment" in data
+        assert scene + ("title" in data) + runs >= 1
+        assert not (scene and ("title" in data or runs))
 
 
 @pytest.mark.long
