@@ -32,7 +32,10 @@ class Footholds:
         self._unseen = True
 
     def look(self, terrain: Terrain, q: Array, t: float) -> None:
-        """Find safe footholds of the feet in the air on a known terrain, and the plane through all footholds."""
+        """Find safe footholds of the feet in the air on a known terrain, and the plane through all footholds.
+
+        q: configuration; t: time [s]
+        """
         plan, slope = self._plan, self._plan.slope
         places, swings, R = plan.places(t), plan.swinging, _turn(plan, q)
         places[swings] = slope.goal[swings] + slope.shift[swings]
@@ -41,12 +44,12 @@ class Footholds:
             wanted = (slope.goal[looks] - plan.pose[:2]) @ R.T + q[:2]
             slope.shift[looks] = safe_shifts(terrain, wanted, slope.shift[looks] @ R.T) @ R
             places[looks] = slope.goal[looks] + slope.shift[looks]
-        world = (places - plan.pose[:2]) @ R.T
+        offsets = (places - plan.pose[:2]) @ R.T  # from the base, world axes
         updates = swings | self._unseen
         self._unseen = False
         if updates.any():
-            slope.heights[updates] = heights_at(terrain, world[updates] + q[:2])
-        height, gradient = plane(world, slope.heights)
+            slope.heights[updates] = heights_at(terrain, offsets[updates] + q[:2])
+        height, gradient = plane(offsets, slope.heights)
         slope.put(below=height)
         slope.target[:] = gradient
 

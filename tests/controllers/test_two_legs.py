@@ -1,5 +1,8 @@
 """The gait of two legs: DCM plans against an integrator, footsteps, swings, settings, and a robot that steps."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -18,7 +21,8 @@ from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_of_places
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError, InputError
-from idyn.types import State
+from idyn.model.robot import Robot
+from idyn.types import Array, State
 
 OMEGA = 3.6
 SPANS = (
@@ -181,17 +185,21 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(height=0.01))
 
 
-def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
-    robot, stance = load_robot("g1")
-    gait = TwoLegsSettings(commands=((5.0, 0.3, 0.0, 0.0),)).build(robot, stance, 0.01)
-    state, swung = State(q=stance, v=np.zeros(robot.nv)), set()
+def planned(name: str, settings: TwoLegsSettings, ticks: int) -> Iterator[tuple[Robot, Array, dict[str, Any]]]:
+    """Yield the robot, which contacts are planned in the air (n), and the tasks by label, each 10 ms of a plan."""
+    robot, stance = load_robot(name)
+    gait, state = settings.build(robot, stance, 0.01), State(q=stance, v=np.zeros(robot.nv))
     contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
-    for k in range(200):
+    for k in range(ticks):
         reference = gait.at(0.01 * k, state, contacts)
         assert reference.schedule is not None
         assert reference.tasks is not None
-        lifted = ~reference.schedule.stance
-        tasks = {task.label(): task for task in reference.tasks.tasks}
+        yield robot, ~reference.schedule.stance, {task.label(): task for task in reference.tasks.tasks}
+
+
+def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
+    swung = set()
+    for robot, lifted, tasks in planned("g1", TwoLegsSettings(commands=((5.0, 0.3, 0.0, 0.0),)), 200):
         assert lifted.any() == ("swing" in tasks)
         if lifted.any():
             frames = {robot.description.contact[row].frame for row in np.flatnonzero(lifted)}
@@ -206,17 +214,9 @@ def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
 
 
 def test_point_feet_always_step_and_leave_the_centre_of_mass_to_the_steps() -> None:
-    robot, stance = load_robot("bolt")
-    gait = TwoLegsSettings(step=StepSettings(period=0.25)).build(robot, stance, 0.01)
-    state, swung = State(q=stance, v=np.zeros(robot.nv)), set()
-    contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
-    for k in range(100):
-        reference = gait.at(0.01 * k, state, contacts)
-        assert reference.schedule is not None
-        assert reference.tasks is not None
-        tasks = {task.label(): task for task in reference.tasks.tasks}
+    swung = set()
+    for _, lifted, tasks in planned("bolt", TwoLegsSettings(step=StepSettings(period=0.25)), 100):
         assert not any(tasks["centre of mass"].mask[:2])
-        lifted = ~reference.schedule.stance
         if lifted.any():
             assert lifted.sum() == 1
             assert not tasks["trunk"].mask[5]  # nobody can hold the heading on one point

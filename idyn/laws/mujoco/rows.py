@@ -121,14 +121,20 @@ def _pyramid_frame(n: Array, s: Array) -> tuple[float, float]:
 @compiled
 def free_joint_terms(g: Given, drift: Array) -> None:
     """Add dt (ω × v_lin, 0) of each free joint to `drift` (nv): MuJoCo's acceleration is that of the velocity in the world."""
-    v, of, j = g.v, g.model.dof_joint, 0
-    while j + 5 < len(v):
+    _add_turned(g, g.v, g.v, g.dt, drift)
+
+
+@compiled
+def _add_turned(g: Given, turning: Array, moving: Array, share: float, out: Array) -> None:
+    """Add share (ω × v_lin, 0) of each free joint to `out` (nv), with ω of `turning` and v_lin of `moving` (nv)."""
+    of, j = g.model.dof_joint, 0
+    while j + 5 < len(out):
         if of[j] != of[j + 5]:
             j += 1
             continue
         for c in range(3):
             one, two = (c + 1) % 3, (c + 2) % 3
-            drift[j + c] += g.dt * (v[j + 3 + one] * v[j + two] - v[j + 3 + two] * v[j + one])
+            out[j + c] += share * (turning[j + 3 + one] * moving[j + two] - turning[j + 3 + two] * moving[j + one])
         j += 6
 
 
@@ -141,18 +147,11 @@ def implicit_part(g: Given, soft: SoftConstraints, change: Array) -> Array:
         j = g.model.a[k]
         out[j] = h * soft.joints[j, DAMPING] * change[j]
     if soft.implicit:
-        turning, of, j = np.zeros(len(v)), g.model.dof_joint, 0
         # dt ∂s/∂v a'
-        while j + 5 < len(v):
-            if of[j] != of[j + 5]:
-                j += 1
-                continue
-            for c in range(3):
-                one, two = (c + 1) % 3, (c + 2) % 3
-                turning[j + c] = change[j + 3 + one] * v[j + two] - change[j + 3 + two] * v[j + one]
-                turning[j + c] += v[j + 3 + one] * change[j + two] - v[j + 3 + two] * change[j + one]
-            j += 6
-        out += h * (g.slope @ change - g.M @ turning)
+        turned = np.zeros(len(v))
+        _add_turned(g, change, v, 1.0, turned)
+        _add_turned(g, v, change, 1.0, turned)
+        out += h * (g.slope @ change - g.M @ turned)
     return out
 
 
