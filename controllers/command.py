@@ -53,7 +53,7 @@ class Schedule(Record, frozen=True):
 class GaitChange(Record, frozen=True):
     """Commanded gait; None: as configured. Fields as in `controllers.planners.gait.GaitSettings`."""
 
-    pattern: Literal["trot", "walk", "stand"] | None = None
+    pattern: Literal["trot", "walk", "pace", "bound", "stand"] | None = None
     period: float | None = None
     duty: float | None = None
     step_height: float | None = None

@@ -11,8 +11,14 @@ from controllers.config.tables import within
 from idyn.errors import ConfigError, InputError
 from idyn.types import Array
 
-TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
-"""Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper, and a four-beat walk."""
+TOUCHDOWN = {
+    "trot": (0.25, 0.75, 0.75, 0.25),
+    "walk": (0.25, 0.75, 0.0, 0.5),
+    "pace": (0.25, 0.75, 0.25, 0.75),
+    "bound": (0.25, 0.25, 0.75, 0.75),
+}
+"""Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper (diagonal pairs), a four-beat
+walk, a pace (pairs of one side) and a bound (front and hind pair)."""
 
 
 LIMITS = {"period": (0.15, 2.0, "s"), "duty": (0.5, 0.95, ""), "step_height": (0.005, 0.3, "m")}
@@ -41,7 +47,7 @@ class FastSettings(Settings, frozen=True):
 class GaitSettings(Settings, frozen=True):
     """Timing and shape of the steps.
 
-    pattern: 'trot' or 'walk' of four feet; 'stand': never step; 'table': the phases in `touchdown`
+    pattern: 'trot', 'walk', 'pace' or 'bound' of four feet; 'stand': never step; 'table': the phases in `touchdown`
     touchdown: touchdown phase of each foot, as a share of the period, in the order of the robot's contacts
     period: period of the gait [s]
     duty: duty factor, the share of the period in which a foot stands
@@ -52,7 +58,7 @@ class GaitSettings(Settings, frozen=True):
     patience: longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
     """
 
-    pattern: Literal["trot", "walk", "stand", "table"] = "trot"
+    pattern: Literal["trot", "walk", "pace", "bound", "stand", "table"] = "trot"
     touchdown: tuple[float, ...] = ()
     period: Annotated[float, within(0.05, 60, "s")] = 0.3
     duty: float = 0.75

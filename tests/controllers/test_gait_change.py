@@ -49,6 +49,17 @@ def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     assert not any(reference.problem for reference in references)
 
 
+@pytest.mark.parametrize(("pattern", "pairs"), [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])])
+def test_pairs_of_feet_lift_together_half_a_period_after_the_others(pattern, pairs):
+    walker, _ = walking()
+    stance = stances(command(walker, 3.0, velocity=FORWARD, gait=GaitChange(pattern=pattern, period=0.4, duty=0.6)))[1200:]
+    lifts = lift_offs(stance)
+    for one, other in pairs:  # left front, right front, left hind, right hind
+        np.testing.assert_allclose(lifts[one], lifts[other], atol=1)
+    first, second = (lifts[pair[0]] for pair in pairs)
+    np.testing.assert_allclose((second[0] - first[0]) * DT % 0.4, 0.2, atol=2 * DT)
+
+
 def test_period_duty_and_step_height_are_as_commanded():
     walker, _ = walking()
     references = command(walker, 3.0, velocity=FORWARD, gait=GaitChange(period=0.6, duty=0.6, step_height=0.03))

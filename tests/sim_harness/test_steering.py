@@ -13,7 +13,7 @@ from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages.command import CommandMessage, PlanHello
+from transport.protocol.messages.command import CommandMessage, GaitPart, PlanHello
 from transport.protocol.messages.state import StateMessage
 from transport.replay import replay
 from transport.robot.conversation import hello_for
@@ -46,17 +46,31 @@ class Drive(Walk):
         self.service.settle()
         return reply
 
-    def run(self, seconds, velocity):
-        """Simulate, with a command every `PERIOD` ticks. None: without commands"""
+    def run(self, seconds, velocity, gait=None):
+        """Simulate, with a command every `PERIOD` ticks. Velocity None: without commands"""
         for tick in range(round(seconds / DT)):
             self.now += MS
             if velocity is not None and tick % PERIOD == 0:
-                self.ask(CommandMessage(session=self.session, valid_for=VALID, velocity=velocity))
+                self.ask(CommandMessage(session=self.session, valid_for=VALID, velocity=velocity, gait=gait))
             q, v = self.state()
             self.reply = reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=self.now))
             assert reply is not None, self.client.error
             self.messages.add(reply.message)
             self.step(np.frombuffer(reply.tau))
+
+
+@full
+@pytest.mark.parametrize("name", ["go2", "a1"])
+def test_patterns_change_while_the_robot_walks(name):
+    drive = Drive(f"{name}-trot")
+    drive.run(2.0, (0.3, 0.0, 0.0))
+    for pattern in ("pace", "bound", "trot", "walk", "bound", "pace", "stand", "pace"):
+        slow, speed = pattern == "walk", 0.0 if pattern == "stand" else 0.3
+        gait = GaitPart(pattern=pattern, period=0.6 if slow else 0.3, duty=0.8 if slow else 0.6)
+        drive.run(4.0, (speed, 0.0, 0.0), gait)
+        assert tilt(drive.state()[0][3:7]) < 0.12
+        error = np.abs(drive.mean_velocity(2.0) - (speed, 0.0, 0.0))
+        assert error.max() < (0.12 if pattern == "bound" else 0.015)
 
 
 COMMANDS = [(0.3, 0.1, 0.5), (0.4, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.0)]

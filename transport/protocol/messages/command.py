@@ -35,7 +35,7 @@ class GaitPart(Part):
     """Steps of the feet; absent fields as configured, see `controllers.planners.gait.GaitSettings`. The gait changes when all
     feet stand."""
 
-    pattern: Literal["trot", "walk", "stand"] | None = None
+    pattern: Literal["trot", "walk", "pace", "bound", "stand"] | None = None
     period: float | None = None  # [s]
     duty: float | None = None  # share of the period in which a foot stands
     step_height: float | None = None  # [m]
