@@ -17,8 +17,8 @@ TOUCHDOWN = {
     "pace": (0.25, 0.75, 0.25, 0.75),
     "bound": (0.25, 0.25, 0.75, 0.75),
 }
-"""Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper (diagonal pairs), a four-beat
-walk, a pace (pairs of one side) and a bound (front and hind pair)."""
+"""Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper (diagonal pairs), a walk
+of four beats, a pace (pairs of one side) and a bound (front and hind pair)."""
 
 
 LIMITS = {"period": (0.15, 2.0, "s"), "duty": (0.5, 0.95, ""), "step_height": (0.005, 0.3, "m")}

@@ -49,7 +49,9 @@ def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     assert not any(reference.problem for reference in references)
 
 
-@pytest.mark.parametrize(("pattern", "pairs"), [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])])
+@pytest.mark.parametrize(
+    ("pattern", "pairs"), [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])]
+)
 def test_pairs_of_feet_lift_together_half_a_period_after_the_others(pattern, pairs):
     walker, _ = walking()
     stance = stances(command(walker, 3.0, velocity=FORWARD, gait=GaitChange(pattern=pattern, period=0.4, duty=0.6)))[1200:]
