@@ -98,10 +98,9 @@ class Locomotion:
             gait=gait,
             times=times,
             angles=self._angles,
-            stride=self.reach.stride,
         )
         self._footholds = Footholds(robot, self.plan)
-        self.reset()
+        self.on(self._terrain)
 
     @cached_property
     def limits(self) -> Array:
@@ -144,6 +143,7 @@ class Locomotion:
             self._flatten(heights_below(terrain, places) - self._stance[2])
         elif self._slope.follows and not felt and not isinstance(terrain, Flat | StandingPlane):
             self._flatten((self._hips[:, :2] - self._hips[:, :2].mean(axis=0)) @ self._gradient(self._stance))
+        self.plan.put(stride=self.reach.stride)
         self.reset()
 
     def prepare(self) -> None:

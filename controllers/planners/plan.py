@@ -117,11 +117,9 @@ class Plan(ArrayRecord):
         gait: GaitSettings,
         times: tuple[float, float],
         angles: Array,
-        stride: float,
     ) -> None:
         """times: start of the gait, control period [s]
         angles: joint angles of the stance [rad] (na)
-        stride: largest distance of a foothold from the hip [m]
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
         self.put(
@@ -133,7 +131,7 @@ class Plan(ArrayRecord):
             hips=hips,
             start=times[0],
             tick=times[1],
-            stride=stride,
+            stride=np.inf,
             dt=0.0,
             cut=np.zeros(1, np.bool_),
         )

@@ -182,6 +182,17 @@ def test_a_steep_slope_lets_the_base_of_the_stance_lean():
     np.testing.assert_allclose(contact_places(robot, q)[:, :2], contact_places(robot, stance)[:, :2], atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["go2", "quadruped"])
+def test_steps_on_a_told_slope_are_as_long_as_on_level_ground(name):
+    """The stance on the slope has legs of different lengths; the gait steps below a base that leans."""
+    robot, stance = load_robot(name)
+    ground = SlopedGround(0.35)
+    level = Locomotion(robot, stance, 0.0, GaitSettings(), PathSettings(), DT)
+    leaning = Locomotion(robot, resting(robot, stance, ground), 0.0, GaitSettings(), PathSettings(), DT, ground="told")
+    leaning.on(ground)
+    assert leaning.plan.stride == pytest.approx(level.plan.stride, rel=0.03)
+
+
 def test_heights_below_points_are_those_of_the_surface():
     points = np.random.default_rng(0).uniform((-0.4, -0.4, 0.6), (0.4, 0.4, 1.4), (40, 3))
     slope = SlopedGround(0.3, 0.1, direction=0.5)
