@@ -233,7 +233,8 @@ class Controller:
             reference = msgspec.structs.replace(reference, schedule=inputs.schedule)
         if self._grips:
             reference = self._grip.reference(reference, contacts, angles)
-        self._wanted = reference.q
+        # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
+        self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles
         return reference
 
     def _posture(self, reference: Reference) -> PostureTask:

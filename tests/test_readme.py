@@ -23,6 +23,7 @@ from controllers.contact.ground import AnyGround
 from controllers.contact.source import AnySource
 from controllers.contact.terrain import AnyTerrain
 from controllers.feedback.grip import AnyGrip
+from controllers.planners.mpc.settings import MpcSettings
 from controllers.robot.load import RobotSettings
 from controllers.settings import AnyControlLaw, AnyReference, ControllerSettings
 from idyn.status import Status
@@ -53,6 +54,7 @@ CONFIGURATIONS = {
     "server": (ServerSettings, {"controller": "quadruped"}),
     "experiment": (ExperimentSettings, {"server": "quadruped", "laws": ["coulomb"], "duration": 1.0}),
     "comparison": (ComparisonSettings, {"title": "a title"}),
+    "planner": (MpcSettings, {}),
 }
 """Word in the first line of a TOML block → type of the configuration, and what it requires besides."""
 

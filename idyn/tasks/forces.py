@@ -70,8 +70,8 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
 
 def contact_axes(contacts: ContactSet, i: int) -> Array:
     """Return the axes s, t, n of contact i as columns, in the world (3, 3)."""
-    s, n = contacts.tangents[i], contacts.normals[i]
-    return np.column_stack([s, np.cross(n, s), n])
+    (a, b, c), (x, y, z) = contacts.tangents[i].tolist(), contacts.normals[i].tolist()
+    return np.array([[a, y * c - z * b, x], [b, z * a - x * c, y], [c, x * b - y * a, z]])  # t = n × s
 
 
 def _keys(given: str | Sequence[str]) -> tuple[str, ...]:

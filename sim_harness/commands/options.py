@@ -11,7 +11,7 @@ from sim_harness.commands.bridges.options import bridge
 from sim_harness.commands.foreign.options import explain, judge
 from sim_harness.commands.logs.options import export, replay, view
 from sim_harness.commands.runs.options import bench, compare, demo, pauses, simulate
-from sim_harness.commands.service.options import conform, drive, serve, top
+from sim_harness.commands.service.options import conform, drive, plan, serve, top
 from sim_harness.commands.setup.options import check, doctor, keys, list_, new, warm_up
 
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "demo": demo,
     "serve": serve,
     "drive": drive,
+    "plan": plan,
     "bridge": bridge,
     "top": top,
     "simulate": simulate,

@@ -39,6 +39,13 @@ def _contact_models(words: list[str], options: Namespace) -> Study:
     return study.study(options.tsid, options.seeds)
 
 
+def _mpc(words: list[str], options: Namespace) -> Study:
+    _refuse("mpc", words)
+    from sim_harness.studies.mpc import study  # noqa: PLC0415
+
+    return study.study(options.seeds)
+
+
 def _mujoco_law(words: list[str], options: Namespace) -> Study:
     _refuse("mujoco-law", words)
     from sim_harness.studies import mujoco_law  # noqa: PLC0415
@@ -77,6 +84,7 @@ STUDIES: dict[str, Make] = {
     "mujoco-law": _mujoco_law,
     "tasks": _tasks,
     "contact-models": _contact_models,
+    "mpc": _mpc,
     "own-robots": lambda words, _: own_robots.study(words),
     "unitree": _unitree,
     "cube-tosses": _tosses,

@@ -12,6 +12,7 @@ less than it would without a transition. The cubic is longer than the interval, 
 noticed.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -109,10 +110,10 @@ class TargetMotion:
             fields["momentum_rate" if isinstance(task, AngularMomentumTask) else "velocity"] = changes[name][1]
         return msgspec.structs.replace(task, **fields)
 
-    def at_rest(self, t: float) -> TaskStack:
+    def at_rest(self, t: float, feet: Collection[str] = ()) -> TaskStack:
         """Return the tasks after the command has expired at time t [s]: motion targets rest where they are then; contact tasks
-        and contact modes have ended."""
-        return resting(self.at(t))
+        and contact modes have ended. feet: see `resting`"""
+        return resting(self.at(t), feet)
 
 
 def _identity(task: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Targets of commanded tasks: extrapolated by their derivatives, or at rest."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +16,25 @@ LAST_LEVEL = MOST_LEVELS - 1
 """Level of the posture below all commanded tasks."""
 
 
-def resting(stack: TaskStack) -> TaskStack:
+LOWERING, YIELD = 0.4, 40.0
+"""Speed at which a foot that does not touch is lowered after a command has expired [m/s], and the damping of its task [1/s]."""
+
+
+def resting(stack: TaskStack, feet: Collection[str] = ()) -> TaskStack:
     """Return the tasks with their targets at rest where they are. Contact tasks and contact modes end: the robot slows down and
-    stands on all feet that touch."""
-    tasks = [_at_rest(task) for task in stack.tasks if not isinstance(task, ContactTask)]
-    return msgspec.structs.replace(stack, tasks=tasks, modes={})
+    stands on all feet that touch.
+
+    feet: frames that go down until they touch, instead of their position targets
+    """
+    motions = [task for task in stack.tasks if not isinstance(task, ContactTask)]
+    tasks = [_at_rest(task) for task in motions if not (isinstance(task, FrameTask) and task.frame in feet)]
+    return msgspec.structs.replace(stack, tasks=[*tasks, *map(_lowered, sorted(feet))], modes={})
+
+
+def _lowered(frame: str) -> FrameTask:
+    """Return the task of a foot that goes down; where it touches, the contact stops it."""
+    down, linear = [0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0], (True, True, True, False, False, False)
+    return FrameTask(frame=frame, name=f"lower {frame}", velocity=down, mask=linear, stiffness=0.0, damping=YIELD)
 
 
 def _at_rest(task: Any) -> Any:

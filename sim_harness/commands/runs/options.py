@@ -12,7 +12,7 @@ PEERS = ("tsid", "placo")
 """Other projects that `idyn compare tasks` runs, and the first of them `contact-models`."""
 
 STUDIES = (
-    *("sap-study", "newton-study", "first-order-study", "cone-study", "mujoco-law", "tasks", "contact-models"),
+    *("sap-study", "newton-study", "first-order-study", "cone-study", "mujoco-law", "tasks", "contact-models", "mpc"),
     *("own-robots", "unitree", "cube-tosses", "human-walk"),
 )
 """Studies of `idyn compare`."""

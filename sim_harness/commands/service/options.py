@@ -22,6 +22,18 @@ def drive(parser: ArgumentParser) -> None:
     add_keys(parser, "of the role 'plan'")
 
 
+def plan(parser: ArgumentParser) -> None:
+    """Plan the gait of the robot of a running server by model-predictive control."""
+    add_endpoint(parser)
+    parser.add_argument("--config", metavar="FILE.toml", help="settings of the planner (default: a trot, `idyn list settings`)")
+    parser.add_argument("--velocity", nargs=3, type=float, metavar=("F", "L", "T"), help="forward, left [m/s], turn [rad/s]")
+    parser.add_argument("--pattern", help="trot, walk, pace, bound or stand (default: that of the settings)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="on the robot's clock (default: until Ctrl-C)")
+    parser.add_argument("--name", default="plan", help="name in the server's setting `planners` (default: %(default)s)")
+    add_keys(parser, "of the role 'plan'")
+    add_json(parser, "the figures")
+
+
 def top(parser: ArgumentParser) -> None:
     """Show the work of a running server, once per second."""
     add_endpoint(parser)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from controllers.config.listing import settings_of
 from controllers.config.loading import files
 from controllers.config.tables import kind_of
+from controllers.planners.mpc.settings import MpcSettings
 from idyn.laws import LAWS
 from sim_harness.commands.setup.check import FILES
 from sim_harness.scenes.bodies.settings import is_scene
@@ -46,7 +47,7 @@ def _settings(text: str) -> tuple[Any, bool]:
     """Print the settings whose path or meaning contains the text."""
     width = min(shutil.get_terminal_size().columns, WIDTH)
     rows = []
-    for folder, kinds in FILES.items():
+    for folder, kinds in (FILES | {"planners": (MpcSettings,)}).items():
         for struct in kinds:
             for setting in settings_of(struct):
                 if text in setting.path or text in setting.meaning:

@@ -86,7 +86,10 @@ class CommandLatch:
             steering = msgspec.structs.replace(steering, velocity=STILL)
         at_rest = Steering(velocity=None if steering.velocity is None else STILL)
         self._steering, self._targets = steering, None if tasks is None else TargetMotion(tasks, before, elapsed)
-        last = None if self._targets is None else self._targets.at_rest(message.valid_for)
+        robot, modes = host.robot, message.modes or {}
+        places = zip(robot.spheres.keys, robot.description.contact, strict=True)
+        feet = {place.frame for key, place in places if robot.floating and key in modes}  # the tool of an arm rests
+        last = None if self._targets is None else self._targets.at_rest(message.valid_for, feet)
         self._after = InForce(steering=at_rest, tasks=last, note=STANDS)
         return self._until_ns
 

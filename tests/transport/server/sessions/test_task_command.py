@@ -83,7 +83,10 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         tasks, message = applied(planned, seq)
         assert tasks is not None
         assert message == STANDS
-        (frame,) = tasks.tasks  # the force task has ended
+        frame, lowered = tasks.tasks  # the force task has ended, and the foot with a mode goes down
+        assert lowered.frame == FOOT
+        np.testing.assert_array_equal(lowered.velocity, [0.0, 0.0, -0.4, 0.0, 0.0, 0.0])
+        assert lowered.position is None
         assert not tasks.modes
         np.testing.assert_allclose(frame.position, [1.004, 2.0 + 50.0 * 0.004**2, 3.0], atol=1e-12)
         assert frame.velocity is None

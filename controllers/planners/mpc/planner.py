@@ -1,0 +1,151 @@
+"""Gait by model-predictive control: tasks of the body and the feet for the server, planned beside its loop  [Di Carlo 2018].
+
+Each time
+1. command of the path; phases of the feet; swings to footholds under the hips, by the capture point of the measured velocity
+2. contact table and reference of the body over the horizon
+3. contact forces and motion of a single rigid body                        `controllers.planners.mpc.rigid_body`
+4. tasks: accelerations of the centre of mass and of the base, feet, preferred forces. The contact law decides which forces act
+                                                                           `controllers.planners.mpc.tasks`
+Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in its
+swing has landed.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from controllers.planners.gait import GaitSettings
+from controllers.planners.mpc.rigid_body import GRAVITY, STATE, Body, Horizon, Weights, planned_motion
+from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners.mpc.steps import Feet, Phases, foothold
+from controllers.planners.mpc.tasks import BodyMotion, Tasks, angles_of, body_tasks, foot_tasks
+from controllers.planners.path import Path, command, corrected
+from controllers.planners.two_legs.feet import turned
+from controllers.robot.attitude import rotation
+from controllers.robot.kinematics import contact_places
+from idyn.model.robot import Robot
+from idyn.types import Array, State
+
+AHEAD = 0.03
+"""Largest distance of the reference from the measured body in the plane [m, rad]: after a push it does not return."""
+
+STRONGEST = 3.0
+"""Largest planned normal force of a foot, in weights."""
+
+OPENS = 0.5
+"""Share of a swing in which the contact of the foot is told to be open; later a foot that touches stands."""
+
+
+class Asked(NamedTuple):
+    """Tasks and contact modes for a command. problem: why there are none, '' otherwise"""
+
+    tasks: Tasks
+    modes: dict[str, Literal["stick", "slide", "open"]]
+    problem: str = ""
+
+
+class Measured(NamedTuple):
+    """Measured body: attitude (3, 3), roll, pitch, yaw [rad], centre of mass [m], velocity [m/s], angular velocity [rad/s], in
+    the world (3 each)."""
+
+    R: Array
+    angles: Array
+    com: Array
+    velocity: Array
+    turn: Array
+
+    @property
+    def plane(self) -> Array:
+        """Return x, y of the centre of mass and the yaw (3)."""
+        return np.array([*self.com[:2], self.angles[2]])
+
+
+class MpcPlanner:
+    """Plans the gait of a robot. path: the commanded motion, which `path.steer` changes"""
+
+    def __init__(self, robot: Robot, stance: Array, settings: MpcSettings) -> None:
+        """stance: level configuration (nq). Raises ConfigError for settings that are no gait of this robot."""
+        self._robot, self._settings, self.path = robot, settings, Path(settings.path, "path")
+        places = contact_places(robot, stance) - robot.center_of_mass(stance)
+        places[:, :2] -= places[:, :2].mean(axis=0)
+        self._hips, self._height = places, float(robot.spheres.radii.mean() - places[:, 2].mean())
+        inertia = robot.frames.momentum_matrix(stance)[3:, 3:6] @ rotation(stance[3:7]).T
+        self._body, w = Body(robot.weight / GRAVITY, inertia), settings.weights
+        errors = np.array([*w.attitude, *w.position, *w.turn, *w.velocity])
+        self._weights = Weights(errors, w.force / robot.weight**2, settings.friction, STRONGEST * robot.weight)
+        self._phases, self._feet = Phases(settings.gait, len(places)), Feet(len(places))
+        self._velocity, self._t = np.zeros(3), np.nan
+        self._reference: Array | None = None  # x, y, yaw of the body
+
+    def adopt(self, gait: GaitSettings) -> None:
+        """Step by another gait from now on. Raises ConfigError if it is none of this robot."""
+        self._phases = Phases(gait, len(self._hips))
+
+    def plan(self, t: float, state: State) -> Asked:
+        """Return what to ask for at time t [s], which must not decrease, for the measured state."""
+        robot, q, settings = self._robot, state.q, self._settings
+        dt, self._t = (0.0 if np.isnan(self._t) else t - self._t), t
+        R, com, places = rotation(q[3:7]), robot.frames.centroidal(q, state.v), contact_places(robot, q)
+        body = Measured(R, angles_of(R), com.position, com.velocity, R @ state.v[3:6])
+        self._follow(t, dt, body)
+        self._phases.advance(dt)
+        stands = self._phases.stands(0.0)
+        soles = places[:, 2] - robot.spheres.radii
+        ground = float(soles[stands].mean() if stands.any() else soles.min())
+        goals = self._goals(body, ground)
+        self._feet.update(self._phases, places, goals)
+        horizon = self._horizon(body, (places, goals), ground)
+        start = np.concatenate([body.angles, body.com, body.turn, body.velocity])
+        found = planned_motion(self._body, start, horizon, self._weights)
+        if found is None:
+            return Asked([], {}, "the quadratic program was not solved")
+        change = (found.states[0] - start) / horizon.step
+        motion = BodyMotion(body.com, body.velocity, change[9:12], R, body.turn, change[6:9])
+        (trunk, swings), feet = settings.stiffness, self._feet
+        tasks = [*body_tasks(motion, trunk), *foot_tasks(robot, q, (places, found.forces[0]), feet.steps, swings)]
+        opens = [step is not None and step.share < OPENS for step in feet.steps]
+        keys = zip(robot.spheres.keys, opens, strict=True)
+        return Asked(tasks, {key: "open" if up else "stick" for key, up in keys})
+
+    def _follow(self, t: float, dt: float, body: Measured) -> None:
+        """Update the commanded velocity and the reference, which stays near the measured body."""
+        x, y, yaw = body.plane.tolist()
+        forward = turned(yaw).T @ body.velocity[:2]
+        moving = np.array([*forward, 0.0, 0.0, 0.0, body.turn[2]])
+        wanted = command(self.path.fields, t, (x, y, yaw))
+        wanted, most = corrected(self.path.fields, wanted, self._velocity, moving, dt), self.path.accelerations * dt
+        self._velocity = self._velocity + np.clip(wanted - self._velocity, -most, most)
+        at = body.plane if self._reference is None else self._reference
+        at = at + dt * np.array([*(turned(at[2]) @ self._velocity[:2]), self._velocity[2]])
+        off = at - body.plane
+        off[2] -= 2.0 * np.pi * np.round(off[2] / (2.0 * np.pi))
+        self._reference = body.plane + np.clip(off, -AHEAD, AHEAD)
+
+    def _goals(self, body: Measured, ground: float) -> Array:
+        """Return where the feet land next [m] (n, 3). ground: height [m]"""
+        gait, goals, yaw = self._phases.gait, np.empty_like(self._hips), float(body.angles[2])
+        capture = gait.capture * np.sqrt(self._height / GRAVITY)
+        left = (1.0 - self._phases.at(0.0)) * gait.period  # until the next touchdown
+        forward = turned(yaw).T @ body.velocity[:2]
+        for i, hip in enumerate(self._hips):
+            place = foothold(hip, self._velocity, forward, (gait.duty * gait.period, capture))
+            goals[i, :2] = body.com[:2] + left[i] * body.velocity[:2] + turned(yaw + left[i] * self._velocity[2]) @ place
+            goals[i, 2] = ground + self._robot.spheres.radii[i]
+        return goals
+
+    def _horizon(self, body: Measured, feet: tuple[Array, Array], ground: float) -> Horizon:
+        """Return what is planned over the horizon. feet: where they are, and where they land [m] (n, 3)"""
+        N, T, gait = self._settings.steps, self._settings.step, self._phases.gait
+        assert self._reference is not None
+        ends, middles = T * np.arange(1, N + 1), T * (np.arange(N) + 0.5)
+        wanted = np.zeros((N, STATE))
+        yaw = self._reference[2] + ends * self._velocity[2]
+        along = np.array([turned(each) @ self._velocity[:2] for each in yaw])
+        wanted[:, 2], wanted[:, 8], wanted[:, 9:11] = yaw, self._velocity[2], along
+        wanted[:, 3:5] = self._reference[:2] + T * np.cumsum(along, axis=0)
+        wanted[:, 5] = ground + self._height
+        left = (1.0 - self._phases.at(0.0)) * gait.period
+        stands = self._phases.stands(middles) | (self._feet.landed & (middles[:, None] < left))
+        here, goals = feet
+        present = np.logical_and.accumulate(stands)[..., None]  # still in its present stance
+        return Horizon(T, wanted, stands, np.where(present, here, goals))

@@ -1,0 +1,103 @@
+"""`idyn plan`: a gait by model-predictive control, in a process beside the server."""
+
+import argparse
+import signal
+import threading
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controllers.config.loading import load, parse
+from controllers.planners.mpc.planner import Asked, MpcPlanner
+from controllers.planners.mpc.settings import MpcSettings
+from controllers.robot.load import load_robot
+from idyn.errors import ConfigError
+from transport.keys import client_keys
+from transport.robot.planner import CommandRefused, PlannerClient
+from transport.server.settings import runtime_directory
+
+HORIZON = 3.0
+"""Validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands."""
+
+WAITING = 0.2
+"""Period of attempts while there is no robot [s]."""
+
+TIMEOUT_MS = 2000
+"""Longest time to wait for an answer of the server [ms]."""
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if (options.secret is None) != (options.server_key is None):
+        raise ConfigError("--secret", "expected --secret and --server-key together, got only one of them")
+    keys = None if options.secret is None else client_keys(options.secret, options.server_key)
+    endpoint = options.endpoint or f"ipc://{runtime_directory() / 'idyn.sock'}"
+    settings = _settings(options)
+    end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
+    with PlannerClient(endpoint, options.name, timeout_ms=TIMEOUT_MS, keys=keys) as client:
+        robot, stance = load_robot(str(client.welcome.controller["robot"]))
+        planner = MpcPlanner(robot, stance, settings)
+        if options.velocity is not None:
+            planner.path.steer(np.array(options.velocity))
+        print(f"{robot.name}: {settings.gait.pattern} at {settings.rate:g} Hz; Ctrl-C ends, the robot then stands", flush=True)
+        found = _plan(client, planner, 1.0 / settings.rate, options.seconds, end)
+    times = 1e3 * np.array(found.times)
+    figures = {"plans": len(times), "late": found.late, "problems": found.problems}
+    if len(times):
+        figures |= {"median_ms": float(np.median(times)), "p99_ms": float(np.percentile(times, 99))}
+        print(f"{len(times)} plans, {figures['median_ms']:.2f} ms (99 %: {figures['p99_ms']:.2f} ms); late: {found.late}")
+    for problem, count in found.problems.items():
+        print(f"{count} × {problem}")
+    return figures, bool(len(times)) and not found.problems
+
+
+class Found(msgspec.Struct):
+    """times: of each plan [s]; late: number of plans that took longer than a period; problems: without a plan, by reason"""
+
+    times: list[float] = []
+    late: int = 0
+    problems: dict[str, int] = {}
+
+
+def _plan(client: PlannerClient, planner: MpcPlanner, period: float, seconds: float, end: threading.Event) -> Found:
+    """Send plans until the end. Times are those of the robot's clock: a simulated robot may be slow."""
+    found, first, last, due = Found(), None, -np.inf, time.monotonic()
+    while not end.is_set():
+        if client.state is None:
+            client.command(height=0.0, valid_for=WAITING)  # a server answers with the state of its robot
+            end.wait(WAITING)
+            due = time.monotonic()
+            continue
+        t = 1e-9 * client.t_robot
+        first = t if first is None else first
+        if t - first >= seconds:
+            break
+        asked, begin = Asked([], {}, "the robot's clock stands still"), time.perf_counter()
+        if t > last:
+            asked, last = planner.plan(t, client.state), t
+            found.times.append(time.perf_counter() - begin)
+            found.late += found.times[-1] > period
+        try:
+            if asked.tasks:
+                client.command(valid_for=HORIZON * period, tasks=asked.tasks, modes=asked.modes)
+            else:
+                client.command(valid_for=HORIZON * period, height=0.0)
+        except CommandRefused as error:
+            asked = asked._replace(problem=str(error))
+        if asked.problem:
+            found.problems[asked.problem] = found.problems.get(asked.problem, 0) + 1
+        due = max(due + period, time.monotonic() - period)
+        end.wait(max(0.0, due - time.monotonic()))
+    return found
+
+
+def _settings(options: argparse.Namespace) -> MpcSettings:
+    """Return the settings of the planner. Raises ConfigError."""
+    settings = MpcSettings() if options.config is None else load("planners", options.config, MpcSettings)
+    if options.pattern is None:
+        return settings
+    gait = parse({**msgspec.to_builtins(settings.gait), "pattern": options.pattern}, type(settings.gait), "--pattern")
+    return msgspec.structs.replace(settings, gait=gait)

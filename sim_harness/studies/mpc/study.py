@@ -1,0 +1,166 @@
+"""Gaits planned by model-predictive control beside the loop, and the plan inside it: `idyn compare mpc`."""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from controllers.build import build_controller
+from controllers.config.loading import load
+from controllers.planners.gait import GaitSettings
+from controllers.planners.mpc.planner import MpcPlanner
+from controllers.planners.mpc.settings import MpcSettings
+from controllers.settings import ControllerSettings
+from idyn.errors import IdynError
+from idyn.types import Array
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.measure.fall import Posture
+from sim_harness.measure.metrics import Summary, summarise
+from sim_harness.report.plots import Line, Plot, picture
+from sim_harness.report.tables import Table
+from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.run.experiment import run_in_process, task_of
+from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
+from sim_harness.run.scene import simulated_robot
+from sim_harness.studies.mpc.planned import Planned
+
+SECONDS, SEEDS = 8.0, 2
+"""Simulated time of a run [s]; runs of each robot."""
+
+SPEEDS = {"trot": 0.4, "pace": 0.4, "bound": 0.4, "walk": 0.2}
+"""Pattern → commanded velocity forward [m/s]."""
+
+ROBOTS = {"go2": 0.05, "a1": 0.05, "solo12": 0.03}
+"""Robot → step height [m]."""
+
+PLANNERS = {"in the loop": False, "beside it, MPC": True}
+"""Planner → whether it is beside the loop."""
+
+DEATHS, DIES, AFTER = 12, 2.0, 2.0
+"""Number of times in one period of a trot at which the planner dies, the first of them, and the time after it [s]."""
+
+HEAD = (
+    *("pattern", "robot", "planner", "upright", "forward [m/s]", "left [m/s]", "turn [rad/s]", "tilt [mrad]"),
+    *("mean |dτ/dt| [N·m/s]", "ok [%]", "plan, median [ms]", "99 % [ms]"),
+)
+
+
+class Outcome(NamedTuple):
+    """Figures of a run. plans: computing time of each plan beside the loop [s] (n)"""
+
+    summary: Summary
+    plans: Array
+
+
+def gait_of(robot: str, pattern: str) -> GaitSettings:
+    """Return the gait, the same for both planners."""
+    period, duty = (0.6, 0.75) if pattern == "walk" else (0.35, 0.6)
+    return msgspec.convert({"pattern": pattern, "period": period, "duty": duty, "step_height": ROBOTS[robot]}, GaitSettings)
+
+
+def plan_of(robot: str, pattern: str, beside: bool, seconds: float = SECONDS) -> Plan:
+    """Return the plan of a run in MuJoCo with foot switches. beside: whether the planner is beside the loop"""
+    settings = load_plan(f"trot-{robot}", seconds, engine="mujoco").settings
+    noise = PerturbationSettings(shift=0.001, speed=0.01)
+    settings = msgspec.structs.replace(settings, contacts="binary", perturbation=noise, laws=("coulomb",))
+    if beside:
+        return msgspec.structs.replace(build_plan(settings), controller=load("controllers", robot, ControllerSettings))
+    path = {"waypoints": [], "velocity": [SPEEDS[pattern], 0.0, 0.0]}
+    return with_controller(
+        build_plan(settings), {"reference": {"gait": msgspec.to_builtins(gait_of(robot, pattern)), "path": path}}
+    )
+
+
+def outcome_of(robot: str, pattern: str, beside: bool, seed: int, dies: float = np.inf, seconds: float = SECONDS) -> Outcome:
+    """Return the figures of a run. dies: when the planner beside the loop dies [s]
+
+    Raises IdynError if the server refuses a command, or there is no plan.
+    """
+    plan = plan_of(robot, pattern, beside, seconds)
+    if not beside:
+        return Outcome(run_in_process(plan, pattern, lambda *_: None, seed=seed).summary, np.zeros(0))
+    controller, settings = build_controller(plan.controller), MpcSettings(gait=gait_of(robot, pattern))
+    planner = MpcPlanner(controller.robot, controller.stance, settings)
+    planner.path.steer(np.array([SPEEDS[pattern], 0.0, 0.0]))
+    client = Planned(plan, controller, planner, settings.rate, dies=dies)
+    side = simulated_robot(plan, client, seed=seed)
+    trace = side.run(seconds, (), Posture(side.world.robot, side.world.terrain, side.world.q))
+    if client.refusals:
+        raise IdynError(client.refusals[0])
+    summary = summarise(
+        trace,
+        controller.robot,
+        task_of(plan.controller),
+        label=pattern,
+        engine="mujoco",
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+    )
+    return Outcome(summary, np.array(client.times))
+
+
+def gaits_table(found: Figures) -> Table:
+    """Return the figures of each gait, means over the seeds; those of a robot that falls until it falls."""
+    runs: dict[tuple[str, str, str, str], Outcome] = found["gaits"]
+    body = []
+    for key in dict.fromkeys(point[:3] for point in runs):
+        outcomes = [outcome for point, outcome in runs.items() if point[:3] == key]
+        up = sum(each.summary.upright for each in outcomes)
+        s = [each.summary for each in outcomes]
+        rows = [[o.forward, o.left, o.turn, 1e3 * o.tilt, o.torque_rate, 100.0 * o.modes.get("ok", 0.0)] for o in s]
+        times = np.concatenate([each.plans for each in outcomes])
+        own = ["", ""] if not len(times) else [f"{1e3 * np.median(times):.2f}", f"{1e3 * np.percentile(times, 99):.2f}"]
+        body.append([*key, f"{up} of {len(s)}", *(f"{value:.3g}" for value in np.mean(rows, axis=0)), *own])
+    return [[*HEAD], *body]
+
+
+def deaths_table(found: Figures) -> Table:
+    """Return how many robots stand after their planner died in mid-trot."""
+    runs: dict[tuple[str, str], Outcome] = found["deaths"]
+    head = ["planner dies", "robot", "upright", "largest tilt [mrad]", "mean |dτ/dt| [N·m/s]"]
+    body = []
+    for robot in dict.fromkeys(point[0] for point in runs):
+        each = [outcome.summary for point, outcome in runs.items() if point[0] == robot]
+        worst, rate = max(1e3 * s.tilt for s in each), float(np.mean([s.torque_rate for s in each]))
+        body.append(["while trotting", robot, f"{sum(s.upright for s in each)} of {len(each)}", f"{worst:.3g}", f"{rate:.3g}"])
+    return [head, *body]
+
+
+def rates_picture(found: Figures) -> bytes:
+    """Draw the mean torque rates of both planners, relative to the weight, one point per robot and pattern."""
+    runs: dict[tuple[str, str, str, str], Outcome] = found["gaits"]
+    patterns = list(dict.fromkeys(point[0] for point in runs))
+    lines: dict[str, Line] = {}
+    for robot, planner in dict.fromkeys(point[1:3] for point in runs):
+        rates = [[o.summary.torque_rate for point, o in runs.items() if point[:3] == (p, robot, planner)] for p in patterns]
+        weight = next(o.summary.weight for point, o in runs.items() if point[1] == robot)
+        lines[f"{robot}, {planner}"] = np.arange(len(patterns)), np.mean(rates, axis=1) / weight
+    axes = {"xlabel": " – ".join(patterns), "ylabel": "mean |dτ/dt| / weight [m/s]"}
+    return picture([Plot(lines=lines, legend=True, axes=axes)], size=(7.0, 4.0))
+
+
+def study(seeds: int | None = None) -> Study:
+    """Return the study. seeds: per robot, None: `SEEDS`"""
+
+    def gait(pattern: str, robot: str, beside: bool, seed: int) -> Outcome:
+        return outcome_of(robot, pattern, beside, seed)
+
+    def death(robot: str, k: int) -> Outcome:
+        dies = DIES + k * gait_of(robot, "trot").period / DEATHS
+        return outcome_of(robot, "trot", True, 0, dies, dies + AFTER)
+
+    axes = {name: name for name in SPEEDS}, {name: name for name in ROBOTS}, PLANNERS, range(seeds or SEEDS)
+    return Study(
+        "A planner beside the loop",
+        f"Gaits of {SECONDS:g} s in MuJoCo on its default ground, with foot switches and displaced starts, forward at "
+        + ", ".join(f"{speed:g} m/s ({name})" for name, speed in SPEEDS.items())
+        + ".",
+        sweeps={"gaits": Sweep(axes, gait), "deaths": Sweep(({name: name for name in ROBOTS}, range(DEATHS)), death)},
+        tables=(gaits_table, deaths_table),
+        pictures=(Picture("torque-rates", "Mean torque rates of both planners.", rates_picture),),
+        notes=lambda _: [
+            "Both planners have the same gait: patterns, period, duty factor and step height. The planner beside the loop "
+            "sends tasks at 100 Hz, 3 ms after the state that it has seen. Figures are those of whole runs from a standing "
+            "start. A planner that dies sends nothing any more, at twelve times within one period of the gait."
+        ],
+    )

@@ -1,0 +1,115 @@
+"""Gaits of the model-predictive planner in MuJoCo: velocities, torque rates, the planner's death, replay, and the command."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import msgspec
+import numpy as np
+import pytest
+from fast import first_is_fast, full
+
+from controllers.build import build_controller
+from controllers.planners.mpc.planner import MpcPlanner
+from controllers.planners.mpc.settings import MpcSettings
+from controllers.robot.attitude import tilt
+from sim_harness.run.experiment import run_connected
+from sim_harness.run.scene import simulated_robot
+from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.mpc.planned import Planned
+from sim_harness.studies.mpc.study import DEATHS, DIES, SPEEDS, gait_of, outcome_of, plan_of
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.replay import replay
+
+RATES = {"go2": 420.0, "a1": 320.0, "solo12": 45.0}
+"""Largest mean |dτ/dt| [N·m/s]; the bound has the largest."""
+
+
+@full
+@pytest.mark.parametrize(("robot", "pattern"), [*(("go2", pattern) for pattern in SPEEDS), ("a1", "trot"), ("solo12", "bound")])
+def test_robots_go_as_fast_as_commanded_in_every_pattern(robot, pattern):
+    summary = outcome_of(robot, pattern, True, 1, seconds=4.0).summary
+    assert summary.upright
+    assert abs(summary.left) < 0.02
+    assert abs(summary.turn) < 0.02
+    assert summary.distance > 0.8 * SPEEDS[pattern] * summary.seconds  # from a standing start, with 1 m/s²
+    assert summary.torque_rate < RATES[robot]
+    assert summary.modes["ok"] > 0.97
+
+
+@pytest.mark.parametrize("k", first_is_fast([5, 8]))
+def test_a_robot_stands_after_its_planner_died(k):
+    dies = DIES + k * gait_of("go2", "trot").period / DEATHS
+    summary = outcome_of("go2", "trot", True, 0, dies, dies + 2.0).summary
+    assert summary.upright
+    assert summary.tilt < 0.15
+
+
+@full
+def test_commands_change_live_and_a_log_is_replayed_bit_for_bit(tmp_path):
+    plan = plan_of("go2", "trot", True, 8.0)
+    controller = build_controller(plan.controller)
+    planner = MpcPlanner(controller.robot, controller.stance, MpcSettings(gait=gait_of("go2", "trot")))
+    server = msgspec.structs.replace(plan.server, planners=("plan",))
+    log = Recorder(tmp_path / "log.mcap", attachments(controller.snapshot(), server), metadata(controller.robot, 0))
+
+    def steer(t):
+        planner.path.steer(np.array([0.4, 0.0, 0.0] if t < 6.0 else [0.0, 0.0, 0.8]))
+        if round(100 * t) in (200, 400):
+            planner.adopt(gait_of("go2", "pace" if t < 3.0 else "bound"))
+
+    client = Planned(plan, controller, planner, 100.0, steer=steer, recorder=log)
+    trace = simulated_robot(plan, client, seed=0).run(8.0)
+    log.close()
+    assert client.refusals == []
+    assert max(tilt(q[3:7]) for q in trace.q) < 0.25
+    qx, qy, qz, qw = trace.q[-1500:, 3:7].T
+    yaw = np.unwrap(np.arctan2(2 * (qw * qz + qx * qy), 1 - 2 * (qy**2 + qz**2)))
+    assert (yaw[-1] - yaw[0]) / 1.5 == pytest.approx(0.8, abs=0.08)
+    report = replay(tmp_path / "log.mcap")
+    assert report.exact
+    assert report.ticks == 8000
+
+
+@full
+def test_the_command_plans_for_a_server_over_a_socket(tmp_path):
+    """Server, robot and planner in three processes; the robot waits for late answers."""
+    plan = plan_of("go2", "trot", True, 12.0)
+    settings = msgspec.structs.replace(plan.settings, paced=True, patience=1.0)
+    plan = msgspec.structs.replace(plan, settings=settings)
+    server = msgspec.structs.replace(plan.server, endpoint=f"ipc://{tmp_path}/server", planners=("plan",), controller="go2")
+    with ServerProcess(server, plan.controller) as process:
+        runs = []
+        robot = threading.Thread(target=lambda: runs.append(run_connected(plan, process.endpoint, "go2", lambda *_: None)))
+        robot.start()
+        words = [
+            "plan",
+            process.endpoint,
+            "--velocity",
+            "0.4",
+            "0",
+            "0",
+            "--seconds",
+            "5",
+            "--json",
+            str(tmp_path / "found.json"),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "sim_harness", *words], capture_output=True, text=True, timeout=200, check=False
+        )
+        robot.join(200)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["plans"] > 200, done.stdout + done.stderr
+    (run,) = runs
+    assert run.summary.upright
+    assert run.summary.distance > 1.0
+    assert any("expired" in line for line in run.said)  # the planner has ended, the robot stands
+
+
+def test_the_command_names_what_is_wrong():
+    words = [sys.executable, "-m", "sim_harness", "plan", "ipc:///nowhere", "--pattern", "hop"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert "--pattern" in done.stderr
