@@ -78,9 +78,9 @@ class Locomotion:
         ground: what is known of the ground, see `WalkSettings`
         """
         self._gait = self._present = self._wanted = gait
-        self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
+        self._robot, self._path, self.legs = robot, Path(path), Legs(robot, stance)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
-        self._angles = robot.joint_angles(stance)
+        self._angles = self.legs.angles(stance)
         self._feet = self.legs.feet(self._angles) @ rotation(stance[3:7]).T
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
         self._terrain: Terrain = Flat()
@@ -172,9 +172,9 @@ class Locomotion:
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
-        motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
-        robot, q = self._robot, state.q
-        measured = q, state.v, q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(q)
+        robot, q, m = self._robot, state.q, len(self._angles)
+        motion = np.empty(m), np.empty(m), np.empty(m)
+        measured = q, state.v, self.legs.angles(q)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
@@ -195,9 +195,9 @@ class Locomotion:
             self._terrain.tilt(self._slope.x)
         lean = np.concatenate([[0.0], self._base.lean])
         return Reference(
-            q=motion[0],
-            v=motion[1],
-            a=motion[2],
+            q=motion[0][: robot.na],
+            v=motion[1][: robot.na],
+            a=motion[2][: robot.na],
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
             pose=self._base.x + lean if self._base.away else None,

@@ -60,7 +60,7 @@ class Plan(ArrayRecord):
         lifted: position at lift-off in the plane [m] (n, 2)
         cubics: paths of x, y in the plane and of z in the level frame, above the slope through its origin
     Joints
-        angles: last reference [rad] (na)
+        angles: last reference, see `Legs` [rad] (m)
     """
 
     legs: Legs
@@ -120,7 +120,7 @@ class Plan(ArrayRecord):
         stride: float,
     ) -> None:
         """times: start of the gait, control period [s]
-        angles: joint angles of the stance [rad] (na)
+        angles: joint angles of the stance [rad] (m)
         stride: largest distance of a foothold from the hip [m]
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)

@@ -103,11 +103,11 @@ class BasePose(ArrayRecord):
 class Reach:
     """What the legs reach around a stance, within the limits of their joints.
 
-    angles: joint angles of the stance [rad] (na); feet: nominal foot centres in the level frame [m] (n, 3)
+    angles: joint angles of the stance, see `Legs` [rad] (m); feet: nominal foot centres in the level frame [m] (n, 3)
     """
 
     def __init__(self, legs: Legs, angles: Array, feet: Array, ranges: tuple[Array, Array]) -> None:
-        """ranges: lower and upper limits of the joints [rad] (na)"""
+        """ranges: lower and upper limits of the joints with motors [rad] (na)"""
         self._legs, self._angles, self._feet, self._ranges = legs, angles, feet, ranges
 
     @cached_property
@@ -137,7 +137,8 @@ class Reach:
         motion = self._angles.copy(), np.zeros(n), np.zeros(n)
         found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
         low, high = self._ranges
-        return bool(found and (motion[0] >= low).all() and (motion[0] <= high).all())
+        motors = motion[0][: len(low)]
+        return bool(found and (motors >= low).all() and (motors <= high).all())
 
     def limits(self, bounds: Array) -> Array:
         """Return the largest share of bounds (3, 2) whose corners the legs reach (3, 2)."""

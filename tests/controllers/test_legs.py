@@ -27,7 +27,7 @@ ROBOTS = ("quadruped", "solo12", "a1", "go2")
 @pytest.fixture(params=ROBOTS)
 def legged(request):
     robot, q = load_robot(request.param)
-    return robot, Legs(robot), robot.joint_angles(q)
+    return robot, Legs(robot, q), robot.joint_angles(q)
 
 
 @pytest.mark.parametrize("legged", [*ROBOTS, "solo8"], indirect=True)
@@ -82,7 +82,7 @@ def test_targets_out_of_reach_are_reported(legged):
 def two_hinges():
     """solo8 has no hip abduction: all hinges are parallel to y."""
     robot, q = load_robot("solo8")
-    return robot, Legs(robot), robot.joint_angles(q)
+    return robot, Legs(robot, q), robot.joint_angles(q)
 
 
 def test_two_hinges_leave_the_sideways_motion_out(two_hinges):
