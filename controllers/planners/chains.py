@@ -17,6 +17,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import lu_solve
 from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.types import Array
 
@@ -24,7 +25,7 @@ SINGULAR = 1e-4
 """Smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg."""
 
 SLACK = 1e-10
-"""J δθ = x − f holds up to this much of λ [m²]. It bounds the joint speeds near a stretched leg of more than three hinges."""
+"""J δθ = x − f holds up to this much of the change of λ [m²]. It bounds the joint speeds near a stretched leg."""
 
 
 @compiled
@@ -125,6 +126,16 @@ def posture_matrix(w: Array, J: Array, pull: Array, A: Array) -> None:
             A[j, k + c] = A[k + c, j] = J[j, c]
     for c in range(3):
         A[k + c, k + c] = -SLACK
+
+
+@compiled
+def posture_rates(LU: Array, order: Array, b: Array) -> Array:
+    """Return the solution (θ̇, −λ̇) of [K, Jᵀ; J, 0] y = b (k + 3), from the factors of `posture_matrix`. b is changed."""
+    y, k = lu_solve(LU, order, b), len(b) - 3
+    for c in range(3):  # b as it is with the slack
+        b[k + c] -= SLACK * y[k + c]
+    found: Array = lu_solve(LU, order, b)
+    return found
 
 
 @compiled

@@ -14,14 +14,24 @@ posture stays near the stance, see `controllers.planners.chains`. A closed leg i
 
 import numpy as np
 
-from controllers.planners.chains import cross, leave_out, posture_bias, posture_matrix, rotate, solve3, subtract_bias
+from controllers.planners.chains import (
+    SLACK,
+    cross,
+    leave_out,
+    posture_bias,
+    posture_matrix,
+    posture_rates,
+    rotate,
+    solve3,
+    subtract_bias,
+)
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import lu_refined
+from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.solvers.vectors import copy, copy_rows, fill
 from idyn.types import Array
 
@@ -238,32 +248,34 @@ def _solve_long(legs: Legs, chain: int, target: Triad, motion: Triad, placed: Pl
         posture_matrix(w, J, pull, A)
         for j in range(k):
             b[j] = legs.neutral[joints[j]] - q[joints[j]]
-        copy(rest, b[k:])
-        step, regular = lu_refined(A, b)
+        for c in range(3):
+            b[k + c] = rest[c] + SLACK * pull[c]
+        LU, order, regular = lu_factor(A)
+        step = lu_solve(LU, order, b) if regular else np.zeros(k + 3)
         largest = 0.0
         for j in range(k):
             largest = max(largest, abs(step[j]))
         for c in range(3):
             pull[c] = -step[k + c]
-        near = regular and off < TOLERANCE and largest < ARRIVED
+        near = off < TOLERANCE and largest < ARRIVED
         if near:
             break
         for j in range(k):
             q[joints[j]] += min(max(step[j], -LARGEST_STEP), LARGEST_STEP)
     # θ̇ and λ̇, then θ̈
     posture_matrix(w, J, pull, A)
+    LU, order, regular = lu_factor(A)
     fill(b, 0.0)
     copy(target[1], b[k:])
-    speeds, _ = lu_refined(A, b)
-    rates = -speeds[k:]
+    speeds = posture_rates(LU, order, b)
     copy(target[2], rest)
     subtract_bias((w, r, x, J), speeds[:k], rest, work)
-    posture_bias(w, J, speeds[:k], (pull, rates), b[:k])
+    posture_bias(w, J, speeds[:k], (pull, -speeds[k:]), b[:k])
     copy(rest, b[k:])
-    accelerations, _ = lu_refined(A, b)
+    accelerations = posture_rates(LU, order, b)
     for j in range(k):
         dq[joints[j]], ddq[joints[j]] = speeds[j], accelerations[j]
-    return near
+    return near and regular
 
 
 @compiled

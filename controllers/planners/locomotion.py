@@ -51,7 +51,7 @@ DEFAULT_POSE = PoseSettings()
 
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
-CUT = "step shortened: the foothold for this velocity is beyond {:.2f} m from the hip, where the leg does not reach"
+CUT = "step shortened: the foothold for this velocity is beyond {} from the hip, where the leg does not reach"
 
 MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
@@ -87,7 +87,7 @@ class Locomotion:
         self._base, self._steering, self._slope = BasePose(pose), Steering(), PlannedSlope(ground != "flat", len(self._feet))
         self._ground = ground
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
-        times = start, period
+        times, (forward, aside) = (start, period), self.reach.strides
         self._hips, self._stance = hips, stance
         self.plan = Plan(
             self.legs,
@@ -98,8 +98,10 @@ class Locomotion:
             gait=gait,
             times=times,
             angles=self._angles,
-            stride=self.reach.stride,
+            strides=(forward, aside),
         )
+        reach = f"{forward:.2f} m" if forward == aside else f"{forward:.2f} m forwards or {aside:.2f} m sideways"
+        self._cut = CUT.format(reach)
         self._footholds = Footholds(robot, self.plan)
         self.reset()
 
@@ -113,8 +115,9 @@ class Locomotion:
         gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
         if velocity is not None and velocity.any() and gait.pattern == "stand":
             raise InputError("velocity", "expected zero or none for the gait 'stand'")
-        if velocity is not None and velocity[1] and self.legs.planar:
-            raise InputError("velocity[1]", "expected zero: legs of two hinges do not step sideways")
+        for k in (1, 2):
+            if velocity is not None and velocity[k] and self.legs.planar:
+                raise InputError(f"velocity[{k}]", "expected zero: legs of two hinges neither step sideways nor turn")
         if steering.posed:
             check_pose(steering.pose, self.limits)
         if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), (0.0, 0.0, gait.step_height)):
@@ -201,7 +204,7 @@ class Locomotion:
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
             pose=self._base.x + lean if self._base.away else None,
-            problem=UNREACHED if not reached else CUT.format(self.plan.stride) if self.plan.cut[0] else "",
+            problem=UNREACHED if not reached else self._cut if self.plan.cut[0] else "",
         )
 
     def _flatten(self, heights: Array) -> None:

@@ -33,7 +33,7 @@ class Plan(ArrayRecord):
         slow, fast: period, duty and step_height at low and at high speed (3)
         speeds: speeds of the hips at which the gait begins to change, and has changed [m/s] (2)
         swing_time, stance_time: durations of swing and stance [s]
-        stride: largest distance of a foothold from the hip [m]
+        stride: largest distance of a foothold from the hip, forwards [m]; slender: over that sideways
         capture: distance of a capture point per velocity [s]; 0: the plan does not follow the measured velocity
         walks: whether feet lift
         touchdown: touchdown phases (n)
@@ -97,6 +97,7 @@ class Plan(ArrayRecord):
     swing_time: float
     stance_time: float
     stride: float
+    slender: float
     capture: float
     share: float
     lifting: float
@@ -117,11 +118,11 @@ class Plan(ArrayRecord):
         gait: GaitSettings,
         times: tuple[float, float],
         angles: Array,
-        stride: float,
+        strides: tuple[float, float],
     ) -> None:
         """times: start of the gait, control period [s]
         angles: joint angles of the stance [rad] (m)
-        stride: largest distance of a foothold from the hip [m]
+        strides: largest distances of a foothold from the hip forwards and sideways [m]
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
         self.put(
@@ -133,7 +134,8 @@ class Plan(ArrayRecord):
             hips=hips,
             start=times[0],
             tick=times[1],
-            stride=stride,
+            stride=strides[0],
+            slender=strides[0] / max(strides[1], 1e-9),
             dt=0.0,
             cut=np.zeros(1, np.bool_),
         )
