@@ -73,6 +73,7 @@ class Legs(ArrayRecord):
     joints: indices of each chain's angles (chains, k); of chains with fewer hinges the first `hinges` (chains) are used
     foot: the foot that each chain reaches (chains); the first n chains reach the n feet in their order
     neutral: angles of the stance, which legs of more than three hinges stay near [rad] (m)
+    q_index: indices of the angles in q; −1 for motors of joints with several degrees of freedom (m)
     """
 
     axes: Cube
@@ -109,7 +110,8 @@ class Legs(ArrayRecord):
         axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges, got a prismatic joint above a foot")
-        self._robot, self._passive = robot, np.array([_place_in_q(robot, dof) for dof in order[robot.na :]], dtype=np.int64)
+        passive = np.array([_place_in_q(robot, dof) for dof in order[robot.na :]], dtype=np.int64)
+        self._robot, self.q_index = robot, np.concatenate([tree.q_index, passive])
         self.put(
             axes=axes,
             points=np.cross(axes, screws[..., :3]),
@@ -127,8 +129,7 @@ class Legs(ArrayRecord):
 
     def angles(self, q: Array) -> Array:
         """Return the angles of a configuration (nq) [rad] (m)."""
-        motors = self._robot.joint_angles(q)
-        return np.concatenate([motors, q[self._passive]]) if len(self._passive) else motors
+        return np.concatenate([self._robot.joint_angles(q), q[self.q_index[self._robot.na :]]])
 
     def feet(self, angles: Array) -> Array:
         """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""

@@ -177,7 +177,7 @@ class Locomotion:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
         robot, q, m = self._robot, state.q, len(self._angles)
         motion = np.empty(m), np.empty(m), np.empty(m)
-        measured = q, state.v, self.legs.angles(q)
+        measured = q, state.v, q[self.legs.q_index] if robot.one_axis_each else self.legs.angles(q)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)

@@ -31,6 +31,7 @@ reference = {{ kind = "gait", start = 0.5, gait = {{ period = 0.4, duty = 0.7, s
 laws = ["coulomb"]
 engine = "mujoco"
 contacts = "binary"
+duration = 4.0
 paced = false
 """
 
