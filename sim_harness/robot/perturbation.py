@@ -4,7 +4,7 @@ import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
 from controllers.robot.kinematics import TOLERANCE, angles_for_places, contact_places
-from controllers.robot.stance import close_chains
+from controllers.robot.stance import close_chains, closing
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
@@ -41,6 +41,5 @@ def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed:
     v[robot.tree.a] = speeds
     if robot.closures.keys:
         q = close_chains(robot, q)
-        _, G = robot.closure_gaps(q)
-        v[robot.tree.u] = np.linalg.lstsq(G[:, robot.tree.u], -G @ v, rcond=1e-9)[0]
+        v = closing(robot, q, v)
     return q, v
