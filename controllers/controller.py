@@ -23,6 +23,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
+from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError
@@ -180,6 +181,8 @@ class Controller:
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
             angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
+        if robot.closures.keys:  # measured speeds that open a chain would ask for the force that stops them within a period
+            at = robot.kinematics(State(q=at.q, v=closing(robot, at.q, at.v)))
         reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)

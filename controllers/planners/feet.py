@@ -19,7 +19,7 @@ def ground_below(plan: Plan, angles: Array, n: Array, touches: Array) -> float:
 
     It is the mean height of the feet that touch; without any, of the feet planned to stand; in flight, of all feet. On a slope
     these are heights above the parallel plane through the origin; on known uneven ground, above it.
-    angles: measured joint angles [rad] (na)
+    angles: measured joint angles, see `Legs` [rad] (m)
     n: n · x is the height of a point x of the level frame (3), see `controllers.planners.slope.across`
     """
     feet, total, count = foot_places(plan.legs, angles), 0.0, 0

@@ -1,5 +1,5 @@
-"""Inverse kinematics of legs with two or three hinges: angles, speeds and accelerations of the joints from the motion of the
-feet in the base frame.
+"""Inverse kinematics of legs of two or more hinges, open or closed: angles, speeds and accelerations of the joints from the
+motion of the feet in the base frame.
 
 The axes of the hinges (direction w, point r) and the foot x are known at zero angles; rotation about hinge after hinge moves
 them:
@@ -8,21 +8,36 @@ them:
 θ follows by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
 
 With two hinges, J has the third column n = J_1 × J_2 / |J_1 × J_2|, whose share of a solution is dropped: least squares. The
-foot comes nearest to the target, and the motion along n, which the leg cannot make, is left out.
+foot comes nearest to the target, and the motion along n, which the leg cannot make, is left out. With more than three, the
+posture stays near the stance, see `controllers.planners.chains`. A closed leg is two chains that reach the same foot.
 """
 
 import numpy as np
 
+from controllers.planners.chains import (
+    SLACK,
+    cross,
+    leave_out,
+    posture_bias,
+    posture_matrix,
+    posture_rates,
+    rotate,
+    solve3,
+    subtract_bias,
+)
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Cube, Matrix, Spans
+from idyn.jit.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
+from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.solvers.vectors import copy, copy_rows, fill
 from idyn.types import Array
 
 Triad = tuple[Array, Array, Array]
+Placed = tuple[Array, Array, Array, Array]
+"""Directions w and points r of the hinges, foot x and Jacobian J of a chain."""
 
 TOLERANCE = 1e-12
 """Largest position error of a foot in a solution [m]."""
@@ -37,50 +52,87 @@ LEFT_OUT = 0.03
 """Largest distance from a foot's target across the plane of a leg of two hinges [m]. Farther is out of reach. It allows
 attitudes of a tenth of a radian, and says that a robot cannot step sideways."""
 
-SINGULAR = 1e-4
-"""Smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg."""
+CURVED = 1e-3
+"""Farther from the target [m], the steps of a leg of more than three hinges ignore the curvature λ·H."""
+
+ARRIVED = 1e-9
+"""Largest error of the angles in a solution of a leg of more than three hinges [rad]."""
+
+BASE = 6
+"""Number of velocities of a floating base."""
 
 
 class Legs(ArrayRecord):
-    """Legs of a robot: one per contact sphere, two or three hinges each (k), without common joints.
+    """Legs of a robot: one per contact sphere, without common joints. A leg is a chain of k ≥ 2 hinges. A closed leg is two or
+    more: each closure at the centre of its foot is the end of one more chain, which reaches the same foot.
 
-    axes, points: direction and a point of each hinge at zero angles, base frame (n, k, 3)
-    places: foot centres at zero angles, base frame [m] (n, 3)
-    joints: indices of each leg's joint angles (n, k)
+    Angles are those of all joints with motors, then those of the legs' joints without (m).
+
+    axes, points: direction and a point of each hinge at zero angles, base frame (chains, k, 3)
+    places: ends of the chains at zero angles, base frame [m] (chains, 3)
+    joints: indices of each chain's angles (chains, k); of chains with fewer hinges the first `hinges` (chains) are used
+    foot: the foot that each chain reaches (chains); the first n chains reach the n feet in their order
+    neutral: angles of the stance, which legs of more than three hinges stay near [rad] (m)
+    q_index: indices of the angles in q; −1 for motors of joints with several degrees of freedom (m)
     """
 
     axes: Cube
     points: Cube
     places: Matrix
     joints: Spans
+    hinges: Indices
+    foot: Indices
+    neutral: Vector
 
-    def __init__(self, robot: Robot) -> None:
-        """Raises ConfigError for a robot whose legs have another structure."""
+    def __init__(self, robot: Robot, stance: Array) -> None:
+        """stance: configuration (nq). Raises ConfigError for a robot whose legs have another structure."""
         if not robot.floating or not robot.spheres.keys:
             raise ConfigError("reference.kind", "'gait' needs a floating base and contact points")
-        joints = [np.flatnonzero(robot.tree.support[joint][robot.tree.a]) for joint in robot.spheres.joints]
-        for key, leg in zip(robot.spheres.keys, joints, strict=True):
-            if len(leg) not in (2, 3) or len(leg) != len(joints[0]):
-                given = f"'{key}' has {len(leg)}"
-                raise ConfigError("reference.kind", f"'gait' needs two or three joints above each foot, alike; {given}")
-        if len(set(np.concatenate(joints).tolist())) < sum(map(len, joints)):
+        zero, tree = robot.neutral(), robot.tree
+        feet, ends, places = _ends(robot, zero)
+        chains = [np.flatnonzero(tree.support[end][BASE:]) + BASE for end in ends]
+        for foot, chain in zip(feet, chains, strict=True):
+            if len(chain) < 2:
+                given = f"'{robot.spheres.keys[foot]}' has {len(chain)}"
+                raise ConfigError("reference.kind", f"'gait' needs two joints or more above each foot; {given}")
+            if feet.count(foot) == 1 and np.isin(chain, tree.u).any():
+                passive = tree.dof_names[chain[np.isin(chain, tree.u)][0]]
+                raise ConfigError("reference.kind", f"'gait' needs motors in all joints of an open leg; '{passive}' has none")
+        legs: list[set[int]] = [set() for _ in robot.spheres.keys]
+        for foot, chain in zip(feet, chains, strict=True):
+            legs[foot].update(chain.tolist())
+        if len(set.union(*legs)) < sum(map(len, legs)):
             raise ConfigError("reference.kind", "'gait' needs feet that share no joint")
-        neutral, of_legs = robot.neutral(), np.array(joints, dtype=np.int64)
-        screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[of_legs]]
+        order = np.concatenate([tree.a, np.intersect1d(np.concatenate(chains), tree.u)])
+        k = max(map(len, chains))
+        dofs = np.array([np.resize(chain, k) for chain in chains])
+        screws = robot.terms(zero, np.zeros(robot.nv)).axes[dofs]
         axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges, got a prismatic joint above a foot")
+        passive = np.array([_place_in_q(robot, dof) for dof in order[robot.na :]], dtype=np.int64)
+        self._robot, self.q_index = robot, np.concatenate([tree.q_index, passive])
         self.put(
-            axes=axes, points=np.cross(axes, screws[..., :3]), places=contact_places(robot, neutral).copy(), joints=of_legs
+            axes=axes,
+            points=np.cross(axes, screws[..., :3]),
+            places=places,
+            joints=np.argsort(order)[np.searchsorted(np.sort(order), dofs)],
+            hinges=np.array([len(chain) for chain in chains], dtype=np.int64),
+            foot=np.array(feet, dtype=np.int64),
+            neutral=self.angles(stance),
         )
 
     @property
     def planar(self) -> bool:
-        """Whether the feet move in planes only: legs of two hinges."""
-        return self.joints.shape[1] == 2
+        """Whether feet move in planes only: legs of two hinges."""
+        return bool((self.hinges == 2).any())
+
+    def angles(self, q: Array) -> Array:
+        """Return the angles of a configuration (nq) [rad] (m)."""
+        return np.concatenate([self._robot.joint_angles(q), q[self.q_index[self._robot.na :]]])
 
     def feet(self, angles: Array) -> Array:
-        """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
+        """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""
         places: Array = foot_places(self.fields, angles)
         return places
 
@@ -88,18 +140,45 @@ class Legs(ArrayRecord):
 def has_legs(robot: Robot) -> bool:
     """Return whether the robot stands on legs as `Legs` describes."""
     try:
-        Legs(robot)
+        Legs(robot, robot.neutral())
     except ConfigError:
         return False
     return True
 
 
+def _ends(robot: Robot, q: Array) -> tuple[list[int], list[int], Array]:
+    """Return feet and joints of the ends of all chains, and their places in the base frame of a base at the origin [m]
+    (chains, 3)."""
+    spheres, closures = robot.spheres, robot.closures
+    feet, ends, places = list(range(len(spheres.keys))), spheres.joints.tolist(), list(contact_places(robot, q))
+    rotations, origins = robot.place(q)
+    for key, joints, offsets in zip(closures.keys, closures.joints.tolist(), closures.offsets, strict=True):
+        for near, far in ((0, 1), (1, 0)):
+            at = (spheres.joints == joints[near]) & (np.abs(spheres.offsets - offsets[near]).max(axis=1) < 1e-9)
+            if at.any():
+                feet.append(int(np.flatnonzero(at)[0]))
+                ends.append(joints[far])
+                places.append(rotations[joints[far]] @ offsets[far] + origins[joints[far]])
+                break
+        else:
+            raise ConfigError("reference.kind", f"'gait' needs closed legs that close at the centre of a foot, not at '{key}'")
+    return feet, ends, np.array(places)
+
+
+def _place_in_q(robot: Robot, dof: int) -> int:
+    """Return the index in q of the angle of a hinge without a motor."""
+    step = np.zeros(robot.nv)
+    step[dof] = 1.0
+    return int(np.flatnonzero(robot.integrate(robot.neutral(), step) != robot.neutral())[0])
+
+
 @compiled
 def foot_places(legs: Legs, angles: Array) -> Array:
-    """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
-    places, w, r = np.empty_like(legs.places), stack_array((3, 3)), stack_array((3, 3))
-    for leg in range(len(places)):
-        _place(legs, leg, angles, w, r, places[leg])
+    """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""
+    n, size = legs.foot.max() + 1, legs.joints.shape[1]
+    places, w, r, J = np.empty((n, 3)), stack_array((size, 3)), stack_array((size, 3)), stack_array((size, 3))
+    for leg in range(n):
+        _place(legs, leg, angles, w, r, places[leg], J)
     return places
 
 
@@ -108,141 +187,112 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
     """Fill the joint motion for a foot motion; return whether all feet are reached.
 
     feet: positions [m], velocities [m/s] and accelerations [m/s²] of the feet, base frame (n, 3)
-    motion: joint angles [rad] (in: initial guess), speeds [rad/s] and accelerations [rad/s²] (na). A foot out of reach leaves
+    motion: joint angles [rad] (in: initial guess), speeds [rad/s] and accelerations [rad/s²] (m). A foot out of reach leaves
         the nearest angles that were found; joints that are not in a leg are unchanged
     """
-    (places, velocities, accelerations), (q, dq, ddq) = feet, motion
-    w, r, J, work = stack_array((3, 3)), stack_array((3, 3)), stack_array((3, 3)), stack_array((4, 3))
+    (places, velocities, accelerations), (q, dq, ddq), size = feet, motion, max(legs.joints.shape[1], 3)
+    w, r, J, work = stack_array((size, 3)), stack_array((size, 3)), stack_array((size, 3)), stack_array((4, 3))
     x, d, rest = stack_array(3), stack_array(3), stack_array(3)
     fill(dq, 0.0)
     fill(ddq, 0.0)
     reached = True
-    for leg in range(len(places)):
+    for chain in range(len(legs.foot)):
+        joints, hinges, foot, near, there = legs.joints[chain], legs.hinges[chain], legs.foot[chain], False, False
+        if hinges > 3:
+            target = places[foot], velocities[foot], accelerations[foot]
+            reached = _solve_long(legs, chain, target, motion, (w, r, x, J), rest, work) and reached
+            continue
         # θ: Newton's method on the position error, J δθ = x_des − x, with bounded steps
-        joints, near, there = legs.joints[leg], False, False
-        hinges = len(joints)
         for _ in range(ITERATIONS):
-            _place(legs, leg, q, w, r, x)
-            for j in range(hinges):
-                _cross(w[j], x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], J[j])
+            _place(legs, chain, q, w, r, x, J)
             for c in range(3):
-                rest[c] = places[leg, c] - x[c]
-            there = hinges == 3 or _leave_out(J, rest) < LEFT_OUT
+                rest[c] = places[foot, c] - x[c]
+            there = hinges == 3 or leave_out(J, rest) < LEFT_OUT
             near = max(abs(rest[0]), abs(rest[1]), abs(rest[2])) < TOLERANCE
             if near:
                 break
-            _solve3(J, rest, d)
+            solve3(J, rest, d)
             for j in range(hinges):
                 q[joints[j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
         reached = reached and near and there
         # θ̇ = J⁻¹ ẋ,  θ̈ = J⁻¹ (ẍ − J̇ θ̇)
-        _solve3(J, velocities[leg], d)
+        solve3(J, velocities[foot], d)
         for c in range(3):
-            rest[c] = accelerations[leg, c]
-        _subtract_bias((w, r, x, J), d[:hinges], rest, work)
+            rest[c] = accelerations[foot, c]
+        subtract_bias((w, r, x, J), d[:hinges], rest, work)
         for j in range(hinges):
             dq[joints[j]] = d[j]
-        _solve3(J, rest, d)
+        solve3(J, rest, d)
         for j in range(hinges):
             ddq[joints[j]] = d[j]
     return reached
 
 
 @compiled
-def _rotate(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array) -> None:
-    """Rotate the point x about the axis through r along the unit vector w, by an angle with cosine c and sine s, in place."""
-    # Rodrigues: x ← r + c d + s (w × d) + (1 − c) (w · d) w,  d = x − r
-    d0, d1, d2 = x[0] - r[0], x[1] - r[1], x[2] - r[2]
-    along = (1.0 - c) * (w[0] * d0 + w[1] * d1 + w[2] * d2)
-    x[0] = r[0] + c * d0 + s * (w[1] * d2 - w[2] * d1) + along * w[0]
-    x[1] = r[1] + c * d1 + s * (w[2] * d0 - w[0] * d2) + along * w[1]
-    x[2] = r[2] + c * d2 + s * (w[0] * d1 - w[1] * d0) + along * w[2]
+def _solve_long(legs: Legs, chain: int, target: Triad, motion: Triad, placed: Placed, rest: Array, work: Array) -> bool:
+    """Fill the joint motion of a chain of more than three hinges, see `controllers.planners.chains`; return whether it reaches.
+
+    target: position, velocity and acceleration of its foot (3); placed: buffers w, r, x, J; rest, work: buffers (3), (4, 3)
+    """
+    (w, r, x, J), (q, dq, ddq), k = placed, motion, legs.hinges[chain]
+    A, b, pull = stack_array((k + 3, k + 3)), stack_array(k + 3), stack_array(3)
+    joints, near = legs.joints[chain], False
+    w, r, J = w[:k], r[:k], J[:k]
+    fill(pull, 0.0)
+    for _ in range(ITERATIONS):
+        _place(legs, chain, q, w, r, x, J)
+        for c in range(3):
+            rest[c] = target[0][c] - x[c]
+        off = max(abs(rest[0]), abs(rest[1]), abs(rest[2]))
+        if off > CURVED:
+            fill(pull, 0.0)
+        posture_matrix(w, J, pull, A)
+        for j in range(k):
+            b[j] = legs.neutral[joints[j]] - q[joints[j]]
+        for c in range(3):
+            b[k + c] = rest[c] + SLACK * pull[c]
+        LU, order, regular = lu_factor(A)
+        step = lu_solve(LU, order, b) if regular else np.zeros(k + 3)
+        largest = 0.0
+        for j in range(k):
+            largest = max(largest, abs(step[j]))
+        for c in range(3):
+            pull[c] = -step[k + c]
+        near = off < TOLERANCE and largest < ARRIVED
+        if near:
+            break
+        for j in range(k):
+            q[joints[j]] += min(max(step[j], -LARGEST_STEP), LARGEST_STEP)
+    # θ̇ and λ̇, then θ̈
+    posture_matrix(w, J, pull, A)
+    LU, order, regular = lu_factor(A)
+    fill(b, 0.0)
+    copy(target[1], b[k:])
+    speeds = posture_rates(LU, order, b)
+    copy(target[2], rest)
+    subtract_bias((w, r, x, J), speeds[:k], rest, work)
+    posture_bias(w, J, speeds[:k], (pull, -speeds[k:]), b[:k])
+    copy(rest, b[k:])
+    accelerations = posture_rates(LU, order, b)
+    for j in range(k):
+        dq[joints[j]], ddq[joints[j]] = speeds[j], accelerations[j]
+    return near and regular
 
 
 @compiled
-def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) -> None:
-    """Fill axes w, points r (3, 3) and foot x (3) of one leg at joint angles (na)."""
-    hinges = legs.joints.shape[1]
-    copy_rows(legs.axes[leg], w[:hinges])
-    copy_rows(legs.points[leg], r[:hinges])
-    copy(legs.places[leg], x)
+def _place(legs: Legs, chain: int, angles: Array, w: Array, r: Array, x: Array, J: Array) -> None:
+    """Fill axes w, points r (k, 3), end x (3) and J (k, 3) of one chain at joint angles (m)."""
+    hinges = legs.hinges[chain]
+    copy_rows(legs.axes[chain, :hinges], w[:hinges])
+    copy_rows(legs.points[chain, :hinges], r[:hinges])
+    copy(legs.places[chain], x)
     origin = (0.0, 0.0, 0.0)
     for j in range(hinges):
-        angle = angles[legs.joints[leg, j]]
+        angle = angles[legs.joints[chain, j]]
         c, s = np.cos(angle), np.sin(angle)
         for i in range(j + 1, hinges):
-            _rotate(w[j], origin, c, s, w[i])
-            _rotate(w[j], r[j], c, s, r[i])
-        _rotate(w[j], r[j], c, s, x)
-
-
-@compiled
-def _cross(a: Array, b0: float, b1: float, b2: float, out: Array) -> None:
-    """Fill `out` with a × b."""
-    out[0], out[1], out[2] = a[1] * b2 - a[2] * b1, a[2] * b0 - a[0] * b2, a[0] * b1 - a[1] * b0
-
-
-@compiled
-def _leave_out(J: Array, e: Array) -> float:
-    """Fill J_3 = n for a leg of two hinges, subtract n nᵀ e from e and return |nᵀ e|."""
-    n = J[2]
-    _cross(J[0], J[1, 0], J[1, 1], J[1, 2], n)
-    length = max(np.sqrt(n[0] ** 2 + n[1] ** 2 + n[2] ** 2), 1e-12)
-    along = (n[0] * e[0] + n[1] * e[1] + n[2] * e[2]) / length
-    for c in range(3):
-        n[c] /= length
-        e[c] -= along * n[c]
-    return abs(along)
-
-
-@compiled
-def _solve3(J: Array, e: Array, d: Array) -> None:
-    """Solve Σ_j J_j d_j = e by Cramer's rule, with |det J| bounded below. Column J_j is stored in row j of J."""
-    scale = 1.0
-    for j in range(3):
-        scale *= np.sqrt(J[j, 0] ** 2 + J[j, 1] ** 2 + J[j, 2] ** 2) + 1e-12
-    det = _triple(J[0], J[1], J[2])
-    floor = SINGULAR * scale
-    if abs(det) < floor:
-        det = floor if det >= 0.0 else -floor
-    for j in range(3):
-        d[j] = _triple(e, J[(j + 1) % 3], J[(j + 2) % 3]) / det
-
-
-@compiled
-def _triple(a: Array, b: Array, c: Array) -> float:
-    """Return a · (b × c)."""
-    return a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2]) + a[2] * (b[0] * c[1] - b[1] * c[0])
-
-
-@compiled
-def _subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: Array, work: Array) -> None:
-    """Subtract J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a. The hinges before j move axis j.
-
-    placed: (w, r, x, J)
-    work: buffer (4, 3)
-    """
-    (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]
-    # ẋ = J θ̇
-    fill(foot, 0.0)
-    for j in range(len(speeds)):
-        for c in range(3):
-            foot[c] += speeds[j] * J[j, c]
-    for j in range(len(speeds)):
-        # ω of the body that carries axis j, and ṙ_j
-        fill(turning, 0.0)
-        fill(moving, 0.0)
-        for i in range(j):
-            _cross(w[i], r[j, 0] - r[i, 0], r[j, 1] - r[i, 1], r[j, 2] - r[i, 2], part)
-            for c in range(3):
-                moving[c] += speeds[i] * part[c]
-                turning[c] += speeds[i] * w[i, c]
-        _cross(turning, w[j, 0], w[j, 1], w[j, 2], part)
-        copy(part, turning)  # ẇ_j
-        # a −= θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ]
-        _cross(turning, x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], part)
-        for c in range(3):
-            a[c] -= speeds[j] * part[c]
-        _cross(w[j], foot[0] - moving[0], foot[1] - moving[1], foot[2] - moving[2], part)
-        for c in range(3):
-            a[c] -= speeds[j] * part[c]
+            rotate(w[j], origin, c, s, w[i])
+            rotate(w[j], r[j], c, s, r[i])
+        rotate(w[j], r[j], c, s, x)
+    for j in range(hinges):
+        cross(w[j], x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], J[j])

@@ -51,7 +51,7 @@ DEFAULT_POSE = PoseSettings()
 
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
-CUT = "step shortened: the foothold for this velocity is beyond {:.2f} m from the hip, where the leg does not reach"
+CUT = "step shortened: the foothold for this velocity is beyond {} from the hip, where the leg does not reach"
 
 MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
@@ -78,9 +78,9 @@ class Locomotion:
         ground: what is known of the ground, see `WalkSettings`
         """
         self._gait = self._present = self._wanted = gait
-        self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
+        self._robot, self._path, self.legs = robot, Path(path), Legs(robot, stance)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
-        self._angles = robot.joint_angles(stance)
+        self._angles = self.legs.angles(stance)
         self._feet = self.legs.feet(self._angles) @ rotation(stance[3:7]).T
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
         self._terrain: Terrain = Flat()
@@ -112,8 +112,9 @@ class Locomotion:
         gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
         if velocity is not None and velocity.any() and gait.pattern == "stand":
             raise InputError("velocity", "expected zero or none for the gait 'stand'")
-        if velocity is not None and velocity[1] and self.legs.planar:
-            raise InputError("velocity[1]", "expected zero: legs of two hinges do not step sideways")
+        for k in (1, 2):
+            if velocity is not None and velocity[k] and self.legs.planar:
+                raise InputError(f"velocity[{k}]", "expected zero: legs of two hinges neither step sideways nor turn")
         if steering.posed:
             check_pose(steering.pose, self.limits)
         if steering.gait is not None and not self.reach.reaches(tuple(steering.pose.tolist()), (0.0, 0.0, gait.step_height)):
@@ -143,7 +144,10 @@ class Locomotion:
             self._flatten(heights_below(terrain, places) - self._stance[2])
         elif self._slope.follows and not felt and not isinstance(terrain, Flat | StandingPlane):
             self._flatten((self._hips[:, :2] - self._hips[:, :2].mean(axis=0)) @ self._gradient(self._stance))
-        self.plan.put(stride=self.reach.stride)
+        forward, aside = self.reach.strides
+        self.plan.put(stride=forward, slender=forward / max(aside, 1e-9))
+        reach = f"{forward:.2f} m" if forward == aside else f"{forward:.2f} m forwards or {aside:.2f} m sideways"
+        self._cut = CUT.format(reach)
         self.reset()
 
     def prepare(self) -> None:
@@ -172,9 +176,9 @@ class Locomotion:
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
-        motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
-        robot, q = self._robot, state.q
-        measured = q, state.v, q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(q)
+        robot, q, m = self._robot, state.q, len(self._angles)
+        motion = np.empty(m), np.empty(m), np.empty(m)
+        measured = q, state.v, q[self.legs.q_index] if robot.one_axis_each else self.legs.angles(q)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
@@ -195,13 +199,13 @@ class Locomotion:
             self._terrain.tilt(self._slope.x)
         lean = np.concatenate([[0.0], self._base.lean])
         return Reference(
-            q=motion[0],
-            v=motion[1],
-            a=motion[2],
+            q=motion[0][: robot.na],
+            v=motion[1][: robot.na],
+            a=motion[2][: robot.na],
             schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
             base=self.plan.u.copy(),
             pose=self._base.x + lean if self._base.away else None,
-            problem=UNREACHED if not reached else CUT.format(self.plan.stride) if self.plan.cut[0] else "",
+            problem=UNREACHED if not reached else self._cut if self.plan.cut[0] else "",
         )
 
     def _flatten(self, heights: Array) -> None:

@@ -33,7 +33,7 @@ class Plan(ArrayRecord):
         slow, fast: period, duty and step_height at low and at high speed (3)
         speeds: speeds of the hips at which the gait begins to change, and has changed [m/s] (2)
         swing_time, stance_time: durations of swing and stance [s]
-        stride: largest distance of a foothold from the hip [m]
+        stride: largest distance of a foothold from the hip, forwards [m]; slender: over that sideways
         capture: distance of a capture point per velocity [s]; 0: the plan does not follow the measured velocity
         walks: whether feet lift
         touchdown: touchdown phases (n)
@@ -60,7 +60,7 @@ class Plan(ArrayRecord):
         lifted: position at lift-off in the plane [m] (n, 2)
         cubics: paths of x, y in the plane and of z in the level frame, above the slope through its origin
     Joints
-        angles: last reference [rad] (na)
+        angles: last reference, see `Legs` [rad] (m)
     """
 
     legs: Legs
@@ -97,6 +97,7 @@ class Plan(ArrayRecord):
     swing_time: float
     stance_time: float
     stride: float
+    slender: float
     capture: float
     share: float
     lifting: float
@@ -119,7 +120,7 @@ class Plan(ArrayRecord):
         angles: Array,
     ) -> None:
         """times: start of the gait, control period [s]
-        angles: joint angles of the stance [rad] (na)
+        angles: joint angles of the stance [rad] (m)
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
         self.put(
@@ -132,6 +133,7 @@ class Plan(ArrayRecord):
             start=times[0],
             tick=times[1],
             stride=np.inf,
+            slender=1.0,
             dt=0.0,
             cut=np.zeros(1, np.bool_),
         )

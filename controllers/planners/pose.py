@@ -103,11 +103,11 @@ class BasePose(ArrayRecord):
 class Reach:
     """What the legs reach around a stance, within the limits of their joints.
 
-    angles: joint angles of the stance [rad] (na); feet: nominal foot centres in the level frame [m] (n, 3)
+    angles: joint angles of the stance, see `Legs` [rad] (m); feet: nominal foot centres in the level frame [m] (n, 3)
     """
 
     def __init__(self, legs: Legs, angles: Array, feet: Array, ranges: tuple[Array, Array]) -> None:
-        """ranges: lower and upper limits of the joints [rad] (na)"""
+        """ranges: lower and upper limits of the joints with motors [rad] (na)"""
         self._legs, self._angles, self._feet, self._ranges = legs, angles, feet, ranges
 
     @cached_property
@@ -116,14 +116,20 @@ class Reach:
         return entry_point(stand, BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
 
     @property
-    def stride(self) -> float:
-        """Largest distance to which the legs reach from their hips in all directions of the plane, on level ground [m]."""
+    def strides(self) -> tuple[float, float]:
+        """Largest distances to which the legs reach from their hips forwards and sideways, on level ground [m]. Both are the
+        least of all directions, except for legs that move in planes only."""
         directions = np.arange(8) * np.pi / 4.0
-        aside = np.column_stack([np.cos(directions), np.sin(directions), np.zeros(8)])
+        around = np.column_stack([np.cos(directions), np.sin(directions), np.zeros(8)])
+        forward, aside = (around[::4], around[2::4]) if self._legs.planar else (around, around)
+        return self._stride(forward), self._stride(aside)
+
+    def _stride(self, directions: Array) -> float:
+        """Return the largest distance to which the legs reach from their hips in all of some directions (·, 3) [m]."""
         rest, least, most = (0.0, 0.0, 0.0), 0.0, float(np.abs(self._feet[:, 2]).max())
         for _ in range(BISECTIONS):
             middle = 0.5 * (least + most)
-            reached = all(self.reaches(rest, tuple((middle * each).tolist())) for each in aside)
+            reached = all(self.reaches(rest, tuple((middle * each).tolist())) for each in directions)
             least, most = (middle, most) if reached else (least, middle)
         return least
 
@@ -136,8 +142,8 @@ class Reach:
         base.x[:] = base.target[:] = pose
         motion = self._angles.copy(), np.zeros(n), np.zeros(n)
         found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
-        low, high = self._ranges
-        return bool(found and (motion[0] >= low).all() and (motion[0] <= high).all())
+        motors, (low, high) = motion[0][: len(self._ranges[0])], self._ranges
+        return bool(found and (motors >= low).all() and (motors <= high).all())
 
     def limits(self, bounds: Array) -> Array:
         """Return the largest share of bounds (3, 2) whose corners the legs reach (3, 2)."""

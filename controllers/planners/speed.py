@@ -104,7 +104,7 @@ def foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
     mx, my, turn = integrate_pose(np.zeros(3), (move[0], move[1], turn), 1.0)
     c, s, hx, hy = np.cos(turn), np.sin(turn), plan.hips[i, 0], plan.hips[i, 1]
     dx, dy = mx + c * hx - s * hy - hx, my + s * hx + c * hy - hy
-    share = min(1.0, plan.stride / max(np.hypot(dx, dy), 1e-12))
+    share = min(1.0, plan.stride / max(np.hypot(dx, plan.slender * dy), 1e-12))
     plan.cut[0] = plan.cut[0] or share < 1.0
     dx, dy = hx + share * dx, hy + share * dy
     c, s = np.cos(yaw), np.sin(yaw)

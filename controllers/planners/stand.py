@@ -17,14 +17,15 @@ UNREACHED = "reference out of reach: a leg does not reach its foot at the comman
 
 
 class Stand:
-    """Holds the stance of a robot whose legs have two or three hinges each. The feet stay in place while the base moves."""
+    """Holds the stance of a robot on legs as `Legs` describes. The feet stay in place while the base moves."""
 
     def __init__(self, robot: Robot, stance: Array, pose: PoseSettings) -> None:
         """stance: level configuration (nq). Raises ConfigError for legs of another structure."""
-        self._legs, self._angles = Legs(robot), robot.joint_angles(stance)
-        self._feet, zero = self._legs.feet(self._angles), np.zeros(robot.na)
+        self._legs, self._na = Legs(robot, stance), robot.na
+        self._angles, zero = self._legs.angles(stance), np.zeros(robot.na)
+        self._feet = self._legs.feet(self._angles)
         self._base = BasePose(pose)
-        self._still = Reference(q=self._angles, v=zero, a=zero)
+        self._still, self._bent = Reference(q=self._angles[: robot.na], v=zero, a=zero), self._angles
         self._steering, self._t, self._last, self._moves = Steering(), math.nan, self._still, False
         self._reach = Reach(self._legs, self._angles, self._feet, (robot.limits.q_min, robot.limits.q_max))
 
@@ -60,6 +61,7 @@ class Stand:
         """Return to the stance at once."""
         self._base.reset()
         self._steering, self._t, self._last, self._moves = Steering(), math.nan, self._still, False
+        self._bent = self._angles
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], independent of the state. t must not decrease."""
@@ -67,12 +69,12 @@ class Stand:
         self._t = t
         if not self._moves:
             return self._last
-        na = len(self._angles)
-        motion = self._last.q.copy(), np.empty(na), np.empty(na)
+        m, na = len(self._angles), self._na
+        motion = self._bent.copy(), np.empty(m), np.empty(m)
         reached = self._reach.stand(base.fields, self._legs.fields, dt, (self._feet,), motion)
-        q, v, a = motion
+        self._bent, q, v, a = motion[0], *(part[:na] for part in motion)
         self._moves = bool(base.dx.any() or base.ddx.any() or (base.x != base.target).any())
         self._last = Reference(q=q, v=v, a=a, pose=base.x.copy(), problem="" if reached else UNREACHED)
         if not base.x.any() and not base.dx.any():
-            self._last = self._still
+            self._last, self._bent = self._still, self._angles
         return self._last

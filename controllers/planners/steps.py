@@ -71,9 +71,9 @@ def restart(plan: Plan) -> None:
 def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array], motion: Triad) -> bool:
     """Update the plan to time t [s] and fill the joint motion. Return whether all feet are within reach.
 
-    measured: q, v and joint angles of the robot
+    measured: q, v and joint angles of the robot, see `Legs` (m)
     contacts: (foot of each contact or −1 (n), gaps [m] (n))
-    motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (na)
+    motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (m)
     """
     q, v, touches = measured[0], measured[1], _touching(plan, contacts)
     plan.cut[0] = False
@@ -133,7 +133,7 @@ def _step(plan: Plan, t: float, onwards: bool, seen: Triad, touches: Array) -> N
 
     onwards: whether the path is unfinished
     seen: vertical heights as in `controllers.planners.slope.across` (3), velocity of the level frame (6 or more), measured
-        joint angles (na)
+        joint angles (m)
     """
     # lift-offs by the phase, if a step is needed; a standing foot that lost the ground seeks it
     lifts, phase = _lift_offs(plan, t, touches), plan.phase

@@ -39,7 +39,7 @@ class Trajectory(Protocol):
             raise InputError("gait", "the controller's reference is no gait")
         if steering.posed:
             field = "height" if steering.height is not None else "attitude"
-            raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of two or three hinges")
+            raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of hinges")
 
     def steer(self, steering: Steering) -> None:
         """Follow this steering from now on until `reset`."""
@@ -153,7 +153,7 @@ class TrajectorySettings(Kind, frozen=True):
 class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
     """Hold the stance.
 
-    pose: limits of the commanded height and attitude, for robots on legs of two or three hinges
+    pose: limits of the commanded height and attitude, for robots on legs of hinges
     """
 
     pose: PoseSettings = PoseSettings()

@@ -66,6 +66,16 @@ def close_chains(robot: Robot, q: Array) -> Array:
     raise ConfigError("standing", f"the closed chain {worst} does not close: gap {np.abs(gaps).max():.3g} m")
 
 
+def closing(robot: Robot, q: Array, v: Array) -> Array:
+    """Return v (nv) with the speeds of the joints without a motor changed as little as possible, so that chains stay closed."""
+    passive = robot.tree.u[6:] if robot.floating else robot.tree.u
+    _, G = robot.closure_gaps(q)
+    moving = np.array(v)
+    # G (v + P_uᵀ δ) = 0, least norm of δ
+    moving[passive] += np.linalg.lstsq(G[:, passive], -G @ moving, rcond=1e-9)[0]
+    return moving
+
+
 def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
 

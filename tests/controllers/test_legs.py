@@ -27,7 +27,7 @@ ROBOTS = ("quadruped", "solo12", "a1", "go2")
 @pytest.fixture(params=ROBOTS)
 def legged(request):
     robot, q = load_robot(request.param)
-    return robot, Legs(robot), robot.joint_angles(q)
+    return robot, Legs(robot, q), robot.joint_angles(q)
 
 
 @pytest.mark.parametrize("legged", [*ROBOTS, "solo8"], indirect=True)
@@ -82,7 +82,7 @@ def test_targets_out_of_reach_are_reported(legged):
 def two_hinges():
     """solo8 has no hip abduction: all hinges are parallel to y."""
     robot, q = load_robot("solo8")
-    return robot, Legs(robot), robot.joint_angles(q)
+    return robot, Legs(robot, q), robot.joint_angles(q)
 
 
 def test_two_hinges_leave_the_sideways_motion_out(two_hinges):
@@ -105,10 +105,22 @@ def test_two_hinges_report_targets_far_to_the_side(two_hinges):
     assert not solved(legs, legs.feet(angles) + np.array([0.0, 0.05, 0.0]), zero, zero, angles)[3]
 
 
-def test_a_robot_on_two_hinges_refuses_to_step_sideways(two_hinges):
-    robot = two_hinges[0]
-    plan = Locomotion(robot, load_robot("solo8")[1], 0.0, GaitSettings(), PathSettings(), 2e-3)
-    plan.check(Steering(velocity=np.array([0.3, 0.0, 0.0])))
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_robot_on_two_hinges_refuses_to_step_sideways_and_to_turn(two_hinges, k):
+    plan = Locomotion(two_hinges[0], load_robot("solo8")[1], 0.0, GaitSettings(), PathSettings(), 2e-3)
+    velocity = np.array([0.3, 0.0, 0.0])
+    plan.check(Steering(velocity=velocity))
+    velocity[k] = 0.1
     with pytest.raises(InputError) as refused:
-        plan.check(Steering(velocity=np.array([0.3, 0.1, 0.0])))
-    assert refused.value.field == "velocity[1]"
+        plan.check(Steering(velocity=velocity))
+    assert refused.value.field == f"velocity[{k}]"
+
+
+@pytest.mark.parametrize("name", ["solo8", "fivebar"])
+def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
+    """Sideways, a foot may be 3 cm from the plane of its leg. Both robots have legs of 0.3 m."""
+    plan = Locomotion(*load_robot(name), 0.0, GaitSettings(), PathSettings(), 2e-3)
+    forward, aside = plan.reach.strides
+    assert 0.08 < forward < 0.25
+    assert aside == pytest.approx(0.03, abs=0.002)
+    assert plan.plan.slender == pytest.approx(forward / aside)

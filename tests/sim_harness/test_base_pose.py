@@ -91,7 +91,7 @@ def test_a_run_with_poses_is_replayed_bit_for_bit(tmp_path):
 
 
 @full
-@pytest.mark.parametrize("name", ["go2-trot", "a1-trot", "solo12-trot", "quadruped-trot"])
+@pytest.mark.parametrize("name", ["go2-trot", "a1-trot", "solo12-trot", "quadruped-trot", "solo8-trot", "fivebar-trot"])
 def test_gaits_change_while_the_robot_walks(name):
     robot, forward = Posed(name), [0.15, 0.0, 0.0]
     walk = GaitPart(pattern="walk", period=0.8, duty=0.8)

@@ -44,7 +44,8 @@ class GaitPart(Part):
 class CommandMessage(ClientMessage, tag="command"):
     """Applies from the next state on, until it expires or the next command replaces it, with all its fields: fields that are
     absent have their defaults. After it has expired the robot slows down and stands: the velocity is 0, height and attitude
-    return to those of the stance, motion tasks keep their last targets, contact tasks and modes end, and feet with a mode go down.
+    return to those of the stance, motion tasks keep their last targets, contact tasks and modes end, and feet with a mode go
+    down.
 
     Commands come from one client at a time: another one is refused until the last command has expired.
     """

@@ -1,0 +1,66 @@
+"""Quadrupeds whose legs have any number of hinges."""
+
+import numpy as np
+
+from controllers.robot.stance import standing
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+
+AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
+
+LEGS = {
+    4: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.06, 0.7)],
+    5: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
+    6: [("z", 0.0, 0.0), ("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
+    7: [
+        ("z", 0.0, 0.0),
+        ("x", 0.0, 0.0),
+        ("y", 0.08, 0.7),
+        ("z", 0.07, 0.0),
+        ("y", 0.15, -1.4),
+        ("y", 0.05, 0.7),
+        ("x", 0.03, 0.0),
+    ],
+}
+"""Number of hinges → axis, length of the link below [m], angle of the stance [rad]."""
+
+PLACES = {"LF": (0.2, 0.1), "RF": (0.2, -0.1), "LH": (-0.2, 0.1), "RH": (-0.2, -0.1)}
+
+
+def urdf_of(front, hind):
+    """URDF of a 6 kg quadruped whose front and hind legs have so many hinges."""
+
+    def link(name, mass, size):
+        return (
+            f'<link name="{name}"><inertial><origin xyz="0 0 0"/><mass value="{mass}"/>'
+            f'<inertia ixx="{size}" iyy="{size}" izz="{size}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        )
+
+    parts = [link("body", 5.0, 0.05)]
+    for leg, (x, y) in PLACES.items():
+        parent, at = "body", f"{x} {y} 0"
+        for i, (axis, length, _) in enumerate(LEGS[front if leg[1] == "F" else hind]):
+            name = f"{leg}_{i}"
+            parts.append(link(f"{name}_link", 0.04, 1e-4))
+            parts.append(
+                f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{name}_link"/><origin xyz="{at}"/>'
+                f'<axis xyz="{AXES[axis]}"/><limit lower="-2.5" upper="2.5" effort="20" velocity="25"/></joint>'
+            )
+            parent, at = f"{name}_link", f"0 0 {-length}"
+        parts.append(f'<link name="{leg}_foot"/><joint name="{leg}_end" type="fixed"><parent link="{parent}"/>')
+        parts.append(f'<child link="{leg}_foot"/><origin xyz="{at}"/></joint>')
+    return f'<robot name="hinges">{"".join(parts)}</robot>'
+
+
+def angles_of(front, hind):
+    """Angles of the stance by joint [rad]."""
+    return {
+        f"{leg}_{i}": angle for leg in PLACES for i, (_, _, angle) in enumerate(LEGS[front if leg[1] == "F" else hind]) if angle
+    }
+
+
+def quadruped_of(front, hind):
+    """Robot and stance (nq)."""
+    contact = tuple(ContactPoint(frame=f"{leg}_foot", radius=0.01, mu=0.8) for leg in PLACES)
+    robot = Robot(Description(urdf=urdf_of(front, hind), contact=contact))
+    return robot, np.array(standing(robot, angles_of(front, hind)))
