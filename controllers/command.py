@@ -93,6 +93,8 @@ class Reference(Record, frozen=True):
     pose: reference height of the base relative to its stance [m], roll, pitch [rad] (3); None: as in the stance
     problem: what is wrong with the reference; '' if it is valid
     tasks: tasks that replace the joint feedback, q is then the posture of the last level; None: no tasks
+    drags: whether the motion may drag and lift what touches the ground, as that of a lying robot does; otherwise the demand is
+        treated as configured (`consistency`)
     """
 
     q: Array
@@ -103,6 +105,7 @@ class Reference(Record, frozen=True):
     pose: Array | None = None
     problem: str = ""
     tasks: TaskStack | None = None
+    drags: bool = False
 
 
 class Inputs(Record, frozen=True):

@@ -190,7 +190,13 @@ class Controller:
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
         target = Target(
-            angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip, tasks=tasks, applied=inputs.applied
+            angles=reference.q,
+            demand=demand,
+            schedule=reference.schedule,
+            grip=grip,
+            tasks=tasks,
+            applied=inputs.applied,
+            drags=reference.drags,
         )
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:

@@ -40,6 +40,7 @@ class Target(Record, frozen=True):
     grip: torque of the joints that grip with a known torque [N·m] (na); None: without such joints
     tasks: tasks that replace the demand, with the posture of their last level; None: none
     applied: generalised force of known external forces [N, N·m] (nv); None: none
+    drags: whether the demand may drag and lift contacts; it is then changed only where no contact force realises it
     """
 
     angles: Array
@@ -48,6 +49,7 @@ class Target(Record, frozen=True):
     grip: Array | None
     tasks: tuple[TaskStack, PostureTask] | None = None
     applied: Array | None = None
+    drags: bool = False
 
 
 class Forecast(Record, frozen=True):
@@ -121,6 +123,7 @@ class Predictive(FeedForward):
         self._model = released(robot, grip.pressing)
         choices = settings.selection, settings.consistency, settings.bounded, settings.warm_start
         self._law, self._options = _built(law), _options(*choices, settings.ground)
+        self._dragging = msgspec.structs.replace(self._options, consistency=Consistency.PROJECT)
         self._horizon, self._period = settings.ground.horizon or settings.period, settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
@@ -142,7 +145,8 @@ class Predictive(FeedForward):
     def forecast(self, at: Kinematics, contacts: ContactSet, target: Target) -> Forecast:
         """Return the torque for `target`. Never raises on data: if no torque can be computed, `tau` is None and `message` gives
         the reason."""
-        law, demand, options, grips = self._law, target.demand, self._options, bool(self._grip.pressing)
+        law, demand, grips = self._law, target.demand, bool(self._grip.pressing)
+        options = self._dragging if target.drags else self._options
         source, ground = self._source, self._options.ground
         if self._sensed is not None:
             law = Sensed(self._sensed.impulses(contacts, self._period))
@@ -190,7 +194,8 @@ class Predictive(FeedForward):
         asked, same = forecast.prediction, forecast.tau is not None and np.array_equal(tau, forecast.tau)
         if asked is None or same or self._grip.pressing or target.tasks is not None or not np.isfinite(tau).all():
             return forecast
-        contacts, options, dt = forecast.contacts, self._options, self._horizon
+        options = self._dragging if target.drags else self._options
+        contacts, dt = forecast.contacts, self._horizon
         request = Request(self._model, at, contacts, target.demand, self._law, dt, options, self._guess, target.applied, None)
         prediction = under_torques(request, tau)
         return forecast if prediction is None else msgspec.structs.replace(forecast, tau=tau, prediction=prediction)

@@ -12,6 +12,7 @@ from controllers.feedback.stabilisation import StabilisationSettings
 from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
+from controllers.planners.getting_up.planner import GetUpSettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from idyn.laws.settings import AnyLaw, CoulombSettings
@@ -25,7 +26,7 @@ class PidSettings(Kind, frozen=True, tag="pid"):
 AnyControlLaw = AnyLaw | PidSettings
 """Type of `[law]` in a controller's file."""
 
-AnyReference = AnyTrajectory | TwoLegsSettings
+AnyReference = AnyTrajectory | TwoLegsSettings | GetUpSettings
 """Type of `[reference]` in a controller's file."""
 
 

@@ -49,6 +49,7 @@ GROUPS = {
     ),
     "sim_harness": (
         ("sim_harness.engines",),
+        ("sim_harness.shapes",),
         ("sim_harness.world",),
         ("sim_harness.measure",),
         ("sim_harness.scenes.bodies", "sim_harness.scenes.residuals", "sim_harness.scenes.scene"),
@@ -120,7 +121,7 @@ IMPORTERS = {
         "idyn.model.osim.build",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
-        "sim_harness.view.shapes",  # geometry
+        "sim_harness.shapes.shapes",  # geometry
         "sim_harness.compare.tasks.peers.tsid_controller",  # in an environment of its own
     },
     "tsid": {"sim_harness.compare.tasks.peers.tsid_controller"},
@@ -156,7 +157,7 @@ IMPORTERS = {
     "cyclonedds": {"transport.dds"},
     "prometheus_client": {"transport.metrics"},
     "shtab": {"sim_harness.commands.completion"},
-    "trimesh": {"sim_harness.view.meshes"},
+    "trimesh": {"sim_harness.shapes.meshes"},
     "foxglove": {"sim_harness.export.foxglove_file"},
     "rerun": {"sim_harness.export.rerun_file"},
     "pyarrow": {"sim_harness.export.parquet_file", "sim_harness.fleet.ticks"},

@@ -3,7 +3,7 @@
 import numpy as np
 
 from controllers.robot import attitude
-from controllers.robot.kinematics import angles_for_places, contact_places
+from controllers.robot.kinematics import angles_for_places, contact_places, feet_of
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
@@ -77,7 +77,7 @@ def closing(robot: Robot, q: Array, v: Array) -> Array:
 
 
 def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
-    """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
+    """Return the stance on the terrain (nq): each foot moves vertically until it touches without penetration.
 
     The base keeps its attitude and is raised by the mean displacement of the feet; the joints provide the remaining
     displacement. Where the legs do not reach, the base leans with the plane through the feet. The stance of a robot with a
@@ -85,11 +85,12 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     """
     if not robot.floating or not robot.spheres.keys:
         return stance
-    places = contact_places(robot, stance)
+    feet = feet_of(robot, stance)
+    places, radii = contact_places(robot, stance)[feet], robot.spheres.radii[feet]
     start = places.copy()
     for _ in range(50):
         distances, normals = terrain.query(places)
-        gaps = distances - robot.spheres.radii
+        gaps = distances - radii
         if np.abs(gaps).max() < RESTING:
             break
         places[:, 2] -= gaps / np.maximum(normals[:, 2], 0.1)
@@ -100,10 +101,10 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
         return stance
     q = np.array(stance)
     q[2] += up.mean()
-    angles = angles_for_places(robot, q, places, nearly=SLANTED)
+    angles = angles_for_places(robot, q, places, SLANTED, feet)
     if angles is None and len(places) > 2:
         q = _leaning(robot, q, places)
-        angles = angles_for_places(robot, q, places, nearly=SLANTED)
+        angles = angles_for_places(robot, q, places, SLANTED, feet)
     if angles is None:
         raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
     q = robot.with_joint_angles(q, angles)

@@ -19,6 +19,8 @@ class Quantity(NamedTuple):
 QUANTITIES = {
     "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking),
     "joint-error": Quantity("E|θ−θ_des| mrad", lambda s: 1e3 * s.tracking),
+    "last-joint-error": Quantity("E|θ−θ_des| in the last second mrad", lambda s: 1e3 * s.last_tracking),
+    "risen": Quantity("time to get up s", lambda s: s.risen),
     "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking),
     "torque-rate": Quantity("E|dτ/dt| N·m/s", lambda s: s.torque_rate),
     "torque-rate-max": Quantity("max |dτ/dt| N·m/s", lambda s: s.torque_rate_max),

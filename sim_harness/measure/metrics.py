@@ -9,6 +9,7 @@ from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt
+from sim_harness.measure.rise import risen
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Task, Verdict, judge
 from sim_harness.world.jacobian import contact_jacobian
@@ -34,6 +35,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     forward, left, turn: mean velocity of the base in its own level frame in the second half of the run [m/s, m/s, rad/s]
     tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
         without gripping joints
+    risen: time after which a robot that had to get up stood to the end [s]; NaN if it did not, or others
+    last_tracking: as tracking, in the last second
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
     force_error: mean |Σ f_N predicted − Σ f_N simulated| [N]
@@ -63,6 +66,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     turn: float
     tracking: float
     speed_tracking: float
+    risen: float
+    last_tracking: float
     torque: float
     torque_rate: float
     torque_rate_max: float
@@ -94,6 +99,7 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
     """Return the figures of a run. ticks: planned number of periods; dt: period [s]"""
     base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
     following = np.array([name not in task.gripping for name in robot.joint_names])
+    off = np.abs(tracking_errors(trace, robot))[:, following]
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
@@ -113,7 +119,9 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         forward=forward,
         left=left,
         turn=turn,
-        tracking=_mean(np.abs(tracking_errors(trace, robot))[:, following]),
+        tracking=_mean(off),
+        risen=float("nan") if task.stance is None else risen(trace, robot, task.terrain, task.stance),
+        last_tracking=_mean(off[-round(1.0 / dt) :]),
         speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
         torque=_mean(np.abs(trace.tau)),
         torque_rate=_mean(rate),

@@ -18,6 +18,7 @@ from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.progress import LAG, progress_of
+from sim_harness.measure.rise import risen
 from sim_harness.measure.trace import Trace
 
 SHORTEST = 0.05
@@ -45,7 +46,6 @@ HELD = 0.1
 LEAST_MOTION = 0.02
 """A reference whose joints move less than this need not be seen in the robot [rad]."""
 
-
 LATCHED = re.compile(r"latched_fault: latched \((.*)\); send reset .*")
 """Refusal of all states after the server has stopped the robot; the group is why. From the first state on the server has never
 controlled the robot."""
@@ -57,6 +57,8 @@ class Ending(StrEnum):
     STOOD = "stood"
     WALKED = "walked"
     HELD = "held"
+    GOT_UP = "got up"
+    LAY = "did not get up"
     NEVER_MOVED = "never moved"
     WALKED_PART = "walked part"
     SLID = "slid"
@@ -68,10 +70,10 @@ class Ending(StrEnum):
     FAILED = "simulation failed"
 
 
-GOOD = (Ending.STOOD, Ending.WALKED, Ending.HELD)
+GOOD = (Ending.STOOD, Ending.WALKED, Ending.HELD, Ending.GOT_UP)
 """Endings of a run that did its task: the exit code is 0."""
 
-CUT_SHORT = (Ending.FELL, Ending.REFUSED, Ending.STOPPED, Ending.FAILED)
+CUT_SHORT = (Ending.FELL, Ending.LAY, Ending.REFUSED, Ending.STOPPED, Ending.FAILED)
 """Endings of a run whose figures are not comparable with those of a whole run."""
 
 
@@ -97,6 +99,7 @@ class Task(Record, frozen=True):
     law: name of the controller's contact law
     gripping: names of joints that grip the robot's boxes
     steered: whether others may command motions that the reference does not contain: planners, gamepads
+    stance: configuration in which a robot stands that has to get up (nq); None: it stands from the start
     """
 
     terrain: Terrain
@@ -104,12 +107,12 @@ class Task(Record, frozen=True):
     law: str = ""
     gripping: Sequence[str] = ()
     steered: bool = False
+    stance: Array | None = None
 
 
 def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> Verdict:
     """Return the verdict about a run. ticks: planned number of periods; dt: period [s]"""
-    fallen = Posture(robot, task.terrain, trace.q[0]).fallen(trace.q)
-    lost = _lost_control(trace)
+    fallen, lost = _fallen(trace, robot, task), _lost_control(trace)
     if fallen.any():
         at = float(trace.t[fallen.argmax()] - trace.t[0])
         if not np.isfinite(trace.q[fallen.argmax()]).all():
@@ -122,11 +125,21 @@ def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> V
         at = len(trace) * dt
         return verdict(Ending.FAILED, f"simulation failed at {at:.2f} s", at)
     seconds = len(trace) * dt
+    if task.stance is not None:
+        at = risen(trace, robot, task.terrain, task.stance)
+        return verdict(Ending.LAY, "did not get up") if np.isnan(at) else verdict(Ending.GOT_UP, f"got up after {at:.2f} s")
     if isinstance(task.reference, WalkSettings) and robot.floating:
         return _of_walk(trace, task.reference, steered=task.steered)
     if isinstance(task.reference, TwoLegsSettings):
         return _of_steps(trace, task.reference, seconds)
     return _of_stance(trace, robot, task, seconds)
+
+
+def _fallen(trace: Trace, robot: Robot, task: Task) -> Array:
+    """Return in which ticks the robot has fallen, or its state is non-finite (n). One that gets up may lie and fall."""
+    if task.stance is not None:
+        return ~np.isfinite(trace.q).all(axis=1)
+    return Posture(robot, task.terrain, trace.q[0]).fallen(trace.q)
 
 
 def verdict(ending: Ending, text: str, at: float | None = None) -> Verdict:

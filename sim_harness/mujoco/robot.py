@@ -4,17 +4,19 @@ The ground is that of `idyn.contact.terrain`. Before each physics step a plane b
 terrain at the nearest point. So gaps and normals are those of the terrain, also on hills, and friction may vary with the place.
 
 Modelling error: in a corner (stairs) a contact point has one contact, with the nearer face. Only the robot's contact points
-make contact, with the terrain and with boxes of other bodies. Joint limits are not simulated.
+make contact, with the terrain and with boxes of other bodies; with hulls, these and the feet. Joint limits are not simulated.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from controllers.robot.kinematics import feet_of
 from idyn.types import Array, State
 from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.hulls import hull_name
 from sim_harness.mujoco.robot_model import POINT, body_name, build_model, pair_name, place_name, plane_name
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import Content, Ending, MujocoWorld
@@ -23,10 +25,14 @@ from sim_harness.world.joints import JointFriction
 from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import MARGIN, Push, StepResult
 
+AWAY = 100.0
+"""How far the planes of contact places that touch nothing are moved down [m]."""
+
 
 def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[RobotBodies, StepResult]:
     """Return the MuJoCo world of a robot. Raises ConfigError for a robot that MuJoCo does not support."""
-    model = build_model(bodies.robot, settings)
+    floor = bodies.terrain.query(np.zeros((1, 3)))[0][0]
+    model = build_model(bodies.robot, settings, bodies.hulls, -float(floor))
     coordinates = Coordinates(bodies.robot, model)
     if bodies.friction is not None:
         _resist(model, coordinates.dofs, bodies.friction, settings)
@@ -49,10 +55,15 @@ class RobotContent(Content[RobotBodies, StepResult]):
         radii = bodies.robot.spheres.radii[:, None]
         self._grown = np.maximum(radii, POINT) - radii  # the plane is as much lower, so that gaps are exact
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
-        self._spheres = {model.geom(place_name(i)).id for i in places}
+        spheres = {model.geom(place_name(i)).id for i in places}
         self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
         geoms = zip(model.pair_geom1[self._pairs].tolist(), model.pair_geom2[self._pairs].tolist(), strict=True)
         self._rows = {frozenset(pair): row for row, pair in enumerate(geoms)}
+        self._touching = spheres | {model.geom(hull_name(i)).id for i in range(len(bodies.hulls))}
+        self._hull_pairs = np.array([model.pair(hull_name(i)).id for i in range(len(bodies.hulls))], dtype=np.int64)
+        body = np.ones(len(places), np.bool_)
+        body[feet_of(bodies.robot, bodies.start.q)] = False
+        self._away = np.outer(body, [0.0, 0.0, -AWAY]) if bodies.hulls else 0.0  # of the planes of places that are no feet
 
     def move(self, state: State) -> None:
         self._everywhere = self.bodies.near(state.q, np.inf)
@@ -64,10 +75,12 @@ class RobotContent(Content[RobotBodies, StepResult]):
     def prepare(self, data: mujoco.MjData) -> None:
         """Place the tangent plane below each contact point and set the friction of all contacts."""
         c, n = self._everywhere, len(self._planes)
-        data.mocap_pos[self._planes] = c.points[:n] - (c.gaps[:n, None] + self._grown) * c.normals[:n]
+        data.mocap_pos[self._planes] = c.points[:n] - (c.gaps[:n, None] + self._grown) * c.normals[:n] + self._away
         for plane, normal in zip(self._planes, c.normals[:n], strict=True):
             mujoco.mju_quatZ2Vec(data.mocap_quat[plane], normal)
         self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
+        if len(self._hull_pairs):
+            self.model.pair_friction[self._hull_pairs, :2] = np.clip(c.mu.mean(), mujoco.mjMINMU, MU_CAP)
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         if tau is not None:
@@ -81,14 +94,18 @@ class RobotContent(Content[RobotBodies, StepResult]):
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step to those of the step, in the world frame [N·s] (·, 3).
 
-        Rows: contact points, then pairs; the impulse acts on the body of the contact point.
+        Rows: contact points, then pairs; the impulse acts on the body of the contact point. That on a hull counts for the
+        nearest contact point.
         """
         forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
-        found = data.contact
+        found, points = data.contact, self._everywhere.points[: len(self._planes)]
         for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):
             mujoco.mj_contactForce(self.model, data, i, wrench)
             on_second = wrench[:3] @ frame.reshape(3, 3)
-            forces[self._rows[frozenset((first, second))]] += on_second if second in self._spheres else -on_second
+            row = self._rows.get(frozenset((first, second)))
+            if row is None:
+                row = int(np.linalg.norm(points - found.pos[i], axis=1).argmin())
+            forces[row] += on_second if second in self._touching else -on_second
         self._impulses += h * forces
 
     def result(self, ending: Ending, after: State) -> StepResult:

@@ -1,10 +1,12 @@
 """A robot as a MuJoCo model: one body per joint, with the placements, axes and inertias of the Pinocchio model.
 
 MuJoCo's URDF reader is not used, because it fuses or omits bodies and adjusts inertias. Only contact points make contact: each
-with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies.
+with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies; and, on
+flat ground, the hulls of `sim_harness.mujoco.hulls`.
 """
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +14,9 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.hulls import add_hulls
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.shapes.shapes import Shape
 
 POINT = 1e-14
 """Radius of a contact point without radius [m], because MuJoCo has no point geometries."""
@@ -40,9 +44,14 @@ def box_name(box: int) -> str:
     return f"box {box}"
 
 
-def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
-    """Return the MuJoCo model of a robot. Raises ConfigError for a robot that MuJoCo does not support."""
+def build_model(robot: Robot, settings: MujocoSettings, hulls: Sequence[Shape] = (), floor: float = 0.0) -> mujoco.MjModel:
+    """Return the MuJoCo model of a robot. Raises ConfigError for a robot that MuJoCo does not support.
+
+    hulls: shapes that touch the ground too, at the height `floor` [m]
+    """
     spec = bodies_of(robot, settings)
+    if hulls:
+        add_hulls(spec, hulls, [body_name(i) for i in range(len(robot.tree.parents))], floor, settings)
     _add_geometry(spec, robot, settings)
     return compiled_model(spec, robot)
 

@@ -8,7 +8,7 @@ import numpy as np
 from idyn.model.description import ContactPoint, Sole
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.view.shapes import Shape
+from sim_harness.shapes.shapes import Shape
 
 FRICTION = 0.8
 """Friction coefficient of contact places."""

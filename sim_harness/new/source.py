@@ -11,7 +11,7 @@ from idyn.model.lines import lines_of
 from idyn.model.robot import Robot
 from idyn.model.urdf import parse_urdf
 from sim_harness.new.pose import Pose, keyframe_poses, poses_beside, srdf_poses
-from sim_harness.view.shapes import Shape, collision_shapes, sphere_shapes
+from sim_harness.shapes.shapes import Shape, collision_shapes, sphere_shapes
 
 SHOWN = 4
 """Warnings that are shown."""

@@ -11,9 +11,11 @@ import msgspec
 from controllers.build import build_controller
 from controllers.config.tables import Choice, kind_of, named
 from controllers.controller import Controller
+from controllers.planners.getting_up.planner import GetUpSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.robot import Robot
+from idyn.types import Array
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
@@ -94,13 +96,13 @@ def run_connected(
 
     Raises ConnectionFailed if no server answers, ConfigError for a controller with unknown settings.
     """
-    robot, _ = load_robot(plan.controller.robot)
+    robot, stance = load_robot(plan.controller.robot)
     with _client(plan, address, robot, keys) as client:
         served = served_controller(client.hello().controller)
         listener = Listener(client)
         trace = _drive(plan, listener, label, progress, paced=plan.settings.paced, watch=watch)
     other = other_controller(plan, served)
-    task = msgspec.structs.replace(task_of(served), terrain=terrain_of(plan), steered=listener.steered)
+    task = msgspec.structs.replace(task_of(served, stance), terrain=terrain_of(plan), steered=listener.steered)
     return Run(
         summary=_summary(plan, trace, label, task),
         trace=trace,
@@ -167,16 +169,18 @@ def _drive(
     pushes = pushes_of(plan, load_robot(plan.controller.robot)[0])
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
-    return side.run(settings.duration, pushes, Posture(side.world.robot, side.world.terrain, side.world.q))
+    rises = isinstance(plan.controller.reference, GetUpSettings)  # it lies at first, and a fall may not be the end
+    posture = None if rises else Posture(side.world.robot, side.world.terrain, side.world.q)
+    return side.run(settings.duration, pushes, posture)
 
 
 def _summary(plan: Plan, trace: Trace, label: str, task: Task | None = None) -> Summary:
     """Return the figures of a run. task: default that of the plan's controller in the world of the plan"""
-    robot, _ = load_robot(plan.controller.robot)
+    robot, stance = load_robot(plan.controller.robot)
     return summarise(
         trace,
         robot,
-        task or msgspec.structs.replace(task_of(plan.controller), terrain=terrain_of(plan)),
+        task or msgspec.structs.replace(task_of(plan.controller, stance), terrain=terrain_of(plan)),
         label=label,
         engine=str(kind_of(plan.settings.engine)),
         ticks=plan.ticks,
@@ -184,12 +188,13 @@ def _summary(plan: Plan, trace: Trace, label: str, task: Task | None = None) -> 
     )
 
 
-def task_of(controller: ControllerSettings) -> Task:
-    """Return what a robot with this controller has to do, on the ground of the controller's model."""
+def task_of(controller: ControllerSettings, stance: Array) -> Task:
+    """Return what a robot with this controller has to do, on the ground of the controller's model. stance: of the robot (nq)"""
     contact, grip = controller.contact, controller.grip
     return Task(
         terrain=contact.terrain.build(contact.ground),
         reference=controller.reference,
         law=str(kind_of(controller.law)),
         gripping=() if grip is None else grip.joints,
+        stance=stance if isinstance(controller.reference, GetUpSettings) else None,
     )

@@ -33,7 +33,7 @@ class LoggedRun(Record, frozen=True):
 
     @property
     def task(self) -> Task:
-        return msgspec.structs.replace(task_of(self.controller.settings), steered=self.steered)
+        return msgspec.structs.replace(task_of(self.controller.settings, self.controller.stance), steered=self.steered)
 
     @property
     def verdict(self) -> Verdict:

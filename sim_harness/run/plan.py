@@ -1,18 +1,23 @@
 """Settings of an experiment, loaded and checked together with all configurations that they name."""
 
+from typing import Literal
+
 import msgspec
 import numpy as np
 
 from controllers.build import changed
 from controllers.config.loading import NonNegative, Settings, load, parse
 from controllers.config.tables import Choice, Table, kind_of, named
+from controllers.contact.terrain import FlatSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.robot.foot_sensors import Report
 from sim_harness.robot.imperfections.check import check_imperfections
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.lying import Pose
 from sim_harness.robot.perturbation import PerturbationSettings
 from sim_harness.robot.pushes import PushSettings, push_of
 from sim_harness.world.worlds import AnyEngine, check_engine
@@ -38,6 +43,7 @@ class ExperimentSettings(Settings, frozen=True):
     mu: friction coefficient of all contacts instead of those of robot and terrain, may be inf; it applies to controller and
         world, unless `contact.mu` of the controller or `robot.ground.mu` of the world replace it
     perturbation: of the initial state, drawn from the seed of a run
+    lying: the robot lies on the ground at first, dropped with this side below, or in any attitude; '': it stands
     push: pushes
     robot: differences of the simulated robot and its ground from the controller's model
     """
@@ -54,6 +60,7 @@ class ExperimentSettings(Settings, frozen=True):
     contacts: Report = "geometry"
     mu: NonNegative | None = None
     perturbation: PerturbationSettings = PerturbationSettings()
+    lying: Pose | Literal[""] = ""
     push: tuple[PushSettings, ...] = ()
     robot: ImperfectionSettings = ImperfectionSettings()
 
@@ -108,6 +115,11 @@ def build_plan(settings: ExperimentSettings) -> Plan:
     for law in settings.laws:
         with_controller(plan, {"law": law}, "experiment.laws")
     robot, _ = load_robot(plan.controller.robot)
+    if settings.lying and not robot.floating:
+        raise ConfigError("experiment.lying", "expected a robot with a floating base, got a fixed one")
+    terrain = settings.robot.ground.terrain or plan.controller.contact.terrain
+    if settings.robot.hulls and not (isinstance(settings.engine, MujocoSettings) and isinstance(terrain, FlatSettings)):
+        raise ConfigError("experiment.robot.hulls", "expected the engine 'mujoco' and flat ground")
     check_imperfections(settings.robot, robot, plan.controller.period)
     for i, push in enumerate(settings.push):
         push_of(push, robot, f"experiment.push[{i}]")

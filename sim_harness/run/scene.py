@@ -6,20 +6,25 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from controllers.config.loading import find, load
 from controllers.monitor.damping import damping_gains
-from controllers.robot.load import load_robot
+from controllers.robot.kinematics import feet_of
+from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from controllers.robot.stance import resting
 from idyn.contact.terrain import Terrain
+from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.trace import TraceWriter
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
 from sim_harness.robot.imperfections.link import Link
+from sim_harness.robot.lying import lying
 from sim_harness.robot.perturbation import perturbed
 from sim_harness.robot.pushes import push_of, repeated
 from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan
+from sim_harness.shapes.shapes import Shape, collision_shapes
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
 from transport.protocol.messages.hello import Hello
@@ -44,15 +49,20 @@ def simulated_robot(
     robot, terrain = world_robot(nominal, settings.robot), terrain_of(plan)
     stance = resting(robot, standing, terrain)
     friction = joint_friction(robot, settings.robot)
-    world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
+    hulls = _hulls(plan, robot, stance) if settings.robot.hulls else ()
+    world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction, hulls=hulls)
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
     world.step(np.zeros(robot.na), dt, now)  # compile missing kernels now, not during a run in real time
-    world.reset(*perturbed(robot, stance, settings.perturbation, seed))
+    damping = damping_gains(plan.controller.safety.damping, nominal, standing, dt)
+    if settings.lying:
+        world.reset(lying(world, stance, settings.lying, damping, seed))
+    else:
+        world.reset(*perturbed(robot, stance, settings.perturbation, seed))
     return RobotSide(
         world,
         Link(client, settings.robot.link, dt, seed),
         dt=dt,
-        kd=damping_gains(plan.controller.safety.damping, nominal, standing, dt),
+        kd=damping,
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=progress,
         failsafe=settings.failsafe,
@@ -94,3 +104,14 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
     candidates = plan.settings.robot.ground.mu, plan.settings.mu, plan.controller.contact.mu
     mu = next((mu for mu in candidates if mu is not None), None)
     return None if mu is None else np.full(len(robot.contact_names), mu)
+
+
+def _hulls(plan: Plan, robot: Robot, stance: Array) -> list[Shape]:
+    """Return the shapes that touch the ground beside the feet: the collision shapes of the robot's URDF. Raises ConfigError."""
+    from sim_harness.mujoco.hulls import without_feet  # noqa: PLC0415 - an optional package
+
+    name = plan.controller.robot
+    urdf = urdf_path(load("robots", name, RobotSettings).urdf, find("robots", name).parent)
+    if urdf.suffix == ".xml":
+        raise ConfigError("experiment.robot.hulls", "expected a robot with a URDF, got an MJCF")
+    return without_feet(collision_shapes(robot, list(urdf.resolve().parents)), robot, feet_of(robot, stance))

@@ -17,11 +17,11 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.metrics import GRAVITY
 from sim_harness.measure.trace import Trace
+from sim_harness.shapes.shapes import Look, Shape, look_of
 from sim_harness.view.curves import Panel, extremes, intervals, panels_of
 from sim_harness.view.film import FRAME, Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import RecordedRun, mesh_folders
-from sim_harness.view.shapes import Look, Shape, look_of
 
 WEIGHT_LENGTH = 1.2
 """Approximate length of the arrow of a force equal to the robot's weight, as a multiple of the robot's size."""

@@ -9,10 +9,10 @@ from idyn.explain.explanation import Explanation, Walker, centre_of_pressure
 from idyn.explain.soles import Foot
 from idyn.model.robot import Robot
 from idyn.types import Array
+from sim_harness.shapes.shapes import GREY, Look, Shape
 from sim_harness.view.film import Film, poses_of
 from sim_harness.view.ground import Ground
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with, size_of
-from sim_harness.view.shapes import GREY, Look, Shape
 
 THICK = 0.02
 """Radius of a stick [m]."""

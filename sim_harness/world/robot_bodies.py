@@ -12,6 +12,7 @@ from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from sim_harness.engines.engine import ForwardProblem
+from sim_harness.shapes.shapes import Shape
 from sim_harness.world.bodies import Bodies
 from sim_harness.world.jacobian import generalised_force
 from sim_harness.world.joints import JointFriction
@@ -26,11 +27,19 @@ class RobotBodies(Bodies):
 
     mu: friction coefficients, one per contact point, then one per pair; None: those of terrain and robot
     friction: joint friction, None without any
+    hulls: shapes that touch the ground instead of the contact points that are no feet; only MuJoCo worlds have them
     """
 
     def __init__(
-        self, robot: Robot, terrain: Terrain, q: Array, mu: Array | None = None, friction: JointFriction | None = None
+        self,
+        robot: Robot,
+        terrain: Terrain,
+        q: Array,
+        mu: Array | None = None,
+        friction: JointFriction | None = None,
+        hulls: Sequence[Shape] = (),
     ) -> None:
+        self.hulls = hulls
         self.robot, self.terrain, self.mu, self.friction = robot, terrain, mu, friction
         self.start = checked_state(robot, q, None)
 

@@ -3,6 +3,7 @@
 To add an engine, write a file in `sim_harness.engines` and add a member to `OwnEngine`.
 """
 
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ from sim_harness.engines.viscous import Viscous
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.scenes.bodies.settings import SceneSettings
 from sim_harness.scenes.scene import Scene, SceneWorld
+from sim_harness.shapes.shapes import Shape
 from sim_harness.world.engine_world import EngineWorld
 from sim_harness.world.joints import JointFriction
 from sim_harness.world.robot_bodies import RobotBodies
@@ -51,16 +53,17 @@ def build_world(
     *,
     mu: Array | None = None,
     friction: JointFriction | None = None,
+    hulls: Sequence[Shape] = (),
 ) -> World:
     """Return the world of an engine with the robot at rest at q.
 
-    mu, friction: see `RobotBodies`
+    mu, friction, hulls: see `RobotBodies`
     Raises InputError for a wrong mu or state, ConfigError for a robot that MuJoCo does not support.
     """
     places = len(robot.contact_names)
     if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):
         raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
-    bodies = RobotBodies(robot, terrain, q, mu, friction)
+    bodies = RobotBodies(robot, terrain, q, mu, friction, hulls)
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(bodies, engine)
     from sim_harness.mujoco.robot import robot_world  # noqa: PLC0415 - an optional package

@@ -22,6 +22,7 @@ from sim_harness.measure.verdict import verdict as judged
 SUMMARY = Summary(
     label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,
     distance=0.0, tracking=1.0, speed_tracking=1.0, torque=1.0, torque_rate=1.0, torque_rate_max=1.0, weight=1.0, force=1.0,
+    risen=math.nan, last_tracking=1.0,
     force_error=1.0, force_error_relative=0.01, contact_force_error=1.0, path_error=math.nan, modes={"ok": 0.75},
     forward=0.4, left=-0.1, turn=0.5,
     substituted=0.125, told=0.75, step_p50=None, step_p99=None, step_max=None, round_trip_p50=None, round_trip_p99=None, late=0,

@@ -217,7 +217,16 @@ def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, her
 @pytest.mark.parametrize(
     "name",
     fast(
-        ["robustness", "robustness-losses", "laws-and-worlds", "estimated-base", "slopes", "stairs", "speed-and-pushes"],
+        [
+            "robustness",
+            "robustness-losses",
+            "laws-and-worlds",
+            "estimated-base",
+            "slopes",
+            "stairs",
+            "speed-and-pushes",
+            "getting-up",
+        ],
         "robustness-losses",
     ),
 )

@@ -159,11 +159,11 @@ def test_the_path_error_is_the_distance_to_the_nearest_segment():
 
 
 def test_a_repeated_path_returns_to_its_start():
-    corners = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
+    corners, (_, stance) = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)), load_robot("quadruped")
     for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
         plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
-        assert task_of(plan.controller).reference.corners == path
-    assert task_of(load_plan("stand").controller).reference.corners == ()
+        assert task_of(plan.controller, stance).reference.corners == path
+    assert task_of(load_plan("stand").controller, stance).reference.corners == ()
 
 
 @pytest.mark.parametrize("ground", [-1.0, 1.0])

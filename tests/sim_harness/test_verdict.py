@@ -28,8 +28,8 @@ def run_of(folder, toml):
 
 
 def judged(plan, trace, **task):
-    robot, _ = load_robot(plan.controller.robot)
-    return judge(trace, robot, msgspec.structs.replace(task_of(plan.controller), **task), ticks=plan.ticks, dt=DT)
+    robot, stance = load_robot(plan.controller.robot)
+    return judge(trace, robot, msgspec.structs.replace(task_of(plan.controller, stance), **task), ticks=plan.ticks, dt=DT)
 
 
 def refused_from(trace: Trace, row: int, *codes: str) -> Trace:

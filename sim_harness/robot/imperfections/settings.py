@@ -166,6 +166,8 @@ class ImperfectionSettings(Settings, frozen=True):
     trunk: changes of the heaviest link of the base
     links: changes of other links, by name
     ground: ground of the world
+    hulls: the collision shapes of the URDF touch the ground, meshes as convex hulls, instead of the contact places that are no
+        feet. Only in MuJoCo, on flat ground
     """
 
     sensing: Sensing = Sensing()
@@ -174,3 +176,4 @@ class ImperfectionSettings(Settings, frozen=True):
     trunk: BodySettings = BodySettings()
     links: dict[str, BodySettings] = msgspec.field(default_factory=dict)
     ground: GroundSettings = GroundSettings()
+    hulls: bool = False

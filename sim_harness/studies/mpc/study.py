@@ -90,7 +90,7 @@ def outcome_of(robot: str, pattern: str, beside: bool, seed: int, dies: float = 
     summary = summarise(
         trace,
         controller.robot,
-        task_of(plan.controller),
+        task_of(plan.controller, controller.stance),
         label=pattern,
         engine="mujoco",
         ticks=plan.ticks,

@@ -10,12 +10,12 @@ from scipy.spatial.transform import Rotation
 from idyn.types import Array
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings, Shape
+from sim_harness.shapes.shapes import look_of
 from sim_harness.studies.tosses.data import EDGE, MASS, RATE, Toss
 from sim_harness.studies.tosses.forecast import Forecast
 from sim_harness.view.film import Film
 from sim_harness.view.ground import Ground
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
-from sim_harness.view.shapes import look_of
 
 NAMES = ("measured", "forecast")
 

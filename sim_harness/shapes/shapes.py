@@ -9,7 +9,7 @@ import pinocchio as pin
 
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
-from sim_harness.view.meshes import Mesh, load_meshes
+from sim_harness.shapes.meshes import Mesh, load_meshes
 
 GREY = (0.62, 0.65, 0.69)
 """Colour of a shape without a colour."""

@@ -1,0 +1,1 @@
+"""Getting up: from a resting pose on flat ground to the stance."""

@@ -1,0 +1,179 @@
+"""Getting up from any resting pose on flat ground: fold the legs, roll over where needed, push up to the stance.
+
+    FOLD    the legs fold beside the trunk, the feet below the places where they stand in the stance
+    SWING   not on the belly: the legs of one side swing over, so that they point past the back
+    PUSH    these legs stretch and push the ground: the trunk rolls away from them
+    TUCK    legs that were swung over bend again: stretched ones would kick the ground on their way back
+    RISE    on the belly: the legs push the trunk up to the stance
+    STAND   the stance is held
+
+On its back the robot pushes with the legs of its higher side, on its side with the lower ones. As soon as the trunk is on its
+belly it draws its legs in and folds them. What to do next follows from the measured attitude; after `tries` pushes in vain the
+other side pushes. Of the state only angles at the start, attitude and angular speed of the base are used.
+"""
+
+import math
+from enum import Enum
+
+import numpy as np
+
+from controllers.command import Reference
+from controllers.config.loading import Positive
+from controllers.planners.getting_up.motion import Motion, duration, rise
+from controllers.planners.getting_up.postures import posture, sides_of, within_limits
+from controllers.planners.trajectory import MotionSettings, Trajectory
+from controllers.robot.attitude import up
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from idyn.types import Array, ContactSet, Kinematics, State
+
+
+class Phase(Enum):
+    """What a robot that gets up is doing."""
+
+    FOLD = "folds its legs"
+    SWING = "swings its legs over"
+    PUSH = "pushes itself over"
+    TUCK = "draws its legs in"
+    RISE = "rises"
+    STAND = "stands"
+
+
+LIES = (Phase.FOLD, Phase.SWING, Phase.PUSH, Phase.TUCK)
+"""Phases in which other parts than the feet carry the robot, and what touches the ground may slide."""
+
+
+class GetUp(Trajectory):
+    """Gets up and stands. Stores the motion and the number of pushes.
+
+    phase: what it is doing; pushes: number of pushes since it lay on its belly or stood
+    left_pushes: which side pushes, or pushed last
+    """
+
+    def __init__(self, robot: Robot, stance: Array, settings: "GetUpSettings") -> None:
+        """stance: level configuration (nq). Raises ConfigError for a robot without pairs of legs, or wrong postures."""
+        self._robot, self._settings, self._sides = robot, settings, sides_of(robot)
+        self._stance, self._rise = robot.joint_angles(stance), rise(robot, stance, settings.depth)
+        self._folded = within_limits(robot, self._rise(0.0, 0), "reference.depth")
+        self._over = posture(robot, self._sides, self._stance, settings.over, "reference.over")
+        self._from_back = posture(robot, self._sides, self._over, settings.from_back, "reference.from_back")
+        self._from_side = posture(robot, self._sides, self._over, settings.from_side, "reference.from_side")
+        self.reset()
+
+    def reset(self) -> None:
+        self.phase, self.pushes, self.left_pushes = Phase.FOLD, 0, False
+        self._beside = False  # whether it pushes from its side
+        self._swung = np.zeros(self._robot.na, np.bool_)  # joints of the legs that are swung over
+        self._motion: Motion | None = None
+
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
+        """Return the reference at time t [s]. It starts from the measured angles."""
+        if self._motion is None:
+            angles = self._robot.joint_angles(state.q)
+            lasts = self._settings.start + duration(angles, self._folded, self._settings.speed)
+            self._motion = Motion(angles, self._folded, np.zeros_like(angles), t + self._settings.start, lasts)
+        self._decide(t, up(state.q[3:7]), float(np.linalg.norm(state.v[3:6])))
+        q, v, a = self._motion.at(t)
+        vain = f"getting up: {self.pushes - 1} pushes did not roll the robot over" if self.pushes > 1 else ""
+        return Reference(q=q, v=v, a=a, problem=vain, drags=self.phase in LIES)
+
+    def _decide(self, t: float, above: Array, spin: float) -> None:
+        """Begin the next motion when the present one is done. above: the vertical in the base frame (3)"""
+        assert self._motion is not None
+        s, after, level = self._settings, t - self._motion.begin - self._motion.lasts, float(above[2])
+        on_belly = level > math.cos(s.level)
+        if self.phase in (Phase.RISE, Phase.STAND):
+            if level < math.cos(s.tipped):
+                self._move(t, Phase.FOLD, self._folded)
+            elif self.phase is Phase.RISE and after >= 0.0:
+                self.phase = Phase.STAND
+        elif self.phase is Phase.FOLD:
+            if after < 0.0 or (after < s.rest and spin > s.still):
+                return
+            if on_belly:
+                self.pushes = 0
+                self._move(t, Phase.RISE, self._stance)
+            else:
+                self._choose(above)
+                self._swing(t)
+        elif self.phase is Phase.TUCK:
+            if after >= 0.0:
+                self._move(t, Phase.FOLD, self._folded)
+        elif on_belly or (self.phase is Phase.PUSH and after >= s.hold):
+            if on_belly or self._beside or level < -abs(above[1]):
+                self._move(t, Phase.TUCK, np.where(self._swung, self._over, self._folded))
+            else:  # it lies on its side now
+                self._beside, self.left_pushes = True, not self.left_pushes
+                self._swing(t)
+        elif self.phase is Phase.SWING and after >= 0.0:
+            self._push(t)
+
+    def _choose(self, above: Array) -> None:
+        """Choose the side that pushes. above: the vertical in the base frame (3)"""
+        self._beside = bool(above[2] > -abs(above[1]))
+        self.left_pushes = bool(above[1] < 0.0) == self._beside
+        if self.pushes // self._settings.tries % 2:
+            self.left_pushes = not self.left_pushes
+        self.pushes += 1
+        self._swung[:] = False
+
+    def _swing(self, t: float) -> None:
+        """Swing the legs over that push."""
+        assert self._motion is not None
+        pushes = self._sides.left == self.left_pushes
+        self._swung |= pushes
+        self._move(t, Phase.SWING, np.where(pushes, self._over, self._motion.goal))
+
+    def _push(self, t: float) -> None:
+        """Stretch the legs that push. On its side the others fold, whose weight would hold the robot back."""
+        assert self._motion is not None
+        pushes = self._sides.left == self.left_pushes
+        if self._beside:
+            self._swung &= pushes
+            goal = np.where(pushes, self._from_side, self._folded)
+        else:
+            goal = np.where(pushes, self._from_back, self._motion.goal)
+        self._move(t, Phase.PUSH, goal)
+
+    def _move(self, t: float, phase: Phase, goal: Array) -> None:
+        """Begin a motion from the present reference."""
+        assert self._motion is not None
+        start, speeds, _ = self._motion.at(t)
+        rises = phase is Phase.RISE
+        lasts = self._settings.rise if rises else duration(start, goal, self._settings.speed)
+        self.phase = phase
+        self._motion = Motion(start, goal, speeds, t, lasts, self._rise if rises else None)
+
+
+class GetUpSettings(MotionSettings, frozen=True, kw_only=True, tag="get-up"):
+    """Get up from lying on flat ground, then hold the stance.
+
+    depth: how far the base of the folded robot is below that of the stance, over the same feet [m]
+    over: angles of the joints of the left legs that are swung over, so that they point past the back [rad]; joints left out:
+        as in the stance; right legs: mirrored
+    from_back, from_side: the same when they push the robot over from its back and from its side; joints left out: as in `over`
+    speed: largest speed of a joint's reference [rad/s]; rise: time of the motion from folded legs to the stance [s]
+    hold: time for which a push lasts after its motion [s]
+    level: tilt below which the robot lies on its belly [rad]; tipped: beyond which a rising or standing one begins anew [rad]
+    still, rest: folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]
+    tries: pushes in vain after which the other side pushes
+    """
+
+    depth: Positive
+    over: dict[str, float]
+    from_back: dict[str, float]
+    from_side: dict[str, float]
+    speed: Positive = 6.0
+    rise: Positive = 1.0
+    hold: Positive = 0.3
+    level: Positive = 0.6
+    tipped: Positive = 1.0
+    still: Positive = 0.3
+    rest: Positive = 1.0
+    tries: int = 2
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        if self.tries < 1:
+            raise ConfigError("reference.tries", f"expected at least 1, got {self.tries}")
+        return GetUp(robot, stance, self)

@@ -1,0 +1,77 @@
+"""Collision shapes of a robot's URDF in a MuJoCo world, meshes as convex hulls: what touches flat ground beside the feet."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.shapes.shapes import Shape
+
+FLOOR = "floor"
+"""Name of the plane that the hulls touch."""
+
+
+def hull_name(hull: int) -> str:
+    """Return the name of a hull, of its mesh and of its pair with the floor."""
+    return f"hull {hull}"
+
+
+def without_feet(shapes: Sequence[Shape], robot: Robot, feet: Array) -> list[Shape]:
+    """Return the shapes that move and are not those of feet: with their centre inside a foot's contact sphere.
+
+    feet: indices of the contact spheres that are feet
+    """
+    spheres = robot.spheres
+    own = [(int(spheres.joints[i]), spheres.offsets[i], spheres.radii[i]) for i in feet]
+
+    def is_foot(shape: Shape) -> bool:
+        middle = _middle(shape)
+        return any(joint == shape.joint and np.linalg.norm(middle - centre) < radius for joint, centre, radius in own)
+
+    return [shape for shape in shapes if shape.joint and not is_foot(shape)]
+
+
+def add_hulls(
+    spec: mujoco.MjSpec, hulls: Sequence[Shape], body_of: Sequence[str], height: float, settings: MujocoSettings
+) -> None:
+    """Add the hulls, the floor and their pairs. body_of: names of the bodies of the joints; height: of the floor [m]"""
+    kinds = mujoco.mjtGeom
+    spec.worldbody.add_geom(name=FLOOR, type=kinds.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, height])
+    for i, hull in enumerate(hulls):
+        x, y, z, w = hull.placement[3:]
+        name, more = hull_name(i), {}
+        if hull.mesh is not None:
+            spec.add_mesh(name=name, uservert=np.ascontiguousarray(hull.mesh.vertices).ravel().tolist())
+            more = {"type": kinds.mjGEOM_MESH, "meshname": name}
+        elif hull.kind == "box":
+            more = {"type": kinds.mjGEOM_BOX, "size": 0.5 * np.array(hull.size)}
+        elif hull.kind == "sphere":
+            more = {"type": kinds.mjGEOM_SPHERE, "size": [hull.size[0], 0, 0]}
+        else:
+            more = {"type": kinds.mjGEOM_CYLINDER, "size": [hull.size[0], 0.5 * hull.size[1], 0]}
+        spec.body(body_of[hull.joint]).add_geom(name=name, pos=hull.placement[:3], quat=[w, x, y, z], **more)
+        spec.add_pair(
+            name=name,
+            geomname1=name,
+            geomname2=FLOOR,
+            condim=settings.condim,
+            friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
+            solref=settings.contact_solref,
+            solimp=settings.solimp,
+            solreffriction=settings.solreffriction or (0.0, 0.0),
+        )
+
+
+def _middle(shape: Shape) -> Array:
+    """Return the middle of a shape in the joint frame [m] (3)."""
+    place, turn = shape.placement[:3], np.empty(9)
+    if shape.mesh is None:
+        return np.asarray(place)
+    x, y, z, w = shape.placement[3:]
+    mujoco.mju_quat2Mat(turn, np.array([w, x, y, z]))
+    ends = shape.mesh.vertices.min(axis=0), shape.mesh.vertices.max(axis=0)
+    middle: Array = place + turn.reshape(3, 3) @ (0.5 * (ends[0] + ends[1]))
+    return middle

@@ -1,0 +1,1 @@
+"""Shapes of robots: visuals and collision shapes of their URDF."""
