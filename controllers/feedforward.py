@@ -19,7 +19,7 @@ from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
-from idyn.options import Options
+from idyn.options import Options, Unadvised
 from idyn.prediction.loaded import TASKS
 from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
@@ -123,7 +123,7 @@ class Predictive(FeedForward):
         self._model = released(robot, grip.pressing)
         choices = settings.selection, settings.consistency, settings.bounded, settings.warm_start
         self._law, self._options = _built(law), _options(*choices, settings.ground)
-        self._dragging = msgspec.structs.replace(self._options, consistency=Consistency.PROJECT)
+        self._dragging = Unadvised(**msgspec.structs.asdict(self._options) | {"consistency": Consistency.PROJECT})
         self._horizon, self._period = settings.ground.horizon or settings.period, settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None

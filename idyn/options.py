@@ -40,3 +40,10 @@ class Options(Record, frozen=True):
         fall with them on ground that yields. changes: other values of fields"""
         paper = cls(selection=Selection.TORQUE, consistency=Consistency.PROJECT, bounded=False, ground=Ground.paper())
         return msgspec.structs.replace(paper, **changes)
+
+
+class Unadvised(Options, frozen=True):
+    """Options of predictions for which `idyn.prediction.advice` does not hold: the demand is feasible by construction, or drags
+    contacts on purpose."""
+
+    advised: ClassVar[bool] = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
-from idyn.options import Options
+from idyn.options import Options, Unadvised
 from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.status import Conditions
@@ -161,15 +161,9 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
     return out[0] if law.conditions in WITH_MODES else intended, out[1], within
 
 
-class _Feasible(Options, frozen=True):
-    """Options of predictions whose demand is feasible by construction: no advice about their consistency."""
-
-    advised: ClassVar[bool] = False
-
-
 def _feasible(options: Options) -> Options:
     """Return these options for demands that contact impulses can realise, with forces near the preferred ones."""
-    return _Feasible(
+    return Unadvised(
         selection=Selection.FORCE,
         consistency=Consistency.PROJECT,
         bounded=options.bounded,

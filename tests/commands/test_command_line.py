@@ -132,7 +132,7 @@ def test_check_refuses_a_urdf_with_the_link_and_the_value(capsys, tmp_path):
         ('robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
         ('robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
         ('robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
-        ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped)"),
+        ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped, quadruped-lying)"),
         ('robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
         ("robot = ", "not valid TOML"),
     ],

@@ -61,6 +61,15 @@ controller.contact.mu = 1.0
 SILENT = "robot.link.lost_torques = { every = 1.2, length = 0.6 }\n"
 
 
+LYING = """server = "quadruped-lying"
+laws = ["coulomb"]
+engine = "mujoco"
+lying = "belly"
+robot.hulls = true
+paced = false
+"""
+
+
 def push(x: float, y: float, start: float, duration: float) -> str:
     """Return a push of x and y times the weight from `start` on [s]."""
     return f"[[push]]\nweights = [{x}, {y}, 0.0]\nstart = {start}\nduration = {duration}\n"
@@ -98,6 +107,8 @@ KNOWN = (
     Known("carries its box with smooth fingers", Ending.DROPPED, ARM + "robot.ground.mu = 0.01\n"),
     Known("carries its box with motors of a fiftieth of their torque", Ending.STOPPED, ARM + "robot.drive.strength = 0.02\n"),
     Known("tells a speed of 50 rad/s at rest", Ending.REFUSED, ARM + "robot.sensing.bias.joint_speed = 50.0\n"),
+    Known("lies on its belly and gets up", Ending.GOT_UP, LYING + "duration = 3.0\n"),
+    Known("lies on its belly for a second", Ending.LAY, LYING + "duration = 1.0\n"),
     Known("has feet that sink into the ground", Ending.FELL, STAND.replace('"penalty"', '{ kind = "penalty", kp = 10.0 }')),
     Known("is pushed out of the numbers of the simulation", Ending.FAILED, STAND + push(1e150, 0.0, 0.5, 0.2)),
 )

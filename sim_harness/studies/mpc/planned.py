@@ -1,7 +1,7 @@
 """A robot in MuJoCo whose server is commanded by the model-predictive planner, all in one process and in lock-step."""
 
 from collections.abc import Callable
-from time import perf_counter
+from time import thread_time
 
 import msgspec
 import numpy as np
@@ -32,7 +32,8 @@ NAME = "plan"
 class Planned:
     """A client of a service in this process. Before a state it sends the command that is due. Implements `Exchanger`.
 
-    steer: called with the time [s] before each plan; times: of the plans [s]; refusals: of commands, and plans without a result
+    steer: called with the time [s] before each plan; times: processor time of the plans [s]
+    refusals: of commands, and plans without a result
     """
 
     deadline = np.inf
@@ -74,10 +75,10 @@ class Planned:
         self._now, t = state.t_robot, self._tick * self._dt
         if self._tick % self._every == 0 and t < self._dies:
             self._steer(t)
-            begin = perf_counter()
+            begin = thread_time()
             q, v = vector(state.q, self._sizes[0], "q"), vector(state.vel, self._sizes[1], "vel")
             asked = self._planner.plan(t, State(q=q, v=v))
-            self.times.append(perf_counter() - begin)
+            self.times.append(thread_time() - begin)
             self._due = self._tick + LATENCY, asked
         if self._due is not None and self._tick >= self._due[0]:
             self._command(self._due[1])

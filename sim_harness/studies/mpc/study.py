@@ -46,7 +46,7 @@ HEAD = (
 
 
 class Outcome(NamedTuple):
-    """Figures of a run. plans: computing time of each plan beside the loop [s] (n)"""
+    """Figures of a run. plans: processor time of each plan beside the loop [s] (n)"""
 
     summary: Summary
     plans: Array
