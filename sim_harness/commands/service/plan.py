@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from controllers.config.loading import load, parse
-from controllers.planners.mpc.planner import Asked, MpcPlanner
+from controllers.planners.mpc.planner import MpcPlanner
 from controllers.planners.mpc.settings import MpcSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
@@ -18,7 +18,7 @@ from transport.keys import client_keys
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import runtime_directory
 
-HORIZON = 3.0
+HORIZON = 3
 """Validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands."""
 
 WAITING = 0.2
@@ -61,34 +61,44 @@ class Found(msgspec.Struct):
     late: int = 0
     problems: dict[str, int] = {}
 
+    def note(self, problem: str) -> None:
+        """Count a problem."""
+        self.problems[problem] = self.problems.get(problem, 0) + 1
+
 
 def _plan(client: PlannerClient, planner: MpcPlanner, period: float, seconds: float, end: threading.Event) -> Found:
-    """Send plans until the end. Times are those of the robot's clock: a simulated robot may be slow."""
-    found, first, last, due = Found(), None, -np.inf, time.monotonic()
+    """Send plans until the end. Times are those of the robot's clock: a simulated robot may be slow.
+
+    A plan serves for `HORIZON` periods. If no other one is found in this time, its command expires and the robot stands.
+    """
+    found, asked, left, first, last = Found(), None, HORIZON, None, -np.inf
+    due = time.monotonic()
     while not end.is_set():
-        if client.state is None:
-            client.command(height=0.0, valid_for=WAITING)  # a server answers with the state of its robot
+        if client.state is None or left == 0:
             end.wait(WAITING)
-            due = time.monotonic()
+            client.command(height=0.0, valid_for=WAITING)  # a server answers with the state of its robot
+            due, left = time.monotonic(), HORIZON
             continue
         t = 1e-9 * client.t_robot
         first = t if first is None else first
         if t - first >= seconds:
             break
-        asked, begin = Asked([], {}, "the robot's clock stands still"), time.perf_counter()
         if t > last:
-            asked, last = planner.plan(t, client.state), t
+            begin, last = time.perf_counter(), t
+            new = planner.plan(t, client.state)
             found.times.append(time.perf_counter() - begin)
             found.late += found.times[-1] > period
-        try:
-            if asked.tasks:
-                client.command(valid_for=HORIZON * period, tasks=asked.tasks, modes=asked.modes)
+            if new.problem:
+                found.note(new.problem)
+                left = 0 if asked is None else left - 1
             else:
-                client.command(valid_for=HORIZON * period, height=0.0)
-        except CommandRefused as error:
-            asked = asked._replace(problem=str(error))
-        if asked.problem:
-            found.problems[asked.problem] = found.problems.get(asked.problem, 0) + 1
+                asked, left = new, HORIZON
+        if asked is not None and left > 0:
+            try:
+                client.command(valid_for=left * period, tasks=asked.tasks, modes=asked.modes)
+            except CommandRefused as error:
+                found.note(str(error))
+                left = 0
         due = max(due + period, time.monotonic() - period)
         end.wait(max(0.0, due - time.monotonic()))
     return found
