@@ -59,6 +59,8 @@ class Footholds:
         q: configuration; t: time [s]; touches: which feet touch the ground (n)
         """
         plan, slope, feet = self._plan, self._plan.slope, contact_places(self._robot, q)
+        if not np.isfinite(feet).all():  # an extrapolated state may overflow; the last footholds stay
+            return
         if self._unseen:
             self._unseen, self._level = False, float(feet[:, 2].mean())
             self._places[:], self._heights[:] = feet[:, :2], feet[:, 2] - self._level

@@ -70,3 +70,16 @@ def test_felt_and_estimated_ground_are_not_mixed():
     for _ in range(1500):
         walker.tick()
     assert not walker.plan.plan.slope.heights.any()
+
+
+def test_a_state_that_is_not_finite_leaves_the_felt_ground_as_it_was():
+    """The state is extrapolated by a prediction where torques act late, and may overflow."""
+    walker = Stepped("felt")
+    for _ in range(1500):
+        walker.tick()
+    before = walker.plan.plan.slope.heights.copy()
+    q, v = walker.robot.neutral(), np.zeros(walker.robot.nv)
+    q[0] = np.nan
+    contacts = contacts_from_geometry(walker.robot, walker.stance, Flat(), margin=0.004)
+    walker.plan.at(walker.k * DT, State(q=q, v=v), contacts)
+    np.testing.assert_array_equal(walker.plan.plan.slope.heights, before)
