@@ -93,17 +93,28 @@ def integrate_pose(pose: Array, u: Triple, time: float) -> Triple:
 
 
 @compiled
+def from_hip(hip: tuple[float, float], r: Triple, off: Triple, times: tuple[float, float]) -> tuple[float, float]:
+    """Return the displacement of a foothold from the hip at touchdown, in the frame of the base [m]: half a stance of the
+    command further, and the capture point of the deviation.
+
+    hip: nominal place of the foot [m]; r: commanded velocity; off: deviation from it, forward, left [m/s], turn [rad/s]
+    times: half the duration of a stance, and distance of a capture point per velocity [s]
+    """
+    half, capture = times
+    move = half * r[0] + capture * off[0], half * r[1] + capture * off[1]
+    mx, my, turn = integrate_pose(np.zeros(3), (move[0], move[1], half * r[2] + capture * off[2]), 1.0)
+    c, s, hx, hy = np.cos(turn), np.sin(turn), hip[0], hip[1]
+    return mx + c * hx - s * hy - hx, my + s * hx + c * hy - hy
+
+
+@compiled
 def foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
     """Return x, y of the foothold of foot i, whose stance starts in `left` [s]. `plan.cut` becomes true where the leg would not
     reach it: then it is the nearest one within reach of the hip."""
-    u, r, half = plan.u, plan.ramp, 0.5 * plan.stance_time
+    u, r, hx, hy = plan.u, plan.ramp, plan.hips[i, 0], plan.hips[i, 1]
     x, y, yaw = integrate_pose(plan.pose, (u[0], u[1], u[2]), left)
-    # in the frame of the base at touchdown: from the hip, turned and moved by half a stance and by the capture point
-    move = half * r[0] + plan.capture * (u[0] - r[0]), half * r[1] + plan.capture * (u[1] - r[1])
-    turn = half * r[2] + plan.capture * (u[2] - r[2])
-    mx, my, turn = integrate_pose(np.zeros(3), (move[0], move[1], turn), 1.0)
-    c, s, hx, hy = np.cos(turn), np.sin(turn), plan.hips[i, 0], plan.hips[i, 1]
-    dx, dy = mx + c * hx - s * hy - hx, my + s * hx + c * hy - hy
+    off = u[0] - r[0], u[1] - r[1], u[2] - r[2]
+    dx, dy = from_hip((hx, hy), (r[0], r[1], r[2]), off, (0.5 * plan.stance_time, plan.capture))
     share = min(1.0, plan.stride / max(np.hypot(dx, plan.slender * dy), 1e-12))
     plan.cut[0] = plan.cut[0] or share < 1.0
     dx, dy = hx + share * dx, hy + share * dy

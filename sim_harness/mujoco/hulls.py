@@ -53,16 +53,21 @@ def add_hulls(
         else:
             more = {"type": kinds.mjGEOM_CYLINDER, "size": [hull.size[0], 0.5 * hull.size[1], 0]}
         spec.body(body_of[hull.joint]).add_geom(name=name, pos=hull.placement[:3], quat=[w, x, y, z], **more)
-        spec.add_pair(
-            name=name,
-            geomname1=name,
-            geomname2=FLOOR,
-            condim=settings.condim,
-            friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
-            solref=settings.contact_solref,
-            solimp=settings.solimp,
-            solreffriction=settings.solreffriction or (0.0, 0.0),
-        )
+        add_pair(spec, name, (name, FLOOR), settings)
+
+
+def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: MujocoSettings) -> None:
+    """Add a pair of geoms that make contact."""
+    spec.add_pair(
+        name=name,
+        geomname1=geoms[0],
+        geomname2=geoms[1],
+        condim=settings.condim,
+        friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
+        solref=settings.contact_solref,
+        solimp=settings.solimp,
+        solreffriction=settings.solreffriction or (0.0, 0.0),
+    )
 
 
 def _middle(shape: Shape) -> Array:

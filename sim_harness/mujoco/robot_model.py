@@ -14,7 +14,7 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.hulls import add_hulls
+from sim_harness.mujoco.hulls import add_hulls, add_pair
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.shapes.shapes import Shape
 
@@ -176,17 +176,8 @@ def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -
         )
     touching = [(place_name(i), plane_name(i)) for i in range(len(robot.spheres.keys))]
     touching += [(place_name(i), box_name(b)) for i, b in robot.boxes.pairs]
-    for row, (first, second) in enumerate(touching):
-        spec.add_pair(
-            name=pair_name(row),
-            geomname1=first,
-            geomname2=second,
-            condim=settings.condim,
-            friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
-            solref=settings.contact_solref,
-            solimp=settings.solimp,
-            solreffriction=settings.solreffriction or (0.0, 0.0),
-        )
+    for row, geoms in enumerate(touching):
+        add_pair(spec, pair_name(row), geoms, settings)
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
 

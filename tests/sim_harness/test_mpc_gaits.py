@@ -1,6 +1,8 @@
 """Gaits of the model-predictive planner in MuJoCo: velocities, torque rates, the planner's death, replay, and the command."""
 
+import itertools
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -11,9 +13,13 @@ import pytest
 from fast import first_is_fast, full
 
 from controllers.build import build_controller
+from controllers.planners.mpc import rigid_body
 from controllers.planners.mpc.planner import MpcPlanner
 from controllers.planners.mpc.settings import MpcSettings
 from controllers.robot.attitude import tilt
+from idyn.status import Status
+from sim_harness.commands.main import build_parser
+from sim_harness.commands.service import plan as plan_command
 from sim_harness.run.experiment import run_connected
 from sim_harness.run.scene import simulated_robot
 from sim_harness.run.server_process import ServerProcess
@@ -73,43 +79,80 @@ def test_commands_change_live_and_a_log_is_replayed_bit_for_bit(tmp_path):
     assert report.ticks == 8000
 
 
-@full
-def test_the_command_plans_for_a_server_over_a_socket(tmp_path):
-    """Server, robot and planner in three processes; the robot waits for late answers."""
+@pytest.fixture
+def served(tmp_path):
+    """Starts go2 for some seconds with a server in a process of its own; the robot waits for late answers. Returns the
+    endpoint, and a function that waits for the end of the run."""
     plan = plan_of("go2", "trot", True, 12.0)
-    settings = msgspec.structs.replace(plan.settings, paced=True, patience=1.0)
-    plan = msgspec.structs.replace(plan, settings=settings)
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, paced=True, patience=1.0))
     server = msgspec.structs.replace(plan.server, endpoint=f"ipc://{tmp_path}/server", planners=("plan",), controller="go2")
     with ServerProcess(server, plan.controller) as process:
         runs = []
         robot = threading.Thread(target=lambda: runs.append(run_connected(plan, process.endpoint, "go2", lambda *_: None)))
         robot.start()
-        words = [
-            "plan",
-            process.endpoint,
-            "--velocity",
-            "0.4",
-            "0",
-            "0",
-            "--seconds",
-            "5",
-            "--json",
-            str(tmp_path / "found.json"),
-        ]
-        done = subprocess.run(
-            [sys.executable, "-m", "sim_harness", *words], capture_output=True, text=True, timeout=200, check=False
-        )
+
+        def end():
+            robot.join(200)
+            return runs[0]
+
+        yield process.endpoint, end
         robot.join(200)
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["plans"] > 200, done.stdout + done.stderr
-    (run,) = runs
+
+
+PATTERNS = pytest.mark.parametrize("pattern", [pytest.param("stand", marks=full), pytest.param("trot", marks=pytest.mark.long)])
+"""The planner is in real time beside robot and server: where other programs need the cores, its plans come late, and a robot
+that trots may fall. One that stands does not."""
+
+SPEED = {"stand": "0", "trot": "0.4"}
+
+
+def planned(*words):
+    command = [sys.executable, "-m", "sim_harness", "plan", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+@PATTERNS
+def test_the_command_plans_for_a_server_over_a_socket(pattern, served, tmp_path):
+    endpoint, end = served
+    refused = planned(endpoint, "--pattern", "walk")  # with the duty factor of a trot
+    assert refused.returncode == 2
+    assert "gait.duty" in refused.stderr
+    words = "--pattern", pattern, "--velocity", SPEED[pattern], "0", "0", "--seconds", "5"
+    done = planned(endpoint, *words, "--json", str(tmp_path / "found.json"))
+    run = end()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "found.json").read_text())["plans"] > 100
     assert run.summary.upright
-    assert run.summary.distance > 1.0
+    assert run.summary.distance > 1.0 if pattern == "trot" else run.summary.distance < 0.1
     assert any("expired" in line for line in run.said)  # the planner has ended, the robot stands
+    assert any("task" in line for line in run.said)
+
+
+@PATTERNS
+def test_a_robot_stands_while_there_is_no_plan_and_then_goes_on(pattern, served, monkeypatch):
+    """The solver of this process, which stands for the planner's, finds nothing for twenty plans."""
+    endpoint, end = served
+    count, solve = itertools.count(), rigid_body.solve_qp
+
+    def solved(*program):
+        found = solve(*program)
+        return msgspec.structs.replace(found, status=Status.BACKEND_FAILED) if 100 <= next(count) < 120 else found
+
+    monkeypatch.setattr(rigid_body, "solve_qp", solved)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    words = "--pattern", pattern, "--velocity", SPEED[pattern], "0", "0", "--seconds", "6"
+    options = build_parser().parse_args(["plan", endpoint, *words])
+    figures, good = plan_command.run(options)
+    run = end()
+    assert figures["problems"] == {"the quadratic program was not solved": 20}
+    assert not good
+    assert figures["plans"] > 120
+    assert run.summary.upright
+    assert run.summary.distance > 1.0 if pattern == "trot" else run.summary.distance < 0.1
+    assert any("expired" in line for line in run.said)
 
 
 def test_the_command_names_what_is_wrong():
-    words = [sys.executable, "-m", "sim_harness", "plan", "ipc:///nowhere", "--pattern", "hop"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    done = planned("ipc:///nowhere", "--pattern", "hop")
     assert done.returncode == 2
     assert "--pattern" in done.stderr

@@ -15,11 +15,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from controllers.planners.gait import GaitSettings
-from controllers.planners.mpc.rigid_body import GRAVITY, STATE, Body, Horizon, Weights, planned_motion
+from controllers.planners.mpc.rigid_body import STATE, Body, Horizon, Weights, planned_motion
 from controllers.planners.mpc.settings import MpcSettings
-from controllers.planners.mpc.steps import Feet, Phases, foothold
+from controllers.planners.mpc.steps import Feet, Phases
 from controllers.planners.mpc.tasks import BodyMotion, Tasks, angles_of, body_tasks, foot_tasks
 from controllers.planners.path import Path, command, corrected
+from controllers.planners.plan import GRAVITY
+from controllers.planners.speed import from_hip
 from controllers.planners.two_legs.feet import turned
 from controllers.robot.attitude import rotation
 from controllers.robot.kinematics import contact_places
@@ -34,6 +36,10 @@ STRONGEST = 3.0
 
 OPENS = 0.5
 """Share of a swing in which the contact of the foot is told to be open; later a foot that touches stands."""
+
+
+HORIZON = 3
+"""Validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands."""
 
 
 class Asked(NamedTuple):
@@ -124,12 +130,13 @@ class MpcPlanner:
     def _goals(self, body: Measured, ground: float) -> Array:
         """Return where the feet land next [m] (n, 3). ground: height [m]"""
         gait, goals, yaw = self._phases.gait, np.empty_like(self._hips), float(body.angles[2])
-        capture = gait.capture * np.sqrt(self._height / GRAVITY)
+        times = 0.5 * gait.duty * gait.period, gait.capture * float(np.sqrt(self._height / GRAVITY))
         left = (1.0 - self._phases.at(0.0)) * gait.period  # until the next touchdown
-        forward = turned(yaw).T @ body.velocity[:2]
-        for i, hip in enumerate(self._hips):
-            place = foothold(hip, self._velocity, forward, (gait.duty * gait.period, capture))
-            goals[i, :2] = body.com[:2] + left[i] * body.velocity[:2] + turned(yaw + left[i] * self._velocity[2]) @ place
+        u, v, w = self._velocity.tolist()
+        off = turned(yaw).T @ body.velocity[:2] - (u, v)
+        for i, (x, y) in enumerate(self._hips[:, :2].tolist()):
+            dx, dy = from_hip((x, y), (u, v, w), (float(off[0]), float(off[1]), 0.0), times)
+            goals[i, :2] = body.com[:2] + left[i] * body.velocity[:2] + turned(yaw + left[i] * w) @ (x + dx, y + dy)
             goals[i, 2] = ground + self._robot.spheres.radii[i]
         return goals
 

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers.planners.plan import GRAVITY
 from idyn.solvers.qp import solve_qp
 from idyn.types import Array
-
-GRAVITY = 9.81
-"""[m/s²]"""
 
 STATE = 12
 """Number of states: attitude, centre of mass, angular velocity, velocity."""

@@ -1,11 +1,10 @@
-"""Phases of the feet, footholds and swings of the model-predictive planner."""
+"""Phases of the feet and their swings of the model-predictive planner."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from controllers.planners.gait import GaitSettings
-from controllers.planners.two_legs.feet import turned
 from controllers.planners.two_legs.swing import Swing
 from idyn.types import Array
 
@@ -41,14 +40,14 @@ class Phases:
 
 
 class Step(NamedTuple):
-    """A foot in the air. swing: its path; share: of the swing time since lift-off; x, v, a: its motion now, see `Swing`"""
+    """A foot in the air. swing: its path; share: of the swing time since lift-off"""
 
     swing: Swing
     share: float
 
     @property
     def motion(self) -> tuple[Array, Array, Array]:
-        """Return position [m], velocity and acceleration (3 each)."""
+        """Return position [m], velocity [m/s] and acceleration [m/s²] now (3 each)."""
         return self.swing.x[:3], self.swing.v[:3], self.swing.a[:3]
 
 
@@ -79,17 +78,6 @@ class Feet:
                 swing.aim(_four(goals[i]), share * lasts)
             swing.move(share * lasts)
             self.steps[i] = Step(swing, share)
-
-
-def foothold(hip: Array, velocity: Array, measured: Array, times: tuple[float, float]) -> Array:
-    """Return where a foot shall land relative to the body at touchdown, in the plane [m] (2).
-
-    hip: nominal place of the foot, axes of the heading (2 or more); velocity: commanded, forward, left [m/s], turn [rad/s] (3)
-    measured: velocity, forward, left [m/s] (2); times: of a stance, and distance of a capture point per velocity [s]
-    """
-    half, capture = 0.5 * times[0], times[1]
-    place: Array = turned(half * velocity[2]) @ hip[:2] + half * velocity[:2] + capture * (measured - velocity[:2])
-    return place
 
 
 def _four(place: Array) -> Array:

@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.planners.mpc.steps import Step
+from controllers.planners.two_legs.tasks import BASE
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
-
-BASE = "root_joint"
 
 TRUNK = 0.1
 """Weight of the attitude of the base beside that of the motion of the centre of mass: on two feet no force turns the base about

@@ -9,17 +9,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.config.loading import load, parse
-from controllers.planners.mpc.planner import MpcPlanner
+from controllers.command import GaitChange
+from controllers.config.loading import load
+from controllers.planners.gait import commanded
+from controllers.planners.mpc.planner import HORIZON, MpcPlanner
 from controllers.planners.mpc.settings import MpcSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from transport.keys import client_keys
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import runtime_directory
-
-HORIZON = 3
-"""Validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands."""
 
 WAITING = 0.2
 """Period of attempts while there is no robot [s]."""
@@ -33,12 +32,15 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         raise ConfigError("--secret", "expected --secret and --server-key together, got only one of them")
     keys = None if options.secret is None else client_keys(options.secret, options.server_key)
     endpoint = options.endpoint or f"ipc://{runtime_directory() / 'idyn.sock'}"
-    settings = _settings(options)
+    settings = MpcSettings() if options.config is None else load("planners", options.config, MpcSettings)
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: end.set())
     with PlannerClient(endpoint, options.name, timeout_ms=TIMEOUT_MS, keys=keys) as client:
         robot, stance = load_robot(str(client.welcome.controller["robot"]))
+        if options.pattern is not None:
+            gait = commanded(settings.gait, GaitChange(pattern=options.pattern), len(robot.spheres.keys))
+            settings = msgspec.structs.replace(settings, gait=gait)
         planner = MpcPlanner(robot, stance, settings)
         if options.velocity is not None:
             planner.path.steer(np.array(options.velocity))
@@ -102,12 +104,3 @@ def _plan(client: PlannerClient, planner: MpcPlanner, period: float, seconds: fl
         due = max(due + period, time.monotonic() - period)
         end.wait(max(0.0, due - time.monotonic()))
     return found
-
-
-def _settings(options: argparse.Namespace) -> MpcSettings:
-    """Return the settings of the planner. Raises ConfigError."""
-    settings = MpcSettings() if options.config is None else load("planners", options.config, MpcSettings)
-    if options.pattern is None:
-        return settings
-    gait = parse({**msgspec.to_builtins(settings.gait), "pattern": options.pattern}, type(settings.gait), "--pattern")
-    return msgspec.structs.replace(settings, gait=gait)

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from controllers.controller import Controller
-from controllers.planners.mpc.planner import Asked, MpcPlanner
+from controllers.planners.mpc.planner import HORIZON, Asked, MpcPlanner
 from idyn.types import State
 from sim_harness.run.plan import Plan
 from sim_harness.run.scene import hello_of
@@ -22,8 +22,8 @@ from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.task_input import write_tasks
 from transport.server.service import Service
 
-LATENCY, HORIZON = 3, 3.0
-"""Time from a state to the command that follows from it [ticks]; validity of commands in periods of the planner."""
+LATENCY = 3
+"""Time from a state to the command that follows from it [ticks]."""
 
 NAME = "plan"
 """Name of the planner."""
