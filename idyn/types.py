@@ -51,6 +51,7 @@ class ContactSet(Record, frozen=True):
     tangents: first unit tangents s; the second one is t = n × s, so that s × t = n (n, 3)
     mu: friction coefficients ≥ 0, inf: unlimited (n)
     gaps: signed distances φ, negative in penetration [m] (n)
+    radii: radius of the sphere of the first body that rolls on the second one; 0 for points of the first body [m] (n)
     keys: names of the contacts, the same from tick to tick (n)
     """
 
@@ -61,6 +62,7 @@ class ContactSet(Record, frozen=True):
     tangents: Array
     mu: Array
     gaps: Array
+    radii: Array
     keys: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -83,6 +85,7 @@ class ContactSet(Record, frozen=True):
             tangents=self.tangents.take(rows, 0),
             mu=self.mu.take(rows),
             gaps=self.gaps.take(rows),
+            radii=self.radii.take(rows),
             keys=tuple(self.keys[i] for i in rows.tolist()),
         )
 
@@ -100,6 +103,7 @@ class ContactSet(Record, frozen=True):
             tangents=np.concatenate([self.tangents, other.tangents]),
             mu=np.concatenate([self.mu, other.mu]),
             gaps=np.concatenate([self.gaps, other.gaps]),
+            radii=np.concatenate([self.radii, other.radii]),
             keys=self.keys + other.keys,
         )
 

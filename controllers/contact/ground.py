@@ -15,9 +15,11 @@ class GroundSettings(Kind, frozen=True):
 
     horizon: period of the prediction [s]; 0: the control period. With a longer one gaps close earlier, and contact velocities
         decay as with a relaxation time of the same length
+    drift: whether the law includes J̇ v, by which the robot's own motion changes contact velocities; false: as in the paper
     """
 
     horizon: NonNegative = 0.0
+    drift: bool = True
 
     def build(self) -> Ground:
         """Return the parameters of the ground."""
@@ -44,6 +46,7 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
             touching=self.touching,
             relaxation=self.relaxation,
             memory=self.memory,
+            drift=self.drift,
         )
 
 
@@ -58,7 +61,8 @@ class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
     touching: NonNegative = RIGID.touching
 
     def build(self) -> Ground:
-        return Ground.rigid(noise=self.gap_noise, recovery_speed=self.recovery_speed, touching=self.touching)
+        given = {"noise": self.gap_noise, "recovery_speed": self.recovery_speed, "touching": self.touching}
+        return Ground.rigid(**given, drift=self.drift)
 
 
 AnyGround = YieldingSettings | RigidSettings

@@ -69,7 +69,7 @@ class ExpandedBatch(NamedTuple):
 
     motion: (q, v, applied, q_ddot, again); again: whether state, contacts and applied force equal those of the previous member
         (B)
-    touch: (bodies, others, points, normals, tangents, mu, gaps)
+    touch: see `TOUCH`
     keys: contact keys (n)
     preferred: preferred forces or None
     repeats: whether the state equals that of the previous member (B)
@@ -90,8 +90,8 @@ class ExpandedBatch(NamedTuple):
         return ContactSet(**{name: array[i] for name, array in rows}, keys=self.keys)
 
 
-TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
-"""Arrays of a contact set."""
+TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps", "radii")
+"""Arrays of a contact set, in order."""
 
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 

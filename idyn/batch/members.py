@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from idyn.batch.arrays import TOUCH
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, Spans
 from idyn.laws.law import unlimited_somewhere
@@ -21,15 +22,13 @@ RUNG, PIVOTS, NULL_DIM, FINISHED = range(4)
 result of `finish`. The rung is NONE for members that `predict` must solve."""
 
 MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "last_tau", "preferred", "basis", "first")
-TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
-"""Names of the contact arrays, in order."""
 
 
 class Members(ArrayRecord):
     """Inputs and results of B members with n contacts each, one row for each. Inputs that are not given have no columns.
 
     Inputs
-        q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
+        q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps, radii (B, n)
         again: whether state, contacts and applied force equal those of the previous member (B)
     Last tick
         last: forces [N] (B, n, 3)
@@ -48,6 +47,7 @@ class Members(ArrayRecord):
     q_ddot: Matrix
     mu: Matrix
     gaps: Matrix
+    radii: Matrix
     last_tau: Matrix
     p: Matrix
     v_plus: Matrix
@@ -69,7 +69,7 @@ class Members(ArrayRecord):
     again: Flags
 
     def __init__(self, motion: tuple[Array, ...], touch: tuple[Array, ...], before: tuple[Array, ...], method: Method) -> None:
-        """motion: (q, v, applied, q_ddot, again); touch: (bodies, …, gaps)
+        """motion: (q, v, applied, q_ddot, again); touch: see `TOUCH`
         before: (last, last_tau, preferred, basis, first)"""
         (count, nv), n = motion[1].shape, touch[5].shape[1]
         self.put(**dict(zip(MOTION + TOUCH + BEFORE, (*motion, *touch, *before), strict=True)))
@@ -97,7 +97,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:
-            given.midway = s.law.conditions == Conditions.SOFT
+            given.midway, given.contact_drift = s.law.conditions == Conditions.SOFT, given.drift and s.law.drift
             valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
         if not (valid and finite(m.q_ddot[i]) and acceptable(m.preferred[i])):
             continue
@@ -127,7 +127,7 @@ def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i:
     for k in range(len(g.ends)):
         copy(terms[3][t, 2 * k], g.own_ends[k, 0])
         copy(terms[3][t, 2 * k + 1], g.own_ends[k, 1])
-    contacts = m.bodies[i], m.others[i], m.points[i], m.normals[i], m.tangents[i], m.mu[i], m.gaps[i]
+    contacts = m.bodies[i], m.others[i], m.points[i], m.normals[i], m.tangents[i], m.mu[i], m.gaps[i], m.radii[i]
     if not read_given(g, (m.q[i], m.v[i], m.applied[i]), contacts, m.last[i]):
         return False
     build_dynamics(d)

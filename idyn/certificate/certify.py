@@ -26,6 +26,7 @@ from idyn.certificate.conditions import (
     separates,
     worse,
 )
+from idyn.certificate.drift import add_contact_drift
 from idyn.certificate.momentum import (
     allowance_of,
     contact_velocities,
@@ -137,10 +138,11 @@ def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, resi
         for row in range(len(p)):
             worse(residuals, CONE, abs(p[row]) * speed_per_impulse(g, row // 3))
         return
-    # compliant law: applies to v⁺
+    # compliant law: applies to J v⁺ + dt J̇ v
     velocity, v_hat = stack_array((len(g.mu), 3)), stack_array(len(v_plus))
     if conditions == Conditions.COMPLIANT:
         contact_velocities(g, v_plus, velocity)
+        add_contact_drift(g, velocity)
         for i in range(len(g.mu)):
             compliant(g, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
         return
@@ -149,9 +151,10 @@ def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, resi
     if convex and not (len(y) == len(g.mu) and np.isfinite(y).all()):
         residuals[COMPLEMENTARITY] = np.inf  # without multipliers
         return
-    # v̂, û = J v̂
+    # v̂, û = J v̂ + dt J̇ v
     law_velocity(g, v_plus, impulse, v_hat)
     contact_velocities(g, v_hat, velocity)
+    add_contact_drift(g, velocity)
     descent = stack_array((len(g.mu) if convex else 0, 3))
     if convex:
         momentum = v_hat if conditions == Conditions.CONVEX else np.zeros(len(v_hat))

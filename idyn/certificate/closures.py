@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from idyn.certificate.drift import closure_drift
 from idyn.certificate.motion import body_twists, divide_by_inertia, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
@@ -18,11 +19,20 @@ def midpoint(g: Given, k: int) -> tuple[float, float, float]:
 
 @compiled
 def closure_error(g: Given, v_plus: Array) -> float:
-    """Return the largest error of the closures' relative velocities [m/s]. A closure whose gap exceeds the noise must close it
-    within the period, but not faster than the recovery speed."""
+    """Return the largest error of the closures' relative velocities G v⁺ + dt Ġ v [m/s].
+
+    A closure whose gap exceeds the noise must close it within the period, but not faster than the recovery speed.
+    """
     worst, twists = 0.0, stack_array((len(g.model.parents), 6))
+    middle, drift = stack_array((len(g.ends), 3)), stack_array(3 * len(g.ends))
     if len(g.ends) > 0:
         body_twists(g, v_plus, twists)
+    for k in range(len(g.ends)):
+        middle[k, 0], middle[k, 1], middle[k, 2] = midpoint(g, k)
+        for c in range(3):
+            drift[3 * k + c] = 0.0
+    if g.drift and len(g.ends) > 0:
+        closure_drift(g, middle, drift)
     for k in range(len(g.ends)):
         # velocities of the two bodies at the midpoint
         one = point_velocity(twists[g.model.loops[k, 0]], midpoint(g, k))
@@ -32,7 +42,8 @@ def closure_error(g: Given, v_plus: Array) -> float:
         apart, length = (x, y, z), np.sqrt(x * x + y * y + z * z)
         speed = 0.0 if length <= g.noise else min(length / g.dt, g.recovery_speed)
         for c in range(3):
-            error = abs(one[c] - other[c] + (speed * apart[c] / length if speed > 0.0 else 0.0))
+            required = -drift[3 * k + c] - (speed * apart[c] / length if speed > 0.0 else 0.0)
+            error = abs(one[c] - other[c] - required)
             worst = np.inf if np.isnan(error) else max(worst, error)
     return worst
 

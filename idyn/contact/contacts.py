@@ -109,6 +109,7 @@ def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array 
         tangents=tangents,
         mu=mu[: len(points)].copy(),
         gaps=gaps,
+        radii=spheres.radii,
         keys=spheres.keys,
     )
 
@@ -132,6 +133,7 @@ def _of_pairs(robot: Robot, placements: Array, centres: Array, mu: Array | None)
         tangents=first_tangents(normals),
         mu=boxes.pair_mu if mu is None else mu[len(centres) :],
         gaps=gaps,
+        radii=spheres.radii[boxes.pairs[:, 0]],
         keys=boxes.pair_keys,
     )
 
@@ -147,12 +149,13 @@ def contacts_from_points(
     fields: Sequence[str] | None = None,
 ) -> ContactSet:
     """Return contacts from arrays in the world frame: contacts of places (`robot.spheres.keys`) or frames with the environment,
-    and contacts of pairs of sphere and box (`robot.boxes.pair_keys`).
+    and contacts of pairs of sphere and box (`robot.boxes.pair_keys`). The radius is that of the place; 0 for frames.
 
     keys: names of places, frames or pairs (n); other arrays: see `ContactSet`
     fields: names of the contacts in messages (n); None: `contacts[i]`
 
-    Raises InputError, naming the field, for malformed data and unknown or repeated keys.
+    Raises InputError, naming the field, for malformed data, unknown or repeated keys, and frames of wheels
+    (`Robot.wheel_frames`), whose radius is not known.
     """
     n = len(keys)
     if fields is None:
@@ -166,6 +169,7 @@ def contacts_from_points(
         repeated = next(key for key in keys if list(keys).count(key) > 1)
         raise InputError("contacts.frame", f"expected different keys, got '{repeated}' twice")
     found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
+    radii = np.array([_radius_of(robot, key) for key in keys], dtype=np.float64)
     joints = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
     return ContactSet(
@@ -176,6 +180,7 @@ def contacts_from_points(
         tangents=first_tangents(unit) if tangents is None else tangents,
         mu=mu,
         gaps=gaps,
+        radii=radii,
         keys=tuple(keys),
     )
 
@@ -203,10 +208,20 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
     if key in robot.boxes.pair_keys:
         place, box = robot.boxes.pairs[robot.boxes.pair_keys.index(key)]
         return int(robot.spheres.joints[place]), int(robot.boxes.joints[box])
+    if key in robot.wheel_frames:
+        why = f"'{key}' is on the axis of a joint that turns without limits, so it rolls with a radius that is not known"
+        raise InputError(f"{name}.frame", f"expected a contact place of the robot, which has a radius: {why}")
     try:
         return robot.joint_of_frame(key), 0
     except FrameNotFound as error:
         raise InputError(f"{name}.frame", str(error)) from error
+
+
+def _radius_of(robot: Robot, key: str) -> float:
+    """Return the radius of the sphere of the contact `key`, 0 for frames [m]."""
+    if key in robot.boxes.pair_keys:
+        return float(robot.spheres.radii[robot.boxes.pairs[robot.boxes.pair_keys.index(key), 0]])
+    return float(robot.spheres.radii[robot.spheres.keys.index(key)]) if key in robot.spheres.keys else 0.0
 
 
 def placements_at(robot: Robot, q: Array | Kinematics) -> Array:

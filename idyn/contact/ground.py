@@ -5,7 +5,7 @@ A rigid law must be satisfied by the contact velocity u⁺ = J v⁺ at the end o
 that yields does not provide the force which this requires, and the torque computed for that force accelerates the foot.
 Therefore every law except `sap`, which has its own material, applies not to v⁺ but to
 
-    v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂
+    v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂ + H J̇ v
 
 H: period of the prediction, v: present velocity, p⁻: impulses of the last tick. A contact velocity decays over the relaxation
 time T_r instead of within H, and the effect of the contacts on the robot approaches the law's solution with the time constant
@@ -40,32 +40,38 @@ class Ground(Record, frozen=True):
         orthogonal to the others. Feet count as on a common plane if their distances from it are a smaller share of the
         distances between them. On ground that yields, feet are always some millimetres from a plane: with 1e-3 robots that
         trot with the no-slip law in MuJoCo fall, due to tangential forces of kilonewtons that cancel.
+    drift: whether the law applies to the contact velocity at the end of the period, J v⁺ + dt J̇ v (`idyn.terms.drift`). False:
+        to J v⁺, as in the paper; forces are then wrong by about the mass of the base times J̇ v
 
     Raises InputError for values that are not numbers ≥ 0, and for an infinite memory.
     """
 
-    noise: float = 0.0
+    noise: float = 1e-5
     recovery_speed: float = 0.0
     touching: float = 3e-4
     relaxation: float = 0.05
     memory: float = 0.005
     independent: float = 1e-2
+    drift: bool = True
 
     @classmethod
-    def rigid(cls, **changes: float) -> Self:
+    def rigid(cls, **changes: float | bool) -> Self:
         """Return rigid ground whose gaps are measured with errors. changes: other values of fields"""
         rigid = cls(noise=1e-5, recovery_speed=0.05, touching=1e-4, relaxation=0.0, memory=0.0, independent=1e-3)
         return msgspec.structs.replace(rigid, **changes)
 
     @classmethod
     def paper(cls) -> Self:
-        """Return rigid ground with exact gaps, closed within one period  [ZD §3]."""
-        return cls.rigid(noise=0.0, recovery_speed=np.inf)
+        """Return rigid ground with exact gaps, closed within one period, and the law at J v⁺  [ZD §3, Eqs. 34–35]."""
+        return cls.rigid(noise=0.0, recovery_speed=np.inf, drift=False)
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not (isinstance(value, (int, float, np.integer, np.floating)) and value >= 0.0):
+            if name == "drift":
+                if not isinstance(value, bool):
+                    raise InputError("ground.drift", f"expected True or False, got {value!r}")
+            elif not (isinstance(value, (int, float, np.integer, np.floating)) and value >= 0.0):
                 raise InputError(f"ground.{name}", f"expected a number ≥ 0, got {value!r}")
         if self.memory == np.inf:
             raise InputError("ground.memory", "expected a finite number ≥ 0, got inf")
@@ -83,6 +89,8 @@ class Material(NamedTuple):
     beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
     sigma: σ, scale of the residual slip
     touching_only: whether the force of contacts with φ > 0 is zero at any closing speed
+    drift: whether the law applies to the contact velocity at the end of the period, with dt J̇ v; False: to J v⁺, as in an
+        engine of this scheme whose step is the period
     """
 
     stiffness: float = np.inf
@@ -90,6 +98,7 @@ class Material(NamedTuple):
     beta: float = 1.0
     sigma: float = 1e-3
     touching_only: bool = True
+    drift: bool = True
 
 
 RIGID = Material()

@@ -118,7 +118,7 @@ class LawData(ArrayRecord):
 
     conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
     unlimited: whether every μ > 0 counts as ∞; max_pivots: limit for one attempt
-    stiffness … touching_only: see `idyn.contact.ground.Material`; soft: see `idyn.contact.soft`
+    stiffness … drift: see `idyn.contact.ground.Material`; soft: see `idyn.contact.soft`
     """
 
     conditions: int
@@ -130,6 +130,7 @@ class LawData(ArrayRecord):
     beta: float
     sigma: float
     touching_only: bool
+    drift: bool
     soft: SoftConstraints
 
     def __init__(self, law: "Law", soft: SoftConstraints) -> None:

@@ -60,7 +60,7 @@ def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array,
     """Minimise the cost over x. Return impulses (3n), status, and the number of Newton steps."""
     d = problem.dynamics
     Y, x = start(problem)
-    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free, x, THREE)
+    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free + d.drift, x, THREE)
 
 
 @compiled

@@ -135,6 +135,7 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
     beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
     sigma: σ, scale of the residual slip of sticking contacts, R_t = σ w
     candidates: "touching": the force of contacts with a gap > 0 is zero; "near": they may carry force within the period
+    drift: whether the law includes J̇ v; false in a simulator of this scheme whose step is the period
     """
 
     stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
@@ -142,9 +143,11 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
     beta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
     sigma: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1e-3
     candidates: Literal["touching", "near"] = "touching"
+    drift: bool = True
 
     def build(self) -> Law:
-        return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, self.candidates == "touching"))
+        touching = self.candidates == "touching"
+        return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, touching, self.drift))
 
 
 class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):

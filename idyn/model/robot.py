@@ -21,7 +21,7 @@ from idyn.model.osim.coordinates import unactuated
 from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
-from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
+from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors, wheel_frames
 from idyn.model.urdf import parse_urdf, with_declared_prefixes
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
@@ -38,6 +38,7 @@ class Robot:
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
     tree, bodies, limits: see `idyn.model.tree`; spheres, boxes: see `idyn.model.places`; closures: see `idyn.model.closures`
     total_mass [kg], weight [N]
+    wheel_frames: frames on the axis of a joint that turns without limits; contact places are not among them
     floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
@@ -80,6 +81,7 @@ class Robot:
         self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
         check_mass_matrix(model, self._data, self.tree.dof_names, source)
+        self.wheel_frames = wheel_frames(model, self._placed) - set(self.spheres.keys)
 
     def __repr__(self) -> str:
         sizes = f"nq={self.nq}, nv={self.nv}, na={self.na}, contacts={len(self.contact_names)}"

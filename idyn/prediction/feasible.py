@@ -1,9 +1,9 @@
 """Feasible demands: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
 
-    min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ ≥ −φ/dt,   and S v̂ = T v̂ = 0 where contacts must not slip
+    min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ + dt Ṅ v ≥ −φ/dt,   and S v̂ + dt Ṡ v = T v̂ + dt Ṫ v = 0
 
-with v̂ = v⁺ − (1 − dt/T_r) v: with a contact compliance model a contact that slips or sinks comes to rest over T_r
-(`idyn.contact.ground`).
+where contacts must not slip, with v̂ = v⁺ − (1 − dt/T_r) v: with a contact compliance model a contact that slips or sinks comes
+to rest over T_r (`idyn.contact.ground`).
 
 The problem is kinematic, and feasible for φ ≥ 0 (v = 0). It equals the no-slip problem of a system with inertia diag(1, ε) and
 free joints, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
@@ -69,7 +69,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
         i, r = row // 3, row % 3
         bilateral[row] = True
         if i < n:
-            J, s = d.J[row], allowance(g, i) if r == 2 else 0.0
+            J, s = d.J[row], d.drift[row] + (allowance(g, i) if r == 2 else 0.0)
             bilateral[row] = sticking[i] > 0 and g.gaps[i] <= touching and (r < 2 or closed)
         else:  # row of a closure: applies to v⁺, not to v̂
             J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + g.keep * dot(d.G[row - 3 * n], g.v)

@@ -65,6 +65,7 @@ class Finish(ArrayRecord):
     beta: float
     sigma: float
     touching_only: bool
+    drift: bool
     soft: SoftConstraints
     selects: bool
     of_forces: bool
@@ -192,7 +193,7 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
     (impulse, force, v_plus, tau), figures, given = out, f.figures, f.problem.dynamics.given
     copy(p, impulse)
     recover(f.problem, p, v_plus, tau, f.closing)
-    material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only)
+    material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only, f.drift)
     claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material, f.soft)
     solution = Solution(p, v_plus, tau, f.problem.load, f.problem.moments, f.closing, force)
     certify(given, demanded, claim, solution, figures[:BEYOND_TORQUE])

@@ -109,7 +109,7 @@ def forward_problem(
         Q, u = U[:, held], L.T @ free
         u -= Q @ (Q.T @ u + (V[held] @ dynamics.rate) / sizes[held])
         Y, free = Y - (Y @ Q) @ Q.T, np.linalg.solve(L.T, u)
-    b = J @ free
+    b = J @ free + dynamics.drift
     b[2::3] += [interpreted(allowance)(given, i) for i in range(len(contacts))]
     return Forward(np.ascontiguousarray(Y), b, free, np.linalg.solve(L.T, Y.T))
 

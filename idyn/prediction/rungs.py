@@ -68,7 +68,7 @@ def first_answer(request: Request) -> Answer | None:
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
             (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),
-            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps),
+            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, c.radii),
             (basis, force, torque, NO_FORCES if preferred is None else preferred),
             out,
             0 if warm else method.cold,

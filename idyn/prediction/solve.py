@@ -63,7 +63,7 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     problem, given = s.problem, s.problem.dynamics.given
     n, na = len(given.mu), len(given.model.a)
     # validate, dynamics
-    given.midway = s.law.conditions == Conditions.SOFT
+    given.midway, given.contact_drift = s.law.conditions == Conditions.SOFT, given.drift and s.law.drift
     sound = basis.shape == s.basis.shape and len(asked) == na and finite(asked)
     sound = sound and (len(last) == n and len(last_torque) == na if given.remembers else len(last) == 0)
     sound = sound and (len(preferred) == 0 or (preferred.shape == (n, 3) and acceptable(preferred)))

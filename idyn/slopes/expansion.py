@@ -23,12 +23,28 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.slopes.dense import gather, inverse, scale
 from idyn.slopes.faces import FACETS, TURNING, Basis, Friction, fill_basis
-from idyn.slopes.layout import ACCELERATION, CHANGE, CODES, FORCES, NONE, OBJECTIVE, PULL, STIRRED, V_HAT, Expansion, P, carve
+from idyn.slopes.layout import (
+    ACCELERATION,
+    CHANGE,
+    CODES,
+    DRIFTS,
+    FORCES,
+    NONE,
+    OBJECTIVE,
+    PULL,
+    STIRRED,
+    V_HAT,
+    VELOCITY,
+    Expansion,
+    P,
+    carve,
+)
 from idyn.slopes.operators import Choice, fill_operators
 from idyn.slopes.parts import by_demand
 from idyn.slopes.projection import hold
 from idyn.solvers.linalg import cholesky, forward_rows
-from idyn.solvers.vectors import copy_rows, dot, fill
+from idyn.solvers.vectors import copy, copy_rows, dot, fill
+from idyn.terms.drift import slipping_point
 from idyn.terms.given import recall
 from idyn.terms.stages import Dynamics, Given
 from idyn.types import Array
@@ -69,7 +85,7 @@ def expand(
     L, u_hat = stack_array((nu, nu)), stack_array(rows)
     _copy_record(d, x)
     _fill_inertia(g, x, L)
-    _fill_motions(g, x, p, v_plus, u_hat)
+    _fill_motions(d, x, p, v_plus, u_hat)
     # basis
     objective, is_round, unlimited, holds, closed = how
     most = n * max(len(corners), 1)
@@ -108,7 +124,7 @@ def expand(
             y[a[k]] = pulled[k]
     x.marks[OBJECTIVE] = kind
     _fill_friction(x, basis, multipliers)
-    hold(g, x, q_ddot, holds != 0, closed != 0)
+    hold(d, x, q_ddot, holds != 0, closed != 0)
     by_demand(g.model, x, g.dt, out[2])
     return True
 
@@ -116,11 +132,11 @@ def expand(
 @compiled
 def _is_at(g: Given, state: Arrays, contacts: Arrays) -> bool:
     """Return whether a record was made for this state and these contacts."""
-    (q, v), (bodies, others, points, normals, tangents, mu, gaps) = state, contacts
+    (q, v), (bodies, others, points, normals, tangents, mu, gaps, radii) = state, contacts
     n = len(g.mu)
     if not (len(q) == len(g.q) and len(v) == len(g.v) and len(bodies) == n and len(others) == n and len(mu) == n):
         return False
-    if not (points.shape == (n, 3) and normals.shape == (n, 3) and tangents.shape == (n, 3) and len(gaps) == n):
+    if not (points.shape == (n, 3) and normals.shape == (n, 3) and tangents.shape == (n, 3) and len(gaps) == len(radii) == n):
         return False
     same = True
     for k in range(len(q)):
@@ -129,6 +145,7 @@ def _is_at(g: Given, state: Arrays, contacts: Arrays) -> bool:
         same = same and v[k] == g.v[k]
     for i in range(n):
         same = same and bodies[i] == g.bodies[i] and others[i] == g.others[i] and mu[i] == g.mu[i] and gaps[i] == g.gaps[i]
+        same = same and radii[i] == g.radii[i]
         for c in range(3):
             same = same and points[i, c] == g.points[i, c]
             same = same and normals[i, c] == g.normals[i, c] and tangents[i, c] == g.tangents[i, c]
@@ -146,6 +163,10 @@ def _copy_record(d: Dynamics, x: Expansion) -> None:
         x.ends[i, 0], x.ends[i, 1] = g.bodies[i], g.others[i]
         for c in range(3):
             x.frames[i, c], x.frames[i, 3 + c], x.frames[i, 6 + c] = g.points[i, c], g.normals[i, c], g.tangents[i, c]
+        x.frames[i, 9] = g.radii[i]
+        x.frames[i, 10], x.frames[i, 11], x.frames[i, 12] = slipping_point(g, i)
+    x.marks[DRIFTS] = g.contact_drift
+    copy(g.v, x.motions[VELOCITY])
 
 
 @compiled
@@ -167,8 +188,9 @@ def _fill_inertia(g: Given, x: Expansion, L: Array) -> None:
 
 
 @compiled
-def _fill_motions(g: Given, x: Expansion, p: Array, v_plus: Array, u_hat: Array) -> None:
-    """Fill the impulses, v̂ and the accelerations, and û with the allowance."""
+def _fill_motions(d: Dynamics, x: Expansion, p: Array, v_plus: Array, u_hat: Array) -> None:
+    """Fill the impulses, v̂ and the accelerations, and û with drift and allowance."""
+    g, drift = d.given, d.drift
     u, rows = g.model.u, len(p)
     for row in range(rows):
         x.impulses[P, row], x.impulses[CHANGE, row] = p[row], p[row] - g.last[row]
@@ -181,7 +203,9 @@ def _fill_motions(g: Given, x: Expansion, p: Array, v_plus: Array, u_hat: Array)
         v_hat[u[i]] += g.rho * change
         stirred[u[i]] = change
     for row in range(rows):
-        u_hat[row] = dot(x.J[row], v_hat) + (allowance(g, row // 3) if row % 3 == 2 else 0.0)
+        u_hat[row] = dot(x.J[row], v_hat) + drift[row]
+        if row % 3 == 2:
+            u_hat[row] += allowance(g, row // 3)
 
 
 @compiled

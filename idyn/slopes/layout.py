@@ -9,16 +9,16 @@ from idyn.types import Array
 NONE, FORCES, TORQUES = range(3)
 """Objectives of the selection."""
 
-CODES = 3
+CODES = 4
 """Place of the first contact's code in `Expansion.marks`."""
 
-V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED = range(5)
+V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)
 """Rows of `Expansion.motions`."""
 
 P, CHANGE, HOLDING = range(3)
 """Rows of `Expansion.impulses`."""
 
-DIMENSION, OBJECTIVE, RANK = range(3)
+DIMENSION, OBJECTIVE, RANK, DRIFTS = range(4)
 """First entries of `Expansion.marks`; then the codes of the contacts, then the order of the held rows."""
 
 
@@ -26,17 +26,19 @@ class Expansion(NamedTuple):
     """Operators of one differentiation: views of one array.
 
     base: M_u (nu, nv); joints: M_a (na, nv); J (3n, nv), axes (nv, 6): see `Dynamics`
-    frames (n, 9), ends (n, 2): see `idyn.slopes.motions.Places`
+    frames: those of `idyn.slopes.motions.Places`, then radius and point of slip (`idyn.terms.drift`) (n, 13)
+    ends: see `Places` (n, 2)
     inertia: M_uu⁻¹ (nu, nu); push: M_uu⁻¹ J_uᵀ (nu, 3n); Y (3n, nu)
     law: dp by db, of the law and the selection; below it dv_u⁺ by db at fixed dv_u⁰ (3n + nu, 3n)
     chosen: A C⁻ᵀ with Aᵀ K A = C Cᵀ, its first columns (3n, 3n); lever: (A C⁻ᵀ)ᵀ J_a (3n, na)
     factor (3n, 3n), held (3n, nv): of the projection of the demand, see `idyn.slopes.projection`
     friction: change of p by μ at fixed coordinates, then that of the selection's gradient by μ in the normal (n, 4)
     impulses (3, 3n): P: p; CHANGE: p − p⁻; HOLDING: multipliers of the projection
-    motions (5, nv)
+    motions (6, nv)
         V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection
-        ACCELERATION: (v⁺ − v)/dt; STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0
-    marks: dimension of the choice, objective, rank of the projection, codes of the contacts (n), held rows (3n), bodies (2n)
+        ACCELERATION: (v⁺ − v)/dt; STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v
+    marks: dimension of the choice, objective, rank of the projection, whether contacts drift, codes of the contacts (n), held
+        rows (3n), bodies (2n)
     """
 
     motions: Array
@@ -63,7 +65,7 @@ class Expansion(NamedTuple):
 def extent(n: int, nu: int, na: int) -> tuple[int, int]:
     """Return the lengths of the arrays of an `Expansion` for n contacts."""
     rows, nv = 3 * n, nu + na
-    words = 5 * nv + nv * nv + 2 * rows * nv + 6 * nv + 13 * n + nu * nu + 3 * nu * rows
+    words = 6 * nv + nv * nv + 2 * rows * nv + 6 * nv + 17 * n + nu * nu + 3 * nu * rows
     return words + 3 * rows * rows + rows * na + 3 * rows, CODES + n + rows + 2 * n
 
 
@@ -72,12 +74,12 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
     """Return the views of an `Expansion`; see `extent`."""
     nu, na = sizes
     rows, nv = 3 * n, nu + na
-    a = 5 * nv
+    a = 6 * nv
     b = a + nu * nv
     c = b + na * nv
     d = c + rows * nv
     e = d + 6 * nv
-    f = e + 9 * n
+    f = e + 13 * n
     g = f + nu * nu
     h = g + nu * rows
     i = h + rows * nu
@@ -89,12 +91,12 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
     r = q + 4 * n
     s = r + 3 * rows
     return Expansion(
-        values[:a].reshape((5, nv)),
+        values[:a].reshape((6, nv)),
         values[a:b].reshape((nu, nv)),
         values[b:c].reshape((na, nv)),
         values[c:d].reshape((rows, nv)),
         values[d:e].reshape((nv, 6)),
-        values[e:f].reshape((n, 9)),
+        values[e:f].reshape((n, 13)),
         values[f:g].reshape((nu, nu)),
         values[g:h].reshape((nu, rows)),
         values[h:i].reshape((rows, nu)),

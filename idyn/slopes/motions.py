@@ -26,8 +26,11 @@ Six = tuple[float, float, float, float, float, float]
 
 
 class Places(NamedTuple):
-    """Contacts and joint axes. axes (nv, 6); frames: point, normal, first tangent of each contact (n, 9); ends: joints of its
-    two bodies (n, 2)"""
+    """Contacts and joint axes.
+
+    axes (nv, 6); frames: point, normal, first tangent of each contact in the first nine columns (n, ·)
+    ends: joints of its two bodies (n, 2)
+    """
 
     axes: Array
     frames: Array
@@ -41,7 +44,7 @@ def turn_forces(model: Model, places: Places, p: Array, slope: Array) -> None:
     wrenches = stack_array((nv, 6))
     fill_rows(wrenches, 0.0)
     for i in range(len(places.ends)):
-        x0, x1, x2, n0, n1, n2, s0, s1, s2 = places.frames[i]
+        x0, x1, x2, n0, n1, n2, s0, s1, s2 = places.frames[i, :9]
         a, b, c = p[3 * i], p[3 * i + 1], p[3 * i + 2]
         f0 = a * s0 + b * (n1 * s2 - n2 * s1) + c * n0
         f1 = a * s1 + b * (n2 * s0 - n0 * s2) + c * n1
@@ -80,7 +83,7 @@ def turn_velocities(model: Model, places: Places, y: Array, slope: Array) -> Non
     axes, support, nv, V = places.axes, model.support, len(places.axes), stack_array((len(model.parents), 6))
     _fill_velocities(model, axes, y, V)
     for i in range(len(places.ends)):
-        x0, x1, x2, n0, n1, n2, s0, s1, s2 = places.frames[i]
+        x0, x1, x2, n0, n1, n2, s0, s1, s2 = places.frames[i, :9]
         t0, t1, t2 = n1 * s2 - n2 * s1, n2 * s0 - n0 * s2, n0 * s1 - n1 * s0
         first, second = places.ends[i]
         one, other = support[first], support[second]

@@ -11,10 +11,12 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.slopes.dense import axpy, scale
+from idyn.slopes.drift import drift_by_place, drift_by_velocity
 from idyn.slopes.layout import (
     CHANGE,
     CODES,
     DIMENSION,
+    DRIFTS,
     FORCES,
     OBJECTIVE,
     PULL,
@@ -142,7 +144,11 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
     x, (by_v,), (dt, keep, _), nothing = opened(model, given), inverse, numbers, stack_array((0, 0))
     rows, nv = x.J.shape
     v_a, R, b = stack_array((len(model.a), nv)), stack_array((nv, nv)), stack_array((rows, nv))
-    demand_by_velocity(x, model.a, keep, v_a)
+    drift = stack_array((rows, nv))
+    fill_rows(drift, 0.0)
+    if x.marks[DRIFTS]:
+        drift_by_velocity(model, x, dt, drift)
+    demand_by_velocity(x, model.a, keep, drift, v_a)
     for j in range(nv):
         for c in range(nv):
             R[j, c] = dt * by_v[j, c]
@@ -152,7 +158,7 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
         axpy(-1.0, x.joints[i], R[model.a[i]])
     for row in range(rows):
         for c in range(nv):
-            b[row, c] = -keep * x.J[row, c]
+            b[row, c] = drift[row, c] - keep * x.J[row, c]
     propagate(model, x, Seeds(v_a, R, b, nothing, nothing), dt, out[0])
 
 
@@ -166,14 +172,20 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
     v_a, R, b = stack_array((len(model.a), nv)), stack_array((nv, nv)), stack_array((rows, nv))
     turned, pushes, pulled = stack_array((nv, nv)), stack_array((nu, nv)), stack_array((rows, nv))
     gradient = stack_array((rows if chooses else 0, nv))
-    demand_by_place(model, x, v_a)
+    drift = stack_array((rows, nv))
+    fill_rows(drift, 0.0)
+    if x.marks[DRIFTS]:
+        drift_by_place(model, x, dt, drift)
+    demand_by_place(model, x, drift, v_a)
     # R = dt ∂(inverse dynamics) − ∂(Jᵀp)
     turn_forces(model, places, x.impulses[P], R)
     for j in range(nv):
         for c in range(nv):
             R[j, c] = dt * at[j, c] - R[j, c]
-    # b = ∂(J v̂) + ρ J_u M_uu⁻¹ [∂(Jᵀπ) − ∂(M y)]_u,  M_uu y = J_uᵀ π
+    # b = ∂(J v̂) + dt ∂(J̇ v) + ρ J_u M_uu⁻¹ [∂(Jᵀπ) − ∂(M y)]_u,  M_uu y = J_uᵀ π
     turn_velocities(model, places, x.motions[V_HAT], b)
+    for row in range(rows):
+        axpy(1.0, drift[row], b[row])
     if rho > 0.0:
         turn_forces(model, places, x.impulses[CHANGE], turned)
         turn_momenta(model, x.axes, (inertias, masses), x.motions[STIRRED], pushes)

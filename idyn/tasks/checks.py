@@ -60,7 +60,7 @@ def fill_modes(
     for i in range(len(u)):
         v_hat[u[i]] += g.rho * change[i]
     for i in range(len(kinds)):
-        s, t = dot(d.J[3 * i], v_hat), dot(d.J[3 * i + 1], v_hat)
+        s, t = dot(d.J[3 * i], v_hat) + d.drift[3 * i], dot(d.J[3 * i + 1], v_hat) + d.drift[3 * i + 1]
         speed = np.sqrt(s * s + t * t)
         slips = speed > SLIPS
         directions[i, 0], directions[i, 1] = (s / speed, t / speed) if slips else (0.0, 0.0)

@@ -1,6 +1,6 @@
 """Kernels of ticks in which no limit binds: the motion nearest to the tasks, and its forces.
 
-    0 = W (J v̇ + J v/T_r) + W φ/dt²,  G v̇ + (G v + rate)/dt = 0,  Zᵀ (M_u v̇ + h_u + ρ J_uᵀ f⁻) = 0        first level
+    0 = W (J v̇ + J̇ v + J v/T_r) + W φ/dt²,  G v̇ + (G v + rate)/dt = 0,  Zᵀ (M_u v̇ + h_u + ρ J_uᵀ f⁻) = 0        first level
     A v̇ + drift = asked                                                                                      levels of the tasks
     v̇_a = −v_a · REST                                                                                        last level
 
@@ -222,7 +222,7 @@ def _held_rows(d: Dynamics, kinds: Array, rows: Array, b: Array) -> None:
             continue
         for r in range(0 if _sticks(d, kinds, i) else 2, 3):
             J = d.J[3 * i + r]
-            speed = allowance(g, i) if r == 2 else 0.0
+            speed = d.drift[3 * i + r] + (allowance(g, i) if r == 2 else 0.0)
             b[c] = -((1.0 - g.keep) * dot(J, g.v) + speed) / g.dt
             for j in range(len(J)):
                 rows[j, c] = J[j]

@@ -145,7 +145,8 @@ class TaskProblem:
         """Return the directions of sliding û_T of a motion v̇ (n, 2)."""
         given = self.dynamics.given
         v_hat = given.dt * motion + (1.0 - given.keep) * given.own["v"]
-        return unit_directions((self.dynamics.own["J"] @ v_hat).reshape(-1, 3)[:, :2])
+        u_hat = self.dynamics.own["J"] @ v_hat + self.dynamics.own["drift"]
+        return unit_directions(u_hat.reshape(-1, 3)[:, :2])
 
     def _friction(self, kinds: Array, directions: Array) -> Array:
         """Return the friction per normal force of contacts that slide (n, 2)."""

@@ -16,6 +16,7 @@ from idyn.jit.compiled import MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.terms.closures import closure_rows
+from idyn.terms.drift import fill_drift
 from idyn.terms.given import CONTACTS, Arrays, read_given
 from idyn.terms.inputs import check, numbers, numbers_of
 from idyn.terms.stages import Dynamics, ReducedProblem
@@ -29,10 +30,11 @@ NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
 
 @compiled
 def build_dynamics(d: Dynamics) -> None:
-    """Fill J, G and rate of a `Dynamics` whose `Given` is filled."""
+    """Fill J, drift, G and rate of a `Dynamics` whose `Given` is filled."""
     g = d.given
     fill_jacobian(g.axes, g.model.support, (g.bodies, g.others), (g.points, g.normals, g.tangents), d.J)
     closure_rows(d)
+    fill_drift(d)
 
 
 @compiled
@@ -75,7 +77,7 @@ def contact_jacobian(robot: Robot, kinematics: Kinematics, contacts: ContactSet)
 def contact_arrays(contacts: ContactSet) -> Arrays:
     """Return the arrays of a contact set in the order of `CONTACTS`."""
     c = contacts
-    return c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps
+    return c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, c.radii
 
 
 def evaluate(
@@ -148,7 +150,7 @@ def _read() -> Callable[..., bool]:
 @compiled
 def _read_dynamics(d: Dynamics, state: Arrays, contacts: Arrays, before: Arrays) -> bool:
     """Run the stages validate and dynamics; return whether the data are valid."""
-    d.given.midway = False
+    d.given.midway, d.given.contact_drift = False, d.given.drift
     if not read_given(d.given, state, contacts, before[0]):
         return False
     build_dynamics(d)

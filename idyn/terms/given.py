@@ -10,7 +10,7 @@ from idyn.types import Array
 
 Arrays = tuple[Array, ...]
 
-CONTACTS = Borrowed(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR)
+CONTACTS = Borrowed(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR)
 """Argument types of the arrays of a `ContactSet`, in the order of its fields."""
 
 
@@ -23,7 +23,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     last: contact forces of the last tick in the world [N] (n, 3), or an empty array (0, 3)
     """
     # check shapes, finite values and unit quaternions
-    (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps) = state, contacts
+    (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps, radii) = state, contacts
     n, nv = len(given.mu), len(given.v)
     shaped = (
         len(q) == given.model.nq
@@ -37,6 +37,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
         and tangents.shape == (n, 3)
         and len(mu) == n
         and len(gaps) == n
+        and len(radii) == n
     )
     if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, given.model.unit_spans)):
         return False
@@ -58,6 +59,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     copy_rows(tangents, given.tangents)
     copy(mu, given.mu)
     copy(gaps, given.gaps)
+    copy(radii, given.radii)
     flaw, _ = contact_flaw(given, len(given.model.parents))
     if flaw != 0:
         return False

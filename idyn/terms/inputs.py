@@ -26,6 +26,7 @@ OF_CONTACTS = {
     4: ("mu", "expected ≥ 0, inf for no limit"),
     5: ("gaps", "expected a finite number"),
     6: ("bodies", "expected the index of a joint, and another one in `others`"),
+    7: ("radii", "expected a finite number ≥ 0"),
 }
 """Error code returned by `contact_flaw` → (field, message that says what is expected)."""
 
@@ -48,6 +49,7 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
             ("contacts.tangents", contacts.tangents, (n, 3)),
             ("contacts.mu", contacts.mu, (n,)),
             ("contacts.gaps", contacts.gaps, (n,)),
+            ("contacts.radii", contacts.radii, (n,)),
         ),
         _FLOAT64,
     )
@@ -191,4 +193,6 @@ def contact_flaw(c: Any, joints: int) -> tuple[int, int]:
             return 5, i
         if not (0 <= c.bodies[i] < joints and 0 <= c.others[i] < joints and c.bodies[i] != c.others[i]):
             return 6, i
+        if not 0.0 <= c.radii[i] < np.inf:
+            return 7, i
     return 0, 0

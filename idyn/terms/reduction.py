@@ -111,7 +111,7 @@ def free_motion(problem: ReducedProblem, q_ddot: Array) -> None:
 
 @compiled
 def _project(problem: ReducedProblem, hat: Array, inertial: Array) -> None:
-    """Fill b = J v̂ + φ/dt, energy = J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) and Y = J_u L⁻ᵀ."""
+    """Fill b = J v̂ + dt J̇ v + φ/dt, energy = J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) and Y = J_u L⁻ᵀ."""
     d, Y, b, energy = problem.dynamics, problem.Y, problem.b, problem.energy
     J, u = d.J, d.given.model.u
     for row in range(len(b)):
@@ -121,7 +121,7 @@ def _project(problem: ReducedProblem, hat: Array, inertial: Array) -> None:
         for k in range(len(u)):
             Y[row, k] = J[row, u[k]]
             slope += Y[row, k] * inertial[k]
-        b[row], energy[row] = velocity, slope
+        b[row], energy[row] = velocity + d.drift[row], slope
     forward_rows(problem.L, Y)
 
 

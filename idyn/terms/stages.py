@@ -54,11 +54,13 @@ class Given(ArrayRecord):
     v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; q: configuration (nq)
     h: h of `DynamicsTerms` minus the applied force (nv)
     ends: points of the closures in the world [m] (m, 2, 3)
-    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
+    bodies, others, points, normals, tangents, mu, gaps, radii: see `idyn.types.ContactSet`
     last: p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
     dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
     keep: 1 − dt/T_r, share of a contact's velocity that may remain after dt; rho: ρ = T_p/dt
     remembers: whether there is a last tick, whose impulses p⁻ are used
+    drift: whether the ground model includes the drift of closures, and that of contacts unless the law leaves it out
+    contact_drift: whether that of contacts is included; written by the callers of `read_given`
     midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
     slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
     own_M, own_h, own_axes, own_ends, own_slope: views of the robot's buffers, which Pinocchio fills
@@ -83,6 +85,7 @@ class Given(ArrayRecord):
     tangents: Matrix
     mu: Vector
     gaps: Vector
+    radii: Vector
     last: Vector
     dt: float
     noise: float
@@ -93,6 +96,8 @@ class Given(ArrayRecord):
     rho: float
     remembers: bool
     midway: bool
+    drift: bool
+    contact_drift: bool
     q: Vector
     slope: Matrix
     own_slope: Matrix
@@ -104,13 +109,14 @@ class Given(ArrayRecord):
         self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)))
         self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
+        self.put(radii=np.zeros(n), contact_drift=False)
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
         self.put(midway=False, slope=np.zeros((nv, nv)), own_slope=robot.own_slope)
 
     def set_ground(self, ground: Ground, dt: float) -> None:
         """Set the parameters of the ground model for the period dt [s], except ρ."""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
-        self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt)
+        self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt, drift=ground.drift)
 
     def set_memory(self, ground: Ground, dt: float, remembers: bool) -> None:
         """Set ρ = T_p/dt of the ground model. remembers: whether there is a last tick with contact impulses; otherwise ρ = 0"""
@@ -121,26 +127,29 @@ class Dynamics(ArrayRecord):
     """Jacobians of M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
 
     J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
-    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.closures`
+    drift: dt J̇ v, by which the motion of the robot changes J v within the period, see `idyn.terms.drift` [m/s] (3n)
+    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.closures`; `rate` contains dt Ġ v
     """
 
     read_only = True
 
     given: Given
     J: Matrix
+    drift: Vector
     G: Matrix
     rate: Vector
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
         m = len(robot.closures.keys)
-        self.put(given=Given(robot, n), J=np.zeros((3 * n, robot.nv)), G=np.zeros((3 * m, robot.nv)), rate=np.zeros(3 * m))
+        self.put(given=Given(robot, n), J=np.zeros((3 * n, robot.nv)), drift=np.zeros(3 * n))
+        self.put(G=np.zeros((3 * m, robot.nv)), rate=np.zeros(3 * m))
 
 
 class ReducedProblem(ArrayRecord):
     """The contact problem in the unactuated space, û = D p + b with D = Y Yᵀ. Written by `idyn.terms.reduction.reduce_problem`.
 
-    The law applies to the contact velocity û = J v̂, see `idyn.contact.ground`; on rigid ground v̂ = v⁺.
+    The law applies to the contact velocity û = J v̂ + dt J̇ v, see `idyn.contact.ground`; on rigid ground v̂ = v⁺.
 
     q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
     v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
@@ -149,7 +158,7 @@ class ReducedProblem(ArrayRecord):
     moments: contact moments over dt about s, t, n, written by that kernel if there is friction against turning; undefined
         otherwise [N·m·s] (3n)
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
-    b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
+    b: û without contact impulses, with the allowance φ/dt added on the N rows and the drift on all [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
     bound: J̃ (3n, nv), the array of J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.closures`
     """

@@ -78,6 +78,7 @@ class SceneContent(Content[Scene, Step]):
             tangents=first_tangents(normals),
             mu=np.array(mu),
             gaps=np.array(found.dist).reshape(n),
+            radii=np.zeros(n),
             keys=tuple(f"{i} {j} {k}" for k, (i, j) in enumerate(pairs.tolist())),
         )
         self._pairs, self._forces, self._tied = pairs, forces, self._of_constraints(data)

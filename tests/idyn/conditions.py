@@ -49,7 +49,7 @@ def project_on_polygon(x: Array, size: float, k: int) -> Array:
 
 def normal_error(f: Full, p: Array, v_plus: Array, extra: Array) -> float:
     """0 ≤ p_N ⟂ N v⁺ + φ/dt ≥ 0"""
-    return float(np.abs(np.minimum(p[2::3], f.J[2::3] @ v_plus + extra)).max(initial=0))
+    return float(np.abs(np.minimum(p[2::3], f.at_end(v_plus)[2::3] + extra)).max(initial=0))
 
 
 def holds_while_parting(u: Array, impulse: Array, extra: Array, free: Array) -> float:
@@ -61,7 +61,7 @@ def holds_while_parting(u: Array, impulse: Array, extra: Array, free: Array) -> 
 def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
     """Signorini's condition, and friction that dissipates most: p_T = Proj(p_T − u_T) on μ p_N × polygon. With μ = ∞ nothing
     slides but a contact that parts, and that carries nothing."""
-    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    u, impulse = f.at_end(v_plus).reshape(-1, 3), p.reshape(-1, 3)
     worst = max(normal_error(f, p, v_plus, extra), holds_while_parting(u, impulse, extra, np.isinf(mu)))
     for i in range(len(mu)):
         pt = p[3 * i : 3 * i + 2]
@@ -77,7 +77,7 @@ def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: 
 def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
     """Signorini's condition; with friction no slip, but where a contact parts and carries nothing; no tangential impulse
     without friction."""
-    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    u, impulse = f.at_end(v_plus).reshape(-1, 3), p.reshape(-1, 3)
     slip, pull = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(impulse[:, :2]).max(axis=1, initial=0)
     apart = (u[:, 2] + extra > 1e-9) & ~impulse.any(axis=1)
     error = np.where(mu == 0, pull, np.where(apart, 0, slip))
@@ -88,7 +88,7 @@ def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> 
 def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
     """Cone complementarity: p in the polygon's cone, (u_T, u_N + φ/dt) in its dual, and the two at right angles. Where friction
     has no limit, a contact that parts and carries nothing may slide."""
-    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    u, impulse = f.at_end(v_plus).reshape(-1, 3), p.reshape(-1, 3)
     u[:, 2] += extra
     worst = max(outside_cone(p, mu, k), holds_while_parting(u, impulse, 0 * extra, np.isinf(mu)))
     for i in range(len(mu)):
@@ -104,7 +104,7 @@ def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int
 
 def exact_cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
     """De Saxcé: p is the point of the round cone nearest to p − (u_T, u_N + φ/dt + μ ‖u_T‖). With μ = ∞ as Coulomb."""
-    u, impulse, free = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3), np.isinf(mu)
+    u, impulse, free = f.at_end(v_plus).reshape(-1, 3), p.reshape(-1, 3), np.isinf(mu)
     u[:, 2] += extra
     worst = holds_while_parting(u, impulse, 0 * extra, free)
     for i in range(len(mu)):

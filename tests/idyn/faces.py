@@ -65,7 +65,7 @@ def convex_face(mu: Array, k: int, pinned: Array | None = None) -> Polyhedron:
 def no_slip_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> list[Polyhedron]:
     """First inside the real cones, then with tangential impulses as they like. Contacts that part carry nothing, unless the
     law holds them all the same: those keep tangential impulses, which no cone allows."""
-    u = (f.J @ answer.v_plus).reshape(-1, 3)
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
     parts = u[:, 2] + extra > ZERO
     held = parts & (mu > 0) & (np.abs(u[:, :2]).max(axis=1) < ZERO)
     pinned = np.repeat(parts & ~held, 3)
@@ -77,7 +77,7 @@ def no_slip_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 
 def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
     """In p_N and the k shares p_F of each contact: zero where the slack is not, Σ p_F ≤ μ p_N, = where it slides."""
     n, d = len(mu), corners(k)
-    u = (f.J @ answer.v_plus).reshape(-1, 3)
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
     G, A, E = np.zeros((3 * n, (1 + k) * n)), [np.eye((1 + k) * n)], []
     for i in range(n):
         shares = range(n + k * i, n + k * i + k)
@@ -99,7 +99,7 @@ def exact_cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int
     """Contacts that slide keep the direction of their friction; those that stick stay in a polygon inside their round cone,
     with a corner where their friction points. For 0 < μ < ∞."""
     n = len(mu)
-    u, p = (f.J @ answer.v_plus).reshape(-1, 3), answer.p.reshape(-1, 3)
+    u, p = f.at_end(answer.v_plus).reshape(-1, 3), answer.p.reshape(-1, 3)
     A, E = [np.eye(3 * n)[2::3]], [np.zeros((0, 3 * n))]
     for i in range(n):
         rows, angle = np.eye(3 * n)[3 * i : 3 * i + 3], np.arctan2(p[i, 1], p[i, 0])
@@ -118,7 +118,7 @@ def exact_cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int
 def cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
     """In the loads of each contact's k rays: none along which the contact opens. For 0 < μ < ∞."""
     n, d = len(mu), corners(k)
-    u = (f.J @ answer.v_plus).reshape(-1, 3)
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
     G, zero = np.zeros((3 * n, k * n)), []
     for i in range(n):
         rays = range(k * i, k * i + k)

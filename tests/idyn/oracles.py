@@ -16,7 +16,8 @@ from idyn.types import Array, ContactSet, State
 
 
 class Full(NamedTuple):
-    """The full system: inertia (nv, nv), bias force (nv), contact Jacobian in rows S, T, N (3n, nv), velocity, u and a."""
+    """The full system: inertia (nv, nv), bias force (nv), contact Jacobian in rows S, T, N (3n, nv), velocity, u and a, and
+    what the motion of the robot adds to the contact velocities in a period (3n)."""
 
     M: Array
     h: Array
@@ -24,6 +25,7 @@ class Full(NamedTuple):
     v: Array
     u: Array
     a: Array
+    drift: Array
 
     @property
     def Ju(self) -> Array:
@@ -33,6 +35,11 @@ class Full(NamedTuple):
     def Ja(self) -> Array:
         return self.J[:, self.a]
 
+    def at_end(self, v_plus: Array) -> Array:
+        """Contact velocities at the end of the period (3n)."""
+        end: Array = self.J @ v_plus + self.drift
+        return end
+
 
 @lru_cache(maxsize=16)
 def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
@@ -40,8 +47,9 @@ def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
     return model, model.createData()
 
 
-def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
-    """M column by column, rotors by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
+def full(robot: Robot, state: State, contacts: ContactSet, dt: float = 1e-3) -> Full:
+    """M column by column, rotors by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products; the
+    drift in a period dt from moved positions, 0 for laws at J v⁺."""
     model, data = _model(robot.description.urdf, robot.description.base)
     still = np.zeros(model.nv)
     gravity = pin.rnea(model, data, state.q, still, still).copy()
@@ -58,7 +66,49 @@ def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
         n, s = contacts.normals[i], contacts.tangents[i]
         rows.append(np.vstack([s, np.cross(n, s), n]) @ J)
     J = np.vstack(rows) if rows else np.zeros((0, model.nv))
-    return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.tree.u, a=robot.tree.a)
+    drift = dt * contact_acceleration(model, data, state, contacts)
+    return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.tree.u, a=robot.tree.a, drift=drift)
+
+
+def contact_acceleration(model: pin.Model, data: pin.Data, state: State, contacts: ContactSet) -> Array:
+    """Rate of the contact velocities while the robot moves on with constant v, by central differences (3n).
+
+    A sphere stays on the second body: its contact point follows its centre. Points of one body on the ground move with the mean
+    of their centres. Rows turn with the second body."""
+    n, step = len(contacts), 1e-5
+    names = contacts.bodies.tolist()
+    together = [i for i in range(n) if contacts.others[i] == 0]
+    groups = [[k for k in together if names[k] == names[i]] if i in together else [i] for i in range(n)]
+    centres = contacts.points + contacts.radii[:, None] * contacts.normals
+
+    def place(t: float) -> list[pin.SE3]:
+        pin.forwardKinematics(model, data, pin.integrate(model, state.q, t * state.v), state.v)
+        return [pin.SE3(each) for each in data.oMi]
+
+    start = place(0.0)
+
+    def velocities(t: float) -> Array:
+        now, found = place(t), []
+        moves = [now[names[i]] * start[names[i]].inverse() for i in range(n)]
+        shifts = [moves[i].act(centres[i]) - centres[i] for i in range(n)]
+        for i in range(n):
+            other = int(contacts.others[i])
+            turn = now[other].rotation @ start[other].rotation.T
+            normal, tangent = turn @ contacts.normals[i], turn @ contacts.tangents[i]
+            point = centres[i] + np.mean([shifts[k] for k in groups[i]], axis=0) - contacts.radii[i] * normal
+            u = _point_velocity(data, names[i], point) - _point_velocity(data, other, point)
+            found += [tangent @ u, np.cross(normal, tangent) @ u, normal @ u]
+        return np.array(found)
+
+    rate: Array = (velocities(step) - velocities(-step)) / (2 * step)
+    return rate
+
+
+def _point_velocity(data: pin.Data, joint: int, point: Array) -> Array:
+    """World velocity of the body point at `point` (3); joint 0 is the ground."""
+    motion = data.oMi[joint].act(data.v[joint]) if joint else pin.Motion.Zero()
+    velocity: Array = motion.linear + np.cross(motion.angular, point)
+    return velocity
 
 
 def point_jacobian(model: pin.Model, data: pin.Data, joint: int, point: Array) -> Array:
@@ -79,7 +129,7 @@ def eliminate(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array, Array, A
     right = np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot]
     zero = np.linalg.solve(K, right)
     per_impulse = np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
-    return f.J @ per_impulse[:nv], f.J @ zero[:nv], zero[:nv], zero[nv:]
+    return f.J @ per_impulse[:nv], f.at_end(zero[:nv]), zero[:nv], zero[nv:]
 
 
 def response(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array]:
@@ -227,7 +277,7 @@ def convex_program(f: Full, q_ddot: Array, dt: float, mu: Array, extra: Array, k
     v0, V = response(f, q_ddot, dt)
     for i in np.flatnonzero(mu == 0):
         V[:, 3 * i : 3 * i + 2] = 0  # a frictionless contact has no tangential impulse
-    A, lower = [f.J[2::3] @ V], [-(f.J[2::3] @ v0 + extra)]
+    A, lower = [f.J[2::3] @ V], [-(f.at_end(v0)[2::3] + extra)]
     for i in range(len(mu)):
         limited = 0 < mu[i] < np.inf
         facets = np.zeros((k if limited else 1, 3 * len(mu)))

@@ -160,6 +160,7 @@ def fingers_scene(q_ddot: tuple[float, float], mu: float = 0.8) -> Scene:
         tangents=np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
         mu=np.full(2, mu),
         gaps=np.zeros(2),
+        radii=np.zeros(2),
         keys=("left", "right"),
     )
     state = State(q=np.zeros(5), v=np.zeros(5))

@@ -200,6 +200,7 @@ def test_members_of_other_robots_equal_single_predictions(name):
         tangents=np.tile([1.0, 0.0, 0.0], (count, n, 1)),
         mu=np.full((count, n), 0.7),
         gaps=np.zeros((count, n)),
+        radii=np.tile(robot.spheres.radii[:n], (count, 1)),
         keys=robot.spheres.keys[:n],
     )
     state = State(q=q, v=0.1 * rng.normal(size=(count, robot.nv)))

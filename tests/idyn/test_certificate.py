@@ -26,7 +26,7 @@ def expected(scene, law, f, a):
     """The six residuals, from the dense system."""
     c, k = scene.contacts, len(law.directions)
     s = speed_per_impulse(f, len(c))
-    u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3) * s[:, None]
+    u, p = f.at_end(a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3) * s[:, None]
     w = u[:, 2] + allowance(c.gaps, DT)
     force = relative_dynamics(f, a.p, a.v_plus, a.tau, DT)
     demand = np.abs(a.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max()

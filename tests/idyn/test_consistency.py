@@ -30,7 +30,7 @@ def projected(scene, sticking, touching=np.inf, closed=False):
 
 
 def nearest_velocity(scene, f, held, closed):
-    """min ‖v_a − v_des‖² + ε‖v_u − v_u(t)‖²  s.t.  N v ≥ −φ/dt; held: S v = T v = 0 and, if closed, N v = −φ/dt."""
+    """min ‖v_a − v_des‖² + ε‖v_u − v_u(t)‖²  s.t.  u_N ≥ −φ/dt; held: u_T = 0 and, if closed, u_N = −φ/dt."""
     weight = np.full(len(f.v), np.sqrt(EPSILON))
     weight[f.a] = 1
     target = f.v.copy()
@@ -46,9 +46,9 @@ def nearest_velocity(scene, f, held, closed):
         np.eye(len(f.v)),
         np.zeros(len(f.v)),
         J[2::3][above],
-        (wanted - f.J @ target)[2::3][above],
+        (wanted - f.at_end(target))[2::3][above],
         J[equal],
-        (wanted - f.J @ target)[equal],
+        (wanted - f.at_end(target))[equal],
     )
     return target + x / weight
 
@@ -79,10 +79,10 @@ def test_only_contacts_that_touch_are_held():
 
 
 def consistent(f, q_ddot, sticking, extra):
-    """Whether some v_u goes with the demanded joint motion: N v ≥ −φ/dt, S v = T v = 0 where it must stick; by SciPy's LP.
+    """Whether some v_u goes with the demanded joint motion: u_N ≥ −φ/dt, u_T = 0 where it must stick; by SciPy's LP.
     Returns the least violation [m/s]."""
     v_a = f.v[f.a] + DT * q_ddot
-    given, rows = f.Ja @ v_a, np.repeat(sticking, 3)
+    given, rows = f.Ja @ v_a + f.drift, np.repeat(sticking, 3)
     rows[2::3] = False
     one = np.ones((len(extra), 1))
     A = np.block([[-f.Ju[2::3], -one], [f.Ju[rows], -np.ones((rows.sum(), 1))], [-f.Ju[rows], -np.ones((rows.sum(), 1))]])
@@ -186,7 +186,7 @@ def test_stick_and_hold_project_demands_that_drag_feet_apart():
             assert answer.status.ok
             assert answer.demand_change > 1e-3
     answer = solve(scene, "no-slip", Consistency.HOLD)
-    np.testing.assert_allclose(f.J @ answer.v_plus, 0, atol=1e-9)
+    np.testing.assert_allclose(f.at_end(answer.v_plus), 0, atol=1e-9)
 
 
 def test_equalities_with_independent_rows_are_solved():
@@ -210,7 +210,7 @@ def test_penetration_recovers_at_the_limited_speed():
     f = full(scene.robot, scene.state, scene.contacts)
     for ground, speed in ((LITERAL, 1.0), (Ground.rigid(recovery_speed=0.05), 0.05), (Ground.rigid(noise=2e-3), 0.0)):
         answer = solve(scene, "coulomb", ground=ground)
-        assert (f.J @ answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)
+        assert f.at_end(answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)
 
 
 def test_only_unlimited_friction_must_stick_under_the_laws_that_know_limits():

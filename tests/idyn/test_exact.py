@@ -108,7 +108,7 @@ def test_with_sufficient_friction_coulomb_equals_no_slip(name):
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
     options = Options.paper(consistency=Consistency.HOLD, ground=LITERAL)
     coulomb, no_slip = solve(scene, "coulomb", options), solve(scene, "no-slip", options)
-    assert np.abs(full(scene.robot, scene.state, scene.contacts).J @ coulomb.v_plus).max() < 1e-9
+    assert np.abs(full(scene.robot, scene.state, scene.contacts).at_end(coulomb.v_plus)).max() < 1e-9
     np.testing.assert_allclose(no_slip.v_plus, coulomb.v_plus, atol=1e-9)
     np.testing.assert_allclose(no_slip.tau, coulomb.tau, atol=1e-6)
 
@@ -130,9 +130,8 @@ def sled_scene(demand, mu, law, **settings):
     corners = np.array([[x, y, 0.0] for x in (-0.5, 0.5) for y in (-0.4, 0.4)])
     q = robot.neutral()
     one = contacts_from_points(robot, ("shoe",), corners[:1], np.array([[0, 0, 1.0]]), np.array([mu]), np.zeros(1))
-    fields = {
-        field: np.repeat(getattr(one, field), 4, axis=0) for field in ("bodies", "others", "normals", "tangents", "mu", "gaps")
-    }
+    names = "bodies", "others", "normals", "tangents", "mu", "gaps", "radii"
+    fields = {name: np.repeat(getattr(one, name), 4, axis=0) for name in names}
     contacts = msgspec.structs.replace(one, **fields, points=corners, keys=tuple("abcd"))
     state = State(q=q, v=np.zeros(robot.nv))
     return predict(robot, state, contacts, np.array([demand]), law=make_law(law, **settings), dt=DT, options=OPTIONS)

@@ -57,7 +57,7 @@ def test_the_answer_is_isotropic(name, angle):
         one, other = solve(scene, guess=begun), solve(scene, guess=begun, contacts=turned(scene.contacts, angle))
         np.testing.assert_allclose(one.v_plus, other.v_plus, atol=1e-9)
         np.testing.assert_allclose(one.force, other.force, atol=1e-5 * max(1.0, np.abs(one.force).max()))
-        u = (full(scene.robot, scene.state, scene.contacts).J @ one.v_plus).reshape(-1, 3)
+        u = full(scene.robot, scene.state, scene.contacts).at_end(one.v_plus).reshape(-1, 3)
         slid += bool(np.hypot(u[:, 0], u[:, 1])[one.p[2::3] > 1e-9].max(initial=0) > 1e-6)
     assert slid >= 8
 
@@ -101,7 +101,7 @@ def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
         scene = random_scene(name, seed, mu=0.4)
         answer = solve(scene)
         f = full(scene.robot, scene.state, scene.contacts)
-        u, extra = (f.J @ answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
+        u, extra = f.at_end(answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
         s = scene.contacts.mu * np.hypot(u[:, 0], u[:, 1])
         slid += bool((s[answer.p[2::3] > 1e-9] > 1e-6).any())
         D, _, _, _ = eliminate(f, scene.q_ddot, DT)
@@ -118,7 +118,7 @@ def test_polygons_converge_to_the_round_cone(name):
         scene = random_scene(name, seed, mu=0.3, n=4, touching=1.0)
         exact = solve(scene)
         f = full(scene.robot, scene.state, scene.contacts)
-        u = (f.J @ exact.v_plus).reshape(-1, 3)
+        u = f.at_end(exact.v_plus).reshape(-1, 3)
         if not (np.hypot(u[:, 0], u[:, 1])[exact.p[2::3] > 1e-9] > 1e-6).any():
             continue
         polygons = [predict_polygon(scene, k) for k in (4, 16, 64)]

@@ -51,7 +51,7 @@ def test_admm_finds_the_predicted_motion(name, seeds):
         force = -f.h
         force[f.a] += answer.tau
         free = f.v + DT * np.linalg.solve(f.M, force)
-        b = f.J @ free
+        b = f.at_end(free)
         b[2::3] += allowance(c.gaps, DT)
         p, violation = by_admm(f.J @ np.linalg.solve(f.M, f.J.T), b, c.mu)
         if violation > 1e-9:
@@ -59,7 +59,7 @@ def test_admm_finds_the_predicted_motion(name, seeds):
         v = free + np.linalg.solve(f.M, f.J.T @ p)
         assert np.abs(v - answer.v_plus).max() < 1e-6
         checked += 1
-        u = (f.J @ v).reshape(-1, 3)
+        u = f.at_end(v).reshape(-1, 3)
         slid += bool(((np.hypot(u[:, 0], u[:, 1]) > 1e-3) & (p[2::3] > 1e-6)).any())
     print(f"\n{name}: {checked} of {len(seeds)} states, feet slide in {slid}")
     assert checked > 0.5 * len(seeds)

@@ -61,7 +61,7 @@ def test_all_solutions_of_one_foot_are_found():
         force = -f.h
         force[f.a] += tau
         free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.J @ free, c.mu)
+        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), c.mu)
         velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
         found = outcomes(scene.robot, scene.state, c, tau, DT)
         for outcome in found:

@@ -193,7 +193,7 @@ def test_contact_rows_are_derivatives_of_positions(name):
     np.testing.assert_allclose(f.J @ v, expected.ravel(), atol=1e-8)
     scene = Scene(robot=robot, state=State(q=q, v=v), contacts=contacts, q_ddot=np.zeros(robot.na))
     law, dynamics = reduced(scene)
-    np.testing.assert_allclose(law.b - f.Ju @ (dynamics.v_free[f.u] - v[f.u]), expected.ravel(), atol=1e-8)
+    np.testing.assert_allclose(law.b - f.drift - f.Ju @ (dynamics.v_free[f.u] - v[f.u]), expected.ravel(), atol=1e-8)
 
 
 def test_relative_velocity_of_two_bodies_changes_sign_with_their_roles():

@@ -53,8 +53,8 @@ def dual_optimum(scene, material):
     """Impulses that solve the dual program min ½γᵀ(D + R)γ + γᵀ(u₀ − v̂) over round cones [SAP (22)], by SCS (3n)."""
     f = full(scene.robot, scene.state, scene.contacts)
     R, aim, counts = rows_of(scene, material, f)
-    u0 = f.J @ outcome(f, scene.q_ddot, DT, np.zeros(len(R)))[0]
-    D = np.array([f.J @ outcome(f, scene.q_ddot, DT, e)[0] - u0 for e in np.eye(len(R))]).T
+    u0 = f.at_end(outcome(f, scene.q_ddot, DT, np.zeros(len(R)))[0])
+    D = np.array([f.at_end(outcome(f, scene.q_ddot, DT, e)[0]) - u0 for e in np.eye(len(R))]).T
     mu, kept = np.minimum(scene.contacts.mu, 10.0), np.repeat(counts, 3)
     p = np.zeros(len(R))
     if not counts.any():

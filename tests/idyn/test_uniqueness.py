@@ -47,7 +47,7 @@ def test_all_bases_of_the_lcp_give_the_same_motions(n, seeds):
         force = -f.h
         force[f.a] += tau
         free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.J @ free, c.mu)
+        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), c.mu)
         velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
         answer = found_in(scene, tau)
         assert answer.undecided == ""
@@ -89,7 +89,7 @@ def test_a_prediction_says_whether_its_motion_is_the_only_one():
         force = applied - f.h
         force[f.a] += answer.tau
         free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.J @ free, scene.contacts.mu)
+        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), scene.contacts.mu)
         velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
         others = [v for v in velocities if np.abs(v - answer.v_plus).max() > 1e-6]
         assert answer.unique is (not others)
@@ -127,7 +127,7 @@ def test_impulses_that_are_not_unique_may_give_a_unique_motion(mu, n):
     assert np.linalg.matrix_rank(full(scene.robot, scene.state, scene.contacts).J) < 3 * n
     answer = found_in(scene, np.zeros(scene.robot.na), budget=10_000)
     assert answer.unique is True
-    contact_velocity = full(scene.robot, scene.state, scene.contacts).J @ answer.found[0].v_plus
+    contact_velocity = full(scene.robot, scene.state, scene.contacts).at_end(answer.found[0].v_plus)
     assert np.abs(contact_velocity[2::3]).max() < 1e-9
 
 

@@ -184,11 +184,17 @@ def test_force_selection_uses_little_friction(law):
     assert np.linalg.norm(force) <= np.linalg.norm(solve(scene, law, LITERAL).p / DT) + 1e-9
 
 
-@pytest.mark.parametrize("name", Ground.__struct_fields__)
+@pytest.mark.parametrize("name", [name for name in Ground.__struct_fields__ if name != "drift"])
 @pytest.mark.parametrize("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
 def test_non_finite_ground_settings_are_refused_by_name(name, value):
     with pytest.raises(InputError, match=rf"^ground\.{name}: expected a number ≥ 0"):
         Ground.rigid(**{name: value})
+
+
+@pytest.mark.parametrize("value", [1.0, 0, "on", None])
+def test_a_drift_that_is_no_truth_value_is_refused(value):
+    with pytest.raises(InputError, match=r"^ground\.drift: expected True or False"):
+        Ground.rigid(drift=value)
 
 
 def test_an_infinite_memory_is_refused():

@@ -46,6 +46,7 @@ MIGRATIONS = (
     ),
     Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
     Migration(constants={}, renamed={}, added={"server.session_bits": 64}),
+    Migration(constants={}, renamed={}, added={"controller.ground.drift": False}),
 )
 """Entry k leads from version k to version k + 1."""
 

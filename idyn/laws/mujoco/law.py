@@ -48,7 +48,7 @@ class Mujoco:
     directions = polygon(4)
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)
-    material = RIGID
+    material = RIGID._replace(drift=False)
 
     rungs = (Rung("newton", Start.VELOCITY, 0),)
 

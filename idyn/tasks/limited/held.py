@@ -1,7 +1,7 @@
 """Held motion and forces: all accelerations v̇ and contact forces f that the contact modes and the unactuated dynamics permit.
 
     M_u v̇ + h_u = J_uᵀ ((1 + ρ) f − ρ f⁻) + G_uᵀ λ,   f = B ζ         unactuated rows; f⁻: forces of the last tick
-    W (J v̇ + J v/T_r + φ/dt²) = 0,   G (v̇ dt + v) = −rate             held rows of contacts; closures
+    W (J v̇ + J̇ v + J v/T_r + φ/dt²) = 0,   G (v̇ dt + v) = −rate             held rows of contacts; closures
 
 v̇ is the acceleration without the memory of the contact compliance model (ρ = T_p/dt), f are the forces that act. Both are
 affine in coordinates x = (y, w):  v̇ = v̇₀ + V x,  f = f₀ + F x,  τ = τ₀ + T x. Inconsistent held rows are met in the sense of
@@ -131,7 +131,7 @@ def _fill_equations(d: Dynamics, held: Array, unreached: tuple[Array, Array], ro
     u, nv = g.model.u, len(g.v)
     for row in held:
         copy(d.J[row], rows[c])
-        speed = allowance(g, row // 3) if row % 3 == 2 else 0.0
+        speed = d.drift[row] + (allowance(g, row // 3) if row % 3 == 2 else 0.0)
         targets[c] = -((1.0 - g.keep) * dot(d.J[row], g.v) + speed) / g.dt
         c += 1
     for k in range(len(d.G)):

@@ -86,6 +86,7 @@ class Geometry:
             tangents=first_tangents(normals),
             mu=np.array([each.mu for each in touch]),
             gaps=np.array([spot.gap for *_, spot in found]),
+            radii=np.zeros(len(found)),
             keys=tuple(f"{names[i]} {names[j]} {k}" for i, j, k, _ in found),
         )
         return Touching(

@@ -1,0 +1,137 @@
+"""The drift of contacts and closures: dt J̇ v and dt Ġ v, by which the robot's own motion changes their velocities in a period.
+
+The velocity of a contact at the end of the period is J(q⁺) v⁺ = J v⁺ + dt J̇ v. The second part has the size of dt times an
+acceleration, as all that a law decides. With V_i, A_i the spatial velocity of body i and its acceleration at v̇ = 0, both linear
+at the world's origin, λ the parent, × the spatial cross product:
+
+    V_i = V_λ + Σ S_j v_j,     A_i = A_λ + V_λ × V_i        axes S_j that are constant in the body, a free base has A = 0
+    u = V_O + Ω × x,   V = V_1 − V_2                        velocity of the contact point x on body 1, relative to body 2
+    J̇ v = (s, t, n) · (A_O + α × x + Ω × ẋ − ω_2 × u),   A = A_1 − A_2        the rows turn with the second body
+    ẋ = V_1(x) + r Ω × n                                    a sphere of radius r rolls; r = 0: x is a point of the first body
+    Ġ v = A_1,O + α_1 × x + ω_1 × V_1(x) − the same of body 2                 x: midpoint of the closure
+
+The contacts of one body with the ground share the mean of V_1(x). As separate points the corners of a rocking sole would
+approach each other at ω × (ω × d), which no acceleration of the body prevents. Contacts at rest are not affected.
+
+The normal is taken as constant in the second body: exact on planes and faces of boxes, not on their edges and on curved ground.
+"""
+
+from typing import NamedTuple
+
+from idyn.jit.compiled import compiled
+from idyn.jit.stack import stack_array
+from idyn.terms.stages import Dynamics, Given, Model
+from idyn.types import Array
+
+Three = tuple[float, float, float]
+
+
+class Motions(NamedTuple):
+    """V and A of the bodies, linear at the world's origin, then angular, each (njoints, 6)."""
+
+    V: Array
+    A: Array
+
+
+@compiled
+def fill_drift(d: Dynamics) -> None:
+    """Fill `drift` (3n), and add dt Ġ v to `rate` (3m)."""
+    g = d.given
+    if not g.contact_drift:
+        d.drift[:] = 0.0
+    if not (g.contact_drift or (g.drift and len(g.ends) > 0)):
+        return
+    joints = len(g.model.parents)
+    motions = Motions(stack_array((joints, 6)), stack_array((joints, 6)))
+    body_motions(g.model, g.axes, g.v, motions)
+    if g.contact_drift:
+        for i in range(len(g.mu)):
+            _contact_drift(g, motions, i, d.drift[3 * i : 3 * i + 3])
+    for k in range(len(g.ends) if g.drift else 0):
+        one, other = g.ends[k, 0], g.ends[k, 1]
+        x = 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
+        first, second = _point_drift(motions, g.model.loops[k, 0], x), _point_drift(motions, g.model.loops[k, 1], x)
+        for c in range(3):
+            d.rate[3 * k + c] += g.dt * (first[c] - second[c])
+
+
+@compiled
+def body_motions(model: Model, axes: Array, v: Array, out: Motions) -> None:
+    """Fill the motions of the bodies for a velocity v (nv)."""
+    (V, A), parents, dof_joint, dof = out, model.parents, model.dof_joint, 0
+    for c in range(6):
+        V[0, c] = A[0, c] = 0.0
+    for i in range(1, len(parents)):
+        L, M, a = V[parents[i]], V[i], A[i]
+        for c in range(6):
+            M[c] = L[c]
+        while dof < len(v) and dof_joint[dof] == i:
+            for c in range(6):
+                M[c] += axes[dof, c] * v[dof]
+            dof += 1
+        # A_i = A_λ + V_λ × V_i
+        above = A[parents[i]]
+        a[0] = above[0] + L[4] * M[2] - L[5] * M[1] + L[1] * M[5] - L[2] * M[4]
+        a[1] = above[1] + L[5] * M[0] - L[3] * M[2] + L[2] * M[3] - L[0] * M[5]
+        a[2] = above[2] + L[3] * M[1] - L[4] * M[0] + L[0] * M[4] - L[1] * M[3]
+        a[3] = above[3] + L[4] * M[5] - L[5] * M[4]
+        a[4] = above[4] + L[5] * M[3] - L[3] * M[5]
+        a[5] = above[5] + L[3] * M[4] - L[4] * M[3]
+
+
+@compiled
+def slipping_point(g: Given, i: int) -> Three:
+    """Return the point whose velocity on the first body is the slip of contact i: the mean of the body's contacts with the
+    ground, or the contact's own point [m]."""
+    x, y, z, count = 0.0, 0.0, 0.0, 0
+    if g.others[i] == 0:
+        for k in range(len(g.mu)):
+            if g.bodies[k] == g.bodies[i] and g.others[k] == 0:
+                x, y, z, count = x + g.points[k, 0], y + g.points[k, 1], z + g.points[k, 2], count + 1
+    if count <= 1:
+        return g.points[i, 0], g.points[i, 1], g.points[i, 2]
+    return x / count, y / count, z / count
+
+
+@compiled
+def _contact_drift(g: Given, motions: Motions, i: int, out: Array) -> None:
+    """Fill dt J̇ v of contact i (3)."""
+    (V, A), x, r, s, n, y = motions, g.points[i], g.radii[i], g.tangents[i], g.normals[i], slipping_point(g, i)
+    first, second = V[g.bodies[i]], V[g.others[i]]
+    a, b = A[g.bodies[i]], A[g.others[i]]
+    # ẋ = V_1(y) + r Ω × n
+    w0, w1, w2 = first[3] - second[3], first[4] - second[4], first[5] - second[5]
+    x0 = first[0] + first[4] * y[2] - first[5] * y[1] + r * (w1 * n[2] - w2 * n[1])
+    x1 = first[1] + first[5] * y[0] - first[3] * y[2] + r * (w2 * n[0] - w0 * n[2])
+    x2 = first[2] + first[3] * y[1] - first[4] * y[0] + r * (w0 * n[1] - w1 * n[0])
+    # A_O + α × x + Ω × ẋ
+    a3, a4, a5 = a[3] - b[3], a[4] - b[4], a[5] - b[5]
+    d0 = a[0] - b[0] + a4 * x[2] - a5 * x[1] + w1 * x2 - w2 * x1
+    d1 = a[1] - b[1] + a5 * x[0] - a3 * x[2] + w2 * x0 - w0 * x2
+    d2 = a[2] - b[2] + a3 * x[1] - a4 * x[0] + w0 * x1 - w1 * x0
+    if g.others[i] != 0:
+        # − ω_2 × u
+        u0 = first[0] - second[0] + w1 * x[2] - w2 * x[1]
+        u1 = first[1] - second[1] + w2 * x[0] - w0 * x[2]
+        u2 = first[2] - second[2] + w0 * x[1] - w1 * x[0]
+        d0 -= second[4] * u2 - second[5] * u1
+        d1 -= second[5] * u0 - second[3] * u2
+        d2 -= second[3] * u1 - second[4] * u0
+    t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
+    out[0] = g.dt * (s[0] * d0 + s[1] * d1 + s[2] * d2)
+    out[1] = g.dt * (t0 * d0 + t1 * d1 + t2 * d2)
+    out[2] = g.dt * (n[0] * d0 + n[1] * d1 + n[2] * d2)
+
+
+@compiled
+def _point_drift(motions: Motions, body: int, x: Three) -> Three:
+    """Return the acceleration at v̇ = 0 of a body's point x: A_O + α × x + ω × V(x) [m/s²]."""
+    (V, A), (x0, x1, x2) = motions, x
+    v0, v1, v2, w0, w1, w2 = V[body]
+    a0, a1, a2, b0, b1, b2 = A[body]
+    u0, u1, u2 = v0 + w1 * x2 - w2 * x1, v1 + w2 * x0 - w0 * x2, v2 + w0 * x1 - w1 * x0
+    return (
+        a0 + b1 * x2 - b2 * x1 + w1 * u2 - w2 * u1,
+        a1 + b2 * x0 - b0 * x2 + w2 * u0 - w0 * u2,
+        a2 + b0 * x1 - b1 * x0 + w0 * u1 - w1 * u0,
+    )
