@@ -2,19 +2,12 @@
 
 import numpy as np
 
-from idyn.certificate.drift import closure_drift
-from idyn.certificate.motion import body_twists, divide_by_inertia, point_velocity, sign_of
+from idyn.certificate.drift import closure_drift, passive_part
+from idyn.certificate.motion import body_twists, divide_by_inertia, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
-
-
-@compiled
-def midpoint(g: Given, k: int) -> tuple[float, float, float]:
-    """Return the midpoint of the two points of closure k in the world [m]."""
-    one, other = g.ends[k, 0], g.ends[k, 1]
-    return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
 
 
 @compiled
@@ -24,15 +17,14 @@ def closure_error(g: Given, v_plus: Array) -> float:
     A closure whose gap exceeds the noise must close it within the period, but not faster than the recovery speed.
     """
     worst, twists = 0.0, stack_array((len(g.model.parents), 6))
-    middle, drift = stack_array((len(g.ends), 3)), stack_array(3 * len(g.ends))
+    drift = stack_array(3 * len(g.ends))
+    for row in range(len(drift)):
+        drift[row] = 0.0
     if len(g.ends) > 0:
         body_twists(g, v_plus, twists)
-    for k in range(len(g.ends)):
-        middle[k, 0], middle[k, 1], middle[k, 2] = midpoint(g, k)
-        for c in range(3):
-            drift[3 * k + c] = 0.0
-    if g.drift and len(g.ends) > 0:
-        closure_drift(g, middle, drift)
+        if g.drift:
+            closure_drift(g, drift)
+            passive_part(g, drift)
     for k in range(len(g.ends)):
         # velocities of the two bodies at the midpoint
         one = point_velocity(twists[g.model.loops[k, 0]], midpoint(g, k))

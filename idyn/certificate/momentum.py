@@ -7,8 +7,8 @@ handles closed chains. The input is a `Given` (`idyn.terms.stages`), without J o
 
 import numpy as np
 
-from idyn.certificate.closures import keep_closures, midpoint
-from idyn.certificate.motion import body_twists, cross, divide_by_inertia, point_velocity, sign_of
+from idyn.certificate.closures import keep_closures
+from idyn.certificate.motion import body_twists, cross, divide_by_inertia, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given

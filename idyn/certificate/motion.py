@@ -64,3 +64,10 @@ def divide_by_inertia(g: Given, x: Array) -> None:
         for k in range(i + 1, nu):
             x[i] -= A[i, k] * x[k]
         x[i] /= A[i, i]
+
+
+@compiled
+def midpoint(g: Given, k: int) -> tuple[float, float, float]:
+    """Return the midpoint of the two points of closure k in the world [m]."""
+    one, other = g.ends[k, 0], g.ends[k, 1]
+    return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])

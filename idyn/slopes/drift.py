@@ -1,37 +1,165 @@
 """Derivatives of the contacts' drift dt J̇ v by v and by q, for contact points and frames that are fixed in the world.
 
-With the notation of `idyn.terms.drift`, for a degree of freedom j with axis S that moves body i; b: its joint, λ: the one before:
+With the notation of `idyn.terms.drift`, for a degree of freedom j with axis S that moves body i; b: its joint, λ: its parent:
 
     by v:  ∂V_i = S,                    ∂A_i = V_b × S + S × (V_i − V_λ)
     by q:  ∂V_i = S × (V_i − V_λ),      ∂A_i = S × (A_i − A_λ) + (V_λ × S) × (V_i − V_λ)
 """
 
+from typing import NamedTuple
+
+import numpy as np
+
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.slopes.layout import VELOCITY, Expansion
-from idyn.terms.drift import Motions, body_motions
+from idyn.slopes.dense import axpy, scale
+from idyn.slopes.layout import DRIFTS, VELOCITY, Expansion
+from idyn.slopes.motions import Places, turn_forces, turn_velocities
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.vectors import copy, dot
+from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions
 from idyn.terms.stages import Model
 from idyn.types import Array
 
 Six = tuple[float, float, float, float, float, float]
 Three = tuple[float, float, float]
 
+FOLLOWS = 2
+"""Value of `Expansion.marks[DRIFTS]` where rows may depend on each other."""
+
+
+class Followed(NamedTuple):
+    """What the mechanism can follow, see `idyn.terms.drift`: min ‖T w − c_T‖² + θ² ‖w‖² − 2 fᵀ w  s.t.  B w = c_B.
+
+    bound, tangents: rows of J that are B and T; product: Cholesky factor of B Bᵀ
+    across: 1 − Bᵀ (B Bᵀ)⁻¹ B (nv, nv); stiffness: Cholesky factor of S = across TᵀT across + θ² (nv, nv)
+    """
+
+    bound: Array
+    tangents: Array
+    product: Array
+    across: Array
+    stiffness: Array
+
 
 @compiled
 def drift_by_velocity(model: Model, x: Expansion, dt: float, out: Array) -> None:
     """Fill the slope of dt J̇ v by v (3n, nv)."""
     _fill(model, x, (dt, False), out)
+    if x.marks[DRIFTS] == FOLLOWS:
+        f = _followed(x)
+        w = _follow(x, f, out, np.zeros((out.shape[1], out.shape[1])))
+        for row in f.tangents:
+            copy(np.dot(x.J[row], w), out[row])
 
 
 @compiled
 def drift_by_place(model: Model, x: Expansion, dt: float, out: Array) -> None:
-    """Fill the slope of dt J̇ v by q (3n, nv)."""
+    """Fill the slope of dt J̇ v by q (3n, nv).
+
+    Of T w, with r = c_T − T w and Bᵀ λ = Tᵀ r − θ² w:  ∂T w + T ∂w, and ∂w is w for ∂c − ∂A w instead of c, A = (B, T), and
+    f = ∂Tᵀ r − ∂Bᵀ λ
+    """
     _fill(model, x, (dt, True), out)
+    if x.marks[DRIFTS] != FOLLOWS:
+        return
+    (rows, nv), v, places = x.J.shape, x.motions[VELOCITY], Places(x.axes, x.frames, x.ends)
+    by_v, turned, pushed = stack_array((rows, nv)), stack_array((rows, nv)), stack_array((nv, nv))
+    c, p, g, f = np.empty((rows, 1)), np.zeros(rows), np.zeros(nv), _followed(x)
+    # c = ½ ∂c/∂v v, quadratic in v; w
+    _fill(model, x, (dt, False), by_v)
+    for row in range(rows):
+        c[row, 0] = 0.5 * dot(by_v[row], v)
+    w = np.ascontiguousarray(_follow(x, f, c, np.zeros((nv, 1)))[:, 0])
+    # p = (r, −λ)
+    for j in range(nv):
+        g[j] = -THETA * THETA * w[j]
+    for row in f.tangents:
+        p[row] = c[row, 0] - dot(x.J[row], w)
+        axpy(p[row], x.J[row], g)
+    multipliers = np.empty(len(f.bound))
+    for k in range(len(f.bound)):
+        multipliers[k] = dot(x.J[f.bound[k]], g)
+    forward(f.product, multipliers)
+    backward(f.product, multipliers)
+    for k in range(len(f.bound)):
+        p[f.bound[k]] = -multipliers[k]
+    turn_velocities(model, places, w, turned)
+    turn_forces(model, places, p, pushed)
+    for row in range(rows):
+        for j in range(nv):
+            by_v[row, j] = out[row, j] - turned[row, j]
+    change = _follow(x, f, by_v, pushed)
+    for row in f.tangents:
+        copy(np.dot(x.J[row], change), out[row])
+        axpy(1.0, turned[row], out[row])
+
+
+@compiled
+def _followed(x: Expansion) -> Followed:
+    """Return the rows that the mechanism follows, and their factors."""
+    (rows, nv), count, rank = x.J.shape, 0, 0
+    bound, tangents, Q = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros((nv, nv))
+    for row in range(2, rows, 3):
+        if x.frames[row // 3, 13] > 0.0 and rank < nv:
+            copy(x.J[row], Q[rank])
+            for _ in range(2):
+                for k in range(rank):
+                    axpy(-dot(Q[k], Q[rank]), Q[k], Q[rank])
+            square = dot(Q[rank], Q[rank])
+            if square > INDEPENDENT * INDEPENDENT * dot(x.J[row], x.J[row]):
+                scale(1.0 / np.sqrt(square), Q[rank])
+                bound[rank] = row
+                rank += 1
+    across, S = np.eye(nv), np.zeros((nv, nv))
+    for k in range(rank):
+        for j in range(nv):
+            axpy(-Q[k, j], Q[k], across[j])
+    for row in range(rows):
+        if row % 3 < 2 and x.frames[row // 3, 13] > 0.0:
+            tangents[count] = row
+            count += 1
+            rest = np.dot(across, x.J[row])
+            for j in range(nv):
+                axpy(rest[j], rest, S[j])
+    product = np.empty((rank, rank))
+    for k in range(rank):
+        for i in range(rank):
+            product[k, i] = dot(x.J[bound[k]], x.J[bound[i]])
+    for j in range(nv):
+        S[j, j] += THETA * THETA
+    cholesky(product)
+    cholesky(S)
+    return Followed(bound[:rank], tangents[:count], product, across, S)
+
+
+@compiled
+def _follow(x: Expansion, f: Followed, c: Array, force: Array) -> Array:
+    """Return w (nv, k) for drifts c (3n, k) and forces f (nv, k), see `Followed`."""
+    w, rest = np.zeros(force.shape), force.copy()
+    columns = np.empty((c.shape[1], len(f.bound)))
+    for k in range(len(f.bound)):
+        columns[:, k] = c[f.bound[k]]
+    for each in columns:
+        forward(f.product, each)
+        backward(f.product, each)
+    for k in range(len(f.bound)):
+        for j in range(len(w)):
+            axpy(x.J[f.bound[k], j], np.ascontiguousarray(columns[:, k]), w[j])
+    for row in f.tangents:
+        left = c[row] - np.dot(x.J[row], w)
+        for j in range(len(w)):
+            axpy(x.J[row, j], left, rest[j])
+    more = np.ascontiguousarray(np.dot(f.across, rest).T)
+    for each in more:
+        forward(f.stiffness, each)
+        backward(f.stiffness, each)
+    return w + more.T
 
 
 @compiled
 def _fill(model: Model, x: Expansion, how: tuple[float, bool], out: Array) -> None:
-    """Fill a slope. how: (dt, whether it is by q)"""
+    """Fill the slope of dt J̇ v before rows that may depend on each other are treated. how: (dt, whether it is by q)"""
     joints, (dt, by_place) = len(model.parents), how
     motions = Motions(stack_array((joints, 6)), stack_array((joints, 6)))
     body_motions(model, x.axes, x.motions[VELOCITY], motions)

@@ -165,7 +165,8 @@ def _copy_record(d: Dynamics, x: Expansion) -> None:
             x.frames[i, c], x.frames[i, 3 + c], x.frames[i, 6 + c] = g.points[i, c], g.normals[i, c], g.tangents[i, c]
         x.frames[i, 9] = g.radii[i]
         x.frames[i, 10], x.frames[i, 11], x.frames[i, 12] = slipping_point(g, i)
-    x.marks[DRIFTS] = g.contact_drift
+        x.frames[i, 13] = g.gaps[i] <= g.touching
+    x.marks[DRIFTS] = 0 if not g.contact_drift else 2 if g.dependent else 1
     copy(g.v, x.motions[VELOCITY])
 
 

@@ -26,7 +26,7 @@ class Expansion(NamedTuple):
     """Operators of one differentiation: views of one array.
 
     base: M_u (nu, nv); joints: M_a (na, nv); J (3n, nv), axes (nv, 6): see `Dynamics`
-    frames: those of `idyn.slopes.motions.Places`, then radius and point of slip (`idyn.terms.drift`) (n, 13)
+    frames: those of `idyn.slopes.motions.Places`, then radius, point of slip (`idyn.terms.drift`), 1 if it touches (n, 14)
     ends: see `Places` (n, 2)
     inertia: M_uu⁻¹ (nu, nu); push: M_uu⁻¹ J_uᵀ (nu, 3n); Y (3n, nu)
     law: dp by db, of the law and the selection; below it dv_u⁺ by db at fixed dv_u⁰ (3n + nu, 3n)
@@ -37,7 +37,8 @@ class Expansion(NamedTuple):
     motions (6, nv)
         V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection
         ACCELERATION: (v⁺ − v)/dt; STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v
-    marks: dimension of the choice, objective, rank of the projection, whether contacts drift, codes of the contacts (n), held
+    marks: dimension of the choice, objective, rank of the projection, drift of contacts (0: none; 1; 2: only
+        what the mechanism can follow), codes of the contacts (n), held
         rows (3n), bodies (2n)
     """
 
@@ -65,7 +66,7 @@ class Expansion(NamedTuple):
 def extent(n: int, nu: int, na: int) -> tuple[int, int]:
     """Return the lengths of the arrays of an `Expansion` for n contacts."""
     rows, nv = 3 * n, nu + na
-    words = 6 * nv + nv * nv + 2 * rows * nv + 6 * nv + 17 * n + nu * nu + 3 * nu * rows
+    words = 6 * nv + nv * nv + 2 * rows * nv + 6 * nv + 18 * n + nu * nu + 3 * nu * rows
     return words + 3 * rows * rows + rows * na + 3 * rows, CODES + n + rows + 2 * n
 
 
@@ -79,7 +80,7 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
     c = b + na * nv
     d = c + rows * nv
     e = d + 6 * nv
-    f = e + 13 * n
+    f = e + 14 * n
     g = f + nu * nu
     h = g + nu * rows
     i = h + rows * nu
@@ -96,7 +97,7 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
         values[b:c].reshape((na, nv)),
         values[c:d].reshape((rows, nv)),
         values[d:e].reshape((nv, 6)),
-        values[e:f].reshape((n, 13)),
+        values[e:f].reshape((n, 14)),
         values[f:g].reshape((nu, nu)),
         values[g:h].reshape((nu, rows)),
         values[h:i].reshape((rows, nu)),

@@ -14,16 +14,33 @@ The contacts of one body with the ground share the mean of V_1(x). As separate p
 approach each other at ω × (ω × d), which no acceleration of the body prevents. Contacts at rest are not affected.
 
 The normal is taken as constant in the second body: exact on planes and faces of boxes, not on their edges and on curved ground.
+
+Rows that depend on each other cannot change independently: a foot that is not quite at rest may have a J̇ v that contradicts
+the closures and the other feet. Then J̇ v of the tangential rows T that touch is replaced by what the mechanism can follow, T w,
+
+    min ‖T w − Ṫ v‖² + θ² ‖w‖²    s.t.  G w = Ġ v,  N w = Ṅ v        rows that depend on earlier ones are left out
+
+Of feet at rest nothing changes, up to θ²/σ² for a singular value σ.
 """
 
 from typing import NamedTuple
 
+import numpy as np
+
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.vectors import copy, dot, fill, fill_rows
 from idyn.terms.stages import Dynamics, Given, Model
 from idyn.types import Array
 
 Three = tuple[float, float, float]
+
+THETA = 1e-3
+"""θ: motions that move the contacts by less per unit velocity do not follow the drift [m/s per m/s or rad/s]."""
+
+INDEPENDENT = 1e-3
+"""A row is independent of earlier ones if more than this share of its length is orthogonal to them."""
 
 
 class Motions(NamedTuple):
@@ -47,12 +64,84 @@ def fill_drift(d: Dynamics) -> None:
     if g.contact_drift:
         for i in range(len(g.mu)):
             _contact_drift(g, motions, i, d.drift[3 * i : 3 * i + 3])
+    closing = stack_array(len(d.rate))
     for k in range(len(g.ends) if g.drift else 0):
         one, other = g.ends[k, 0], g.ends[k, 1]
         x = 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
         first, second = _point_drift(motions, g.model.loops[k, 0], x), _point_drift(motions, g.model.loops[k, 1], x)
         for c in range(3):
-            d.rate[3 * k + c] += g.dt * (first[c] - second[c])
+            closing[3 * k + c] = g.dt * (first[c] - second[c])
+            d.rate[3 * k + c] += closing[3 * k + c]
+    if g.contact_drift and g.dependent:
+        _follow(d, closing)
+
+
+@compiled
+def _follow(d: Dynamics, closing: Array) -> None:
+    """Replace the drift of the touching tangential rows. closing: dt Ġ v (3m)"""
+    g, nv = d.given, len(d.given.v)
+    Q, w, rank = stack_array((nv, nv)), stack_array(nv), 0
+    fill(w, 0.0)
+    # G w = Ġ v, N w = Ṅ v
+    for row in range(len(closing)):
+        rank = _hold(d.G[row], closing[row], (Q, w), rank)
+    for i in range(len(g.mu)):
+        if g.gaps[i] <= g.touching:
+            rank = _hold(d.J[3 * i + 2], d.drift[3 * i + 2], (Q, w), rank)
+    # T = (T Qᵀ) Q + R, (RᵀR + θ²) y = Rᵀ (Ṫ v − T w)
+    R, S, y = stack_array((len(d.J), nv)), stack_array((nv, nv)), stack_array(nv)
+    fill_rows(S, 0.0)
+    fill(y, 0.0)
+    for row in range(len(d.J)):
+        if row % 3 < 2 and g.gaps[row // 3] <= g.touching:
+            copy(d.J[row], R[row])
+            _orthogonalise(R[row], Q, rank)
+            rest = d.drift[row] - dot(d.J[row], w)
+            for i in range(nv):
+                if R[row, i] != 0.0:
+                    y[i] += R[row, i] * rest
+                    for j in range(i + 1):
+                        S[i, j] += R[row, i] * R[row, j]
+    for j in range(nv):
+        S[j, j] += THETA * THETA
+    cholesky(S)
+    forward(S, y)
+    backward(S, y)
+    for row in range(len(d.J)):
+        if row % 3 < 2 and g.gaps[row // 3] <= g.touching:
+            d.drift[row] = dot(d.J[row], w) + dot(R[row], y)
+
+
+@compiled
+def _hold(row: Array, c: float, held: tuple[Array, Array], rank: int) -> int:
+    """Change w such that a w = c for a row a, unless it depends on earlier ones. Return the rank.
+
+    held: (orthonormal basis of the earlier rows (nv, nv), w (nv))
+    """
+    (Q, w), nv = held, len(row)
+    if rank == nv:
+        return rank
+    rest = Q[rank]
+    copy(row, rest)
+    _orthogonalise(rest, Q, rank)
+    square = dot(rest, rest)
+    if square <= INDEPENDENT * INDEPENDENT * dot(row, row):
+        return rank
+    share = (c - dot(row, w)) / square
+    for j in range(nv):
+        w[j] += rest[j] * share
+        rest[j] /= np.sqrt(square)
+    return rank + 1
+
+
+@compiled
+def _orthogonalise(row: Array, Q: Array, rank: int) -> None:
+    """Subtract from a row its part in the span of the first rows of Q, twice, against rounding errors."""
+    for _ in range(2):
+        for k in range(rank):
+            share = dot(Q[k], row)
+            for j in range(len(row)):
+                row[j] -= share * Q[k, j]
 
 
 @compiled

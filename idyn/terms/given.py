@@ -68,7 +68,31 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
             for c in range(3):
                 given.points[i, c] -= 0.5 * gaps[i] * normals[i, c]
     recall(given, last)
+    given.dependent = _may_depend(given)
     return True
+
+
+@compiled
+def _may_depend(g: Given) -> bool:
+    """Return whether contact rows may depend on each other: unless each body touches the ground by fewer rows than it has
+    degrees of freedom of its own, those that move no other body with a contact. Three points of a body count as six rows."""
+    if len(g.ends) > 0:
+        return True
+    support = g.model.support
+    for i in range(len(g.mu)):
+        if g.others[i] != 0:
+            return True
+        body, points, own = g.bodies[i], 0, 0
+        for k in range(len(g.mu)):
+            points += g.bodies[k] == body
+        for j in range(len(g.v)):
+            alone = support[body, j]
+            for k in range(len(g.mu)):
+                alone = alone and (g.bodies[k] == body or not support[g.bodies[k], j])
+            own += alone
+        if own < min(3 * points, 6):
+            return True
+    return False
 
 
 @compiled

@@ -61,6 +61,7 @@ class Given(ArrayRecord):
     remembers: whether there is a last tick, whose impulses p⁻ are used
     drift: whether the ground model includes the drift of closures, and that of contacts unless the law leaves it out
     contact_drift: whether that of contacts is included; written by the callers of `read_given`
+    dependent: whether contact rows may depend on each other, so that their drift may contradict the mechanism
     midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
     slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
     own_M, own_h, own_axes, own_ends, own_slope: views of the robot's buffers, which Pinocchio fills
@@ -98,6 +99,7 @@ class Given(ArrayRecord):
     midway: bool
     drift: bool
     contact_drift: bool
+    dependent: bool
     q: Vector
     slope: Matrix
     own_slope: Matrix
@@ -109,7 +111,7 @@ class Given(ArrayRecord):
         self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)))
         self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
-        self.put(radii=np.zeros(n), contact_drift=False)
+        self.put(radii=np.zeros(n), contact_drift=False, dependent=False)
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
         self.put(midway=False, slope=np.zeros((nv, nv)), own_slope=robot.own_slope)
 

@@ -99,9 +99,8 @@ def _on_one_foot(scene: Scene, rng: np.random.Generator) -> Scene:
 def _opposing(scene: Scene, rng: np.random.Generator) -> Scene:
     twice = scene.contacts.take(np.repeat(np.arange(len(scene.contacts)), 2))
     sign = np.tile([1.0, -1.0], len(scene.contacts))[:, None]
-    return msgspec.structs.replace(
-        scene, contacts=_renamed(msgspec.structs.replace(twice, normals=sign * twice.normals, gaps=np.abs(twice.gaps)))
-    )
+    fields = {"normals": sign * twice.normals, "gaps": np.abs(twice.gaps), "radii": np.zeros(len(twice))}
+    return msgspec.structs.replace(scene, contacts=_renamed(msgspec.structs.replace(twice, **fields)))
 
 
 def _mixed_friction(scene: Scene, rng: np.random.Generator) -> Scene:

@@ -67,7 +67,36 @@ def full(robot: Robot, state: State, contacts: ContactSet, dt: float = 1e-3) -> 
         rows.append(np.vstack([s, np.cross(n, s), n]) @ J)
     J = np.vstack(rows) if rows else np.zeros((0, model.nv))
     drift = dt * contact_acceleration(model, data, state, contacts)
+    if dt and may_depend(robot, contacts):
+        follow(J, drift, contacts.gaps <= 1e-4)
     return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.tree.u, a=robot.tree.a, drift=drift)
+
+
+def may_depend(robot: Robot, contacts: ContactSet) -> bool:
+    """Whether a contact is between two bodies, or a body has fewer degrees of freedom for itself alone than contact rows."""
+    moves, bodies = robot.tree.support, contacts.bodies.tolist()
+    shared = [moves[[other for other in set(bodies) if other != body]].any(axis=0) for body in bodies]
+    own = [int((moves[body] & ~each).sum()) for body, each in zip(bodies, shared, strict=True)]
+    few = any(free < min(3 * bodies.count(body), 6) for body, free in zip(bodies, own, strict=True))
+    return few or bool(contacts.others.any())
+
+
+def follow(J: Array, drift: Array, touching: Array, theta: float = 1e-3) -> None:
+    """Replace the drift of touching tangential rows by the nearest one that some acceleration follows, whose length counts θ;
+    it follows that of touching normals exactly, but for rows that depend on earlier ones."""
+    tangents, chosen = np.repeat(touching, 3), []
+    tangents[2::3] = False
+    for row in 3 * np.flatnonzero(touching) + 2:
+        before = J[chosen].reshape(-1, J.shape[1])
+        rest = J[row] - before.T @ np.linalg.lstsq(before.T, J[row], rcond=None)[0]
+        if np.linalg.norm(rest) > 1e-3 * np.linalg.norm(J[row]):
+            chosen.append(row)
+    T, N, nv = J[tangents], J[chosen].reshape(-1, J.shape[1]), J.shape[1]
+    w = np.linalg.lstsq(N, drift[chosen], rcond=None)[0]
+    free = scipy.linalg.null_space(N) if chosen else np.eye(nv)
+    A = np.vstack([T @ free, theta * np.eye(free.shape[1])])
+    z = np.linalg.lstsq(A, np.r_[drift[tangents] - T @ w, np.zeros(free.shape[1])], rcond=None)[0]
+    drift[tangents] = T @ (w + free @ z)
 
 
 def contact_acceleration(model: pin.Model, data: pin.Data, state: State, contacts: ContactSet) -> Array:
@@ -75,7 +104,7 @@ def contact_acceleration(model: pin.Model, data: pin.Data, state: State, contact
 
     A sphere stays on the second body: its contact point follows its centre. Points of one body on the ground move with the mean
     of their centres. Rows turn with the second body."""
-    n, step = len(contacts), 1e-5
+    n, step = len(contacts), 1e-3 / max(1.0, float(np.abs(state.v).max()))
     names = contacts.bodies.tolist()
     together = [i for i in range(n) if contacts.others[i] == 0]
     groups = [[k for k in together if names[k] == names[i]] if i in together else [i] for i in range(n)]
@@ -100,7 +129,9 @@ def contact_acceleration(model: pin.Model, data: pin.Data, state: State, contact
             found += [tangent @ u, np.cross(normal, tangent) @ u, normal @ u]
         return np.array(found)
 
-    rate: Array = (velocities(step) - velocities(-step)) / (2 * step)
+    # of fourth order
+    near, far = velocities(step) - velocities(-step), velocities(2 * step) - velocities(-2 * step)
+    rate: Array = (8 * near - far) / (12 * step)
     return rate
 
 

@@ -36,9 +36,9 @@ CASES = [
 class Tick:
     """A random prediction of go2 after another one. Its arguments can be changed one by one."""
 
-    def __init__(self, law, options, speed, seed):
+    def __init__(self, law, options, speed, seed, name="go2"):
         rng = np.random.default_rng(seed)
-        robot, stance = load_robot("go2")
+        robot, stance = load_robot(name)
         q = robot.integrate(stance, 0.03 * rng.normal(size=robot.nv))
         contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
         self.contacts = msgspec.structs.replace(contacts, gaps=np.zeros(4), mu=np.full(4, 0.6))
@@ -90,9 +90,9 @@ class Tick:
             yield np.abs(difference - matrix @ direction).max() / size
 
 
-def check(case, seed):
+def check(case, seed, name="go2"):
     """Return whether the derivatives are classical; then they agree with the differences."""
-    tick = Tick(*case, seed)
+    tick = Tick(*case, seed, name)
     answer = tick.answer()
     if not answer.status.ok:
         return False
@@ -108,6 +108,13 @@ def check(case, seed):
 @pytest.mark.parametrize("case", CASES, ids=[f"{law}-{i}" for i, (law, _, _) in enumerate(CASES)])
 def test_derivatives_are_those_of_the_prediction(case, count):
     assert sum(check(case, seed) for seed in range(count)) >= 1
+
+
+@pytest.mark.parametrize("count", first_is_fast([6, 25]))
+def test_derivatives_where_contact_rows_depend_on_each_other(count):
+    """Legs that move in planes: the sideways rows of four feet are not independent, and J̇ v is what the mechanism can follow."""
+    cases = [("coulomb", Options(**OFF), 0.05), ("exact-cone", Options(**OFF), 0.5)]
+    assert sum(check(case, seed, "solo8") for seed in range(count) for case in cases) >= 1
 
 
 @pytest.mark.long
