@@ -44,10 +44,10 @@ def motion(c: Constraints, p: Array) -> Array:
 
 @compiled
 def speeds_of(c: Constraints, p: Array, u: Array) -> None:
-    """u ← J v = Y (z_free + Yᵀ p) (m), in place."""
+    """u ← J v + soft w p with J v = Y (z_free + Yᵀ p) (m), in place."""
     z = motion(c, p)
     for i in range(len(u)):
-        u[i] = dot(0.0, c.Y[i], z)
+        u[i] = dot(c.soft * c.w[i] * p[i], c.Y[i], z)
 
 
 @compiled

@@ -11,6 +11,8 @@ Differences from the paper:
 - With `exact`, exact steps (`exact.refine`) are tried from the first iterate on. After a failure they are tried again when the
   violation is a tenth of its value at that failure. They continue to rounding precision.
 - If all of this fails, sweeps over the contacts provide further starting points.
+- At p = 0, rounding errors decide which contacts of a body at rest are closed, and so how redundant contacts share its load.
+  `solve_evenly` therefore first solves with u = J v⁺ + SOFT w p, whose impulses are unique.
 """
 
 from typing import NamedTuple
@@ -23,7 +25,7 @@ from idyn.types import Array
 from sim_harness.engines.newton.exact import clamp_friction, natural_residual, project_feasible, refine, speeds_of
 from sim_harness.engines.newton.functions import complementarity, friction_compliance
 from sim_harness.engines.newton.linear import solve_linear
-from sim_harness.engines.newton.rows import Constraints, normal_row
+from sim_harness.engines.newton.rows import Constraints, normal_row, softened
 from sim_harness.engines.newton.sweeps import sweep
 from sim_harness.engines.vectors import add, add_pushed, dot
 
@@ -38,6 +40,10 @@ RETRY = 0.1
 
 ACCEPTED = 1e-10
 """An initial guess with a violation below this share of `scale` is accepted unchanged."""
+
+SOFT, SOFT_TOLERANCE = 1e-5, 1e-10
+"""Yield of rows in `solve_evenly`, as a share of w; largest violation with yield, relative to `Constraints.scale`. The ratio of
+both limits the error of redundant impulses."""
 
 PAPER_STEPS, SWEEPS = 20, 20
 """Number of the paper's steps before sweeps over the contacts; number of sweeps in the first round."""
@@ -79,6 +85,28 @@ class Root(NamedTuple):
     error: float
     iterations: int
     history: Array
+
+
+@compiled
+def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Root:
+    """Solve with rows that yield a little, then take the yield back by exact steps; if either fails, iterate without it.
+
+    Arguments as of `iterate`. Exact steps hardly change redundant impulses, so these stay as even as with yield.
+    """
+    first = np.empty(len(p))
+    error, total = evaluate(c, p, first), 0
+    if error > min(rules.tolerance, ACCEPTED) * c.scale:
+        function, weighted, solver, steps, damping, regularisation, exact, tolerance = rules
+        rules_soft = Rules(function, weighted, solver, steps, damping, regularisation, exact, SOFT_TOLERANCE)
+        soft = iterate(softened(c, SOFT), rules_soft, p.copy(), z.copy(), PAPER_STEPS)
+        total = soft.iterations
+        if soft.error <= tolerance * c.scale:
+            error, taken = refine(c, soft.p, evaluate(c, soft.p, first), EXACT_STEPS)
+            total += taken
+            if error <= tolerance * c.scale:
+                return Root(soft.p, error, total, soft.history)
+    root = iterate(c, rules, p, z, limit)
+    return Root(root.p, root.error, total + root.iterations, root.history)
 
 
 @compiled
@@ -192,7 +220,7 @@ def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diag
     """Set the residuals phi, the diagonal of C and the weights α at p and z (m each)."""
     plan, u = c.plan, np.empty(len(p))
     for i in range(len(p)):
-        u[i] = dot(0.0, c.Y[i], z)
+        u[i] = dot(c.soft * c.w[i] * p[i], c.Y[i], z)
     for i in range(plan.ties):  # a
         phi[i] = u[i] + plan.offset[i] + plan.softness[i] * p[i]
         diagonal[i] = plan.softness[i]

@@ -14,7 +14,7 @@ from idyn.solvers.linalg import backward
 from idyn.types import Array, Record
 from sim_harness.engines.contact_space import unconstrained
 from sim_harness.engines.newton.exact import motion
-from sim_harness.engines.newton.iteration import Rules, iterate
+from sim_harness.engines.newton.iteration import Rules, iterate, solve_evenly
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import Stack
 
@@ -81,7 +81,10 @@ def solve_passes(stack: Stack, free: Free, rules: Rules, settings: PassSettings)
     for _ in range(1 if not relinearise else PASSES if rules.exact else settings.limit):
         used = J
         c = constraints(plan, J, now.L, now.z, settings.preconditioner)
-        root = iterate(c, rules, p, z, settings.limit if rules.exact or not relinearise else 1)
+        if rules.exact:
+            root = solve_evenly(c, rules, p, z, settings.limit)
+        else:
+            root = iterate(c, rules, p, z, 1 if relinearise else settings.limit)
         total += root.iterations
         v = velocity_after(c, now.L, root.p)
         enough = root.error <= rules.tolerance * c.scale

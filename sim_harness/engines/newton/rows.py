@@ -56,6 +56,7 @@ class Constraints(NamedTuple):
         for rows that move no body
     r: factor of impulses in complementarity functions (m)
     scale: largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
+    soft: share of w that every row yields per impulse, see `softened`
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class Constraints(NamedTuple):
     w: Array
     r: Array
     scale: float
+    soft: float
 
 
 @compiled
@@ -107,7 +109,16 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
             r[row] = 1.0 / plan.dt**2
     if preconditioner == TIME_STEP:
         r[:] = 1.0
-    return Constraints(plan, Y, D, z_free, w, r, scale)
+    return Constraints(plan, Y, D, z_free, w, r, scale, 0.0)
+
+
+@compiled
+def softened(c: Constraints, soft: float) -> Constraints:
+    """Return the constraints with u = J v⁺ + soft w p in all rows, tangents included: redundant impulses are then unique."""
+    D = c.D.copy()
+    for i in range(len(D)):
+        D[i, i] += soft * c.w[i]
+    return Constraints(c.plan, c.Y, D, c.z_free, c.w, c.r, c.scale, soft)
 
 
 @compiled

@@ -39,7 +39,7 @@ def sweep(c: Constraints, p: Array, sweeps: int) -> None:
 @compiled
 def _speed(c: Constraints, p: Array, z: Array, row: int) -> float:
     """Return a = offset + softness p + Y z of the row."""
-    return dot(c.plan.offset[row] + c.plan.softness[row] * p[row], c.Y[row], z)
+    return dot(c.plan.offset[row] + (c.plan.softness[row] + c.soft * c.w[row]) * p[row], c.Y[row], z)
 
 
 @compiled

@@ -8,7 +8,9 @@ from idyn.types import Array
 from sim_harness.scenes.bodies.hulls import Hull
 
 FACE_FIRST = 1e-6
-"""Edge contact is used only when the distance along the edge axis exceeds that along the best face axis by this [m]."""
+"""The faces of the second body are used only when the distance along the best of them exceeds that along the best face of the
+first by this [m], and edge contact only when the distance along the edge axis exceeds that along the best face. Otherwise
+rounding errors would choose between bodies whose faces are parallel, and the contacts would change their order."""
 
 TOUCHING = 1e-4
 """Tolerance of clipping a face at the border of another [m], so that nearly congruent faces keep their corners."""
@@ -55,7 +57,7 @@ def touching_polyhedra(first: Polyhedron, second: Polyhedron, margin: float, edg
     edge: number of contacts on each edge of a face
     """
     gaps = [_over_faces(one, other) for one, other in ((first, second), (second, first))]
-    which = int(np.argmax([gap.max() for gap in gaps]))
+    which = int(gaps[1].max() > gaps[0].max() + FACE_FIRST)
     apart = float(gaps[which].max())
     axis, crossing = _over_edges(first, second)
     if max(apart, crossing) > margin:
@@ -107,9 +109,9 @@ def _clipped(one: Polyhedron, other: Polyhedron, face: int) -> list[Array]:
     normal, border = one.normals[face], one.corners[one.hull.faces[face]]
     facing = int(np.argmin(other.normals @ normal))
     points = list(other.corners[other.hull.faces[facing]])
-    for corner, following in zip(border, np.roll(border, -1, axis=0), strict=True):
-        inward = np.cross(normal, following - corner)
-        points = _inside(points, corner, inward / np.linalg.norm(inward))
+    inward = np.cross(normal, np.roll(border, -1, axis=0) - border)
+    for corner, direction in zip(border, inward / np.linalg.norm(inward, axis=1)[:, None], strict=True):
+        points = _inside(points, corner, direction)
     return points
 
 

@@ -4,7 +4,8 @@ This is the only module that imports coal. A pair touches in a patch: a point, a
 corner. Coal finds the colliding pairs and the patches. Two results are corrected from the shapes:
 - The normal of a face that is almost parallel to coal's normal replaces it. In penetration coal's error is 1e-5 or more.
 - The gap at each point is that of the two faces at the point. Coal returns one gap for the whole patch.
-Pairs with a hull use `polyhedra.py`, because coal splits a patch along coplanar triangles of a face.
+Pairs of boxes and hulls use `polyhedra.py`. Coal splits a patch along coplanar triangles of a face. For two boxes whose faces
+are tilted by 1e-10 to 1e-5 rad it returns a single point in 30 to 77 % of the cases, instead of the corners of the face.
 """
 
 from collections.abc import Iterator
@@ -146,9 +147,7 @@ class ContactFinder:
 
     def between(self, first: PlacedShape, second: PlacedShape) -> Iterator[Spot]:
         """Yield the contacts of two bodies with a gap up to the margin."""
-        if any(place.shape.hull for place in (first, second)) and all(
-            place.shape.hull or place.shape.box for place in (first, second)
-        ):
+        if all(place.shape.hull or place.shape.box for place in (first, second)):
             yield from touching_polyhedra(
                 polyhedron_of(first), polyhedron_of(second), self._collide.security_margin, self._edge
             )
@@ -173,10 +172,13 @@ class ContactFinder:
 def polyhedron_of(place: PlacedShape) -> Polyhedron:
     """Return a hull or box as a polyhedron at its pose."""
     shape = place.shape
-    if shape.hull is None:
-        assert shape.box is not None
-        corners = tuple(map(tuple, box_points(np.array(shape.box) / 2, 1).tolist()))
-    return polyhedron_at(hull_of(shape.hull or corners), place.rotation, place.centre)
+    return polyhedron_at(hull_of(shape.hull or box_corners(shape.box)), place.rotation, place.centre)
+
+
+@lru_cache(maxsize=4096)
+def box_corners(box: tuple[float, float, float]) -> Corners:
+    """Return the corners of a box about its centre [m]."""
+    return tuple(map(tuple, box_points(np.array(box) / 2, 1).tolist()))
 
 
 def face_normal(normal: Array, first: PlacedShape, second: PlacedShape) -> Array:

@@ -43,6 +43,18 @@ def test_each_corner_of_a_tilted_face_has_its_own_gap():
         assert spot.gap == pytest.approx(lower - 0.05, abs=1e-7)
 
 
+@pytest.mark.parametrize("other", [(0.1, 0.1, 0.04), (0.1, 0.3, 0.2)])
+def test_faces_tilted_by_a_microradian_touch_at_four_corners_in_one_order(other):
+    rng = np.random.default_rng(3)
+    upright = spots(place(CUBE), place(Shape(box=other), z=-0.05 - other[2] / 2))
+    for size in 10.0 ** rng.uniform(-16, -6, 200):
+        turn = Rotation.from_rotvec(size * rng.normal(size=3)).as_matrix()
+        found = spots(place(CUBE), place(Shape(box=other), z=-0.05 - other[2] / 2, rotation=turn))
+        assert len(found) == 4
+        for spot, same in zip(found, upright, strict=True):
+            np.testing.assert_allclose(spot.point, same.point, atol=1e-5)
+
+
 def test_balls_touch_on_the_line_between_their_centres():
     (spot,) = spots(place(BALL, x=0.06, y=0.08), place(BALL))
     np.testing.assert_allclose(spot.normal, [0.6, 0.8, 0], atol=1e-12)
