@@ -12,8 +12,9 @@ import numpy as np
 from idyn.contact.ground import Ground, opening_speed
 from idyn.jit.compiled import compiled
 from idyn.model.robot import Robot
+from idyn.prediction.method import workspace_for
 from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.terms.dynamics import contact_jacobian
+from idyn.terms.dynamics import fill_dynamics
 from idyn.types import Array, ContactSet, Kinematics
 
 STANDS = 3
@@ -44,11 +45,14 @@ class Landing:
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
-            J, ground = contact_jacobian(self._robot, at, contacts), self._ground
-            motion = at.v, self._robot.tree.a, contacts.gaps
-            numbers = self._period, ground.noise, ground.recovery_speed
-            q_ddot, arrives = _land(J, motion, numbers, stands, q_ddot)
-            touches = touches | arrives
+            ground, workspace = self._ground, workspace_for(self._robot, len(contacts))
+            workspace.prepare(ground, self._period, False)
+            dynamics = workspace.problem.dynamics
+            if fill_dynamics(self._robot, dynamics, at, contacts, None, None):  # otherwise `predict` names the malformed field
+                motion = at.v, self._robot.tree.a, contacts.gaps
+                numbers = self._period, ground.noise, ground.recovery_speed
+                q_ddot, arrives = _land((dynamics.own["J"], dynamics.own["drift"]), motion, numbers, stands, q_ddot)
+                touches = touches | arrives
         touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
         self._ages = {key: self._ages.get(key, 0) + 1 for key in touching}
         return touches, q_ddot
@@ -56,25 +60,29 @@ class Landing:
 
 @compiled
 def _land(
-    J_all: Array, motion: tuple[Array, Array, Array], numbers: tuple[float, float, float], stands: Array, q_ddot: Array
+    rows: tuple[Array, Array],
+    motion: tuple[Array, Array, Array],
+    numbers: tuple[float, float, float],
+    stands: Array,
+    q_ddot: Array,
 ) -> tuple[Array, Array]:
     """Return the demand under which contacts that arrive within the period are then at rest (na), and which ones arrive (n).
 
-    J_all: contact Jacobian (3n, nv)
+    rows: (contact Jacobian (3n, nv), dt J̇ v (3n))
     motion: (v (nv), indices of the actuated velocities (na), gaps [m] (n))
     numbers: (period [s], noise [m] of the ground, its recovery speed [m/s])
     stands: which contacts already stand; these do not arrive (n)
     """
-    (v, a, gaps), (dt, noise, recovery_speed) = motion, numbers
+    (J_all, drift), (v, a, gaps), (dt, noise, recovery_speed) = rows, motion, numbers
     n, na, nv = len(gaps), len(a), len(v)
     softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, error, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):
         if stands[i]:
             continue
-        # velocity error of an arrival at rest: [0, 0, −φ/dt] − J v − dt J_a q̈
+        # velocity error of an arrival at rest: [0, 0, −φ/dt] − J v − dt J̇ v − dt J_a q̈
         for r in range(3):
-            error[r] = -opening_speed(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
+            error[r] = -drift[3 * i + r] - (opening_speed(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0)
             for j in range(nv):
                 error[r] -= J_all[3 * i + r, j] * v[j]
             for k in range(na):

@@ -9,13 +9,11 @@ for accelerations; here products of rows are factorised, and residuals are the u
 
 import numpy as np
 
-from idyn.certificate.motion import body_twists, cross, midpoint, point_velocity, sign_of
+from idyn.certificate.motion import Three, body_twists, cross, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
-
-Three = tuple[float, float, float]
 
 INDEPENDENT = 1e-7
 """A direction of the closures is moved by joints without a motor if this share of it, relative to the largest, is."""

@@ -6,9 +6,11 @@ from idyn.jit.compiled import compiled
 from idyn.terms.stages import Given
 from idyn.types import Array
 
+Three = tuple[float, float, float]
+
 
 @compiled
-def cross(x: Array, y: Array) -> tuple[float, float, float]:
+def cross(x: Array | Three, y: Array | Three) -> Three:
     """Return x × y."""
     return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
 
