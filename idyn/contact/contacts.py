@@ -168,9 +168,8 @@ def contacts_from_points(
     if len(set(keys)) != n:
         repeated = next(key for key in keys if list(keys).count(key) > 1)
         raise InputError("contacts.frame", f"expected different keys, got '{repeated}' twice")
-    found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
-    radii = np.array([_radius_of(robot, key) for key in keys], dtype=np.float64)
-    joints = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+    found = [_body_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
+    joints = np.array([each[:2] for each in found], dtype=np.int64).reshape(-1, 2).T.copy()
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
     return ContactSet(
         bodies=joints[0],
@@ -180,7 +179,7 @@ def contacts_from_points(
         tangents=first_tangents(unit) if tangents is None else tangents,
         mu=mu,
         gaps=gaps,
-        radii=radii,
+        radii=np.array([each[2] for each in found], dtype=np.float64),
         keys=tuple(keys),
     )
 
@@ -201,27 +200,19 @@ def _check_contact(name: str, point: Array, normal: Array, mu: float, gap: float
         raise InputError(f"{name}.t1", f"expected a unit vector orthogonal to the normal, got {tangent}")
 
 
-def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
-    """Return the joints of the first and second body of the contact `key`."""
-    if key in robot.spheres.keys:
-        return int(robot.spheres.joints[robot.spheres.keys.index(key)]), 0
-    if key in robot.boxes.pair_keys:
-        place, box = robot.boxes.pairs[robot.boxes.pair_keys.index(key)]
-        return int(robot.spheres.joints[place]), int(robot.boxes.joints[box])
+def _body_of(robot: Robot, name: str, key: str) -> tuple[int, int, float]:
+    """Return the joints of the first and second body of the contact `key`, and the radius of its sphere [m]."""
+    spheres, boxes, pair = robot.spheres, robot.boxes, key in robot.boxes.pair_keys
+    if pair or key in spheres.keys:
+        place, box = boxes.pairs[boxes.pair_keys.index(key)] if pair else (spheres.keys.index(key), 0)
+        return int(spheres.joints[place]), int(boxes.joints[box]) if pair else 0, float(spheres.radii[place])
     if key in robot.wheel_frames:
         why = f"'{key}' is on the axis of a joint that turns without limits, so it rolls with a radius that is not known"
         raise InputError(f"{name}.frame", f"expected a contact place of the robot, which has a radius: {why}")
     try:
-        return robot.joint_of_frame(key), 0
+        return robot.joint_of_frame(key), 0, 0.0
     except FrameNotFound as error:
         raise InputError(f"{name}.frame", str(error)) from error
-
-
-def _radius_of(robot: Robot, key: str) -> float:
-    """Return the radius of the sphere of the contact `key`, 0 for frames [m]."""
-    if key in robot.boxes.pair_keys:
-        return float(robot.spheres.radii[robot.boxes.pairs[robot.boxes.pair_keys.index(key), 0]])
-    return float(robot.spheres.radii[robot.spheres.keys.index(key)]) if key in robot.spheres.keys else 0.0
 
 
 def placements_at(robot: Robot, q: Array | Kinematics) -> Array:

@@ -12,6 +12,9 @@ Axes = Literal["local_world_aligned", "local", "world"]
 """Where a velocity is expressed: at the frame's origin in world axes; there in the frame's axes; at the world's origin in world
 axes (Pinocchio's `ReferenceFrame`)."""
 
+ON_AXIS = 1e-3
+"""Distance from the axis of a joint up to which a frame counts as on it [m]."""
+
 _REFERENCE = {name: getattr(pin.ReferenceFrame, name.upper()) for name in get_args(Axes)}
 
 
@@ -160,3 +163,20 @@ class Frames:
         if array.shape != (size,):
             raise InputError(field, f"expected an array of shape {(size,)}, got {array.shape}")
         return array
+
+
+def wheel_frames(model: pin.Model, data: pin.Data) -> frozenset[str]:
+    """Return the frames on the axis of a joint that turns without limits, to `ON_AXIS`: what they touch, they roll on."""
+    pin.computeJointJacobians(model, data, pin.neutral(model))
+    pin.updateFramePlacements(model, data)
+    found, axes = set(), data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
+    for frame, placed in zip(model.frames, data.oMf, strict=True):
+        joint = model.joints[frame.parentJoint]
+        if frame.parentJoint == 0 or joint.nv != 1 or joint.nq != 1:
+            continue
+        turns = np.isinf([model.lowerPositionLimit[joint.idx_q], model.upperPositionLimit[joint.idx_q]]).all()
+        axis = axes[joint.idx_v]
+        moved = axis[:3] + np.cross(axis[3:], placed.translation)
+        if turns and axis[3:].any() and np.linalg.norm(moved) < ON_AXIS:
+            found.add(frame.name)
+    return frozenset(found)

@@ -13,7 +13,7 @@ from idyn.errors import FrameNotFound, ModelError
 from idyn.model.build import build_model, check_mass_matrix, read_text
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
-from idyn.model.frames import Frames
+from idyn.model.frames import Frames, wheel_frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
 from idyn.model.memory import address, memory, parts
 from idyn.model.mjcf import is_mjcf, read_mjcf
@@ -21,7 +21,7 @@ from idyn.model.osim.coordinates import unactuated
 from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
-from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors, wheel_frames
+from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.model.urdf import parse_urdf, with_declared_prefixes
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
@@ -36,10 +36,10 @@ class Robot:
     name: of the model; urdf_sha256: hash of the URDF text
     nq, nv: sizes of q and v; na, nu: numbers of actuated and unactuated velocities (na + nu = nv)
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
-    tree, bodies, limits: see `idyn.model.tree`; spheres, boxes: see `idyn.model.places`; closures: see `idyn.model.closures`
+    tree, bodies, limits, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
     total_mass [kg], weight [N]
-    wheel_frames: frames on the axis of a joint that turns without limits; contact places are not among them
-    floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
+    wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
+    one_axis_each: every actuated joint has one axis
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pinocchio as pin
 
 from idyn.errors import InputError, nearest
 from idyn.model.description import Description
@@ -12,9 +11,6 @@ from idyn.types import Array, Record
 
 DUMMY_EFFORT = 1e3
 """Effort limits of at least this [N·m or N] count as placeholders: no joint of the robots in use exceeds it."""
-
-ON_AXIS = 1e-3
-"""Distance from the axis of a joint up to which a frame counts as on it [m]."""
 
 UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
 """Number of the positions at the end of a joint's part of q that form a unit vector: a quaternion, or cos and sin."""
@@ -131,23 +127,6 @@ def positions(model: Any, joints: Array) -> Array:
     """Return the indices in q of the positions of some joints."""
     spans = [range(joint.idx_q, joint.idx_q + joint.nq) for joint in (model.joints[i] for i in np.unique(joints).tolist())]
     return np.array([k for span in spans for k in span], dtype=np.int64)
-
-
-def wheel_frames(model: Any, data: Any) -> frozenset[str]:
-    """Return the frames on the axis of a joint that turns without limits, to `ON_AXIS`: what they touch, they roll on."""
-    pin.computeJointJacobians(model, data, pin.neutral(model))
-    pin.updateFramePlacements(model, data)
-    found, axes = set(), data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
-    for frame, placed in zip(model.frames, data.oMf, strict=True):
-        joint = model.joints[frame.parentJoint]
-        if frame.parentJoint == 0 or joint.nv != 1 or joint.nq != 1:
-            continue
-        turns = np.isinf([model.lowerPositionLimit[joint.idx_q], model.upperPositionLimit[joint.idx_q]]).all()
-        axis = axes[joint.idx_v]
-        moved = axis[:3] + np.cross(axis[3:], placed.translation)
-        if turns and axis[3:].any() and np.linalg.norm(moved) < ON_AXIS:
-            found.add(frame.name)
-    return frozenset(found)
 
 
 def read_bodies(model: Any) -> Bodies:

@@ -7,7 +7,13 @@ from controllers.config.tables import merged
 from controllers.controller import Controller
 from idyn.types import Array, State
 
-RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
+RIGID = {
+    "ground__kind": "rigid",
+    "ground__gap_noise": 0.0,
+    "ground__drift": False,  # worlds of tests are time-steppers whose step is the period
+    "torque_feedback__kp": 0.0,
+    "torque_feedback__kd": 0.0,
+}
 """The law to the letter: what it says and what the rigid world does are the same to rounding errors."""
 
 

@@ -99,8 +99,8 @@ def check(case, seed, name="go2"):
     found = tick.slopes(answer)
     if not found.classical:
         return False
-    for name, result, error in tick.errors(found):
-        assert error < 1e-6, (seed, name, result, error)
+    for quantity, result, error in tick.errors(found):
+        assert error < 1e-6, (seed, quantity, result, error)
     return True
 
 
@@ -112,7 +112,7 @@ def test_derivatives_are_those_of_the_prediction(case, count):
 
 @pytest.mark.parametrize("count", first_is_fast([6, 25]))
 def test_derivatives_where_contact_rows_depend_on_each_other(count):
-    """Legs that move in planes: the sideways rows of four feet are not independent, and J̇ v is what the mechanism can follow."""
+    """Legs that move in planes: the sideways rows of four feet depend on each other, and J̇ v is what the mechanism follows."""
     cases = [("coulomb", Options(**OFF), 0.05), ("exact-cone", Options(**OFF), 0.5)]
     assert sum(check(case, seed, "solo8") for seed in range(count) for case in cases) >= 1
 
