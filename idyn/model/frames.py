@@ -174,7 +174,8 @@ def wheel_frames(model: pin.Model, data: pin.Data) -> frozenset[str]:
         joint = model.joints[frame.parentJoint]
         if frame.parentJoint == 0 or joint.nv != 1 or joint.nq != 1:
             continue
-        turns = np.isinf([model.lowerPositionLimit[joint.idx_q], model.upperPositionLimit[joint.idx_q]]).all()
+        lower, upper = model.lowerPositionLimit[joint.idx_q], model.upperPositionLimit[joint.idx_q]
+        turns = not lower < upper or (np.isinf(lower) and np.isinf(upper))
         axis = axes[joint.idx_v]
         moved = axis[:3] + np.cross(axis[3:], placed.translation)
         if turns and axis[3:].any() and np.linalg.norm(moved) < ON_AXIS:

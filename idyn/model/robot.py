@@ -32,14 +32,12 @@ WORLD = pin.Convention.WORLD
 class Robot:
     """A robot model with actuated and unactuated degrees of freedom, contact places and limits.
 
-    description: the description it was built from, armature by name
-    name: of the model; urdf_sha256: hash of the URDF text
+    description: what it was built from, armature by name; one_axis_each: every actuated joint has one axis
+    name: of the model; urdf_sha256: hash of the URDF text; total_mass [kg], weight [N]
     nq, nv: sizes of q and v; na, nu: numbers of actuated and unactuated velocities (na + nu = nv)
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
     tree, bodies, limits, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
-    total_mass [kg], weight [N]
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
-    one_axis_each: every actuated joint has one axis
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state

@@ -17,7 +17,7 @@ from idyn.jit.compiled import compiled, inlined
 from idyn.jit.stack import stack_array
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import backward, forward
+from idyn.solvers.linalg import backward, cholesky, forward, row_basis
 from idyn.solvers.pivoting import append_row
 from idyn.solvers.vectors import dot
 from idyn.status import SOLVED, STATUSES, Status
@@ -30,6 +30,9 @@ velocity, and the demand changes only if these are not sufficient. At 1 the base
 demand; below 1e-8 rounding errors are visible in the joints."""
 
 MOST_PIVOTS = 1000
+
+MOVED = 1e-3
+"""A direction of the closures is moved by joints without a motor if its row is longer than this share of the longest one."""
 
 INDEPENDENT = 1e7
 """Factor on `idyn.solvers.pivoting.DEPENDENT` (a share of the squared length). Rows are clearly independent if the part of each
@@ -62,6 +65,8 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
         wanted[j] = (1.0 - g.keep) * g.v[j]
     for k in range(na):
         wanted[a[k]] += dt * q_ddot[k]
+    if g.drift and len(d.G) > 0:
+        _close(d, wanted)
     # rows of Y = (J_a, J_u/√ε) and b, contacts first, then closures
     rows = 3 * n + len(d.G)
     Y, b, bilateral = stack_array((rows, na + nu)), stack_array(rows), stack_array(rows, np.bool_)
@@ -94,6 +99,29 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
         nearest[k] += change / dt
         largest = max(largest, abs(change))
     return nearest, largest, status
+
+
+@compiled
+def _close(d: Dynamics, wanted: Array) -> None:
+    """Add to the target the least velocities of joints without a motor that keep the closures: they are not to count as a
+    change of the motion, which the demand would share."""
+    g, G, u = d.given, d.G, d.given.model.u
+    rows, nu = len(G), len(u)
+    A, lacking = np.empty((rows, nu)), np.empty(rows)
+    for row in range(rows):
+        lacking[row] = -d.rate[row] - g.keep * dot(G[row], g.v) - dot(G[row], wanted)
+        for k in range(nu):
+            A[row, k] = G[row, u[k]]
+    # A = T Q with orthonormal rows Q: z = (TᵀT)⁻¹ Tᵀ lacking, then Qᵀ z
+    Q = row_basis(A, MOVED)
+    T = np.dot(A, Q.T)
+    F, z = np.dot(T.T, T), np.dot(T.T, lacking)
+    cholesky(F)
+    forward(F, z)
+    backward(F, z)
+    for i in range(len(Q)):
+        for k in range(nu):
+            wanted[u[k]] += Q[i, k] * z[i]
 
 
 @compiled
