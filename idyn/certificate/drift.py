@@ -9,7 +9,7 @@ for accelerations; here products of rows are factorised, and residuals are the u
 
 import numpy as np
 
-from idyn.certificate.motion import Three, body_twists, cross, midpoint, point_velocity, sign_of
+from idyn.certificate.motion import Three, body_twists, cross, dot, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
@@ -27,22 +27,25 @@ def add_contact_drift(g: Given, velocity: Array) -> None:
     """Add dt J̇ v to contact velocities in (s, t, n) (n, 3)."""
     if not g.contact_drift:
         return
-    twists, turning, drift = stack_array((len(g.model.parents), 6)), stack_array((len(g.v), 6)), stack_array((len(velocity), 3))
-    _axis_rates(g, twists, turning)
+    joints = len(g.model.parents)
+    twists, rates, drift = stack_array((joints, 6)), stack_array((joints, 6)), stack_array((len(velocity), 3))
+    _axis_rates(g, twists, rates)
     for i in range(len(velocity)):
         s, n, x = g.tangents[i], g.normals[i], g.points[i]
         one, other, r = twists[g.bodies[i]], twists[g.others[i]], g.radii[i]
         spin = one[3] - other[3], one[4] - other[4], one[5] - other[5]
         slip, roll = _slip(g, twists, i), cross(spin, n)
         moved = slip[0] + r * roll[0], slip[1] + r * roll[1], slip[2] + r * roll[2]
-        first, second = point_velocity(one, x), point_velocity(other, x)
-        turned = cross(other[3:], (first[0] - second[0], first[1] - second[1], first[2] - second[2]))
-        rates, carried = _difference(g, turning, (g.bodies[i], g.others[i]), x), cross(spin, moved)
+        turned = 0.0, 0.0, 0.0
+        if g.others[i] != 0:
+            first, second = point_velocity(one, x), point_velocity(other, x)
+            turned = cross(other[3:], (first[0] - second[0], first[1] - second[1], first[2] - second[2]))
+        own, carried = _difference(rates, (g.bodies[i], g.others[i]), x), cross(spin, moved)
         t = cross(n, s)
         for c in range(3):
             drift[i, c] = 0.0
         for c in range(3):
-            change = g.dt * (rates[c] + carried[c] - turned[c])
+            change = g.dt * (own[c] + carried[c] - turned[c])
             drift[i, 0] += s[c] * change
             drift[i, 1] += t[c] * change
             drift[i, 2] += n[c] * change
@@ -56,15 +59,15 @@ def add_contact_drift(g: Given, velocity: Array) -> None:
 @compiled
 def closure_drift(g: Given, out: Array) -> None:
     """Fill dt Ġ v of the closures (3m)."""
-    twists, turning = stack_array((len(g.model.parents), 6)), stack_array((len(g.v), 6))
-    _axis_rates(g, twists, turning)
+    twists, rates = stack_array((len(g.model.parents), 6)), stack_array((len(g.model.parents), 6))
+    _axis_rates(g, twists, rates)
     for k in range(len(g.ends)):
         (first, second), x = g.model.loops[k], midpoint(g, k)
         one, other = twists[first], twists[second]
-        rates = _difference(g, turning, (first, second), x)
+        own = _difference(rates, (first, second), x)
         carried, taken = cross(one[3:], point_velocity(one, x)), cross(other[3:], point_velocity(other, x))
         for c in range(3):
-            out[3 * k + c] = g.dt * (rates[c] + carried[c] - taken[c])
+            out[3 * k + c] = g.dt * (own[c] + carried[c] - taken[c])
 
 
 @compiled
@@ -72,26 +75,40 @@ def passive_part(g: Given, out: Array) -> None:
     """Replace velocities of the closures (3m) by the part that joints without a motor can cause, by Gram and Schmidt with
     pivots on the columns of G_u: the demand decides the rest."""
     rows, u = len(out), g.model.u
-    columns, kept, largest = np.zeros((len(u), rows)), np.zeros(rows), 0.0
+    columns, squares, left = stack_array((len(u), rows)), stack_array(len(u)), stack_array(rows)
     for i in range(len(u)):
         for row in range(rows):
             columns[i, row] = _closure_entry(g, row, u[i])
-    for _ in range(len(u)):
-        best, length = -1, 0.0
-        for i in range(len(u)):
-            square = (columns[i] ** 2).sum()
-            if square > length:
-                best, length = i, square
-        largest = max(largest, length)
-        if best < 0 or length <= INDEPENDENT**2 * largest:
-            break
-        axis = columns[best] / np.sqrt(length)
-        kept += axis * (axis * out).sum()
-        for _ in range(2):  # the second pass removes rounding errors
-            for i in range(len(u)):
-                columns[i] -= axis * (axis * columns[i]).sum()
+        squares[i] = dot(columns[i], columns[i])
     for row in range(rows):
-        out[row] = kept[row]
+        left[row] = out[row]
+    largest = 0.0
+    for _ in range(len(u)):
+        best = 0
+        for i in range(len(u)):
+            best = i if squares[i] > squares[best] else best
+        axis, square = columns[best], dot(columns[best], columns[best])
+        largest = max(largest, square)
+        if square <= INDEPENDENT**2 * largest:
+            break
+        _reduce(left, axis, square)
+        for i in range(len(u)):
+            if i != best and squares[i] > INDEPENDENT**2 * largest:
+                for _ in range(2):  # the second pass removes rounding errors
+                    _reduce(columns[i], axis, square)
+                squares[i] = dot(columns[i], columns[i])
+        squares[best] = 0.0
+    for row in range(rows):
+        out[row] -= left[row]
+
+
+@compiled
+def _reduce(x: Array, axis: Array, square: float) -> None:
+    """Subtract from x its part along an axis of this squared length."""
+    share = dot(x, axis) / square
+    if share != 0.0:
+        for k in range(len(x)):
+            x[k] -= share * axis[k]
 
 
 @compiled
@@ -109,8 +126,8 @@ def _follow(g: Given, drift: Array) -> None:
     (T T⊥ᵀ + θ²) y = c − T Bᵀ (B Bᵀ)⁻¹ b,  T⊥ = T − T Bᵀ (B Bᵀ)⁻¹ B,  B: independent rows of G and N, b: their drift
     """
     nv, n, m = len(g.v), len(drift), len(g.ends)
-    B, b, L, count = np.zeros((3 * m + n, nv)), np.zeros(3 * m + n), np.zeros((3 * m + n, 3 * m + n)), 0
-    closing, a = np.zeros(3 * m), np.zeros(nv)
+    B, b, L, count = stack_array((3 * m + n, nv)), stack_array(3 * m + n), stack_array((3 * m + n, 3 * m + n)), 0
+    closing, a = stack_array(3 * m), stack_array(nv)
     closure_drift(g, closing)
     for row in range(3 * m):
         for j in range(nv):
@@ -118,34 +135,32 @@ def _follow(g: Given, drift: Array) -> None:
         count = _keep(a, closing[row], (B, b, L), count)
     for i in range(n):
         if g.gaps[i] <= g.touching:
-            _contact_row(g, i, g.normals[i], a)
+            _contact_row(g, i, (g.normals[i, 0], g.normals[i, 1], g.normals[i, 2]), a)
             count = _keep(a, drift[i, 2], (B, b, L), count)
     # T, X = L⁻¹ B Tᵀ, K = T T⊥ᵀ + θ²
-    which, T = np.zeros(2 * n, np.int64), np.zeros((2 * n, nv))
-    rows = 0
+    T, X, known = stack_array((2 * n, nv)), stack_array((2 * n, count)), stack_array(count)
+    K, y, which, rows = stack_array((2 * n, 2 * n)), stack_array(2 * n), stack_array(2 * n, np.int64), 0
+    _forward(L, b, known)
     for i in range(n):
         if g.gaps[i] <= g.touching:
-            t = cross(g.normals[i], g.tangents[i])
-            _contact_row(g, i, g.tangents[i], T[rows])
-            _contact_row(g, i, np.array(t), T[rows + 1])
-            which[rows] = which[rows + 1] = i
-            rows += 2
-    X, known = np.zeros((rows, count)), np.zeros(count)
-    _forward(L, b[:count], known)
-    K, y = np.dot(T[:rows], T[:rows].T), np.zeros(rows)
-    for row in range(rows):
-        _forward(L, np.dot(B[:count], T[row]), X[row])
-        y[row] = drift[which[row], row % 2] - (X[row] * known).sum()
-    K -= np.dot(X, X.T)
-    for row in range(rows):
-        K[row, row] += FOLLOWED**2
-    _eliminate(K, y)
+            s, t = g.tangents[i], cross(g.normals[i], g.tangents[i])
+            for r in range(2):
+                _contact_row(g, i, (s[0], s[1], s[2]) if r == 0 else t, T[rows])
+                for k in range(count):
+                    X[rows, k] = dot(B[k], T[rows])
+                _forward(L, X[rows], X[rows])
+                which[rows], y[rows] = i, drift[i, r] - dot(X[rows], known)
+                for k in range(rows + 1):
+                    K[rows, k] = K[k, rows] = dot(T[rows], T[k]) - dot(X[rows], X[k])
+                K[rows, rows] += FOLLOWED**2
+                rows += 1
+    _eliminate(K, y[:rows])
     for row in range(rows):
         drift[which[row], row % 2] -= FOLLOWED**2 * y[row]
 
 
 @compiled
-def _contact_row(g: Given, i: int, direction: Array, row: Array) -> None:
+def _contact_row(g: Given, i: int, direction: Three, row: Array) -> None:
     """Fill the row of J of contact i along a direction (nv)."""
     for j in range(len(row)):
         sign = sign_of(g, i, j)
@@ -160,20 +175,24 @@ def _keep(a: Array, c: float, kept: tuple[Array, Array, Array], count: int) -> i
     kept: (rows B (·, nv), their drift (·), Cholesky factor of B Bᵀ (·, ·)); the first `count` rows are used
     """
     B, b, L = kept
-    x, length2 = np.zeros(count), (a * a).sum()
-    _forward(L, np.dot(B[:count], a), x)
-    rest2 = length2 - (x * x).sum()
-    if count == len(a) or rest2 <= SHARE**2 * length2:
+    x, length2 = L[min(count, len(L) - 1), :count], dot(a, a)
+    if count == len(a):
         return count
-    B[count], b[count], L[count, count] = a, c, np.sqrt(rest2)
     for k in range(count):
-        L[count, k] = x[k]
+        x[k] = dot(B[k], a)
+    _forward(L, x, x)
+    rest2 = length2 - dot(x, x)
+    if rest2 <= SHARE**2 * length2:
+        return count
+    b[count], L[count, count] = c, np.sqrt(rest2)
+    for j in range(len(a)):
+        B[count, j] = a[j]
     return count + 1
 
 
 @compiled
 def _forward(L: Array, y: Array, x: Array) -> None:
-    """Fill x with L⁻¹ y for a lower triangle."""
+    """Fill x with L⁻¹ y for a lower triangle; they may be the same array."""
     for k in range(len(x)):
         x[k] = y[k]
         for i in range(k):
@@ -199,27 +218,32 @@ def _eliminate(K: Array, y: Array) -> None:
 
 
 @compiled
-def _axis_rates(g: Given, twists: Array, turning: Array) -> None:
-    """Fill the spatial velocities V of the bodies (njoints, 6) and Ṡ_j v_j = V × S_j v_j of the axes (nv, 6)."""
+def _axis_rates(g: Given, twists: Array, rates: Array) -> None:
+    """Fill V of the bodies and Σ_j Ṡ_j v_j, Ṡ_j = V_b × S_j, over the axes that move each, both (njoints, 6)."""
     body_twists(g, g.v, twists)
-    for j in range(len(g.v)):
-        V, S, speed, out = twists[g.model.dof_joint[j]], g.axes[j], g.v[j], turning[j]
-        linear, swung, turned = cross(V[3:], S[:3]), cross(V[:3], S[3:]), cross(V[3:], S[3:])
-        for c in range(3):
-            out[c], out[3 + c] = speed * (linear[c] + swung[c]), speed * turned[c]
+    dof, dof_joint = 0, g.model.dof_joint
+    for c in range(6):
+        rates[0, c] = 0.0
+    for i in range(1, len(rates)):
+        V, rate, above = twists[i], rates[i], rates[g.model.parents[i]]
+        for c in range(6):
+            rate[c] = above[c]
+        while dof < len(g.v) and dof_joint[dof] == i:
+            S, x = g.axes[dof], g.v[dof]
+            rate[0] += x * (V[4] * S[2] - V[5] * S[1] + V[1] * S[5] - V[2] * S[4])
+            rate[1] += x * (V[5] * S[0] - V[3] * S[2] + V[2] * S[3] - V[0] * S[5])
+            rate[2] += x * (V[3] * S[1] - V[4] * S[0] + V[0] * S[4] - V[1] * S[3])
+            rate[3] += x * (V[4] * S[5] - V[5] * S[4])
+            rate[4] += x * (V[5] * S[3] - V[3] * S[5])
+            rate[5] += x * (V[3] * S[4] - V[4] * S[3])
+            dof += 1
 
 
 @compiled
-def _difference(g: Given, turning: Array, bodies: tuple[int, int], x: Array | Three) -> Three:
-    """Return Σ_j ± (Ṡ_j v_j)(x) over the degrees of freedom that move one of two bodies: + for the first, − for the second."""
-    sums, first, second = stack_array(6), g.model.support[bodies[0]], g.model.support[bodies[1]]
-    for c in range(6):
-        sums[c] = 0.0
-    for j in range(len(turning)):
-        if first[j] != second[j]:
-            for c in range(6):
-                sums[c] += turning[j, c] if first[j] else -turning[j, c]
-    return point_velocity(sums, x)
+def _difference(rates: Array, bodies: tuple[int, int], x: Array | Three) -> Three:
+    """Return (Σ_j Ṡ_j v_j)(x) of the first body minus that of the second one."""
+    one, other = point_velocity(rates[bodies[0]], x), point_velocity(rates[bodies[1]], x)
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2]
 
 
 @compiled

@@ -16,6 +16,15 @@ def cross(x: Array | Three, y: Array | Three) -> Three:
 
 
 @compiled
+def dot(x: Array, y: Array) -> float:
+    """Return x · y."""
+    total = 0.0
+    for k in range(len(x)):
+        total += x[k] * y[k]
+    return total
+
+
+@compiled
 def point_velocity(twist: Array, x: Array | tuple[float, float, float]) -> tuple[float, float, float]:
     """Return the velocity v_O + ω × x of the point x of a body with spatial velocity `twist` at the world origin."""
     return (

@@ -19,7 +19,7 @@ from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, cholesky, forward, row_basis
 from idyn.solvers.pivoting import append_row
-from idyn.solvers.vectors import dot
+from idyn.solvers.vectors import dot, fill, fill_rows
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -107,19 +107,27 @@ def _close(d: Dynamics, wanted: Array) -> None:
     change of the motion, which the demand would share."""
     g, G, u = d.given, d.G, d.given.model.u
     rows, nu = len(G), len(u)
-    A, lacking = np.empty((rows, nu)), np.empty(rows)
+    A, lacking = np.empty((rows, nu)), stack_array(rows)
     for row in range(rows):
         lacking[row] = -d.rate[row] - g.keep * dot(G[row], g.v) - dot(G[row], wanted)
         for k in range(nu):
             A[row, k] = G[row, u[k]]
     # A = T Q with orthonormal rows Q: z = (TᵀT)⁻¹ Tᵀ lacking, then Qᵀ z
     Q = row_basis(A, MOVED)
-    T = np.dot(A, Q.T)
-    F, z = np.dot(T.T, T), np.dot(T.T, lacking)
+    rank = len(Q)
+    F, z, t = stack_array((rank, rank)), stack_array(rank), stack_array(rank)
+    fill_rows(F, 0.0)
+    fill(z, 0.0)
+    for row in range(rows):
+        for i in range(rank):
+            t[i] = dot(A[row], Q[i])
+            z[i] += t[i] * lacking[row]
+            for k in range(i + 1):
+                F[i, k] += t[i] * t[k]
     cholesky(F)
     forward(F, z)
     backward(F, z)
-    for i in range(len(Q)):
+    for i in range(rank):
         for k in range(nu):
             wanted[u[k]] += Q[i, k] * z[i]
 

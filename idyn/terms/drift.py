@@ -136,12 +136,17 @@ def _hold(row: Array, c: float, held: tuple[Array, Array], rank: int) -> int:
 
 @compiled
 def _orthogonalise(row: Array, Q: Array, rank: int) -> None:
-    """Subtract from a row its part in the span of the first rows of Q, twice, against rounding errors."""
+    """Subtract from a row its part in the span of the first rows of Q, twice where that cancels most of it."""
+    before = dot(row, row)
     for _ in range(2):
         for k in range(rank):
-            share = dot(Q[k], row)
+            share = 0.0
+            for j in range(len(row)):
+                share += Q[k, j] * row[j]
             for j in range(len(row)):
                 row[j] -= share * Q[k, j]
+        if dot(row, row) > 0.01 * before:
+            break
 
 
 @compiled

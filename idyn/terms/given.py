@@ -1,8 +1,11 @@
 """The validate stage: checks the inputs and copies them into a `Given`."""
 
+import numpy as np
+
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed
+from idyn.jit.stack import stack_array
 from idyn.solvers.vectors import copy, copy_rows, fill
 from idyn.terms.inputs import contact_flaw, finite, of_unit_length
 from idyn.terms.stages import Given
@@ -74,23 +77,31 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
 
 @compiled
 def _may_depend(g: Given) -> bool:
-    """Return whether contact rows may depend on each other: unless each body touches the ground by fewer rows than it has
-    degrees of freedom of its own, those that move no other body with a contact. Three points of a body count as six rows."""
+    """Return whether contact rows may depend on each other: unless each body touches the ground by at most as many rows as it
+    has degrees of freedom of its own, those that move no other body with a contact. Three points of a body count as six rows.
+    """
     if len(g.ends) > 0:
         return True
-    support = g.model.support
-    for i in range(len(g.mu)):
+    n, bodies, support, spare = len(g.mu), g.bodies, g.model.support, stack_array(len(g.model.parents), np.int64)
+    for i in range(n):
+        spare[bodies[i]] = 0
         if g.others[i] != 0:
             return True
-        body, points, own = g.bodies[i], 0, 0
-        for k in range(len(g.mu)):
-            points += g.bodies[k] == body
-        for j in range(len(g.v)):
-            alone = support[body, j]
-            for k in range(len(g.mu)):
-                alone = alone and (g.bodies[k] == body or not support[g.bodies[k], j])
-            own += alone
-        if own < min(3 * points, 6):
+    for j in range(len(g.v)):
+        owner = -1
+        for i in range(n):
+            if support[bodies[i], j] and owner != bodies[i]:
+                if owner >= 0:
+                    owner = -1
+                    break
+                owner = bodies[i]
+        if owner >= 0:
+            spare[owner] += 1
+    for i in range(n):
+        points = 0
+        for k in range(n):
+            points += bodies[k] == bodies[i]
+        if spare[bodies[i]] < min(3 * points, 6):
             return True
     return False
 
