@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from controllers.config.loading import load, parse
-from controllers.config.tables import Table, merged
+from controllers.config.tables import Table, kind_of, merged
+from controllers.contact.terrain import ApartSettings
 from controllers.controller import Controller
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
@@ -33,9 +34,21 @@ def changed(settings: ControllerSettings, changes: Table, where: str = "controll
 
 def build_controller(settings: ControllerSettings) -> Controller:
     """Build the controller of the settings with the robot that they name. Its stance is moved onto the configured terrain."""
+    check_ground(settings)
     robot, stance = load_robot(settings.robot)
     contact = settings.contact
     return Controller(settings, robot, resting(robot, stance, contact.terrain.build(contact.ground)))
+
+
+def check_ground(settings: ControllerSettings) -> None:
+    """Raise ConfigError if reference and law would believe different grounds."""
+    terrain, reference, where = settings.contact.terrain, settings.reference, "contact.terrain.kind"
+    if isinstance(terrain, ApartSettings):
+        both = f"'{terrain.gait}' for the gait and '{kind_of(terrain.law)}' for the law"
+        raise ConfigError(where, f"'apart' is for logs of older versions: expected one ground, got {both}")
+    if terrain.known not in reference.grounds:
+        kinds = f"'{kind_of(terrain)}' contradicts reference.kind = '{kind_of(reference)}'"
+        raise ConfigError(where, f"{kinds}, which expects ground that is {' or '.join(reference.grounds)}")
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
+from controllers.build import build_controller, changed, check_ground, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.floors import floor_warning
 from controllers.settings import ControllerSettings
@@ -96,6 +96,7 @@ def serve(
 def _rebuilt(settings: ServerSettings, snapshot: dict[str, Any]) -> Controller:
     """Return a controller of changed settings, ready for ticks."""
     other = controller_from_snapshot(snapshot)
+    check_ground(other.settings)
     warm_up(other, settings)
     return other
 

@@ -2,17 +2,26 @@
 
 import numpy as np
 
-from idyn.contact.terrain import FrictionMap, Slope
+from idyn.contact.terrain import FrictionMap, empty_distances
 from idyn.types import Array
 
 
-class StandingPlane(Slope):
-    """A plane through a fixed point whose slope changes. Only its normals are meaningful: where it is, the feet tell."""
+class StandingPlane:
+    """A plane through a fixed point, level until a gait gives it its gradient. Only its normals are meaningful: where it is,
+    the feet tell.
+
+    gradient: of its height, world frame (2); the gait that owns the array changes it
+    """
 
     def __init__(self, height: float = 0.0, friction: FrictionMap | None = None) -> None:
-        super().__init__(0.0, height, friction)
+        self.friction, self.gradient = friction, np.zeros(2)
+        self._origin = np.array([0.0, 0.0, height])
 
-    def tilt(self, gradient: Array) -> None:
-        """Set the gradient of the plane, world frame (2)."""
-        self._normal[:] = -gradient[0], -gradient[1], 1.0
-        self._normal /= np.linalg.norm(self._normal)
+    def query(self, points: Array) -> tuple[Array, Array]:
+        """Return signed distance [m] (n) and normal (n, 3) of the plane for points (n, 3)."""
+        distances, normals = empty_distances(points)
+        normal = np.array([-self.gradient[0], -self.gradient[1], 1.0])
+        normal /= np.linalg.norm(normal)
+        distances[:] = (points - self._origin) @ normal
+        normals[:] = normal
+        return distances, normals

@@ -9,7 +9,7 @@ import numpy as np
 from controllers.command import Schedule
 from controllers.config.loading import Kind, NonNegative, Settings
 from controllers.contact.landing import Landing
-from controllers.contact.terrain import AnyTerrain, FlatSettings
+from controllers.contact.terrain import AnyTerrain, ApartSettings, StandingSettings
 from idyn.contact.ground import Ground
 from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
@@ -199,7 +199,9 @@ class ContactSettings(Settings, frozen=True):
     """Contacts of a controller, and how gaps are used.
 
     source: contact source
-    ground, terrain: height [m] and shape of the ground for contact search; contacts in the state message replace the search
+    ground: height of the ground [m]
+    terrain: its shape, as the controller believes it: a gait plans its steps on it, and contacts have its normals and gaps,
+        unless the state message has them
     mu: friction coefficient of every contact, instead of those of robot and terrain
     margin: largest gap of a contact that is passed to the prediction [m]
     whole_soles: whether all corners of a sole count as touching as soon as the robot reports one of them: on soft ground they
@@ -208,7 +210,7 @@ class ContactSettings(Settings, frozen=True):
 
     source: AnySource = GeometrySettings()
     ground: float = 0.0
-    terrain: AnyTerrain = FlatSettings()
+    terrain: AnyTerrain | ApartSettings = StandingSettings()
     mu: NonNegative | None = None
     margin: NonNegative = 0.002
     whole_soles: bool = False

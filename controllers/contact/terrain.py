@@ -1,6 +1,6 @@
-"""Settings of terrains."""
+"""Settings of terrains: of a simulated world, and of what a controller believes, which its gait and its law both read."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 import numpy as np
@@ -17,6 +17,11 @@ MAX_LINES = 2000
 
 MAX_WORK = 2e7
 """Largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds."""
+
+
+Known = Literal["flat", "standing", "told", "estimated", "felt"]
+"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain. In older logs also: the plane
+through the standing feet, without steps; the places where the feet touched last, with steps expected everywhere."""
 
 
 class FrictionSettings(Settings, frozen=True):
@@ -39,6 +44,16 @@ class TerrainSettings(Kind, frozen=True):
     """
 
     friction: FrictionSettings | None = None
+
+    @property
+    def known(self) -> Known:
+        """What a gait knows of it."""
+        return "told"
+
+    @property
+    def world(self) -> "TerrainSettings":
+        """The ground of a simulated world of which nothing else is said: level where the controller does not know it."""
+        return self if self.known == "told" else FlatSettings(friction=self.friction)
 
     def reseeded(self, seed: int) -> Self:
         """Return these settings with `seed` added to their seeds."""
@@ -66,6 +81,10 @@ class TerrainSettings(Kind, frozen=True):
 class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
     """Horizontal plane."""
 
+    @property
+    def known(self) -> Known:
+        return "flat"
+
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return Flat(ground, self._friction(where))
 
@@ -87,8 +106,11 @@ class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
 
 
 class StandingSettings(TerrainSettings, frozen=True, tag="standing"):
-    """Plane with the slope of the ground that a gait estimates from its standing feet, for robots that report which feet
-    touch."""
+    """What the standing feet of a gait tell: a plane, and steps where feet meet some. Level without a gait."""
+
+    @property
+    def known(self) -> Known:
+        return "standing"
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return StandingPlane(ground, self._friction(where))
@@ -157,8 +179,30 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
             raise ConfigError(f"{where}.hills", f"expected ≤ {most} at this side and resolution, got {self.hills}")
 
 
-AnyTerrain = FlatSettings | SlopeSettings | StandingSettings | StairsSettings | HeightmapSettings
+AnyTerrain = StandingSettings | FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
 """Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
+
+
+class ApartSettings(TerrainSettings, frozen=True, kw_only=True, tag="apart"):
+    """Different grounds for law and gait, as logs have them that are older than version 4 of their settings. Refused in files.
+
+    law: normals and gaps of contacts
+    gait: what the gait knew: 'flat', the plane through its feet ('estimated'), also their heights ('felt')
+    """
+
+    law: AnyTerrain
+    gait: Known
+
+    @property
+    def known(self) -> Known:
+        return self.gait
+
+    @property
+    def world(self) -> TerrainSettings:
+        return self.law.world
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return self.law.build(ground, f"{where}.law")
 
 
 def _seed(seed: int, where: str) -> int:

@@ -7,7 +7,7 @@ from controllers.planners.legs import Triad, foot_places
 from controllers.planners.path import Triple
 from controllers.planners.plan import Plan
 from controllers.planners.pose import begin_leaning, lean_on, level_point
-from controllers.planners.slope import RATE, across, advance_slope, begin, follow_height, observe
+from controllers.planners.slope import RATE, across, advance_slope, begin, follow_height, heading_axes, observe, watch
 from controllers.robot import attitude
 from idyn.jit.compiled import compiled
 from idyn.types import Array
@@ -106,8 +106,35 @@ def incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
         for i in range(len(stands)):
             plan.cubics.c[i, 2, 0] += slope.heights[i]
     observe(slope, feet, up, stands, yaw, RATE * plan.tick)
+    if slope.watches:
+        watch(slope, _places(feet, q, yaw), stands, _goals(plan, q, yaw), t)
     follow_height(slope, plan.u)
     plan.t = t
+
+
+@compiled
+def _places(feet: Array, q: Array, yaw: float) -> Array:
+    """Return the places of feet (n, 3) of the base frame in the world [m] (n, 3)."""
+    up, places = attitude.up(q[3:7]), np.empty_like(feet)
+    (ax, ay), c, s = heading_axes(up), np.cos(yaw), np.sin(yaw)
+    for i in range(len(feet)):
+        x, y, z = 0.0, 0.0, q[2]
+        for k in range(3):
+            x, y, z = x + ax[k] * feet[i, k], y + ay[k] * feet[i, k], z + up[k] * feet[i, k]
+        places[i, 0], places[i, 1], places[i, 2] = q[0] + c * x - s * y, q[1] + s * x + c * y, z
+    return places
+
+
+@compiled
+def _goals(plan: Plan, q: Array, yaw: float) -> Array:
+    """Return where the feet in the air are to land, in the world, NaN of the others [m] (n, 2)."""
+    goals, turn = np.full((len(plan.hips), 2), np.nan), yaw - plan.pose[2]
+    c, s = np.cos(turn), np.sin(turn)
+    for i in range(len(goals)):
+        if plan.swinging[i] or plan.seeking[i]:
+            x, y = plan.slope.goal[i, 0] - plan.pose[0], plan.slope.goal[i, 1] - plan.pose[1]
+            goals[i, 0], goals[i, 1] = q[0] + c * x - s * y, q[1] + s * x + c * y
+    return goals
 
 
 @compiled

@@ -21,12 +21,12 @@ their nominal positions.
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.plane import StandingPlane
+from controllers.contact.terrain import Known
 from controllers.planners.footholds import Footholds
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
@@ -43,9 +43,6 @@ from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
-
-GroundKnown = Literal["flat", "estimated", "felt", "told"]
-"""What a gait knows of the ground."""
 
 DEFAULT_POSE = PoseSettings()
 
@@ -69,13 +66,11 @@ class Locomotion:
         path: PathSettings,
         period: float,
         pose: PoseSettings = DEFAULT_POSE,
-        ground: GroundKnown = "estimated",
     ) -> None:
         """stance: configuration in which the robot starts; on a steep slope it may lean (nq)
         start: start of the gait [s]
         period: control period [s]
         pose: limits of the commanded height and attitude
-        ground: what is known of the ground, see `WalkSettings`
         """
         self._gait = self._present = self._wanted = gait
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot, stance)
@@ -84,8 +79,7 @@ class Locomotion:
         self._feet = self.legs.feet(self._angles) @ rotation(stance[3:7]).T
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
         self._terrain: Terrain = Flat()
-        self._base, self._steering, self._slope = BasePose(pose), Steering(), PlannedSlope(ground != "flat", len(self._feet))
-        self._ground = ground
+        self._base, self._steering, self._slope = BasePose(pose), Steering(), PlannedSlope(len(self._feet))
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
         times = start, period
         self._hips, self._stance = hips, stance
@@ -100,7 +94,7 @@ class Locomotion:
             angles=self._angles,
         )
         self._footholds = Footholds(robot, self.plan)
-        self.on(self._terrain)
+        self.on(self._terrain, "flat")
 
     @cached_property
     def limits(self) -> Array:
@@ -133,11 +127,15 @@ class Locomotion:
         self.plan.change[HALTS] = changes and self._wanted.pattern == "stand"
         self.plan.change[HOLDS] = changes and self._wanted.pattern != "stand"
 
-    def on(self, terrain: Terrain) -> None:
-        """Walk on the terrain that the controller knows."""
+    def on(self, terrain: Terrain, known: Known) -> None:
+        """Walk on this terrain. known: what the controller knows of it"""
         self._terrain = terrain
-        felt, told = self._ground == "felt", self._ground == "told" and not isinstance(terrain, StandingPlane)
-        self._slope.put(told=told or felt, felt=felt, uneven=felt or (told and not isinstance(terrain, Flat | Slope)))
+        if isinstance(terrain, StandingPlane):
+            terrain.gradient = self._slope.x
+        felt, told = known == "felt", known == "told"
+        uneven = felt or (told and not isinstance(terrain, Flat | Slope))
+        self._slope.put(follows=known != "flat", told=told or felt, uneven=uneven, watches=known == "standing", careful=felt)
+        self._felt = felt
         # the stance is level on this ground: its feet are on the slope, from which their planned heights count
         if self._slope.uneven and not felt:
             places = contact_places(self._robot, self._stance)
@@ -163,8 +161,6 @@ class Locomotion:
         self._base.reset()
         self._slope.reset()
         self._footholds.reset()
-        if isinstance(self._terrain, StandingPlane):
-            self._terrain.tilt(self._slope.x)
         self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
         restart(self.plan.fields)
@@ -182,7 +178,7 @@ class Locomotion:
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
-        if self._slope.felt:
+        if self._felt:
             touches = np.zeros(len(self._hips), dtype=np.bool_)
             touches[self._rows[(self._rows >= 0) & (near[1] <= TOUCHING)]] = True
             self._footholds.feel(q, t, touches)
@@ -195,8 +191,6 @@ class Locomotion:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)
             self._present = self._wanted
-        if isinstance(self._terrain, StandingPlane):
-            self._terrain.tilt(self._slope.x)
         lean = np.concatenate([[0.0], self._base.lean])
         return Reference(
             q=motion[0][: robot.na],

@@ -10,6 +10,9 @@ oscillator,
 
     g̈ = Ω² (s(‖y‖) y − g) − 2 Ω ġ
 with s = 0 on ground that is level within `EVEN` and s = 1 on slopes: a plan on level ground does not react to noise.
+
+Where the places at which the feet stood last are on no plane, there are steps. For a while the plan then has the height of each
+foothold above its own plane, and is careful: feet rise first, higher, and seek lost ground faster.
 """
 
 import numpy as np
@@ -34,6 +37,13 @@ STEP = 0.05
 STEEPEST = 0.7
 """Largest component of a gradient; 35°."""
 
+UNEVEN = 0.005
+"""Distance of a foothold from the plane through all of them that only a step makes [m]. One of four that is 2 cm above the
+plane through the others is as far from it; sensor noise of 1 mrad in all joints makes 3 mm."""
+
+CAREFUL, HIGHER = 1.0, 1.5
+"""Time after the last step for which a plan is careful [s], and how many times higher its feet rise."""
+
 EVEN, SLOPING = 0.015, 0.03
 """Below the first gradient ground counts as level, above the second as a slope; in between s rises evenly."""
 
@@ -44,12 +54,15 @@ class Slope(ArrayRecord):
     follows: whether the gradient follows what is observed; otherwise the ground counts as level
     told: whether `target` is known; otherwise the gradient is observed by the feet
     uneven: whether also the height of the ground at each foothold is known, because the known ground is no plane
-    felt: whether these heights are those at which feet touched last, so that a foot in the air may meet a step
+    watches: whether feet may meet steps that are not known
+    careful: whether they have met some, until the time `until` [s]; rise: height of swings as a multiple of `step_height`
     target: gradient of the ground, known or observed, world frame (2)
     x, dx, ddx: gradient and its rates, world frame (2)
     g, dg, ddg: the same in the heading frame of the base: forward, left (2)
 
-    On uneven ground heights are planned above z = 0 of the world instead of above the slope:
+    On uneven ground heights are planned above z = 0 of the world instead of above the slope. Where feet met steps, `heights`
+    are those above the slope.
+    last: places where the feet stood last, NaN before, world [m] (n, 3)
     heights: of the ground at each foothold [m] (n); lifted: the same at the last lift-off (n)
     goal: wanted footholds of the feet in the air, in the plane of the plan [m] (n, 2); shift: from there to safe ones (n, 2)
     below: height below the base of the plane through the footholds [m]
@@ -59,7 +72,8 @@ class Slope(ArrayRecord):
     follows: bool
     told: bool
     uneven: bool
-    felt: bool
+    watches: bool
+    careful: bool
     target: Vector
     x: Vector
     dx: Vector
@@ -72,10 +86,14 @@ class Slope(ArrayRecord):
     goal: Matrix
     shift: Matrix
     heave: Vector
+    last: Matrix
     below: float
+    until: float
+    rise: float
 
-    def __init__(self, follows: bool, feet: int = 4) -> None:
-        self.put(follows=follows, told=False, uneven=False, felt=False, below=0.0, heave=np.zeros(3))
+    def __init__(self, feet: int = 4, *, follows: bool = False) -> None:
+        self.put(follows=follows, told=False, uneven=False, watches=False, careful=False, below=0.0, heave=np.zeros(3))
+        self.put(until=-np.inf, rise=1.0, last=np.full((feet, 3), np.nan))
         self.put(heights=np.zeros(feet), lifted=np.zeros(feet), goal=np.zeros((feet, 2)), shift=np.zeros((feet, 2)))
         self.put(**{name: np.zeros(2) for name in ("target", "x", "dx", "ddx", "g", "dg", "ddg")})
 
@@ -85,6 +103,8 @@ class Slope(ArrayRecord):
             part[:] = 0.0
         for part in (self.heights, self.lifted, self.goal, self.shift):
             part[:] = 0.0
+        self.last[:] = np.nan
+        self.put(until=-np.inf)
 
 
 @compiled
@@ -128,6 +148,53 @@ def observe(slope: Slope, feet: Array, up: Array, stands: Array, yaw: float, sha
     for k in range(2):
         left = min(max(sloping * slope.target[k] - slope.x[k], -FASTEST), FASTEST)
         slope.ddx[k] = RATE * (RATE * left - 2.0 * slope.dx[k])
+
+
+@compiled
+def watch(slope: Slope, places: Array, stands: Array, goals: Array, t: float) -> None:
+    """Be careful for a while after feet stood where no plane passes through all of them, with the heights of all footholds
+    above the planned plane.
+
+    places: of the feet, world [m] (n, 3); stands: which of them stand (n)
+    goals: where feet in the air are to land, NaN of the others, world [m] (n, 2)
+    t: time [s]
+    """
+    last, n = slope.last, len(places)
+    for i in range(n):
+        if (stands[i] or np.isnan(last[i, 0])) and np.isfinite(places[i].sum()):
+            last[i] = places[i]
+    middle, gx, gy = plane_of(last)
+    for i in range(n):
+        away = last[i] - middle
+        if abs(away[2] - gx * away[0] - gy * away[1]) > UNEVEN:
+            slope.until = t + CAREFUL
+    slope.careful = t < slope.until
+    slope.rise = HIGHER if slope.careful else 1.0
+    gx, gy = gx - slope.x[0], gy - slope.x[1]
+    for i in range(n):
+        if not slope.careful:
+            slope.heights[i] = 0.0
+        elif np.isnan(goals[i, 0]):
+            away = last[i] - middle
+            slope.heights[i] = away[2] - slope.x[0] * away[0] - slope.x[1] * away[1]
+        else:  # in the plane through the last places
+            slope.heights[i] = gx * (goals[i, 0] - middle[0]) + gy * (goals[i, 1] - middle[1])
+
+
+@compiled
+def plane_of(places: Array) -> tuple[Array, float, float]:
+    """Return the mean (3) of places (n, 3), and the gradient of the plane that fits them, level if they are on a line."""
+    middle = np.zeros(3)
+    for i in range(len(places)):
+        middle += places[i] / len(places)
+    xx, xy, yy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(places)):
+        x, y, z = places[i, 0] - middle[0], places[i, 1] - middle[1], places[i, 2] - middle[2]
+        xx, xy, yy, xz, yz = xx + x * x, xy + x * y, yy + y * y, xz + x * z, yz + y * z
+    det = xx * yy - xy * xy
+    if not det > 1e-12:
+        return middle, 0.0, 0.0
+    return middle, (yy * xz - xy * yz) / det, (xx * yz - xy * xz) / det
 
 
 @compiled

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from controllers.command import Reference, Steering
+from controllers.contact.terrain import Known
 from controllers.planners.legs import Legs
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from idyn.contact.terrain import Terrain
@@ -50,7 +51,7 @@ class Stand:
             self._base.target[:] = steering.pose
             self._moves = True
 
-    def on(self, terrain: Terrain) -> None:
+    def on(self, terrain: Terrain, known: Known) -> None:
         """The feet stay where they are on any terrain."""
 
     def prepare(self) -> None:

@@ -222,7 +222,7 @@ def _lift(plan: Plan, i: int, t: float, swing: float) -> None:
         plan.lifted[i, k], _, _ = at(plan.cubics, i, k, t)
     slope = plan.slope
     slope.lifted[i], slope.shift[i, 0], slope.shift[i, 1] = slope.heights[i], 0.0, 0.0
-    aim(plan.cubics, i, 2, t, t + 0.5 * swing, plan.hips[i, 2] + slope.heights[i] + plan.step_height, 0.0)
+    aim(plan.cubics, i, 2, t, t + 0.5 * swing, plan.hips[i, 2] + slope.heights[i] + slope.rise * plan.step_height, 0.0)
 
 
 @compiled
@@ -242,6 +242,8 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
     below, n = np.nan, seen[0]
     for i in range(len(plan.hips)):
         if not (plan.swinging[i] or plan.seeking[i]):
+            if plan.slope.careful and plan.slope.watches:  # the base moves over standing feet as the planned slope changes
+                aim(plan.cubics, i, 2, t, t + SETTLE, plan.hips[i, 2] + plan.slope.heights[i], 0.0)
             continue
         # in the plane: to the foothold, updated until late in the swing
         left = plan.end[i] - t
@@ -249,11 +251,11 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         slope, climbs = plan.slope, plan.slope.heights[i] - plan.slope.lifted[i]
         if plan.swinging[i] and share >= 1.0 - REDIRECT:
             slope.goal[i, 0], slope.goal[i, 1] = foothold(plan, i, left)
-            if (climbs < STEP and not slope.felt) or share <= 1.0 - STRAIGHT_UP:
+            if (climbs < STEP and not slope.careful) or share <= 1.0 - STRAIGHT_UP:
                 aim(plan.cubics, i, 0, t, plan.end[i], slope.goal[i, 0] + slope.shift[i, 0], 0.0)
                 aim(plan.cubics, i, 1, t, plan.end[i], slope.goal[i, 1] + slope.shift[i, 1], 0.0)
             if climbs > STEP and left > 0.5 * plan.swing_time + plan.tick:
-                top = plan.hips[i, 2] + slope.heights[i] + plan.step_height
+                top = plan.hips[i, 2] + slope.heights[i] + slope.rise * plan.step_height
                 aim(plan.cubics, i, 2, t, plan.end[i] - 0.5 * plan.swing_time, top, 0.0)
         # in height: to the ground below, retargeted from mid-swing (one tick early) until `LANDING`; lower while seeking
         falls = share >= LANDING and left <= (0.5 if climbs > -STEP else OVER_EDGE) * plan.swing_time + plan.tick
@@ -262,7 +264,7 @@ def _reach(plan: Plan, t: float, seen: Triad, touches: Array) -> None:
         if np.isnan(below):
             below = ground_below(plan, seen[2], n, touches)
         goal, speed = ground_under(plan, i, t, below, n, seen[1])
-        falling = SEEKING_SPEED if slope.felt and plan.seeking[i] else TOUCHDOWN_SPEED
+        falling = SEEKING_SPEED if slope.careful and plan.seeking[i] else TOUCHDOWN_SPEED
         speed, until = speed - falling, plan.end[i]
         if plan.seeking[i]:
             until = t + LANDING * plan.swing_time

@@ -8,9 +8,10 @@ from scipy.interpolate import CubicSpline
 from controllers.command import Reference, Steering
 from controllers.config.loading import Kind, Positive
 from controllers.config.tables import kind_of
+from controllers.contact.terrain import Known
 from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import has_legs
-from controllers.planners.locomotion import GroundKnown, Locomotion
+from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import PoseSettings
 from controllers.planners.stand import Stand
@@ -45,8 +46,8 @@ class Trajectory(Protocol):
         """Follow this steering from now on until `reset`."""
         return
 
-    def on(self, terrain: Terrain) -> None:
-        """Move on this terrain, which is what the controller knows of the ground."""
+    def on(self, terrain: Terrain, known: Known) -> None:
+        """Move on this terrain. known: what the controller knows of it"""
         return
 
     def prepare(self) -> None:
@@ -136,9 +137,11 @@ class TrajectorySettings(Kind, frozen=True):
     """Base class of trajectory settings.
 
     walks: whether feet leave the ground
+    grounds: what it can know of the ground
     """
 
     walks: ClassVar[bool] = False
+    grounds: ClassVar[tuple[Known, ...]] = "flat", "standing", "told"
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
@@ -230,14 +233,11 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
     gait: timing and shape of the steps
     path: motion of the base
     pose: limits of the commanded height and attitude
-    ground: on which the base leans and the feet are planned. 'estimated': the plane through the standing feet; 'felt': also the
-        height at which each foot touched last, for unknown steps; 'told': `contact.terrain` below the feet; 'flat': level
     """
 
     gait: GaitSettings = GaitSettings()
     path: PathSettings = PathSettings()
     pose: PoseSettings = PoseSettings()
-    ground: GroundKnown = "estimated"
     walks: ClassVar[bool] = True
 
     @property
@@ -247,7 +247,7 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=True)
-        return Locomotion(robot, stance, self.start, self.gait, self.path, period, self.pose, self.ground)
+        return Locomotion(robot, stance, self.start, self.gait, self.path, period, self.pose)
 
 
 AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings

@@ -117,7 +117,7 @@ def build_plan(settings: ExperimentSettings) -> Plan:
     robot, _ = load_robot(plan.controller.robot)
     if settings.lying and not robot.floating:
         raise ConfigError("experiment.lying", "expected a robot with a floating base, got a fixed one")
-    terrain = settings.robot.ground.terrain or plan.controller.contact.terrain
+    terrain = (settings.robot.ground.terrain or plan.controller.contact.terrain).world
     if settings.robot.hulls and not (isinstance(settings.engine, MujocoSettings) and isinstance(terrain, FlatSettings)):
         raise ConfigError("experiment.robot.hulls", "expected the engine 'mujoco' and flat ground")
     check_imperfections(settings.robot, robot, plan.controller.period)

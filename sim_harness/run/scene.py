@@ -96,7 +96,7 @@ def with_reseeded_terrain(plan: Plan, seed: int) -> Plan:
 def terrain_of(plan: Plan) -> Terrain:
     """Return the terrain of the simulated world."""
     contact, other = plan.controller.contact, plan.settings.robot.ground.terrain
-    return (contact.terrain if other is None else other).build(contact.ground)
+    return (other or contact.terrain).world.build(contact.ground)
 
 
 def _friction(plan: Plan, robot: Robot) -> Array | None:

@@ -16,6 +16,7 @@ import numpy as np
 from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
+from idyn.contact.terrain import Flat
 from idyn.laws import LAWS, make_law
 from idyn.laws.mujoco.parameters import SoftContact
 from idyn.prediction.predict import predict
@@ -104,7 +105,7 @@ def world_of(s: Setting, controller: Controller) -> World:
     engine = MujocoSettings(**changes)
     robot, q = controller.robot, controller.stance.copy()
     mu = np.full(len(robot.contact_names), SLIPPERY) if s.task == "slide" else None
-    world = build_world(engine, robot, controller.terrain, q, mu=mu)
+    world = build_world(engine, robot, Flat(), q, mu=mu)
     q[2] -= controller.contacts(q).gaps.min() + PRESSED
     v = np.zeros(robot.nv)
     v[0] = SPEED if s.task == "slide" else 0.0

@@ -27,20 +27,21 @@ def ground_of(contact: ContactSettings, path: Array) -> Ground:
     low = np.floor((path[:, :2].min(axis=0) - AROUND) / LINES)
     high = np.ceil((path[:, :2].max(axis=0) + AROUND) / LINES)
     x, y = (np.arange(low[i], high[i] + 1) * LINES for i in range(2))
-    if isinstance(contact.terrain, StairsSettings):
-        return _stairs(contact.terrain, contact.ground, x, y)
+    if isinstance(shape := contact.terrain.world, StairsSettings):
+        return _stairs(shape, contact.ground, x, y)
     return Ground(x=x, y=y, z=_heights(contact, x, y))
 
 
 def _heights(contact: ContactSettings, x: Array, y: Array) -> Array:
-    terrain = contact.terrain.build(contact.ground)
+    shape = contact.terrain.world
+    terrain = shape.build(contact.ground)
     if isinstance(terrain, Heightmap):
         xs, ys = np.meshgrid(x, y, indexing="ij")
         points = np.stack([xs.ravel(), ys.ravel(), np.zeros(xs.size)], axis=1)
         return terrain.height(points).reshape(xs.shape)
-    if not isinstance(contact.terrain, SlopeSettings):
+    if not isinstance(shape, SlopeSettings):
         return np.full((len(x), len(y)), contact.ground)
-    rise, towards = np.tan(contact.terrain.angle), contact.terrain.direction
+    rise, towards = np.tan(shape.angle), shape.direction
     return contact.ground + rise * (np.cos(towards) * x[:, None] + np.sin(towards) * y)
 
 

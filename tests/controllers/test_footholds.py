@@ -1,4 +1,4 @@
-"""Heights of the ground that a gait takes from where its feet touched."""
+"""Heights of the ground that a gait takes from where its feet touched: after steps, and everywhere in older logs."""
 
 import msgspec
 import numpy as np
@@ -34,9 +34,9 @@ class Stepped(Walker):
     def __init__(self, ground):
         super().__init__("go2", start=0.3)
         self.plan = Locomotion(
-            self.robot, self.stance, 0.3, GaitSettings(capture=0.0), PathSettings(velocity=(0.2, 0.0, 0.0)), DT, ground=ground
+            self.robot, self.stance, 0.3, GaitSettings(capture=0.0), PathSettings(velocity=(0.2, 0.0, 0.0)), DT
         )
-        self.plan.on(StandingPlane())
+        self.plan.on(StandingPlane(), ground)
         self.angles, self.floor = self.robot.joint_angles(self.stance), contact_places(self.robot, self.stance)[:, 2].mean()
         self.touching = np.ones(4, dtype=bool)
 
@@ -57,7 +57,7 @@ class Stepped(Walker):
         self.k += 1
 
 
-def test_each_foothold_has_the_height_at_which_its_foot_touched():
+def test_each_foothold_of_an_older_log_has_the_height_at_which_its_foot_touched():
     walker = Stepped("felt")
     for _ in range(3000):
         walker.tick()

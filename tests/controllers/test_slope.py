@@ -7,11 +7,12 @@ from scipy.spatial.transform import Rotation
 from walking import DT, Walker
 
 from controllers.contact.plane import StandingPlane
+from controllers.planners.footholds import plane
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
-from controllers.planners.slope import Slope, across, advance_slope, heading_axes, observe, plane_error
+from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, heading_axes, observe, plane_error, watch
 from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
@@ -82,6 +83,34 @@ def test_nearly_level_ground_counts_as_level():
     assert not slope.x.any()
 
 
+def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
+    """On any plane heights are zero. With one foot on a step, standing feet have their own, and a foot in the air that of the
+    plane through the last places."""
+    slope, places, t = Slope(), FEET.copy(), 0.3
+    stands, nowhere = np.ones(4, dtype=bool), np.full((4, 2), np.nan)
+    for gradient in SLOPES.values():
+        places[:, 2] = places[:, :2] @ gradient
+        watch(slope.fields, places, stands, nowhere, t)
+        assert not slope.heights.any()
+    slope.x[:] = 0.3, -0.2
+    places[:, 2] = places[:, :2] @ slope.x
+    watch(slope.fields, places, stands, nowhere, t)
+    places[0, 2] += 10 * UNEVEN
+    stands[1] = False
+    goals = np.where(stands[:, None], np.nan, FEET[:, :2] + 0.1)
+    watch(slope.fields, places, stands, goals, t)
+    middle = places.mean(axis=0)
+    above = places[:, 2] - middle[2] - (places - middle)[:, :2] @ slope.x
+    _, gradient = plane(places[:, :2], places[:, 2])
+    above[1] = (goals[1] - middle[:2]) @ (gradient - slope.x)
+    np.testing.assert_allclose(slope.heights, above, atol=1e-15)
+    places[0, 2] -= 10 * UNEVEN
+    slope.x[:] = 0.0  # the planned slope differs, so that heights are not zero
+    for later, forgets in (0.9 * CAREFUL, False), (1.1 * CAREFUL, True):
+        watch(slope.fields, places, stands, nowhere, t + later)
+        assert (not slope.heights.any()) == forgets
+
+
 def test_heights_count_from_the_slope():
     slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
     slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
@@ -117,8 +146,8 @@ class SlopeWalker(Walker):
         self.gradient, self.terrain = np.array(gradient), SlopedGround(angle, direction=direction)
         stance = resting(self.robot, self.stance, self.terrain) if ground == "told" else self.stance
         gait = gait or GaitSettings(capture=0.0)
-        self.plan = Locomotion(self.robot, stance, 0.3, gait, PathSettings(**path), DT, ground=ground)
-        self.plan.on(self.terrain if ground == "told" else StandingPlane())
+        self.plan = Locomotion(self.robot, stance, 0.3, gait, PathSettings(**path), DT)
+        self.plan.on(self.terrain if ground == "told" else StandingPlane(), ground)
         self.start = resting(self.robot, self.stance, self.terrain)
         places = contact_places(self.robot, self.start)
         self.start[2] = self.stance[2]  # above the slope at the origin
@@ -147,7 +176,7 @@ class SlopeWalker(Walker):
         return reference
 
 
-@pytest.mark.parametrize("ground", first_is_fast(["estimated", "told"]))
+@pytest.mark.parametrize("ground", first_is_fast(["standing", "told", "estimated"]))
 @pytest.mark.parametrize("name", first_is_fast(["go2", "quadruped", "solo12", "a1"]))
 def test_standing_feet_stay_where_they_are_on_a_slope(name, ground):
     """The plan on a slope is consistent: on it, once the base leans, standing feet neither slide nor leave the ground."""
@@ -188,8 +217,8 @@ def test_steps_on_a_told_slope_are_as_long_as_on_level_ground(name):
     robot, stance = load_robot(name)
     ground = SlopedGround(0.35)
     level = Locomotion(robot, stance, 0.0, GaitSettings(), PathSettings(), DT)
-    leaning = Locomotion(robot, resting(robot, stance, ground), 0.0, GaitSettings(), PathSettings(), DT, ground="told")
-    leaning.on(ground)
+    leaning = Locomotion(robot, resting(robot, stance, ground), 0.0, GaitSettings(), PathSettings(), DT)
+    leaning.on(ground, "told")
     assert leaning.plan.stride == pytest.approx(level.plan.stride, rel=0.03)
 
 

@@ -5,7 +5,7 @@ to logs only: in a TOML file an old key is an error.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,11 +24,29 @@ class Migration(msgspec.Struct, frozen=True):
     constants: removed settings, and the constants that they became
     renamed: old path → new path
     added: new settings, with the values for which nothing changes; they are added to recorded tables that lack them
+    joined: function that changes the settings in place where several became one
     """
 
-    constants: Mapping[str, float]
-    renamed: Mapping[str, str]
+    constants: Mapping[str, float] = {}
+    renamed: Mapping[str, str] = {}
     added: Mapping[str, Any] = {}
+    joined: Callable[[dict[str, Any]], None] | None = None
+
+
+def _one_ground(settings: dict[str, Any]) -> None:
+    """Replace what the gait knew of the ground, and the terrain of the law, by the terrain that both believe.
+
+    Where these differ, as by default ('estimated', 'flat'), or the feet did not notice steps, the terrain keeps them apart.
+    """
+    known = _take(settings, "controller.reference.ground")
+    if known is None:
+        return
+    contact = settings["controller"].setdefault("contact", {})
+    law = contact.setdefault("terrain", {"kind": "flat"})
+    if law["kind"] == "standing" and known == "told":
+        known = "estimated"
+    if known != "told" and (known, law["kind"]) != ("flat", "flat"):
+        contact["terrain"] = {"kind": "apart", "law": law, "gait": known}
 
 
 MIGRATIONS = (
@@ -44,9 +62,9 @@ MIGRATIONS = (
         },
         renamed={"server.anticipation.lead_us": "server.anticipation_us"},
     ),
-    Migration(constants={}, renamed={}, added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
-    Migration(constants={}, renamed={}, added={"server.session_bits": 64}),
-    Migration(constants={}, renamed={}, added={"controller.ground.drift": False}),
+    Migration(added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
+    Migration(added={"server.session_bits": 64}),
+    Migration(added={"controller.ground.drift": False}, joined=_one_ground),
 )
 """Entry k leads from version k to version k + 1."""
 
@@ -86,6 +104,8 @@ def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -
                 _put(settings, new, value)
         for path, value in migration.added.items():
             _add(settings, path, value)
+        if migration.joined is not None:
+            migration.joined(settings)
     return settings["controller"], settings["server"]
 
 

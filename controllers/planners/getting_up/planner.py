@@ -14,11 +14,13 @@ other side pushes. Of the state only angles at the start, attitude and angular s
 
 import math
 from enum import Enum
+from typing import ClassVar
 
 import numpy as np
 
 from controllers.command import Reference
 from controllers.config.loading import Positive
+from controllers.contact.terrain import Known
 from controllers.planners.getting_up.motion import Motion, duration, rise
 from controllers.planners.getting_up.postures import posture, sides_of, within_limits
 from controllers.planners.trajectory import MotionSettings, Trajectory
@@ -171,6 +173,7 @@ class GetUpSettings(MotionSettings, frozen=True, kw_only=True, tag="get-up"):
     still: Positive = 0.3
     rest: Positive = 1.0
     tries: int = 2
+    grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=True)

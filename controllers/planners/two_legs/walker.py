@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
+from controllers.contact.terrain import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
 from controllers.planners.two_legs.dcm import nearest_inside
 from controllers.planners.two_legs.feet import Foot, Pose, feet_of
@@ -188,6 +189,7 @@ class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
     balance: BalanceSettings = BalanceSettings()
     gains: GainSettings = GainSettings()
     walks: ClassVar[bool] = True
+    grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 
     def goal(self, seconds: float) -> Array:
         """Return where a robot that starts at the origin is after a time [s] without any lag: x, y [m], turn [rad] (3)."""

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from controllers.build import build_controller
-from controllers.config.tables import Table, merged
+from controllers.config.tables import Table
 from controllers.controller import Controller
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
@@ -77,8 +77,7 @@ def plan_of(robot: str, scene: Scene) -> Plan:
     settings = msgspec.structs.replace(settings, contacts="binary", mu=scene.mu, perturbation=noise, laws=("coulomb",))
     changes: Table = {"reference": {"path": {"waypoints": [[20.0, 0.0]], "speed": scene.speed}}}
     if scene.angle:
-        slope = {"kind": "slope", "angle": scene.angle, "direction": 0.0}
-        changes = merged(changes, {"contact": {"terrain": slope}, "reference": {"ground": "told"}})
+        changes["contact"] = {"terrain": {"kind": "slope", "angle": scene.angle, "direction": 0.0}}
     return with_controller(build_plan(settings), changes)
 
 

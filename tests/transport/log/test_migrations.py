@@ -12,6 +12,8 @@ from standin import SpringDamper, from_snapshot
 
 from controllers.build import changed
 from controllers.config.loading import load, parse
+from controllers.config.tables import kind_of
+from controllers.contact.terrain import AnyTerrain
 from controllers.planners import path as path_constants
 from controllers.planners import steps
 from controllers.settings import ControllerSettings
@@ -62,6 +64,31 @@ def test_other_references_have_no_gait_to_migrate() -> None:
     standing = changed(load("controllers", "quadruped-trot", ControllerSettings), {"reference": "hold"})
     controller = msgspec.to_builtins(standing)
     assert migrated(controller, {}, version=0) == (controller, {})
+
+
+GROUNDS = {
+    ("estimated", "flat"): ("apart", "estimated"),
+    ("felt", "slope"): ("apart", "felt"),
+    ("flat", "stairs"): ("apart", "flat"),
+    ("felt", "standing"): ("apart", "felt"),
+    ("told", "standing"): ("apart", "estimated"),
+    ("told", "flat"): ("flat", "flat"),
+    ("flat", "flat"): ("flat", "flat"),
+    ("told", "slope"): ("slope", "told"),
+}
+"""What gait and law believed before version 4 → kind of the terrain, what the gait knows."""
+
+
+def test_the_grounds_of_gait_and_law_become_one_terrain() -> None:
+    """One that both believe where they agreed; otherwise both are kept. Contacts have the terrain of the law in any case."""
+    for (gait, law), expected in GROUNDS.items():
+        controller = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
+        controller["contact"]["terrain"] = {"kind": law, "friction": {"low": 0.2}}
+        controller["reference"]["ground"] = gait
+        terrain = parse(migrated(controller, {}, version=3)[0], ControllerSettings, "controller").contact.terrain
+        assert (kind_of(terrain), terrain.known) == expected
+        assert type(terrain.build()) is type(parse({"kind": law}, AnyTerrain, "terrain").build())
+        assert terrain.build().friction is not None
 
 
 @pytest.mark.parametrize(("table", "name"), [("gait", name) for name in OLD_GAIT] + [("path", name) for name in OLD_PATH])

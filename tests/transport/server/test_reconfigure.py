@@ -149,7 +149,7 @@ def test_invalid_settings_change_nothing(terrain: dict[str, Any]) -> None:
     assert "contact.terrain" in reply.message
     before = decode(service.handle(b"a", encode(ConfigSet(settings={})), 0).reply)
     assert isinstance(before, Config)
-    assert before.settings["contact"]["terrain"]["kind"] == "flat"
+    assert before.settings["contact"]["terrain"]["kind"] == "standing"
 
 
 class Slow:
