@@ -1,7 +1,7 @@
 """Uneven ground under a gait: its height at each foothold and the plane through all footholds.
 
-The heights are those of a known terrain, or, in older logs, those at which the feet touched last. The ground under a foot in the
-air is then that of the plane through the last footholds. Today's gaits notice steps by `controllers.planners.slope.watch`.
+The heights are those of a known terrain, or, in older logs, those at which the feet touched last. The ground under a foot in
+the air is then that of the plane through the last footholds. Today's gaits notice steps by `controllers.planners.slope.watch`.
 """
 
 import numpy as np
