@@ -30,8 +30,8 @@ class Answer(msgspec.Struct):
     epsilon: float
 
 
-def answer_of(scene, law):
-    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+def answer_of(scene, law, ground=LITERAL):
+    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
     reduce(problem, scene.q_ddot)
     _, solution = next(attempts(law, problem, None, scene.robot))
     f = full(scene.robot, scene.state, scene.contacts)

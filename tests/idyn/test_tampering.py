@@ -10,6 +10,7 @@ from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
 from idyn.certificate.certify import CERTIFIED, Claim
 from idyn.certificate.momentum import demand_error
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
 from idyn.laws.mujoco.parameters import SoftContact
@@ -201,6 +202,25 @@ def test_internal_forces_outside_the_cone_are_refused(law):
             assert residuals.cone > CERTIFIED
         if pulls:
             assert residuals.cone >= -wrong.p[2::3].min() - 1e-15
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if make_law(law).conditions not in (Conditions.FREE, Conditions.SOFT)])
+@each_walker
+def test_an_answer_without_the_motion_of_the_robot_is_refused(name, law):
+    """The law at J v⁺, as in the paper: exact, but of contact velocities that are not those at the end of the period. A
+    certificate without a J̇ v of its own would accept it. Wrong radii of what rolls are refused, too."""
+    law, found = make_law(law), 0
+    for seed in range(20):
+        scene = random_scene(name, seed, n=3, touching=1.0, mu=0.6)
+        _, literal = answer_of(scene, law, Ground.paper())
+        _, right = answer_of(scene, law)
+        presses = min(literal.p[2::3].max(), right.p[2::3].max()) > 1e-3
+        if not presses or np.allclose(literal.p, right.p, rtol=1e-6) or refused(scene, law, right):
+            continue  # where no contact closes, convex laws do not know the drift
+        found += 1
+        assert refused(scene, law, literal)
+        assert refused(scene, law, right, radii=scene.contacts.radii + 0.01)
+    assert found >= 1
 
 
 def test_friction_along_the_motion_is_refused():

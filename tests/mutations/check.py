@@ -4,7 +4,7 @@
 
 For each fault of `faults.toml` the tests named in `near` run first, then the fast set, with `--full` also the full set, until
 one fails. A fault that no test finds is printed as `survived`, with the reason if it does not change results. The exit code is
-1 if another fault survived. The 40 faults take about an hour on two busy cores, because kernels are compiled again for each
+1 if another fault survived. The 42 faults take about an hour on two busy cores, because kernels are compiled again for each
 fault in `idyn`.
 """
 
