@@ -83,7 +83,7 @@ class Members(ArrayRecord):
 def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array, begin: int) -> None:
     """Solve k members, from number `begin` on.
 
-    terms: (M, axes, h, ends), one row for each different state, see `Robot.terms_of`
+    terms: (M, axes, h, place), one row for each different state, see `Robot.terms_of`
     which: for each of these members the row of its state in `terms` (k)
     """
     problem, given, filled, valid = s.problem, s.problem.dynamics.given, False, False
@@ -123,10 +123,10 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
 def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i: int) -> bool:
     """Run the stages validate and dynamics for member i, whose terms are in row t. Return whether its inputs are valid."""
     g = d.given
-    g.own_M, g.own_axes, g.own_h = terms[0][t], terms[1][t], terms[2][t, 0]
+    g.own_M, g.own_axes, g.own_h, g.own_origin = terms[0][t], terms[1][t], terms[2][t, 0], terms[3][t, 0]
     for k in range(len(g.ends)):
-        copy(terms[3][t, 2 * k], g.own_ends[k, 0])
-        copy(terms[3][t, 2 * k + 1], g.own_ends[k, 1])
+        copy(terms[3][t, 2 * k + 1], g.own_ends[k, 0])
+        copy(terms[3][t, 2 * k + 2], g.own_ends[k, 1])
     contacts = m.bodies[i], m.others[i], m.points[i], m.normals[i], m.tangents[i], m.mu[i], m.gaps[i], m.radii[i]
     if not read_given(g, (m.q[i], m.v[i], m.applied[i]), contacts, m.last[i]):
         return False

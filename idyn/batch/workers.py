@@ -30,7 +30,7 @@ class Worker:
         self._robot = robot.twin()
         self._workspace = Workspace(self._robot, n)
         nv, m = robot.nv, len(robot.closures.keys)
-        self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (2 * m, 3)))
+        self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (1 + 2 * m, 3)))
 
     def ready(self, request: Request) -> Method:
         """Return the worker's `Method` (prepared law and options) for a request."""

@@ -6,6 +6,7 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError
+from idyn.model.nearby import nearby
 from idyn.types import Array
 
 Axes = Literal["local_world_aligned", "local", "world"]
@@ -78,8 +79,8 @@ class Frames:
     of a wrong size InputError. Use a robot in one thread only, see `Robot.twin`.
     """
 
-    def __init__(self, model: pin.Model) -> None:
-        self._model, self._data = model, model.createData()
+    def __init__(self, model: pin.Model, floating: bool) -> None:
+        self._model, self._data, self._floating = model, model.createData(), floating
         self._ids = {frame.name: i for i, frame in enumerate(model.frames)}
         self.names = tuple(self._ids)
         self.links = _links(model)
@@ -115,8 +116,9 @@ class Frames:
     def drift(self, name: str, q: Array, v: Array, *, axes: Axes = "local_world_aligned") -> Array:
         """Return J̇ v, the rate of the velocity's components in these axes at v̇ = 0 [m/s², rad/s²] (6)."""
         frame = self._id(name)
-        pin.computeJointJacobians(self._model, self._data, self._q(q))
-        pin.computeJointJacobiansTimeVariation(self._model, self._data, q, self._v(v))
+        near = self._q(q) if axes == "world" else self._near(q)
+        pin.computeJointJacobians(self._model, self._data, near)
+        pin.computeJointJacobiansTimeVariation(self._model, self._data, near, self._v(v))
         rate = pin.getFrameJacobianTimeVariation(self._model, self._data, frame, _REFERENCE[axes])
         return np.array(rate @ v)
 
@@ -130,7 +132,7 @@ class Frames:
 
     def momentum_matrix(self, q: Array) -> Array:
         """Return A (6, nv): A v is the linear, then the angular momentum about the centre of mass, world axes."""
-        return np.array(pin.computeCentroidalMap(self._model, self._data, self._q(q)))
+        return np.array(pin.computeCentroidalMap(self._model, self._data, self._near(q)))
 
     def momentum(self, q: Array, v: Array) -> Momentum:
         """Return the momentum of the robot."""
@@ -139,12 +141,14 @@ class Frames:
 
     def centroidal(self, q: Array, v: Array) -> Centroidal:
         """Return centre of mass, momentum and their derivatives."""
-        data = self._data
-        pin.computeCentroidalMapTimeVariation(self._model, data, self._q(q), self._v(v))
-        A, drift = np.array(data.Ag), np.array(data.dAg @ v)
+        data, near = self._data, self._near(q)
+        pin.computeCentroidalMapTimeVariation(self._model, data, near, self._v(v))
+        A, drift, place = np.array(data.Ag), np.array(data.dAg @ v), np.array(data.com[0])
+        if near is not q:
+            place += q[:3]
         mass = float(pin.computeTotalMass(self._model))
         momentum = A @ v
-        return Centroidal(mass, np.array(data.com[0]), momentum[:3] / mass, momentum[3:], A, drift)
+        return Centroidal(mass, place, momentum[:3] / mass, momentum[3:], A, drift)
 
     def _id(self, name: str) -> int:
         if name not in self._ids:
@@ -153,6 +157,9 @@ class Frames:
 
     def _q(self, q: Array) -> Array:
         return self._sized("q", q, self._model.nq)
+
+    def _near(self, q: Array) -> Array:
+        return nearby(self._q(q)) if self._floating else self._q(q)
 
     def _v(self, v: Array) -> Array:
         return self._sized("v", v, self._model.nv)

@@ -15,8 +15,9 @@ from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames, wheel_frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
-from idyn.model.memory import address, memory, parts
+from idyn.model.memory import inertias_of, memory, parts, placements_of
 from idyn.model.mjcf import is_mjcf, read_mjcf
+from idyn.model.nearby import FAR, nearby
 from idyn.model.osim.coordinates import unactuated
 from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
@@ -40,6 +41,7 @@ class Robot:
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
+    origin: about which the buffers hold axes and ends: the world's, or the base's position if that is far from it [m] (3)
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state
     scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.method`)
 
@@ -136,35 +138,16 @@ class Robot:
         """Create two `pin.Data`, for `terms` and for `place`, and store views of their arrays: reading an attribute through
         the bindings takes longer than a small kernel."""
         self._data, self._placed, self._sloped = (self._model.createData() for _ in range(3))
-        self.frames = Frames(self._model)
+        self.frames = Frames(self._model, self.floating)
         data = self._data
         axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
         self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
-        self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
-        self._placed_parts = parts(self.placements)
-        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, self._inertias_of(self._placed)
+        self._placements, self.placements = placements_of(data), placements_of(self._placed)
+        self._placed_parts, self._base = parts(self.placements), self._placements[1, 9:].data
+        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, inertias_of(self._placed)
+        self.origin, self._far = np.zeros(3), False
         self.current: Kinematics | None = None
-
-    def _placements_of(self, data: Any) -> Array:
-        """Return a view of the joint placements (njoints, 12), see `Kinematics`."""
-        n, first = self._model.njoints, data.oMi[0].rotation
-        stride = address(data.oMi[1].rotation) - address(first)
-        placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
-        for seen, own in zip(parts(placements), ("rotation", "translation"), strict=True):
-            assert all(address(getattr(data.oMi[i], own)) == address(seen[i]) for i in range(n))
-        assert placements.flags.c_contiguous
-        return placements
-
-    def _inertias_of(self, data: Any) -> Array:
-        """Return a view of the composite inertias without their masses (njoints, 9), see `inverse_dynamics_slopes`."""
-        own, n = data.oYcrb, self._model.njoints
-        first, stride = own[0].lever, address(own[1].lever) - address(own[0].lever)
-        inertias: Array = np.lib.stride_tricks.as_strided(first, (n, 9), (stride, 8))
-        own[n - 1].inertia = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
-        assert inertias[n - 1, 3:].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-        assert all(address(own[i].lever) == address(inertias[i]) for i in range(n))
-        return inertias
 
     def joint_of_frame(self, name: str) -> int:
         """Return the index of the parent joint of a frame. Raises FrameNotFound."""
@@ -181,34 +164,48 @@ class Robot:
 
     # -- functions of the state -----------------------------------------------------------------------------------
 
+    def near(self, q: Array) -> Array:
+        """Return the configuration (nq) at which terms are computed, see `idyn.model.nearby`."""
+        return nearby(q) if self.floating else q
+
     def compute(self, q: Array, v: Array) -> None:
-        """The kinematics stage: compute Pinocchio's terms at (q, v) into the robot's buffers."""
+        """The kinematics stage: compute Pinocchio's terms at (q, v) into the robot's buffers, axes and ends about `origin`."""
         self.current = None
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
+        x, y, z = self._base
+        if self._far or not (-FAR <= x <= FAR and -FAR <= y <= FAR and -FAR <= z <= FAR):
+            near = self.near(q)
+            self._far = near is not q
+            self.origin[:] = q[:3] if self._far else 0.0
+            pin.crba(self._model, self._data, near, WORLD)  # h does not depend on the place
         if len(self.own_ends):
             joints, offsets = self.closures.joints, self.closures.offsets
             rotations, origins = parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
+        if self._far:
+            self._placements[1:, 9:] += self.origin
 
     def terms(self, q: Array, v: Array) -> Kinematics:
         """Return M, h, joint axes and placements at (q, v): views of the robot's buffers; q and v are not copied."""
         self.compute(q, v)
-        terms = self.own_terms
-        self.current = kinematics = Kinematics(
-            q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
-        )
-        return kinematics
+        terms, axes, ends = self.own_terms, self.own_terms.axes, self.own_ends
+        if self._far:
+            axes, ends = axes.copy(), ends + self.origin
+            axes[:, :3] += np.cross(self.origin, axes[:, 3:])
+        at = Kinematics(q=q, v=v, M=terms.M, h=terms.h, axes=axes, placements=self._placements, ends=ends)
+        self.current = at
+        return at
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
         """Return `terms` at a state. If `state` is the result of the last call of `terms`, return it unchanged."""
         current = self.current
         return current if current is not None and state is current else self.terms(state.q, state.v)
 
-    def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
-        """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and, with
-        closures, `ends` (·, 2m, 3), all contiguous. Copies are made by memory views, which take half the time of NumPy."""
+    def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, place: Array) -> None:
+        """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and
+        `place`: `origin` and the ends of closures (·, 1 + 2m, 3), all contiguous. Memory views take half of NumPy's time."""
         one, two, three = (memory(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
         all_M, all_axes, all_h = (memory(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
@@ -217,8 +214,9 @@ class Robot:
             self.compute(q, v)
             all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
             i, j, k = i + a, j + b, k + c
+            place[row, 0] = self.origin
             if len(self.own_ends):
-                ends[row] = self.own_ends.reshape(-1, 3)
+                place[row, 1:] = self.own_ends.reshape(-1, 3)
 
     def place(self, q: Array) -> tuple[Array, Array]:
         """Compute forward kinematics. Return rotations (njoints, 3, 3) and origins [m] (njoints, 3) of the joints: views of
@@ -228,8 +226,8 @@ class Robot:
 
     def closure_gaps(self, q: Array) -> tuple[Array, Array]:
         """Return the difference of the two points of each closure in the world [m] (3m), and its Jacobian (3m, nv)."""
-        kinematics = self.terms(q, np.zeros(self.nv))
-        axes, ends = kinematics.axes, kinematics.ends
+        self.compute(q, np.zeros(self.nv))
+        axes, ends = self.own_terms.axes, self.own_ends
         first, second = self.tree.support[self.closures.joints.T].astype(np.float64)
         velocities = axes[:, :3] + np.cross(axes[:, 3:], ends.mean(axis=1)[:, None, :])
         moves = (first - second)[:, :, None] * velocities
@@ -281,12 +279,12 @@ class Robot:
 
     def compute_slope(self, q: Array, v: Array) -> None:
         """Compute ∂h/∂v at (q, v) into `own_slope` (nv, nv)."""
-        self.own_slope[:] = pin.computeRNEADerivatives(self._model, self._sloped, q, v, np.zeros(self.nv))[1]
+        self.own_slope[:] = pin.computeRNEADerivatives(self._model, self._sloped, self.near(q), v, np.zeros(self.nv))[1]
 
     def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
         """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with
-        each joint the centre of mass, then xx, xy, yy, xz, yz, zz of the inertia about it, in the world (njoints, 9)."""
-        pin.computeRNEADerivatives(self._model, self._placed, q, v, acceleration)
+        each joint the centre of mass about `origin`, then xx, xy, yy, xz, yz, zz of the inertia about it (njoints, 9)."""
+        pin.computeRNEADerivatives(self._model, self._placed, self.near(q), v, acceleration)
         by_q, by_v, inertias = self._inverse_slopes
         return by_q.copy(), by_v.copy(), inertias.copy()
 

@@ -202,6 +202,7 @@ def _expanded(
 ) -> bool:
     """Fill the expansion `out`; return whether the record holds the dynamics of this state, and all arrays are sound."""
     (state, contacts, q_ddot, preferred), (law, options, guess, last) = asked, how
+    bodies, others, points, *shapes = contact_arrays(contacts)
     objective, consistency = OBJECTIVES.get(options.selection), options.consistency
     kind, force, torque = NONE, NO_FORCES, NOTHING
     if objective is not None:
@@ -211,11 +212,13 @@ def _expanded(
         elif objective.near is Near.LAST and guess is not None:
             force, torque = (last, NOTHING) if objective.of_forces else (NO_FORCES, guess.tau)
     try:
+        if len(points) and d.given.own["own_origin"].any():  # the record's points are about it
+            points = points - d.given.own["own_origin"]
         return bool(
             _expand()(
                 d.fields,
                 (state.q, state.v),
-                contact_arrays(contacts),
+                (bodies, others, points, *shapes),
                 (answer.p, answer.v_plus, answer.tau),
                 (last, force, torque, q_ddot, law.directions),
                 (
@@ -228,7 +231,7 @@ def _expanded(
                 out,
             )
         )
-    except TypeError:  # arrays of other types
+    except (TypeError, ValueError):  # arrays of other types or shapes
         return False
 
 

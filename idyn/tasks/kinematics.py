@@ -15,15 +15,20 @@ from idyn.types import Array, Kinematics
 class TaskKinematics:
     """Kinematics of tasks at one state.
 
-    robot, q (nq), v (nv), axes (nv, 6), placements (njoints, 12): the robot, the state and its `Kinematics`
-    velocities, biases: spatial velocity and J̇ v of the body of each joint, linear at the world origin, then angular
+    robot, q (nq), v (nv), axes (nv, 6), placements (njoints, 12): the robot, the state and its `Kinematics`, about `origin`
+    origin: the world's, or the base's position if that is far from it [m] (3)
+    velocities, biases: spatial velocity and J̇ v of the body of each joint, linear at `origin`, then angular
         (njoints, 6)
     arrays: those for `idyn.tasks.frames`
     """
 
     def __init__(self, robot: Robot, kinematics: Kinematics) -> None:
-        self.robot, self.q, self.v, tree = robot, kinematics.q, kinematics.v, robot.tree
-        self.axes, self.placements = kinematics.axes, kinematics.placements
+        kinematics = robot.kinematics(kinematics)  # the buffers hold it
+        self.robot, self.q, self.v, tree = robot, robot.near(kinematics.q), kinematics.v, robot.tree
+        self.axes, self.placements, self.origin = robot.own_terms.axes, kinematics.placements, robot.origin
+        if self.q is not kinematics.q:
+            robot.place(self.q)
+            self.placements, self.origin = robot.placements.copy(), robot.origin.copy()
         self.velocities, self.biases = np.empty((2, len(tree.parents), 6))
         _fill_motion()((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
         self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support

@@ -114,7 +114,7 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
         joint, offset = given.robot.frames.attached(self.frame)
         target, stiffness_and_damping = np.zeros(TARGETS), frame_gains(self.stiffness, self.damping)
         if self.position is not None:
-            target[POSITION:ROTATION] = sized("position", self.position, 3)
+            target[POSITION:ROTATION] = sized("position", self.position, 3) - given.origin
         if self.rotation is not None:
             target[ROTATION:VELOCITY] = rotation("rotation", self.rotation).ravel()
         if self.velocity is not None:
@@ -152,7 +152,7 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
 
     def fill(self, given: TaskKinematics, out: Rows) -> None:
         com, rows = given.centroidal, mask_of(self.mask, 3)
-        error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - com.position
+        error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - given.origin - com.position
         out.asked[:] = self._feedback(error, self.velocity, com.velocity, self.acceleration)[rows]
         out.A[:], out.drift[:] = com.matrix[:3][rows] / com.mass, com.drift[:3][rows] / com.mass
 

@@ -66,9 +66,10 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     flaw, _ = contact_flaw(given, len(given.model.parents))
     if flaw != 0:
         return False
-    if given.midway:
-        for i in range(n):
-            for c in range(3):
+    for i in range(n):
+        for c in range(3):
+            given.points[i, c] -= given.own_origin[c]
+            if given.midway:
                 given.points[i, c] -= 0.5 * gaps[i] * normals[i, c]
     recall(given, last)
     given.dependent = _may_depend(given)

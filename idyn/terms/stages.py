@@ -64,7 +64,9 @@ class Given(ArrayRecord):
     dependent: whether contact rows may depend on each other, so that their drift may contradict the mechanism
     midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
     slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
-    own_M, own_h, own_axes, own_ends, own_slope: views of the robot's buffers, which Pinocchio fills
+    own_M, own_h, own_axes, own_ends, own_origin, own_slope: views of the robot's buffers, which Pinocchio fills
+
+    axes, ends and points are about the robot's `origin`, which is not the world's if the base is far from that.
     """
 
     read_only = True
@@ -74,6 +76,7 @@ class Given(ArrayRecord):
     own_h: Vector
     own_axes: Matrix
     own_ends: Cube
+    own_origin: Vector
     v: Vector
     M: Matrix
     h: Vector
@@ -109,7 +112,7 @@ class Given(ArrayRecord):
         nv, m, own = robot.nv, len(robot.closures.keys), robot.own_terms
         self.put(model=Model(robot), own_M=own.M.T, own_h=own.h, own_axes=own.axes, own_ends=robot.own_ends)
         self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)))
-        self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq))
+        self.put(ends=np.zeros((m, 2, 3)), q=np.zeros(robot.nq), own_origin=robot.origin)
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(radii=np.zeros(n), contact_drift=False, dependent=False)
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))

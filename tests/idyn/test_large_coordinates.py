@@ -1,0 +1,257 @@
+"""Bases far from the world's origin, as in UTM coordinates: answers are those near it, but for the rounding of contact points,
+0.5 nm at 5500 km; up to a kilometre nothing changes."""
+
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import pytest
+from fast import first_is_fast
+
+from controllers.robot.load import load_robot
+from idyn import (
+    Batch,
+    ContactSet,
+    Flat,
+    Options,
+    Selection,
+    State,
+    all_outcomes,
+    contacts_from_geometry,
+    derivatives,
+    derivatives_batch,
+    predict,
+    predict_batch,
+)
+from idyn.batch.arrays import TOUCH
+from idyn.errors import InputError
+from idyn.model.nearby import FAR, nearby
+from idyn.model.robot import Robot
+from idyn.tasks import AngularMomentumTask, ComTask, FrameTask, TaskStack, predict_tasks
+from idyn.terms.dynamics import contact_jacobian
+
+DT = 1e-3
+ORIGIN, UTM = np.zeros(3), np.array([4.5e5, 5.5e6, 2e3])
+SAME = 1e-6
+"""Largest difference of forces in weights, and of torques in weights at a metre. Points are off by 0.5 nm, levers by as much:
+5e-10 of a weight for each weight of force, and at 1 rad/s 5e-10 m/s, a change of 5e-8 of gravity in a period of 1 ms."""
+
+CASES = [("g1", "coulomb"), ("talos", "coulomb"), ("fivebar", "coulomb"), ("g1", "exact-cone"), ("talos", "convex")]
+CASES += [("go2", law) for law in ("no-slip", "sap", "mujoco")] + [("fivebar", "no-slip")]
+
+PARTS = ("q_ddot", "q", "v", "mu", "preferred")
+
+
+def tick(name="go2", seed=0, speed=1.0, demand=20.0):
+    """Robot with its feet near flat ground at a random state, with a random demand."""
+    robot, stance = load_robot(name)
+    rng = np.random.default_rng(seed)
+    q = robot.integrate(stance, 0.02 * rng.normal(size=robot.nv))
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    contacts = msgspec.structs.replace(contacts, gaps=np.abs(contacts.gaps) * (rng.uniform(size=len(contacts)) < 0.3))
+    return robot, State(q=q, v=speed * rng.normal(size=robot.nv)), contacts, demand * rng.normal(size=robot.na)
+
+
+def moved(state: State, contacts: ContactSet, offset) -> tuple[State, ContactSet]:
+    """The same state and contacts at another place."""
+    q = state.q.copy()
+    q[:3] += offset
+    return State(q=q, v=state.v), msgspec.structs.replace(contacts, points=contacts.points + offset)
+
+
+@lru_cache(maxsize=8)
+def unmoved(name="go2"):
+    """A robot whose terms are computed where it is, as before there was a limit."""
+    robot = load_robot(name)[0].twin()
+    robot.floating = False
+    return robot
+
+
+def assert_same(one, other, weight):
+    assert (one.status, one.law, one.rung) == (other.status, other.law, other.rung)
+    np.testing.assert_allclose(one.force, other.force, rtol=0.0, atol=SAME * weight)
+    np.testing.assert_allclose(one.tau, other.tau, rtol=0.0, atol=SAME * weight)
+    assert one.residuals.worst < 2.0 * other.residuals.worst + 1e-11
+
+
+def assert_equal(one, other):
+    """To the last bit."""
+    for field in ("tau", "force", "v_plus", "p"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    assert one.residuals == other.residuals
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "law"), first_is_fast(CASES))
+def test_predictions_are_those_at_the_origin(name, law):
+    for seed in range(10):
+        robot, state, contacts, q_ddot = tick(name, seed)
+        here = predict(robot, state, contacts, q_ddot, law=law, dt=DT)
+        there = predict(robot, *moved(state, contacts, UTM), q_ddot, law=law, dt=DT)
+        assert_same(there, here, robot.weight)
+
+
+def test_the_terms_of_the_caller_are_accepted_and_stay():
+    robot, state, contacts, q_ddot = tick()
+    state, contacts = moved(state, contacts, UTM)
+    plain = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT)
+    at = robot.terms(state.q, state.v)
+    before = [np.array(each) for each in (at.M, at.h, at.axes, at.placements)]
+    assert_equal(predict(robot, at, contacts, q_ddot, law="coulomb", dt=DT), plain)
+    for each, kept in zip((at.M, at.h, at.axes, at.placements), before, strict=True):
+        np.testing.assert_array_equal(each, kept)
+
+
+def test_lists_and_narrow_types_are_accepted():
+    robot, state, contacts, q_ddot = tick()
+    state, contacts = moved(state, contacts, UTM)
+    plain = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT)
+    lists = State(q=state.q.tolist(), v=state.v.tolist()), msgspec.structs.replace(contacts, points=contacts.points.tolist())
+    assert_equal(predict(robot, *lists, q_ddot, law="coulomb", dt=DT), plain)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_coordinates_that_are_not_finite_are_refused(wrong):
+    robot, state, contacts, q_ddot = tick()
+    state, contacts = moved(state, contacts, UTM)
+    state.q[1] = wrong
+    assert nearby(state.q) is state.q
+    with pytest.raises(InputError, match=r"q\[1\]"):
+        predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT)
+
+
+def test_members_of_a_batch_are_single_predictions():
+    """Far and near ones in turn, each equal to `predict` bit by bit."""
+    robot, _, _, _ = tick()
+    ticks = [tick(seed=seed) for seed in range(6)]
+    placed = [moved(state, contacts, UTM if k % 3 else ORIGIN) for k, (_, state, contacts, _) in enumerate(ticks)]
+    touch = {name: np.array([getattr(contacts, name) for _, contacts in placed]) for name in TOUCH}
+    state = State(**{name: np.array([getattr(each, name) for each, _ in placed]) for name in ("q", "v")})
+    demands = np.array([q_ddot for *_, q_ddot in ticks])
+    batch = Batch(state=state, contacts=ContactSet(**touch, keys=placed[0][1].keys), q_ddot=demands)
+    answers = predict_batch(robot, batch, law="coulomb", dt=DT, threads=1)
+    slopes = derivatives_batch(robot, batch, answers, law="coulomb")
+    for k, (each, contacts) in enumerate(placed):
+        single = predict(robot, each, contacts, demands[k], law="coulomb", dt=DT)
+        assert_equal(answers.member(k), single)
+        if single.status.ok:
+            own = derivatives(robot, each, contacts, demands[k], single, law="coulomb")
+            np.testing.assert_array_equal(slopes.q.tau[k], own.q.tau)
+
+
+@pytest.mark.parametrize("selection", first_is_fast([Selection.FORCE, Selection.TORQUE]))
+def test_derivatives_are_those_at_the_origin(selection):
+    options = Options(selection=selection)
+    for seed in range(4):
+        robot, state, contacts, q_ddot = tick(seed=seed, speed=0.05, demand=2.0)
+        found = []
+        for offset in (ORIGIN, UTM):
+            given = robot, *moved(state, contacts, offset), q_ddot
+            answer = predict(*given, law="coulomb", dt=DT, options=options)
+            found.append(derivatives(*given, answer, law="coulomb", options=options))
+        here, there = found
+        assert there.switches == here.switches
+        for part in PARTS:
+            for field in ("tau", "p", "v_plus"):
+                one, other = (getattr(getattr(each, part), field) for each in (there, here))
+                np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-6 * max(1.0, np.abs(other).max(initial=0.0)))
+
+
+def test_tasks_are_those_at_the_origin():
+    """Targets of frames and of the centre of mass are moved with the robot."""
+    ahead, up = np.array([0.01, 0.0, 0.0]), np.array([0.0, 0.0, 0.02])
+    for seed in range(4):
+        robot, state, contacts, _ = tick(seed=seed, speed=0.3)
+        pose = robot.frames.placement("FL_calf", state.q)
+        com = robot.center_of_mass(state.q)
+        found = []
+        for offset in (ORIGIN, UTM):
+            tasks = [
+                ComTask(position=com + ahead + offset),
+                AngularMomentumTask(),
+                FrameTask(frame="FL_calf", position=pose.translation + up + offset, level=1),
+            ]
+            found.append(predict_tasks(robot, *moved(state, contacts, offset), TaskStack(tasks=tasks), law="coulomb", dt=DT))
+        here, there = found
+        assert_same(there.prediction, here.prediction, robot.weight)
+        np.testing.assert_allclose(there.q_ddot, here.q_ddot, rtol=0.0, atol=1e-4)
+        for one, other in zip(there.outcomes, here.outcomes, strict=True):
+            assert one.met == other.met
+            np.testing.assert_allclose(one.predicted, other.predicted, rtol=0.0, atol=1e-5)
+
+
+def test_outcomes_are_those_at_the_origin():
+    robot, state, contacts, q_ddot = tick()
+    contacts = contacts.take(np.arange(1))
+    tau = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT).tau
+    here, there = (all_outcomes(robot, *moved(state, contacts, offset), tau, DT) for offset in (ORIGIN, UTM))
+    assert (len(there.found), there.unique) == (len(here.found), here.unique)
+    for one, other in zip(there.found, here.found, strict=True):
+        np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0.0, atol=SAME)
+
+
+# -- terms -------------------------------------------------------------------------------------------------------------
+
+
+def test_terms_are_in_the_world():
+    """M and h do not depend on the place; axes are about the world's origin, placements and ends are there."""
+    robot, state, contacts, _ = tick("fivebar")
+    here = {name: np.array(value) for name, value in msgspec.structs.asdict(robot.terms(state.q, state.v)).items()}
+    gaps, G = robot.closure_gaps(state.q)
+    J = contact_jacobian(robot, robot.terms(state.q, state.v), contacts)
+    energy, centroidal = robot.energy(state.q, state.v), robot.frames.centroidal(state.q, state.v)
+    far, points = moved(state, contacts, UTM)
+    there = robot.terms(far.q, far.v)
+    np.testing.assert_allclose(contact_jacobian(robot, there, points), J, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(there.M, here["M"], rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(there.h, here["h"], rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(there.ends, here["ends"] + UTM, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(there.placements[1:, 9:], here["placements"][1:, 9:] + UTM, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(there.placements[:, 9:], robot.place(far.q)[1], rtol=0.0, atol=2e-9)
+    np.testing.assert_allclose(there.axes[:, :3] - np.cross(UTM, there.axes[:, 3:]), here["axes"][:, :3], rtol=0.0, atol=1e-8)
+    for one, other in zip(robot.closure_gaps(far.q), (gaps, G), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    raised = robot.energy(far.q, far.v) - robot.weight * UTM[2]
+    assert raised == pytest.approx(energy, abs=1e-6)
+    found = robot.frames.centroidal(far.q, far.v)
+    np.testing.assert_allclose(found.position, centroidal.position + UTM, rtol=0.0, atol=1e-8)
+    for field in ("velocity", "angular", "matrix", "drift"):
+        np.testing.assert_allclose(getattr(found, field), getattr(centroidal, field), atol=1e-10)
+
+
+def test_frames_far_away():
+    robot, state, _, _ = tick()
+    far, _ = moved(state, contacts_from_geometry(robot, state.q, Flat(), margin=np.inf), UTM)
+    for axes in ("local", "local_world_aligned"):
+        one, other = (robot.frames.drift("FL_calf", each.q, each.v, axes=axes) for each in (far, state))
+        np.testing.assert_allclose(one, other, atol=1e-10)
+    one, other = (robot.frames.momentum_matrix(each.q) for each in (far, state))
+    np.testing.assert_allclose(one, other, atol=1e-10)
+
+
+# -- up to the limit ---------------------------------------------------------------------------------------------------
+
+
+def test_up_to_the_limit_nothing_changes():
+    """Bit for bit: predictions and terms are those without a limit; beyond it they are not."""
+    robot: Robot = load_robot("go2")[0]
+    for offset, changes in ((0.0, False), (FAR - 1.0, False), (1.0 - FAR, False), (FAR + 1.0, True)):
+        _, state, contacts, q_ddot = tick()
+        state, contacts = moved(state, contacts, np.array([0.0, offset, 0.0]))
+        assert (nearby(state.q) is not state.q) == changes
+        terms = [np.array(each.terms(state.q, state.v).M) for each in (robot, unmoved())]
+        assert (terms[0].tobytes() != terms[1].tobytes()) == changes
+        if not changes:
+            assert_equal(*(predict(each, state, contacts, q_ddot, law="coulomb", dt=DT) for each in (robot, unmoved())))
+
+
+def test_a_near_state_after_a_far_one_gives_the_same_bits():
+    robot, state, contacts, q_ddot = tick()
+    first = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT)
+    placements = np.array(robot.terms(state.q, state.v).placements)
+    predict(robot, *moved(state, contacts, UTM), q_ddot, law="coulomb", dt=DT)
+    assert_equal(predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT), first)
+    np.testing.assert_array_equal(robot.terms(state.q, state.v).placements, placements)
+    np.testing.assert_array_equal(robot.origin, ORIGIN)
