@@ -29,11 +29,11 @@ class GroundSettings(Kind, frozen=True):
 class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
     """Compliant ground.
 
-    relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]
+    relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]. T_r is 1.5/K_d for the default K_d of `[feedback]`
     gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `Ground`
     """
 
-    relaxation: NonNegative = YIELDING.relaxation
+    relaxation: NonNegative = 0.025
     memory: NonNegative = YIELDING.memory
     gap_noise: NonNegative = YIELDING.noise
     recovery_speed: NonNegative = YIELDING.recovery_speed
