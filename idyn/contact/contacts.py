@@ -151,11 +151,9 @@ def contacts_from_points(
     """Return contacts from arrays in the world frame: contacts of places (`robot.spheres.keys`) or frames with the environment,
     and contacts of pairs of sphere and box (`robot.boxes.pair_keys`). The radius is that of the place; 0 for frames.
 
-    keys: names of places, frames or pairs (n); other arrays: see `ContactSet`
-    fields: names of the contacts in messages (n); None: `contacts[i]`
+    keys: of places, frames or pairs (n); fields: names of the contacts in messages (n), None: `contacts[i]`; see `ContactSet`
 
-    Raises InputError, naming the field, for malformed data, unknown or repeated keys, and frames of wheels
-    (`Robot.wheel_frames`), whose radius is not known.
+    Raises InputError, naming the field, for malformed data, unknown or repeated keys, and `Robot.wheel_frames`.
     """
     n = len(keys)
     if fields is None:
@@ -207,12 +205,17 @@ def _body_of(robot: Robot, name: str, key: str) -> tuple[int, int, float]:
         place, box = boxes.pairs[boxes.pair_keys.index(key)] if pair else (spheres.keys.index(key), 0)
         return int(spheres.joints[place]), int(boxes.joints[box]) if pair else 0, float(spheres.radii[place])
     if key in robot.wheel_frames:
-        why = f"'{key}' is on the axis of a joint that turns without limits, so it rolls with a radius that is not known"
-        raise InputError(f"{name}.frame", f"expected a contact place of the robot, which has a radius: {why}")
+        raise InputError(f"{name}.frame", refused_wheel(key))
     try:
         return robot.joint_of_frame(key), 0, 0.0
     except FrameNotFound as error:
         raise InputError(f"{name}.frame", str(error)) from error
+
+
+def refused_wheel(frame: str) -> str:
+    """Return why a frame of `Robot.wheel_frames` cannot be told as a contact."""
+    why = "is on the axis of a joint that turns without limits, so it rolls with a radius that is not known"
+    return f"expected a contact place of the robot, which has a radius: '{frame}' {why}"
 
 
 def placements_at(robot: Robot, q: Array | Kinematics) -> Array:

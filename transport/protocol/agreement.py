@@ -1,6 +1,7 @@
 """The result of a handshake: everything that is needed to read the client's messages."""
 
 from controllers.estimation.estimator import Estimator
+from idyn.contact.contacts import refused_wheel
 from idyn.errors import FrameNotFound, nearest
 from idyn.model.robot import Robot
 from idyn.types import Record
@@ -40,9 +41,12 @@ class Agreement(Record, frozen=True):
 
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
-    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a contact pair or a frame of the robot."""
+    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a contact pair or a frame of the robot that is
+    no wheel's."""
     if frame in robot.contact_names:
         return
+    if frame in robot.wheel_frames:
+        raise ProtocolError(Code.CONTACT_UNKNOWN, field, refused_wheel(frame))
     try:
         robot.joint_of_frame(frame)
     except FrameNotFound as error:
