@@ -68,9 +68,8 @@ def law_for(robot, state, contacts):
         theirs, ours = J @ (J / np.diag(M)).T, J @ np.linalg.solve(M, J.T)
         shares.append(np.linalg.norm(theirs) / np.linalg.norm(ours))
     sigma = SIGMA * float(np.mean(shares)) if shares else SIGMA
-    return make_law(
-        "sap", stiffness=STIFFNESS, dissipation=DISSIPATION, sigma=sigma, drift=False
-    )  # Drake steps with the period
+    ground = {"stiffness": STIFFNESS, "dissipation": DISSIPATION, "sigma": sigma}
+    return make_law("sap", **ground, drift=False)  # the period is Drake's step
 
 
 @pytest.mark.full
