@@ -43,7 +43,7 @@ class Ground(Record, frozen=True):
     drift: whether the law applies to the contact velocity at the end of the period, J v⁺ + dt J̇ v (`idyn.terms.drift`). False:
         to J v⁺, as in the paper; forces are then wrong by about the mass of the base times J̇ v
 
-    Raises InputError for values that are not numbers ≥ 0, and for an infinite memory.
+    Raises InputError for values that are not numbers ≥ 0, an infinite memory, and a `drift` that is not a bool.
     """
 
     noise: float = 1e-5

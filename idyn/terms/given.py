@@ -72,7 +72,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
             if given.midway:
                 given.points[i, c] -= 0.5 * gaps[i] * normals[i, c]
     recall(given, last)
-    given.dependent = _may_depend(given)
+    given.dependent = given.contact_drift and _may_depend(given)
     return True
 
 
