@@ -89,8 +89,8 @@ class Stabilisation:
 
 
 def standing_height(robot: Robot, stance: Array) -> float:
-    """Return the height of the base above the contact points at a configuration (nq) [m]; 0 without contact spheres."""
-    if not robot.spheres.keys:
+    """Return the height of the base above the contact points at a configuration (nq) [m]; 0 without contact spheres or base."""
+    if not (robot.spheres.keys and robot.floating):
         return 0.0
     return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.spheres.radii).mean())
 

@@ -8,7 +8,7 @@ import msgspec
 from controllers.config.loading import NonNegative, Settings, find, load
 from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, described_path, shared_path
 from controllers.robot.stance import standing
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.model.description import Closure, ContactPoint, Sole
 from idyn.model.robot import Robot
 from idyn.model.shapes import Box
@@ -18,7 +18,7 @@ from idyn.types import Array
 class RobotSettings(Settings, frozen=True):
     """Settings of a robot: `configs/robots/*.toml`.
 
-    urdf: path of a URDF, or of an MJCF (`.xml`), relative to the TOML file,
+    urdf: path of a URDF, MJCF or OpenSim model, relative to the TOML file,
         `example-robot-data:<path below its robots folder>`, or `robot_descriptions:<name>`
     base: 'free_flyer' or 'fixed'
     actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
@@ -60,10 +60,10 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         "tau_max": settings.tau_max,
         "armature": settings.armature,
     }
-    if path.suffix == ".xml":
-        robot = _from_mjcf(path, settings.base, fields)
-    else:
-        robot = Robot.from_urdf(path, base=settings.base, **fields)
+    try:  # fields that the configuration leaves out are those of the file
+        robot = Robot.from_file(path, settings.base, **{name: value for name, value in fields.items() if value})
+    except InputError as error:
+        raise ConfigError(f"robot.{error.field}", error.message) from error
     return robot, _within_limits(robot, standing(robot, settings.standing))
 
 
@@ -76,14 +76,6 @@ def _within_limits(robot: Robot, stance: Array) -> Array:
         expected = f"expected {limits.q_min[k]:g} to {limits.q_max[k]:g} rad (or m), as in the URDF, got {angles[k]:g}"
         raise ConfigError(f"robot.standing.{robot.joint_names[k]}", expected)
     return stance
-
-
-def _from_mjcf(path: Path, base: str, fields: dict[str, Any]) -> Robot:
-    """Return the robot of an MJCF. Contacts and armature are those of the file unless the configuration has its own."""
-    robot = Robot.from_mjcf(path, **{name: value for name, value in fields.items() if value})
-    if robot.description.base != base:
-        raise ConfigError("robot.base", f"expected '{robot.description.base}', as the MJCF has it, got '{base}'")
-    return robot
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

@@ -26,6 +26,10 @@ MAX_MASS = 1e6
 MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 
 
+DYNAMICS = {"damping": "N·m·s/rad", "friction": "N·m", "stiffness": "N·m/rad"}
+"""Forces of a joint besides that of its motor, with units; stiffness: of an MJCF."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One finding of the inspection.
 
@@ -53,7 +57,8 @@ def inspect_urdf(robot: ElementTree.Element) -> list[Finding]:
             except _Wrong as wrong:
                 found = [("error", str(wrong))]
             findings += [Finding(severity=how, where=where, message=message, element=element.tag) for how, message in found]
-    return findings
+    notes = [(note.get("where", ""), note.get("message", "")) for note in robot.iterfind("idyn/note")]
+    return findings + [Finding(severity="warning", where=where, message=message) for where, message in notes]
 
 
 def inspect_limits(limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
@@ -118,7 +123,17 @@ def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
     found = [*_inspect_axis(joint, kind), *_inspect_range(joint, kind)]
     if joint.find("mimic") is not None:
         found.append(("warning", "mimic is ignored: the joint moves independently of the other one"))
-    return found
+    return found + _inspect_dynamics(joint)
+
+
+def _inspect_dynamics(joint: ElementTree.Element) -> list[tuple[str, str]]:
+    """Report forces of the joint that predictions do not contain."""
+    dynamics = joint.find("dynamics")
+    if dynamics is None:
+        return []
+    own = {name: _number(dynamics, name, f"dynamics {name}") for name in DYNAMICS if name in dynamics.attrib}
+    unused = [f"{name} {value:g} {DYNAMICS[name]}" for name, value in own.items() if value]
+    return [("note", f"dynamics: {', '.join(unused)}: not part of the prediction")] if unused else []
 
 
 def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:

@@ -1,37 +1,45 @@
-"""Robots in MuJoCo's format MJCF: what Pinocchio's reader does not know, and what is not supported.
+"""Robots in MuJoCo's format MJCF, as MuJoCo's own compiler reads them (extra `mujoco`).
 
-Pinocchio reads bodies, joints, inertias and armature. This module makes the text independent of other files, and reads torque
-limits of motors and contact spheres, with the defaults of their classes.
+The compiled model becomes the text of a URDF without other files: bodies as links, with massless links between several joints
+of a body. What a URDF cannot say is refused with the names of all elements concerned, or becomes a field of `Description`:
+armature, torque limits, joints without a motor, gravity, contact spheres, closures. What has an effect in MuJoCo and none here
+is a note in the element `idyn`, which `Robot.inspect` returns.
+
+A joint of MuJoCo moves its body about an anchor a; with the pose T of the body in its parent at the reference q_ref
+
+    T · J_1(q_1 − q_ref,1) · J_2(q_2 − q_ref,2) · …,     J(θ) = Trans(a) Rot(axis, θ) Trans(−a)  or  Trans(θ axis)
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
 import pinocchio as pin
 
 from idyn.errors import ModelError
-from idyn.model.description import ContactPoint
-from idyn.model.lines import lines_of
+from idyn.extras import missing_extra
+from idyn.model.actuators import actuator_problems, motors
+from idyn.model.description import Closure, ContactPoint
+from idyn.types import Array
 
 ROOT_JOINT = "root_joint"
 """Name of the free joint of the base, as for a URDF."""
 
-MOVING = ("joint", "freejoint")
-
-UNSUPPORTED = ("include", "equality", "tendon", "composite", "flexcomp", "replicate", "attach", "frame")
-"""Elements that change the robot in ways that are not read."""
-
-Defaults = dict[str, dict[str, dict[str, str]]]
-"""Class → tag → attributes."""
-
-
 SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))
 """Beginning and end of what may stand before the root element."""
+
+FREE, BALL, SLIDE, HINGE = range(4)
+"""MuJoCo's types of joints."""
+
+SPHERE, CAPSULE, CYLINDER, BOX, MESH = 2, 3, 5, 6, 7
+"""MuJoCo's types of geoms."""
+
+STATES, CLOSE = 3, 1e-9
+"""Number of states at which a model is compared with MuJoCo's, and the largest relative difference of M and bias."""
 
 
 def is_mjcf(text: str) -> bool:
@@ -53,151 +61,335 @@ def is_mjcf(text: str) -> bool:
 
 
 def build_mjcf(text: str) -> pin.Model:
-    """Return Pinocchio's model of a self-contained MJCF."""
+    """Return Pinocchio's model of a self-contained MJCF, as logs before this format have it."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "robot.xml"
         path.write_text(text, encoding="utf-8")
         return pin.buildModelFromMJCF(str(path))
 
 
-def read_mjcf(text: str, source: str) -> dict[str, Any]:
-    """Return the fields of a `Description` from an MJCF: text, base, armature, torque limits and contact spheres.
-
-    Raises ModelError for text that is no MJCF, and for what is not supported.
-    """
+def compile_mjcf(path: str | Path) -> Any:
+    """Return the `mujoco.MjModel` of a file. Raises ModelError with MuJoCo's reason, ConfigError without MuJoCo."""
     try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise ModelError(f"{source}: not XML ({error})") from error
-    if root.tag != "mujoco":
-        raise ModelError(f"{source}: expected an MJCF with the element 'mujoco', got '{root.tag}'")
-    base = _check(root, text, source)
-    defaults = _defaults(root)
-    contact, limits = _spheres(base, defaults), _torque_limits(root, defaults)
-    floats = _free_joint(base)
-    if floats is not None:
-        floats.set("name", ROOT_JOINT)
-    _drop_meshes(root)
-    own = ElementTree.tostring(root, encoding="unicode")
-    model = build_mjcf(own)
-    armature = {name: float(model.armature[model.joints[i].idx_v]) for i, name in enumerate(model.names) if i}
-    return {
-        "urdf": own,
-        "base": "fixed" if floats is None else "free_flyer",
-        "armature": {name: value for name, value in armature.items() if value > 0.0},
-        "tau_max": limits,
-        "contact": contact,
-    }
+        import mujoco  # noqa: PLC0415 - an optional package
+    except ModuleNotFoundError as error:
+        raise missing_extra(str(path), "a robot in MJCF", "mujoco", "mujoco") from error
+    try:
+        return mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise ModelError(f"{path}: MuJoCo's compiler refuses it: {' '.join(str(error).split())}") from error
 
 
-def _check(root: Element, text: str, source: str) -> Element:
-    """Return the root body. Raises ModelError for what is not supported, with its element and line."""
-    found = next(_unsupported(root), None)
-    if found is not None:
-        element, message = found
-        raise ModelError(f"{source}, line {lines_of(root, text)[element]}: {message}")
-    bodies = root.findall("worldbody/body")
-    if len(bodies) != 1:
-        raise ModelError(f"{source}: expected one body in 'worldbody', the robot's base, got {len(bodies)}")
-    return bodies[0]
+class Reading:
+    """The robot of a compiled MJCF.
 
+    fields: of `Description`; model: the compiled model
+    """
 
-def _unsupported(root: Element) -> Iterator[tuple[Element, str]]:
-    """Yield the elements that are not supported, each with the reason."""
-    for tag in UNSUPPORTED:
-        yield from ((element, f"the element '{tag}' is not supported") for element in root.iter(tag))
-    for body in root.iterfind("worldbody//body"):
-        name, joints = body.get("name", "?"), [part for part in body if part.tag in MOVING]
-        if len(joints) > 1:
-            yield joints[1], f"body '{name}': expected at most one joint, got {len(joints)}"
-        for joint in joints:
-            if joint.get("type") != "free" and joint.tag == "joint" and not joint.get("name"):
-                yield joint, f"body '{name}': expected a name for its joint"
-            if float(joint.get("ref", "0")) != 0.0:
-                yield joint, f"joint '{joint.get('name', '?')}': expected ref 0, got {joint.get('ref')}"
-        if joints and body.find("inertial") is None:
-            yield body, f"body '{name}' moves and needs an element 'inertial'; inertias of geoms are not used"
+    def __init__(self, path: str | Path) -> None:
+        """Raises ModelError for a file that MuJoCo refuses, and for what is not supported, all of it in one message."""
+        self.model = m = compile_mjcf(path)
+        self.names = _names(m)
+        moving = [b for b in range(1, m.nbody) if m.body_jntnum[b] and m.body_mocapid[m.body_rootid[b]] < 0]
+        self._roots = sorted({int(m.body_rootid[b]) for b in moving})
+        free = [b for b in self._roots if m.jnt_type[m.body_jntadr[b]] == FREE and m.body_jntnum[b]]
+        self.floating, self._free = bool(free), int(m.body_jntadr[free[0]]) if free else -1
+        self.bodies = [b for b in range(1, m.nbody) if m.body_rootid[b] in self._roots]
+        problems = [*self._problems(free), *actuator_problems(m, self.names)]
+        if problems:
+            raise ModelError(f"{path}: not supported: {'; '.join(problems)}")
+        self._notes: list[tuple[str, str]] = []
+        self._frames: dict[int, str] = {}  # of closures
+        self._text = Element("robot", name=self.names["model", 0] or Path(path).stem)
+        if not self.floating:
+            SubElement(self._text, "link", name="world")
+        for body in self.bodies:
+            self._add_body(body)
+        closures = tuple(self._closures())
+        limits, passive = motors(m, self.names)
+        if not m.nu:
+            self._notes.append(
+                (self._text.get("name", ""), "no actuators: every joint is taken to have a motor without a limit")
+            )
+        self._note_forces()
+        if self._notes:
+            own = SubElement(self._text, "idyn")
+            for where, message in self._notes:
+                SubElement(own, "note", where=where, message=message)
+        ElementTree.indent(self._text)
+        armature = {self.names["joint", j]: float(m.dof_armature[m.jnt_dofadr[j]]) for j in self._axes()}
+        if self.floating:  # from a default class; MuJoCo adds it to the inertia of the base, without weight
+            of_base = float(m.dof_armature[m.jnt_dofadr[self._free]])
+            armature |= {f"{ROOT_JOINT}.{k}": of_base for k in range(6)}
+        self.fields: dict[str, Any] = {
+            "urdf": ElementTree.tostring(self._text, encoding="unicode"),
+            "base": "free_flyer" if self.floating else "fixed",
+            "armature": {name: value for name, value in armature.items() if value > 0.0},
+            "tau_max": limits,
+            "unactuated": passive,
+            "contact": tuple(self._spheres()),
+            "closure": closures,
+            "gravity": tuple(m.opt.gravity.tolist()),
+        }
 
+    def keyframes(self) -> list[tuple[str, dict[str, float]]]:
+        """Return the name of each keyframe and its positions of the joints with one axis, by name."""
+        m, places = self.model, [(self.names["joint", j], int(self.model.jnt_qposadr[j])) for j in self._axes()]
+        names = [_own_name(m, at) for at in m.name_keyadr]
+        return [(name, {joint: float(qpos[at]) for joint, at in places}) for name, qpos in zip(names, m.key_qpos, strict=True)]
 
-def _free_joint(body: Element) -> Element | None:
-    """Return the free joint of the base; None for a fixed base."""
-    found = body.find("freejoint")
-    return found if found is not None else body.find("joint[@type='free']")
+    def meshes(self) -> Iterator[tuple[str, Array, Array]]:
+        """Yield the meshes that may touch others: link, points in the frame of the link (n, 3), triangles (m, 3)."""
+        m = self.model
+        for g in range(m.ngeom):
+            body, mesh = int(m.geom_bodyid[g]), int(m.geom_dataid[g])
+            if m.geom_type[g] == MESH and (m.geom_contype[g] or m.geom_conaffinity[g]) and body in self.bodies:
+                first, face = m.mesh_vertadr[mesh], m.mesh_faceadr[mesh]
+                points = m.mesh_vert[first : first + m.mesh_vertnum[mesh]].astype(np.float64)
+                pose = _pose(m.geom_pos[g], m.geom_quat[g])
+                triangles = np.array(m.mesh_face[face : face + m.mesh_facenum[mesh]], dtype=np.int64)
+                yield self.names["body", body], points @ pose.rotation.T + pose.translation, triangles
 
+    def check(self, terms: Callable[[Array, Array], Any], dof_names: tuple[str, ...]) -> None:
+        """Compare M and bias with MuJoCo's at `STATES` states. terms: `Robot.terms`; dof_names: of the robot's velocities (nv)
 
-def _drop_meshes(root: Element) -> None:
-    """Remove what refers to other files or is drawn only: assets, geoms, sites with meshes, cameras, keyframes."""
-    for parent in [root, *root.iter("body")]:
-        for child in list(parent):
-            if child.tag in ("asset", "keyframe", "visual", "sensor", "actuator", "contact", "geom", "camera", "light"):
-                parent.remove(child)
-    for default in root.iter("default"):
-        for child in list(default):
-            if child.tag not in ("default", "joint"):
-                default.remove(child)
+        Raises ModelError when they differ: then this module has misread the file.
+        """
+        import mujoco  # noqa: PLC0415 - an optional package
 
+        m, rng = self.model, np.random.default_rng(0)
+        m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        data, axes = mujoco.MjData(m), {self.names["joint", j]: j for j in self._axes()}
+        joints = [axes[name] for name in dof_names[6 if self.floating else 0 :]]
+        places, dofs = [int(m.jnt_qposadr[j]) for j in joints], [int(m.jnt_dofadr[j]) for j in joints]
+        if self.floating:
+            begin = int(m.jnt_dofadr[self._free])
+            dofs = [*range(begin, begin + 6), *dofs]
+        for _ in range(STATES):
+            angles, v, R, drift = 0.5 * rng.normal(size=len(joints)), rng.normal(size=len(dofs)), np.eye(3), np.zeros(len(dofs))
+            data.qpos[places] = angles
+            base = np.zeros(0)
+            if self.floating:
+                turn = pin.Quaternion(*rng.normal(size=4).tolist()).normalized()
+                R, at = turn.matrix(), int(m.jnt_qposadr[self._free])
+                data.qpos[at : at + 7] = [0.1, 0.2, 0.3, turn.w, turn.x, turn.y, turn.z]
+                base = np.array([0.1, 0.2, 0.3, turn.x, turn.y, turn.z, turn.w])
+                drift[:3] = -np.cross(v[3:6], v[:3])  # ẍ = R (v̇ + ω × v)
+            T = np.eye(len(dofs))
+            if self.floating:
+                T[:3, :3] = R.T
+            data.qvel[dofs] = T.T @ v
+            mujoco.mj_forward(m, data)
+            M = np.zeros((m.nv, m.nv))
+            for row, one in zip(M, np.eye(m.nv), strict=True):
+                mujoco.mj_mulM(m, data, row, one)
+            own = terms(np.concatenate([base, angles]), v)
+            pairs = (T.T @ own.M @ T, M[np.ix_(dofs, dofs)]), (T.T @ (own.h + own.M @ drift), data.qfrc_bias[dofs])
+            for what, (ours, theirs) in zip(("mass matrix", "bias"), pairs, strict=True):
+                off = np.abs(ours - theirs) - CLOSE * max(1.0, float(np.abs(theirs).max()))
+                if off.max() > 0.0:
+                    name = dof_names[int(np.unravel_index(off.argmax(), off.shape)[0])]
+                    raise ModelError(f"{name}: the {what} differs from MuJoCo's by {np.abs(ours - theirs).max():.2g}")
 
-def _defaults(root: Element) -> Defaults:
-    """Return the attributes that classes set."""
-    classes: Defaults = {"main": {}}
+    def _axes(self) -> list[int]:
+        """Return the joints with one axis."""
+        return [j for j in range(self.model.njnt) if self.model.jnt_type[j] in (SLIDE, HINGE)]
 
-    def read(element: Element, outer: dict[str, dict[str, str]]) -> None:
-        own = {tag: dict(given) for tag, given in outer.items()}
-        for part in element:
-            if part.tag != "default":
-                own[part.tag] = own.get(part.tag, {}) | part.attrib
-        classes[element.get("class", "main")] = own
-        for part in element.findall("default"):
-            read(part, own)
+    def _problems(self, free: list[int]) -> Iterator[str]:
+        """Yield what is not supported: bodies, joints, equalities, tendons."""
+        m, names = self.model, self.names
+        if not self._roots:
+            yield "no joint: expected a robot that moves"
+        beside = [b for b in self._roots if free and b != free[0]]
+        if beside:
+            shown = ", ".join(f"'{names['body', b]}'" for b in beside)
+            yield f"body {shown}: moves beside the robot '{names['body', free[0]]}'; expected one robot in the file"
+        own = set(self.bodies)
+        yield from (f"joint '{names['joint', j]}': a ball joint" for j in range(m.njnt) if m.jnt_type[j] == BALL)
+        for j in self._axes():
+            if m.jnt_limited[j] and not m.jnt_range[j, 0] < m.jnt_range[j, 1]:
+                lower, upper = m.jnt_range[j]
+                yield f"joint '{names['joint', j]}': range {lower:g} to {upper:g}, expected lower < upper"
+        yield from (f"body '{names['body', b]}': gravcomp {m.body_gravcomp[b]:g}" for b in own if m.body_gravcomp[b])
+        kinds = ("connect", "weld", "joint", "tendon", "flex")
+        for e in range(m.neq):
+            kind = kinds[m.eq_type[e]] if m.eq_type[e] < len(kinds) else "of this type"
+            if m.eq_active0[e] and kind != "connect":
+                yield f"equality '{names['equality', e]}': {kind}"
+        for t in range(m.ntendon):
+            does = {
+                "limits": m.tendon_limited[t],
+                "a spring": m.tendon_stiffness[t].any(),
+                "damping": m.tendon_damping[t].any(),
+            }
+            does |= {"friction": m.tendon_frictionloss[t], "armature": m.tendon_armature[t]}
+            if any(does.values()):
+                yield f"tendon '{names['tendon', t]}': {', '.join(name for name, has in does.items() if has)}"
+        if m.nflex:
+            yield f"{m.nflex} flexible bodies"
 
-    for element in root.findall("default"):
-        read(element, {})
-    return classes
+    def _add_body(self, body: int) -> None:
+        """Add the link of a body and the joints by which it moves."""
+        m, names = self.model, self.names
+        parent, pose = int(m.body_parentid[body]), _pose(m.body_pos[body], m.body_quat[body])
+        above = names["body", parent] if parent else "world"
+        count = int(m.body_jntnum[body])
+        joints = list(range(m.body_jntadr[body], m.body_jntadr[body] + count))
+        if count and m.jnt_type[joints[0]] == FREE:
+            joints = []
+        elif not joints:
+            self._add_joint(("fixed", f"{names['body', body]}"), (above, names["body", body]), pose)
+        for k, j in enumerate(joints):
+            anchor, axis, kind = pin.SE3(np.eye(3), m.jnt_pos[j].copy()), m.jnt_axis[j].copy(), int(m.jnt_type[j])
+            ref = float(m.qpos0[m.jnt_qposadr[j]])
+            if kind == HINGE:
+                pose = pose * anchor * pin.SE3(pin.AngleAxis(-ref, axis).matrix(), np.zeros(3))
+            else:
+                pose = pose * anchor * pin.SE3(np.eye(3), -ref * axis)
+            is_last = k == count - 1 and not m.jnt_pos[j].any()
+            below = names["body", body] if is_last else f"{names['body', body]} of {names['joint', j]}"
+            self._add_moving(j, (above, below), pose)
+            above, pose = below, anchor.inverse()
+        if joints and above != names["body", body]:
+            self._add_joint(("fixed", f"{above} anchor"), (above, names["body", body]), pose)
+        self._add_link(body)
 
+    def _add_joint(self, kind: tuple[str, str], ends: tuple[str, str], pose: Any) -> Element:
+        """Add a joint. kind: its type and name; ends: parent and child"""
+        joint = SubElement(self._text, "joint", type=kind[0], name=kind[1])
+        SubElement(joint, "parent", link=ends[0])
+        SubElement(joint, "child", link=ends[1])
+        _origin(joint, pose)
+        return joint
 
-def _resolved(element: Element, inherited: str, defaults: Defaults) -> dict[str, str]:
-    """Return the attributes of an element with those of its class. inherited: class of the body"""
-    return defaults.get(element.get("class", inherited), {}).get(element.tag, {}) | element.attrib
+    def _add_moving(self, j: int, ends: tuple[str, str], pose: Any) -> None:
+        m, limited = self.model, bool(self.model.jnt_limited[j])
+        kind = "prismatic" if m.jnt_type[j] == SLIDE else "revolute" if limited else "continuous"
+        joint = self._add_joint((kind, self.names["joint", j]), ends, pose)
+        SubElement(joint, "axis", xyz=_text(m.jnt_axis[j]))
+        lower, upper = m.jnt_range[j] if limited else (0.0, 0.0)
+        SubElement(joint, "limit", lower=repr(float(lower)), upper=repr(float(upper)), effort="0", velocity="0")
+        dof = m.jnt_dofadr[j]
+        passive = {"damping": m.dof_damping[dof], "friction": m.dof_frictionloss[dof], "stiffness": m.jnt_stiffness[j]}
+        used = {name: repr(float(np.ravel(value)[0])) for name, value in passive.items() if np.any(value)}
+        if used:
+            SubElement(joint, "dynamics", {"damping": "0"} | used)  # urdfdom refuses a stiffness alone
+        if ends[1] != self.names["body", int(m.jnt_bodyid[j])]:
+            SubElement(self._text, "link", name=ends[1])
 
+    def _add_link(self, body: int) -> None:
+        """Add the link of a body with its inertia and its shapes that may touch others, without meshes."""
+        m = self.model
+        link = SubElement(self._text, "link", name=self.names["body", body])
+        if m.body_mass[body] > 0.0:
+            inertial, R = SubElement(link, "inertial"), _rotation(m.body_iquat[body])
+            SubElement(inertial, "origin", xyz=_text(m.body_ipos[body]), rpy="0 0 0")
+            SubElement(inertial, "mass", value=repr(float(m.body_mass[body])))
+            moments = R @ np.diag(m.body_inertia[body]) @ R.T
+            entries = {f"i{'xyz'[i]}{'xyz'[k]}": repr(float(moments[i, k])) for i in range(3) for k in range(i, 3)}
+            SubElement(inertial, "inertia", entries)
+        for g in range(m.body_geomadr[body], m.body_geomadr[body] + m.body_geomnum[body]):
+            if m.geom_contype[g] or m.geom_conaffinity[g]:
+                self._add_shapes(link, g)
 
-def _spheres(base: Element, defaults: Defaults) -> tuple[ContactPoint, ...]:
-    """Return the spheres that may touch others, each with its body's name as frame and its own name."""
-    found: list[ContactPoint] = []
+    def _add_shapes(self, link: Element, g: int) -> None:
+        m, pose = self.model, _pose(self.model.geom_pos[g], self.model.geom_quat[g])
+        a, b, c = m.geom_size[g].tolist()
+        sphere, ends = ("sphere", {"radius": repr(a)}), (pin.SE3(np.eye(3), np.array([0.0, 0.0, z])) for z in (-b, b))
+        tube = ("cylinder", {"radius": repr(a), "length": repr(2 * b)})
+        shapes = {
+            SPHERE: [(sphere, pose)],
+            CAPSULE: [(tube, pose), *((sphere, pose * end) for end in ends)],
+            CYLINDER: [(tube, pose)],
+            BOX: [(("box", {"size": _text([2 * a, 2 * b, 2 * c])}), pose)],
+        }
+        for (kind, sizes), place in shapes.get(int(m.geom_type[g]), []):
+            collision = SubElement(link, "collision")
+            _origin(collision, place)
+            SubElement(SubElement(collision, "geometry"), kind, sizes)
 
-    def search(body: Element, inherited: str) -> None:
-        inherited = body.get("childclass", inherited)
-        for part in body.findall("geom"):
-            geom = _resolved(part, inherited, defaults)
-            touches = geom.get("contype", "1") != "0" or geom.get("conaffinity", "1") != "0"
-            if touches and geom.get("type", "sphere") == "sphere" and "size" in geom and "mesh" not in geom:
-                x, y, z = _numbers(geom.get("pos", "0 0 0"))
-                found.append(
-                    ContactPoint(
-                        frame=body.get("name", ""),
-                        offset=(x, y, z),
-                        radius=_numbers(geom["size"])[0],
-                        mu=_numbers(geom.get("friction", "1"))[0],
-                        name=geom.get("name", ""),
-                    )
+    def _spheres(self) -> Iterator[ContactPoint]:
+        """Yield the spheres of moving bodies that may touch others."""
+        m = self.model
+        for g in range(m.ngeom):
+            body = int(m.geom_bodyid[g])
+            touches = m.geom_contype[g] or m.geom_conaffinity[g]
+            if m.geom_type[g] == SPHERE and touches and body in self.bodies and m.body_weldid[body]:
+                x, y, z = m.geom_pos[g].tolist()
+                yield ContactPoint(
+                    frame=self.names["body", body],
+                    offset=(x, y, z),
+                    radius=float(m.geom_size[g, 0]),
+                    mu=float(m.geom_friction[g, 0]),
+                    name=_own_name(m, m.name_geomadr[g]),
                 )
-        for child in body.findall("body"):
-            search(child, inherited)
 
-    search(base, "main")
-    return tuple(found)
+    def _closures(self) -> Iterator[Closure]:
+        """Yield the closures of the active `connect` constraints, and add a frame at each of their ends."""
+        m = self.model
+        for e in range(m.neq):
+            if not (m.eq_active0[e] and m.eq_type[e] == 0):
+                continue
+            ends = []
+            for side, identity in enumerate((m.eq_obj1id[e], m.eq_obj2id[e])):
+                if m.eq_objtype[e] == 1:  # a body and a point in it
+                    body, place = int(identity), m.eq_data[e, 3 * side : 3 * side + 3]
+                else:
+                    body, place = int(m.site_bodyid[identity]), m.site_pos[identity]
+                name = f"{self.names['equality', e]} {side + 1}"
+                SubElement(self._text, "link", name=name)
+                above = self.names["body", body] if body in self.bodies else "world"
+                self._add_joint(("fixed", name), (above, name), pin.SE3(np.eye(3), np.array(place)))
+                ends.append(name)
+            yield Closure(first=ends[0], second=ends[1])
+
+    def _note_forces(self) -> None:
+        m = self.model
+        if m.opt.density or m.opt.viscosity:
+            self._notes.append(("option", "density and viscosity are not used: no forces of air or water"))
 
 
-def _torque_limits(root: Element, defaults: Defaults) -> dict[str, float]:
-    """Return the largest torque of each joint with a motor: the range of its control or force times its gear."""
-    limits: dict[str, float] = {}
-    for part in root.findall("actuator/motor"):
-        motor = _resolved(part, "main", defaults)
-        ranges = [_numbers(motor[name]) for name in ("ctrlrange", "forcerange") if name in motor]
-        if ranges and "joint" in motor:
-            gear = abs(_numbers(motor.get("gear", "1"))[0])
-            limits[motor["joint"]] = gear * min(float(np.abs(each).max()) for each in ranges)
-    return limits
+def _names(m: Any) -> dict[tuple[str, int], str]:
+    """Return a name of each body, joint, actuator, equality and tendon: that of the file, or one of ours that no other has."""
+    tables = {"body": m.name_bodyadr, "joint": m.name_jntadr, "actuator": m.name_actuatoradr}
+    tables |= {"equality": m.name_eqadr, "tendon": m.name_tendonadr, "model": [0]}
+    found = {(kind, i): _own_name(m, at) for kind, table in tables.items() for i, at in enumerate(table)}
+    taken = set(found.values())
+    for (kind, i), name in found.items():
+        if name == "" and kind != "model":
+            owner = found["body", int(m.jnt_bodyid[i])] if kind == "joint" else ""
+            wanted = f"{owner}_joint" if owner else f"{kind}{i}"
+            while wanted in taken:
+                wanted += "_"
+            found[kind, i] = wanted
+            taken.add(wanted)
+    return found
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(number) for number in text.split()]
+def _own_name(m: Any, at: int) -> str:
+    return bytes(m.names[at:]).split(b"\0", 1)[0].decode()
+
+
+def _pose(position: Array, quaternion: Array) -> Any:
+    """Return the pose for a quaternion wxyz."""
+    return pin.SE3(_rotation(quaternion), np.array(position))
+
+
+def _rotation(quaternion: Array) -> Array:
+    return pin.Quaternion(*quaternion.tolist()).normalized().matrix()
+
+
+def _origin(element: Element, pose: Any) -> None:
+    SubElement(element, "origin", xyz=_text(pose.translation), rpy=_text(_rpy(pose.rotation)))
+
+
+def _rpy(R: Array) -> list[float]:
+    """Return roll, pitch and yaw of a rotation, R = R_z R_y R_x, exact also where the pitch is a right angle."""
+    yaw = np.arctan2(R[1, 0], R[0, 0])
+    s, c = np.sin(yaw), np.cos(yaw)
+    pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
+    return [np.arctan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1]), pitch, yaw]
+
+
+def _text(numbers: Any) -> str:
+    return " ".join(repr(float(number)) for number in numbers)

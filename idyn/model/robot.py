@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import FrameNotFound, ModelError
+from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.model.build import build_model, check_mass_matrix, read_text
 from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames, wheel_frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
 from idyn.model.memory import inertias_of, memory, parts, placements_of
-from idyn.model.mjcf import is_mjcf, read_mjcf
+from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.nearby import FAR, nearby
 from idyn.model.osim.coordinates import unactuated
 from idyn.model.osim.document import is_osim
@@ -66,6 +66,9 @@ class Robot:
         armature = rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])
+        model.gravity.linear = np.array(description.gravity)
+        rotors_of_base = [armature.get(name, 0.0) for name in self.tree.dof_names[:3]] if self.floating else [0.0]
+        self._gyration = rotors_of_base[0] if len({*rotors_of_base}) == 1 else 0.0  # weightless mass of the base [kg]
         self.bodies = read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
         self.weight = self.total_mass * float(np.linalg.norm(self.bodies.gravity))
@@ -88,6 +91,21 @@ class Robot:
         return f"Robot({self.name!r}, {sizes}, mass={self.total_mass:.4g} kg)"
 
     @classmethod
+    def from_file(cls, path: str | Path, base: str | None = None, **settings: Any) -> "Robot":
+        """Return the robot of a URDF, an MJCF or an OpenSim model, whose base is in the file.
+
+        base: of a URDF, default `free_flyer`; of another model: None, or that of the file, else InputError is raised
+        settings: fields of `Description`; for exceptions see `from_urdf`, `from_mjcf` and `from_osim`
+        """
+        text = read_text(path)
+        if not (is_mjcf(text) or is_osim(text)):
+            return cls.from_urdf(path, base=base or "free_flyer", **settings)
+        robot = (cls.from_mjcf if is_mjcf(text) else cls.from_osim)(path, **settings)
+        if base not in (None, robot.description.base):
+            raise InputError("base", f"expected '{robot.description.base}', as {path} has it, got '{base}'")
+        return robot
+
+    @classmethod
     def from_urdf(cls, path: str | Path, **settings: Any) -> "Robot":
         """Return the robot of a URDF file. settings: fields of `Description`
 
@@ -100,14 +118,20 @@ class Robot:
 
     @classmethod
     def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":
-        """Return the robot of an MJCF file: masses, joints, limits, armature and, unless `contact` is given, spheres that may
-        touch. A base with a free joint floats. settings: fields of `Description`, except `urdf` and `base`
+        """Return the robot of an MJCF file as MuJoCo's compiler reads it, see `idyn.model.mjcf`: masses, joints, limits,
+        motors, armature, gravity and, unless `contact` is given, spheres that may touch. A base with a free joint floats. M and
+        bias are compared with MuJoCo's. settings: fields of `Description`, except `urdf` and `base`
 
-        Raises ModelError for a file that cannot be read or is not supported, and the exceptions of `Robot`.
+        Raises ModelError for a file that cannot be read or is not supported, ConfigError without MuJoCo, and the exceptions of
+        `Robot`.
         """
-        fields = read_mjcf(read_text(path), str(path))
+        reading = Reading(path)
+        fields = dict(reading.fields)
         fields["tau_max"] |= settings.pop("tau_max", {})
-        return cls(Description(**fields | settings), str(path))
+        robot = cls(Description(**fields | settings), str(path))
+        if "armature" not in settings:
+            reading.check(robot.terms, robot.tree.dof_names)
+        return robot
 
     @classmethod
     def from_osim(cls, path: str | Path, **settings: Any) -> "Robot":
@@ -158,7 +182,7 @@ class Robot:
     def inspect(self) -> list[Finding]:
         """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
         limits = inspect_limits(self.limits, self.joint_names)
-        if is_mjcf(self.description.urdf) or is_osim(self.description.urdf):
+        if is_mjcf(self.description.urdf) or is_osim(self.description.urdf):  # an MJCF: in logs of older versions
             return limits
         return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + limits
 
@@ -173,6 +197,8 @@ class Robot:
         self.current = None
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
+        if self._gyration:
+            self.own_terms.h[:3] += self._gyration * np.cross(v[3:6], v[:3])
         x, y, z = self._base
         if self._far or not (-FAR <= x <= FAR and -FAR <= y <= FAR and -FAR <= z <= FAR):
             near = self.near(q)
@@ -275,18 +301,30 @@ class Robot:
 
     def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:
         """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
-        return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
+        force = np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
+        if self._gyration:
+            force[:3] += self._gyration * np.cross(v[3:6], v[:3])
+        return force
 
     def compute_slope(self, q: Array, v: Array) -> None:
         """Compute ∂h/∂v at (q, v) into `own_slope` (nv, nv)."""
         self.own_slope[:] = pin.computeRNEADerivatives(self._model, self._sloped, self.near(q), v, np.zeros(self.nv))[1]
+        self._add_gyration(v, self.own_slope)
+
+    def _add_gyration(self, v: Array, slope: Array) -> None:
+        """Add ∂(m ω × v)/∂(v, ω) of the weightless mass m of the base."""
+        if self._gyration:
+            for k, axis in enumerate(np.eye(3)):
+                slope[:3, k] += self._gyration * np.cross(v[3:6], axis)
+                slope[:3, 3 + k] += self._gyration * np.cross(axis, v[:3])
 
     def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
         """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with
         each joint the centre of mass about `origin`, then xx, xy, yy, xz, yz, zz of the inertia about it (njoints, 9)."""
         pin.computeRNEADerivatives(self._model, self._placed, self.near(q), v, acceleration)
-        by_q, by_v, inertias = self._inverse_slopes
-        return by_q.copy(), by_v.copy(), inertias.copy()
+        by_q, by_v, inertias = (each.copy() for each in self._inverse_slopes)
+        self._add_gyration(v, by_v)
+        return by_q, by_v, inertias
 
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""

@@ -102,21 +102,11 @@ def expand(
     )
     kinds = fill_basis(Friction(corners, is_round != 0, unlimited != 0), g.mu, p, u_hat, basis)
     # law and selection
-    target, gradient, multipliers = stack_array(rows), stack_array(rows), stack_array(most)
-    fill(target, 0.0)
-    in_contact_rows(force, g.tangents, g.normals, g.dt, target)
-    free = unlimited != 0
+    gradient, multipliers, pulled = stack_array(rows), stack_array(most), stack_array(na)
+    _fill_gradient(d, objective, (force, torque), (p, tau), gradient, pulled)
+    free, y, a = unlimited != 0, x.motions[PULL], g.model.a
     for i in range(n):
         free = free or g.mu[i] == np.inf
-    y, pulled, a = x.motions[PULL], stack_array(na), g.model.a
-    for k in range(na):
-        pulled[k] = g.dt * (tau[k] - (torque[k] if len(torque) > 0 else 0.0))
-    for row in range(rows):
-        gradient[row] = p[row] - target[row]
-        if objective != FORCES:
-            gradient[row] = 0.0
-            for k in range(na):
-                gradient[row] -= d.J[row, a[k]] * pulled[k]
     kind = NONE if kinds == TURNING else objective
     fill_operators(x, basis, Choice(kind, kinds, free, gradient, multipliers), (g.model.u, a), L, np.sqrt(1.0 + g.rho))
     if kind > FORCES:
@@ -127,6 +117,29 @@ def expand(
     hold(d, x, q_ddot, holds != 0, closed != 0)
     by_demand(g.model, x, g.dt, out[2])
     return True
+
+
+@compiled
+def _fill_gradient(
+    d: Dynamics, objective: int, targets: tuple[Array, Array], answer: tuple[Array, Array], out: Array, pulled: Array
+) -> None:
+    """Fill the gradient of the selection's objective by the impulses, and dt (τ − its target) of the joints with motors.
+
+    targets: forces in the world (n, 3) and torques (na), without: (0, 3), (0); answer: p, τ
+    """
+    g, (force, torque), (p, tau) = d.given, targets, answer
+    na, rows, a = len(g.model.a), len(d.J), g.model.a
+    target = stack_array(rows)
+    fill(target, 0.0)
+    in_contact_rows(force, g.tangents, g.normals, g.dt, target)
+    for k in range(na):
+        pulled[k] = g.dt * (tau[k] - (torque[k] if len(torque) > 0 else 0.0))
+    for row in range(rows):
+        out[row] = p[row] - target[row]
+        if objective != FORCES:
+            out[row] = 0.0
+            for k in range(na):
+                out[row] -= d.J[row, a[k]] * pulled[k]
 
 
 @compiled

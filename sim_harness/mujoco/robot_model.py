@@ -114,7 +114,7 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
         )
         columns = np.flatnonzero(robot.tree.dof_joint == i)
         if len(columns) == 6 and parent == 0 and not np.isin(columns, robot.tree.a).any():
-            body.add_freejoint()
+            body.add_freejoint().armature = content.armature[0]
         elif len(columns) == 1:
             _add_axis(body, rotations[i].T, axes[columns[0]], content.armature[columns[0]])
         else:

@@ -17,9 +17,6 @@ from sim_harness.new.limbs import Foot
 PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "nominal", "reference")
 """Names of poses in SRDF files, the best first."""
 
-MJCF_SIZES = {"free": 7, "ball": 4}
-"""Positions of the joints of an MJCF that have several."""
-
 COMPUTED = "computed"
 """Beginning of the source of a pose of `below_the_hips`."""
 
@@ -60,29 +57,6 @@ def srdf_poses(path: Path) -> list[Pose]:
     if not poses:
         raise ModelError(f"{path}: expected a 'group_state' named {', '.join(PREFERRED)}, got none")
     return poses
-
-
-def keyframe_poses(path: Path) -> list[Pose]:
-    """Return the poses of the keyframes of an MJCF, the best names first; keyframes of another length are left out."""
-    root = ElementTree.parse(path).getroot()
-    sizes: list[tuple[str, int]] = [
-        (joint.get("name", ""), 7 if joint.tag == "freejoint" else MJCF_SIZES.get(joint.get("type", "hinge"), 1))
-        for body in root.iter("body")
-        for joint in body
-        if joint.tag in ("joint", "freejoint")
-    ]
-    found = []
-    for key in root.findall("keyframe/key"):
-        values, angles = [float(word) for word in key.get("qpos", "").split()], {}
-        if len(values) != sum(size for _, size in sizes):
-            continue
-        at = 0
-        for name, size in sizes:
-            if size == 1:
-                angles[name] = values[at]
-            at += size
-        found.append((key.get("name", ""), Pose(angles, f"keyframe '{key.get('name', '')}' of {path.name}")))
-    return ordered(found)
 
 
 def ordered(found: list[tuple[str, Pose]]) -> list[Pose]:

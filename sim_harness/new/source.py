@@ -7,16 +7,19 @@ from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, has_descript
 from controllers.robot.load import urdf_path
 from idyn.errors import ConfigError, nearest
 from idyn.extras import install_command
+from idyn.model.build import read_text
 from idyn.model.lines import lines_of
+from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot
 from idyn.model.urdf import parse_urdf
-from sim_harness.new.pose import Pose, keyframe_poses, poses_beside, srdf_poses
-from sim_harness.shapes.shapes import Shape, collision_shapes, sphere_shapes
+from sim_harness.new.pose import Pose, ordered, poses_beside, srdf_poses
+from sim_harness.shapes.meshes import Mesh
+from sim_harness.shapes.shapes import Shape, collision_shapes, mesh_shape
 
 SHOWN = 4
 """Warnings that are shown."""
 
-SUFFIXES = (".urdf", ".xml")
+SUFFIXES = (".urdf", ".xml", ".mjcf")
 """Of files that are models."""
 
 
@@ -28,21 +31,25 @@ class Model(NamedTuple):
 
     @property
     def is_mjcf(self) -> bool:
-        return self.path.suffix == ".xml"
+        return is_mjcf(read_text(self.path))
 
     def robot(self, base: str = "free_flyer") -> Robot:
         """Return the robot. base: of a URDF; an MJCF has its own. Raises ModelError."""
-        return Robot.from_mjcf(self.path) if self.is_mjcf else Robot.from_urdf(self.path, base=base)
+        return Robot.from_file(self.path, None if self.is_mjcf else base)
 
     def shapes(self, robot: Robot) -> list[Shape]:
-        """Return what may touch the ground: collision shapes of a URDF, the spheres of an MJCF."""
-        return sphere_shapes(robot) if self.is_mjcf else collision_shapes(robot, list(self.path.parents))
+        """Return what may touch the ground: the collision shapes."""
+        shapes = collision_shapes(robot, list(self.path.parents))
+        if self.is_mjcf:
+            for link, points, triangles in Reading(self.path).meshes():
+                shapes.append(mesh_shape(robot, link, Mesh(vertices=points, triangles=triangles)))
+        return shapes
 
 
 def warnings_of(model: Model, robot: Robot) -> list[str]:
     """Return what of a URDF is ignored or doubtful, by element and line; at most `SHOWN` sentences, and how many there are."""
     if model.is_mjcf:
-        return []
+        return [f"{w.where}: {w.message}" for w in robot.inspect() if w.severity == "warning"]
     root = parse_urdf(robot.description.urdf, str(model.path))
     lines = {(part.tag, part.get("name", "?")): line for part, line in lines_of(root, robot.description.urdf).items()}
     warnings = [finding for finding in robot.inspect() if finding.severity == "warning"]
@@ -56,12 +63,15 @@ def poses_of(model: Model, srdf: Path | None = None) -> list[Pose]:
     its keyframes. Raises ModelError for a given file without poses."""
     if srdf is not None:
         return srdf_poses(srdf)
-    return poses_beside(model.path) + (keyframe_poses(model.path) if model.is_mjcf else [])
+    own = Reading(model.path).keyframes() if model.is_mjcf else []
+    return poses_beside(model.path) + ordered(
+        [(name, Pose(angles, f"keyframe '{name}' of {model.path.name}")) for name, angles in own]
+    )
 
 
 def is_model(word: str) -> bool:
     """Return whether a word names a model rather than a configuration."""
-    return word.endswith(SUFFIXES) or word.startswith((ROBOT_DATA, DESCRIPTIONS))
+    return word.lower().endswith(SUFFIXES) or word.startswith((ROBOT_DATA, DESCRIPTIONS))
 
 
 def find_model(word: str, folder: Path) -> Model:
@@ -73,10 +83,10 @@ def find_model(word: str, folder: Path) -> Model:
         raise ConfigError(word, "xacro is not read: expand it first, `xacro robot.urdf.xacro > robot.urdf`")
     if word.startswith((ROBOT_DATA, DESCRIPTIONS)):
         return Model(urdf_path(word, folder), word)
-    if word.endswith(SUFFIXES) or "/" in word:
+    if word.lower().endswith(SUFFIXES) or "/" in word:
         if not (folder / word).is_file():
             raise ConfigError(word, "no such file")
-        if not word.endswith(SUFFIXES):
+        if not word.lower().endswith(SUFFIXES):
             raise ConfigError(word, f"expected a file that ends with {' or '.join(SUFFIXES)}")
         return Model(folder / word, str((folder / word).resolve()))
     return _by_name(word, folder)
@@ -96,7 +106,7 @@ def shared_names() -> dict[str, set[str]]:
 def draft_name(word: str, model: Model) -> str:
     """Return the name of a draft's file: the name of the robot that the user gave, or that of the model's file."""
     name = word.removeprefix(DESCRIPTIONS)
-    is_name = not name.endswith(SUFFIXES) and "/" not in name
+    is_name = not name.lower().endswith(SUFFIXES) and "/" not in name
     return f"{name if is_name else model.path.stem}.toml"
 
 

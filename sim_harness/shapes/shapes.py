@@ -80,13 +80,11 @@ def collision_shapes(robot: Robot, folders: Sequence[Path]) -> list[Shape]:
     return []
 
 
-def sphere_shapes(robot: Robot) -> list[Shape]:
-    """Return the contact places of a robot as spheres."""
-    places, straight = robot.spheres, np.array([0.0, 0.0, 0.0, 1.0])
-    return [
-        Shape(joint=int(joint), kind="sphere", size=(float(radius),), placement=np.append(offset, straight), colour=GREY)
-        for joint, offset, radius in zip(places.joints, places.offsets, places.radii, strict=True)
-    ]
+def mesh_shape(robot: Robot, link: str, mesh: Mesh) -> Shape:
+    """Return a mesh whose vertices are in the frame of a link."""
+    frame = robot.frames.attached(link)
+    placement = _placement(pin.SE3(frame.offset[:9].reshape(3, 3), frame.offset[9:]))
+    return Shape(joint=frame.joint, kind="mesh", size=(), placement=placement, colour=GREY, mesh=mesh)
 
 
 def _shapes(geometry: Any) -> list[Shape]:

@@ -16,7 +16,7 @@ from controllers.config.loading import SECTIONS, Settings, files, has_sections, 
 from controllers.floors import floor_map, floor_text
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
@@ -63,13 +63,13 @@ def _log(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:
-    robots = [_from_file(options.what, options.fixed)] if options.what.endswith(MODELS) else _robots(options.what)
+    robots = [_from_file(options.what, options.fixed)] if options.what.lower().endswith(MODELS) else _robots(options.what)
     findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
     lines = [_describe(robot) for robot in robots]
     lines += [f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}" for robot, finding in findings]
     for line in dict.fromkeys(lines):  # several configurations may have the same robot
         print(line)
-    if not options.what.endswith(MODELS):
+    if not options.what.lower().endswith(MODELS):
         _print_floors(options.what)
     rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
     return rows, not any(finding.severity == "warning" for _, finding in findings)
@@ -77,11 +77,12 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _from_file(path: str, fixed: bool) -> Robot:
     """Return the robot of a URDF, an MJCF or an OpenSim model. fixed: whether the base of a URDF is fixed"""
-    if path.endswith(".urdf"):
-        return Robot.from_urdf(path, base="fixed" if fixed else "free_flyer")
-    if fixed:
-        raise ConfigError("--fixed", "expected a URDF; other models say themselves whether their base is fixed")
-    return Robot.from_osim(path) if path.endswith(".osim") else Robot.from_mjcf(path)
+    try:
+        return Robot.from_file(path, "fixed" if fixed else None)
+    except InputError as error:
+        if error.field != "base":
+            raise
+        raise ConfigError("--fixed", "expected a URDF; other models say themselves whether their base is fixed") from error
 
 
 def _robots(what: str) -> list[Robot]:
