@@ -24,10 +24,8 @@ from idyn.errors import ModelError
 from idyn.extras import missing_extra
 from idyn.model.actuators import actuator_problems, motors
 from idyn.model.description import Closure, ContactPoint
+from idyn.model.urdf import ROOT_JOINT
 from idyn.types import Array
-
-ROOT_JOINT = "root_joint"
-"""Name of the free joint of the base, as for a URDF."""
 
 SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))
 """Beginning and end of what may stand before the root element."""

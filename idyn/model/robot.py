@@ -23,7 +23,7 @@ from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
-from idyn.model.urdf import parse_urdf, with_declared_prefixes
+from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
@@ -94,12 +94,13 @@ class Robot:
     def from_file(cls, path: str | Path, base: str | None = None, **settings: Any) -> "Robot":
         """Return the robot of a URDF, an MJCF or an OpenSim model, whose base is in the file.
 
-        base: of a URDF, default `free_flyer`; of another model: None, or that of the file, else InputError is raised
+        base: of a URDF, default what the file means (`idyn.model.urdf.base_of`); of another model: None, or that of the file,
+            else InputError is raised
         settings: fields of `Description`; for exceptions see `from_urdf`, `from_mjcf` and `from_osim`
         """
         text = read_text(path)
         if not (is_mjcf(text) or is_osim(text)):
-            return cls.from_urdf(path, base=base or "free_flyer", **settings)
+            return cls.from_urdf(path, base=base or base_of(with_declared_prefixes(text), str(path)), **settings)
         robot = (cls.from_mjcf if is_mjcf(text) else cls.from_osim)(path, **settings)
         if base not in (None, robot.description.base):
             raise InputError("base", f"expected '{robot.description.base}', as {path} has it, got '{base}'")
@@ -114,7 +115,8 @@ class Robot:
         text = read_text(path)
         if (name := "mjcf" if is_mjcf(text) else "osim" if is_osim(text) else "") != "":
             raise ModelError(f"{path}: expected a URDF, got an {name.upper()}: use `Robot.from_{name}`")
-        return cls(Description(urdf=with_declared_prefixes(text), **settings), str(path))
+        text = with_own_base(with_declared_prefixes(text), settings.get("base", "free_flyer"))
+        return cls(Description(urdf=text, **settings), str(path))
 
     @classmethod
     def from_mjcf(cls, path: str | Path, **settings: Any) -> "Robot":

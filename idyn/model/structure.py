@@ -4,6 +4,7 @@ from collections import Counter, deque
 from xml.etree import ElementTree
 
 from idyn.model.inspection import Finding
+from idyn.model.urdf import ROOT_JOINT
 
 MAX_LINKS = 2000
 MAX_DEPTH = 500
@@ -15,7 +16,7 @@ MAX_VELOCITIES = 250
 VELOCITIES = {"fixed": 0, "revolute": 1, "continuous": 1, "prismatic": 1, "planar": 3, "floating": 6}
 """Number of the velocities of each type of joint."""
 
-RESERVED = ("universe", "root_joint")
+RESERVED = ("universe", ROOT_JOINT)
 """Names of Pinocchio's first joints."""
 
 

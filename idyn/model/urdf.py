@@ -1,4 +1,5 @@
-"""Text of a URDF: parsed within bounds, and continuous joints rewritten such that Pinocchio counts their turns."""
+"""Text of a URDF: parsed within bounds, and rewritten such that Pinocchio reads what was meant: turns of continuous joints, the
+floating joint of a base, names that Pinocchio uses; without shapes, whose errors must not lose links."""
 
 import re
 from xml.etree import ElementTree
@@ -12,6 +13,9 @@ MAX_BYTES = 16 * 1024 * 1024
 MAX_NESTING = 100
 """Nesting of XML elements; a URDF has 5 levels."""
 
+
+ROOT_JOINT = "root_joint"
+"""Name of Pinocchio's joint of a floating base."""
 
 PREFIXES = re.compile(r"</?([A-Za-z_][\w.-]*):|\s([A-Za-z_][\w.-]*):[\w.-]+\s*=")
 """A prefix of an element or of an attribute."""
@@ -53,10 +57,69 @@ def with_declared_prefixes(text: str) -> str:
     return re.sub(r"<robot(?=[\s>])", "<robot" + "".join(f' xmlns:{prefix}="{prefix}"' for prefix in missing), text, count=1)
 
 
-def with_counted_turns(text: str, source: str) -> str:
-    """Return the URDF with every continuous joint replaced by a revolute one without position limits: one angle [rad] that
-    counts turns, instead of Pinocchio's cos and sin."""
+def base_of(text: str, source: str) -> str:
+    """Return the base that a URDF means: `fixed` if its root is a link `world` without inertia, to which no floating joint
+    belongs, else `free_flyer`. Raises ModelError."""
     robot = parse_urdf(text, source)
+    root = _root(robot)
+    is_world = root is not None and root.get("name") == "world" and root.find("inertial") is None
+    floats = any(joint.get("type") == "floating" for joint in robot.findall("joint"))
+    return "fixed" if is_world and not floats else "free_flyer"
+
+
+def with_own_base(text: str, base: str) -> str:
+    """Return the URDF without what stands for the world or collides with Pinocchio's names; unchanged where nothing does.
+
+    A massless root with a single joint that floats: the robot begins behind it, if the base is `free_flyer`. A fixed joint
+    named as Pinocchio's root joint gets another name.
+    """
+    try:
+        robot = ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError):
+        return text  # the checks name the error
+    named = [each for each in robot.findall("joint") if each.get("type") == "fixed" and each.get("name") == ROOT_JOINT]
+    for joint in named:
+        joint.set("name", f"{ROOT_JOINT} of {_link(joint, 'child')}")
+    root, joints = _root(robot), robot.findall("joint")
+    outward = [each for each in joints if root is not None and _link(each, "parent") == root.get("name")]
+    floats = base == "free_flyer" and [each.get("type") for each in outward] == ["floating"]
+    if root is not None and floats and root.find("inertial") is None:
+        robot.remove(root)
+        robot.remove(outward[0])
+    elif not named:
+        return text
+    return ElementTree.tostring(robot, encoding="unicode")
+
+
+def _root(robot: ElementTree.Element) -> ElementTree.Element | None:
+    """Return the only link that is no child of a joint; None if there is none or several."""
+    children = {_link(joint, "child") for joint in robot.findall("joint")}
+    roots = [link for link in robot.findall("link") if link.get("name") not in children]
+    return roots[0] if len(roots) == 1 else None
+
+
+def _link(joint: ElementTree.Element, end: str) -> str | None:
+    element = joint.find(end)
+    return None if element is None else element.get("link")
+
+
+def without_shapes(text: str, *kept: str) -> str:
+    """Return the URDF without visuals, collisions, materials and what other tools use. kept: `visual` or `collision`"""
+    robot = ElementTree.fromstring(text)
+    for parent in (robot, *robot.findall("link")):
+        for child in list(parent):
+            if child.tag not in ("link", "joint", "inertial", *kept, *(["material"] if "visual" in kept else [])):
+                parent.remove(child)
+    for visual in robot.iterfind("link/visual"):  # urdfdom refuses a link whose material has no name
+        for material in [each for each in visual.findall("material") if not each.get("name")]:
+            material.set("name", "unnamed")
+    return ElementTree.tostring(robot, encoding="unicode")
+
+
+def with_counted_turns(text: str, source: str) -> str:
+    """Return the URDF without shapes and with every continuous joint replaced by a revolute one without position limits: one
+    angle [rad] that counts turns, instead of Pinocchio's cos and sin."""
+    robot = parse_urdf(without_shapes(text), source)
     wheels = [joint for joint in robot.findall("joint") if joint.get("type") == "continuous"]
     for joint in wheels:
         joint.set("type", "revolute")
@@ -65,4 +128,4 @@ def with_counted_turns(text: str, source: str) -> str:
             limit = ElementTree.SubElement(joint, "limit", effort="0", velocity="0")  # 0: no limit
         limit.set("lower", "0")
         limit.set("upper", "0")
-    return ElementTree.tostring(robot, encoding="unicode") if wheels else text
+    return ElementTree.tostring(robot, encoding="unicode")

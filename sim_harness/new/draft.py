@@ -30,6 +30,7 @@ from sim_harness.new.pose import (
 from sim_harness.new.rotors import rotors_of
 from sim_harness.new.source import Model, warnings_of
 from sim_harness.new.toml import controller_section, experiment_section, fixed_section, header, robot_section
+from sim_harness.shapes.shapes import Shape, missing_text
 
 LEVEL = 0.02
 """Largest difference between the heights of the feet of a pose that is used as it is [m]."""
@@ -86,11 +87,14 @@ class Draft(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> Draft:
-    """Return the draft for a robot. poses: that it may stand in, the best first; stand: without a gait
+def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixed: bool = False) -> Draft:
+    """Return the draft for a robot. poses: that it may stand in, the best first; stand: without a gait; fixed: to the world
 
-    Raises ModelError for a model that cannot be simulated, or that has no joint with a motor.
+    Raises ModelError for a model that cannot be simulated, that has no joint with a motor, or that has legs which are not
+    understood: it is fixed to the world only on request.
     """
+    if fixed:
+        return _fixed(model, model.robot("fixed"), poses, "fixed to the world, as asked")
     try:
         robot = model.robot()
     except ModelError:
@@ -102,13 +106,18 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> D
     if not robot.floating:
         why = "the model is fixed to the world" if model.is_mjcf else "its base has no inertia of its own: fixed to the world"
         return _fixed(model, robot, poses, why)
+    shapes, lost = model.shapes(robot)
     pose, q = _first_pose(robot, poses)
-    feet = feet_of(robot, model.shapes(robot), q)
-    turned = _turned(model, robot, q) if len(feet) <= 2 else []
-    hints: list[str] = []
+    feet = feet_of(robot, shapes, q)
+    if pose is not None and not _stands(feet):  # a keyframe of a folded robot, say
+        pose, q = _first_pose(robot, ())
+        feet = feet_of(robot, shapes, q)
+    turned = _turned(model, robot, shapes, q) if len(feet) <= 2 else []
+    hints = [f"{missing_text(lost)}: feet are looked for in the other shapes"] if lost else []
     if pose is None and len(feet) < 2 and not turned:
-        feet, q, hints = _hanging_feet(model, robot, feet, q)
-    if len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet)):
+        feet, q, beside = _hanging_feet(robot, shapes, feet, q)
+        hints += beside
+    if _stands(feet):
         own = robot.variant(contact=_places(feet))
         pose = _on_level_feet(own, feet, pose, q)
         steady = steadiness(own, feet, standing(own, pose.angles))
@@ -119,14 +128,21 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False) -> D
         why = SOLELESS if len(feet) == 2 else "less than two legs that reach the ground"
     if model.is_mjcf:
         raise ModelError(f"{model.path}: {why}, and the base has a free joint; remove it to fix the robot to the world")
-    return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world", turned)
+    if why == SOLELESS or turned or lost:
+        raise ModelError("; ".join([f"{model.path}: {why}", *hints, *turned, "--fixed fixes the robot to the world"]))
+    return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
 
 
-def _turned(model: Model, robot: Robot, q: Array) -> list[str]:
+def _stands(feet: Sequence[Foot]) -> bool:
+    """Return whether a robot may stand on these feet."""
+    return len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet))
+
+
+def _turned(model: Model, robot: Robot, shapes: Sequence[Shape], q: Array) -> list[str]:
     """Return a sentence about a model that stands on four feet or more with another axis than z upwards; [] for any other."""
     if model.is_mjcf:
         return []
-    axis, legs = legs_with_other_axis_up(robot, model.shapes(robot), q)
+    axis, legs = legs_with_other_axis_up(robot, shapes, q)
     if legs < MANY:
         return []
     root = (
@@ -135,10 +151,9 @@ def _turned(model: Model, robot: Robot, q: Array) -> list[str]:
     return [f"{TURNED}: {axis}. {legs} feet reach the ground then; add {root}"]
 
 
-def _hanging_feet(model: Model, robot: Robot, feet: list[Foot], q: Array) -> tuple[list[Foot], Array, list[str]]:
+def _hanging_feet(robot: Robot, shapes: Sequence[Shape], feet: list[Foot], q: Array) -> tuple[list[Foot], Array, list[str]]:
     """Return the feet of a robot whose limbs lie flat or point up at q, the configuration with the limbs hanging down, and a
     sentence about feet that are left out; what was given if there are fewer than four feet."""
-    shapes = model.shapes(robot)
     limbs = provisional_feet(robot, shapes, q)
     if not MANY <= len(limbs) <= MOST_LIMBS:
         return feet, q, []

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.model.description import ContactPoint, Sole
+from idyn.model.frames import Placement
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.shapes.shapes import Shape
@@ -30,7 +31,7 @@ UP = {
 }
 """Axis of the base → rotation vector that makes it point up [rad]."""
 
-SOLE = 0.04
+SOLE = (0.05, 0.02)
 """Least length and width of a sole [m]."""
 
 UPRIGHT = 0.95
@@ -69,25 +70,35 @@ class Foot(NamedTuple):
 
 
 def limbs_of(robot: Robot) -> list[Limb]:
-    """Return all limbs. Two limbs have no joint in common: a chain begins after the last branch."""
+    """Return all limbs. Two limbs have no joint in common: a chain begins after the last branch. A branch whose other sides are
+    single joints, as rods and tools, is passed: by the longest side, or the one whose end is farthest from it."""
     parents, first = robot.tree.parents.tolist(), 2 if robot.floating else 1
     children: dict[int, list[int]] = {}
     for joint in range(first, len(parents)):
         children.setdefault(parents[joint], []).append(joint)
     names: dict[int, str] = {}
-    for name in robot.frames.names:
+    for name in robot.frames.links:
         joint = robot.frames.attached(name).joint
-        if joint >= first and name not in robot.tree.dof_names:
+        if joint >= first:
             names[joint] = name
-    limbs = []
+    origins, limbs = robot.place(robot.neutral())[1], []
     for leaf in range(first, len(parents)):
         if leaf in children:
             continue
         chain = [leaf]
-        while parents[chain[0]] >= first and len(children[parents[chain[0]]]) == 1:
+        while parents[chain[0]] >= first and _continues(parents[chain[0]], chain[0], children, origins):
             chain.insert(0, parents[chain[0]])
         limbs.append(Limb(tuple(chain), names.get(leaf, "")))
     return limbs
+
+
+def _continues(joint: int, child: int, children: dict[int, list[int]], origins: Array) -> bool:
+    """Return whether a limb goes on from a joint to this child: all its other children are single joints, and shorter."""
+    others = [each for each in children[joint] if each != child]
+    if any(each in children for each in others):
+        return False
+    reach = {each: float(np.linalg.norm(origins[each] - origins[joint])) for each in children[joint]}
+    return child in children or all(reach[child] > reach[each] for each in others)
 
 
 def feet_of(robot: Robot, shapes: Sequence[Shape], q: Array) -> list[Foot]:
@@ -189,10 +200,12 @@ def _foot(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Ar
     cloud, kind, up = np.vstack(list(clouds.values())), shapes[low[0]].kind, pose.rotation[2]
     heights = cloud @ up - float((cloud @ up).min())
     bottom = cloud[heights < FLAT]
-    level = _with_level_frame(robot, limb, q)
-    sole = None if level is None else _sole(robot, level, bottom @ pose.rotation.T + pose.translation, q)
-    if level is not None and sole is not None:
-        return Foot(level, sole, f"lowest points of its collision {kind}")
+    level, source = _with_level_frame(robot, limb, q), f"lowest points of its collision {kind}"
+    ground = bottom @ pose.rotation.T + pose.translation
+    if level is not None and (sole := _sole(robot, level, ground, q)) is not None:
+        return Foot(level, sole, source)
+    if level is None and (corners := _corners(limb.frame, pose, ground)):
+        return Foot(limb, corners, source)
     fitted = _fitted_sphere(cloud, heights)
     if fitted is not None:
         return Foot(limb, (_sphere(limb.frame, *fitted),), f"sphere fitted to its collision {kind}")
@@ -213,11 +226,29 @@ def _sole(robot: Robot, limb: Limb, points: Array, q: Array) -> Sole | None:
     pose = robot.frames.placement(limb.frame, q)
     bottom = (points - pose.translation) @ pose.rotation
     size, middle = np.ptp(bottom, axis=0), 0.5 * (bottom.min(axis=0) + bottom.max(axis=0))
-    if min(size[0], size[1]) <= SOLE:
+    if not _is_sole(size[:2]):
         return None
     x, y = np.round(middle[:2], 4).tolist()
     length, width, z = np.round([size[0], size[1], bottom[:, 2].min()], 4).tolist()
     return Sole(frame=limb.frame, length=length, width=width, offset=(x, y, z), mu=FRICTION)
+
+
+def _is_sole(size: Array) -> bool:
+    return bool(size.max() > SOLE[0] and size.min() > SOLE[1])
+
+
+def _corners(frame: str, pose: Placement, points: Array) -> tuple[ContactPoint, ...]:
+    """Return the corners of the rectangle along the longest side of the lowest points of a foot, in a frame without a level
+    axis; () if they are not wide enough. points: in the world"""
+    middle = points[:, :2].mean(axis=0)
+    along = np.linalg.svd(points[:, :2] - middle, full_matrices=False)[2]
+    flat = (points[:, :2] - middle) @ along.T
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    if not _is_sole(high - low):
+        return ()
+    sides = [np.array([x, y]) @ along + middle for x in (low[0], high[0]) for y in (low[1], high[1])]
+    own = [(np.append(side, points[:, 2].min()) - pose.translation) @ pose.rotation for side in sides]
+    return tuple(_sphere(frame, corner, 0.0) for corner in own)
 
 
 def _sphere(frame: str, centre: Array, radius: float) -> ContactPoint:

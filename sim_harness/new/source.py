@@ -33,17 +33,17 @@ class Model(NamedTuple):
     def is_mjcf(self) -> bool:
         return is_mjcf(read_text(self.path))
 
-    def robot(self, base: str = "free_flyer") -> Robot:
-        """Return the robot. base: of a URDF; an MJCF has its own. Raises ModelError."""
+    def robot(self, base: str | None = None) -> Robot:
+        """Return the robot. base: of a URDF, default what the file means; an MJCF has its own. Raises ModelError."""
         return Robot.from_file(self.path, None if self.is_mjcf else base)
 
-    def shapes(self, robot: Robot) -> list[Shape]:
-        """Return what may touch the ground: the collision shapes."""
-        shapes = collision_shapes(robot, list(self.path.parents))
+    def shapes(self, robot: Robot) -> tuple[list[Shape], list[str]]:
+        """Return what may touch the ground, the collision shapes; and the meshes that cannot be read."""
+        shapes, lost = collision_shapes(robot, list(self.path.parents))
         if self.is_mjcf:
             for link, points, triangles in Reading(self.path).meshes():
                 shapes.append(mesh_shape(robot, link, Mesh(vertices=points, triangles=triangles)))
-        return shapes
+        return shapes, lost
 
 
 def warnings_of(model: Model, robot: Robot) -> list[str]:

@@ -24,7 +24,7 @@ from sim_harness.robot.perturbation import perturbed
 from sim_harness.robot.pushes import push_of, repeated
 from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan
-from sim_harness.shapes.shapes import Shape, collision_shapes
+from sim_harness.shapes.shapes import Shape, collision_shapes, missing_text
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
 from transport.protocol.messages.hello import Hello
@@ -107,11 +107,12 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 
 
 def _hulls(plan: Plan, robot: Robot, stance: Array) -> list[Shape]:
-    """Return the shapes that touch the ground beside the feet: the collision shapes of the robot's URDF. Raises ConfigError."""
+    """Return the shapes that touch the ground beside the feet: the collision shapes of the robot's file. Raises ConfigError."""
     from sim_harness.mujoco.hulls import without_feet  # noqa: PLC0415 - an optional package
 
     name = plan.controller.robot
     urdf = urdf_path(load("robots", name, RobotSettings).urdf, find("robots", name).parent)
-    if urdf.suffix == ".xml":
-        raise ConfigError("experiment.robot.hulls", "expected a robot with a URDF, got an MJCF")
-    return without_feet(collision_shapes(robot, list(urdf.resolve().parents)), robot, feet_of(robot, stance))
+    shapes, lost = collision_shapes(robot, list(urdf.resolve().parents))
+    if lost:
+        raise ConfigError("experiment.robot.hulls", missing_text(lost))
+    return without_feet(shapes, robot, feet_of(robot, stance))

@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree
 
 import numpy as np
 import pinocchio as pin
 
+from idyn.errors import ModelError
 from idyn.model.robot import Robot
+from idyn.model.urdf import without_shapes
 from idyn.types import Array, Record
 from sim_harness.shapes.meshes import Mesh, load_meshes
 
 GREY = (0.62, 0.65, 0.69)
 """Colour of a shape without a colour."""
+
+SHOWN = 3
+"""Names of meshes in one sentence."""
 
 Kind = Literal["box", "sphere", "cylinder", "mesh"]
 
@@ -47,37 +53,63 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
     folders: roots of `package://` paths, besides `ROS_PACKAGE_PATH`
     """
-    root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
-    model = pin.buildModelFromXML(robot.description.urdf, *root)
-    notes = []
-    for kind, name in ((pin.GeometryType.VISUAL, "visual"), (pin.GeometryType.COLLISION, "collision")):
-        try:
-            geometry = pin.buildGeomFromUrdfString(
-                model, robot.description.urdf, kind, package_dirs=[str(folder) for folder in folders]
-            )
-        except ValueError as error:
-            notes.append(f"{name} shapes: {str(error).splitlines()[0]}")
-            continue
-        if geometry.ngeoms:
+    model, notes = _model(robot), []
+    for kind in ("visual", "collision"):
+        geometry, missing = _geometry(model, robot.description.urdf, kind, folders)
+        if missing and kind == "visual":
+            notes.append(f"visual shapes: {missing_text(missing)}")
+        elif geometry.ngeoms:
             return Look(shapes=_shapes(geometry), note="; ".join(notes))
-        notes.append(f"the URDF has no {name} shapes")
+        else:
+            notes.append(f"the URDF has no {kind} shapes")
     return Look(shapes=_sticks(robot, model), note="; ".join(notes))
 
 
-def collision_shapes(robot: Robot, folders: Sequence[Path]) -> list[Shape]:
-    """Return the collision shapes of the URDF; without any, or if their files are missing, its visuals; [] if these are missing
-    too. folders: see `look_of`"""
-    root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
-    urdf, where = robot.description.urdf, [str(folder) for folder in folders]
-    model = pin.buildModelFromXML(urdf, *root)
-    for kind in (pin.GeometryType.COLLISION, pin.GeometryType.VISUAL):
-        try:
-            geometry = pin.buildGeomFromUrdfString(model, urdf, kind, package_dirs=where)
-        except ValueError:
-            continue
+def collision_shapes(robot: Robot, folders: Sequence[Path]) -> tuple[list[Shape], list[str]]:
+    """Return the collision shapes of the URDF, without any its visuals; and the meshes that cannot be read, which are left out.
+    folders: see `look_of`"""
+    model, lost = _model(robot), []
+    for kind in ("collision", "visual"):
+        geometry, missing = _geometry(model, robot.description.urdf, kind, folders)
+        lost += missing
         if geometry.ngeoms:
-            return _shapes(geometry)
-    return []
+            return _shapes(geometry), lost
+    return [], lost
+
+
+def missing_text(meshes: Sequence[str]) -> str:
+    """Return a sentence about meshes that cannot be read."""
+    shown = ", ".join(meshes[:SHOWN]) + (f" and {len(meshes) - SHOWN} more" if len(meshes) > SHOWN else "")
+    return f"{'mesh' if len(meshes) == 1 else 'meshes'} not found: {shown}"
+
+
+def _model(robot: Robot) -> Any:
+    root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
+    return pin.buildModelFromXML(without_shapes(robot.description.urdf), *root)
+
+
+def _geometry(model: Any, urdf: str, kind: str, folders: Sequence[Path]) -> tuple[Any, list[str]]:
+    """Return the shapes of a URDF without the meshes that cannot be read, and the names of these. kind: visual or collision"""
+    text, where = without_shapes(urdf, kind), [str(folder) for folder in folders]
+    missing: list[str] = []
+    known = pin.GeometryType.VISUAL if kind == "visual" else pin.GeometryType.COLLISION
+    while True:
+        try:
+            return pin.buildGeomFromUrdfString(model, text, known, package_dirs=where), missing
+        except ValueError as error:
+            robot = ElementTree.fromstring(text)
+            lost = [
+                (link, shape, mesh.get("filename", ""))
+                for link in robot.findall("link")
+                for shape in link.findall(kind)
+                if (mesh := shape.find("geometry/mesh")) is not None and mesh.get("filename", "") in str(error)
+            ]
+            if not lost:
+                raise ModelError(f"{kind} shapes: {str(error).splitlines()[0]}") from error
+            for link, shape, name in lost:
+                link.remove(shape)
+                missing += [name] if name not in missing else []
+            text = ElementTree.tostring(robot, encoding="unicode")
 
 
 def mesh_shape(robot: Robot, link: str, mesh: Mesh) -> Shape:

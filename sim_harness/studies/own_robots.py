@@ -16,7 +16,7 @@ from controllers.robot.load import load_robot
 from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
-from sim_harness.new.draft import NARROW, OWN, SOLELESS, TURNED, WEAK, draft
+from sim_harness.new.draft import OWN, WEAK, draft
 from sim_harness.new.source import find_model, poses_of, shared_models
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Run, run_in_process
@@ -92,7 +92,7 @@ def outcome_of(reference: str, task: str) -> Outcome | None:
             path.write_text(drafted.text, encoding="utf-8")
             plan = load_plan(str(path), SECONDS)
             found = _judged(plan, run_in_process(plan, task, lambda *_: None))
-        reasons = [line for line in drafted.found if line.startswith((OWN, SOLELESS, NARROW, TURNED, WEAK))]
+        reasons = [line for line in drafted.found if line.startswith((OWN, WEAK))]
         if found.outcome not in DONE:
             reasons += drafted.warnings
         return found._replace(reason="; ".join(reasons))

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from fast import first_is_fast
 from scipy.optimize import fsolve
 
 from controllers.robot.load import load_robot
@@ -70,8 +69,8 @@ def forces_of(judge, robot, state, rng):
     return motion[robot.tree.a], min(feet.values()) > 0.0, float(sum(feet.values()))
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", first_is_fast(ROBOTS, 2))
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ROBOTS)
 def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
     """Σ f_N at each speed; without the drift the error is a part of the weight."""
     robot, stance = load_robot(name)

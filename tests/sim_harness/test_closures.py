@@ -94,7 +94,7 @@ def test_a_four_bar_follows_its_closed_form(doubled):
     assert off[1] < 0.6 * off[0]
 
 
-@full
+@pytest.mark.long
 def test_drift_over_minutes_is_bounded_and_of_second_order():
     """Swings of minutes: closures are open by what one step leaves, 4 times less at half the step; energy never grows."""
     worst = []

@@ -54,7 +54,7 @@ def test_the_lowest_point_of_a_collision_mesh_rests_on_the_ground():
     world = world_of(plan)
     robot, lowest = world.robot, np.inf
     rotations, origins = robot.place(world.q)
-    for shape in collision_shapes(robot, list(GO2.resolve().parents)):
+    for shape in collision_shapes(robot, list(GO2.resolve().parents))[0]:
         assert shape.mesh is not None
         x, y, z, w = shape.placement[3:]
         turn = np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
@@ -65,8 +65,10 @@ def test_the_lowest_point_of_a_collision_mesh_rests_on_the_ground():
     assert lowest == pytest.approx(0.0, abs=2e-3)
 
 
-@full
-@pytest.mark.parametrize("pose", ["belly", "left", "right", "back"])
+@pytest.mark.parametrize(
+    "pose",
+    [pytest.param("back", marks=full), *(pytest.param(pose, marks=pytest.mark.long) for pose in ("belly", "left", "right"))],
+)
 def test_go2_gets_up_on_its_collision_shapes(pose):
     run = run_in_process(plan_of("go2", lying=pose), "coulomb", lambda *_: None, seed=1)
     summary = run.summary

@@ -53,8 +53,13 @@ def test_a_humanoid_stands_on_two_level_soles(tmp_path):
     assert places[:, 0].min() < robot.frames.centroidal(stance, np.zeros(robot.nv)).position[0] < places[:, 0].max()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("urdf", ["human_description/robots/human.urdf", "tiago_description/robots/tiago_dual.urdf"])
+@pytest.mark.parametrize(
+    "urdf",
+    [
+        pytest.param("human_description/robots/human.urdf", marks=pytest.mark.long),
+        pytest.param("tiago_description/robots/tiago_dual.urdf", marks=pytest.mark.full),
+    ],
+)
 def test_a_pose_at_a_joint_limit_stays_inside_it(tmp_path, urdf):
     """Limits of 1.5708 rad: an angle rounded to 1 mrad would be 1.571 rad."""
     robot, stance = load_robot(str(drafted(urdf, tmp_path)))

@@ -97,9 +97,10 @@ def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
         leg(name, f"{x} 0 {-y}", "0 -1 0").replace('axis xyz="0 1 0"', 'axis xyz="0 0 1"') for name, (x, y) in CORNERS.items()
     ]
     path = write(tmp_path / "lying.urdf", parts)
-    config, said, _ = drafted(path, capsys)
-    assert config["robot"]["base"] == "fixed"
+    assert main(["new", str(path), "--out", str(tmp_path / "refused.toml")]) == 2
+    said = capsys.readouterr().err
     assert "another axis of the base than z seems to point up: y. 4 feet reach the ground then" in said
+    assert "--fixed fixes the robot to the world" in said
     rpy = said.partition('rpy="')[2].partition('"')[0]
     turn = f'<joint name="turn" type="fixed"><parent link="root"/><child link="trunk"/><origin rpy="{rpy}"/></joint>'
     path.write_text(path.read_text().replace("</robot>", f'<link name="root"/>{turn}</robot>'), encoding="utf-8")

@@ -23,7 +23,7 @@ def test_forty_bodies_come_to_rest_in_their_bin():
     assert found.contacts[-1] > 100
 
 
-@full
+@pytest.mark.long
 def test_ten_minutes_of_rolling_lose_the_published_energy():
     """About 10 % [SAP §VI-B], with a contact at each end of the cylinder: half of what one contact alone takes."""
     energy = swing("rolls", "midpoint", 0.02, 600.0).energy

@@ -59,8 +59,7 @@ class Drive(Walk):
             self.step(np.frombuffer(reply.tau))
 
 
-@full
-@pytest.mark.parametrize("name", ["go2", "a1"])
+@pytest.mark.parametrize("name", [pytest.param("go2", marks=full), pytest.param("a1", marks=pytest.mark.long)])
 def test_patterns_change_while_the_robot_walks(name):
     drive = Drive(f"{name}-trot")
     drive.run(2.0, (0.3, 0.0, 0.0))

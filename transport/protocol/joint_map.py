@@ -8,8 +8,9 @@ import numpy as np
 
 from controllers.robot.attitude import rotation
 from idyn.errors import nearest
-from idyn.model.mjcf import ROOT_JOINT, is_mjcf
+from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
+from idyn.model.urdf import ROOT_JOINT
 from idyn.types import Array, Record
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     target = options.out or Path(draft_name(options.robot, model))
     if target.exists() and not options.force:
         raise ConfigError(str(target), "the file exists; --force replaces it")
-    drafted = draft(model, poses_of(model, options.srdf), stand=options.stand)
+    drafted = draft(model, poses_of(model, options.srdf), stand=options.stand, fixed=options.fixed)
     target.write_text(drafted.text, encoding="utf-8")
     for line in drafted.found + drafted.warnings:
         print(line)

@@ -19,6 +19,7 @@ def new(parser: ArgumentParser) -> None:
     parser.add_argument("--srdf", type=Path, metavar="FILE", help="take the standing pose from this file")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: NAME.toml in this folder)")
     parser.add_argument("--stand", action="store_true", help="let a robot with four legs stand instead of trot")
+    parser.add_argument("--fixed", action="store_true", help="fix the base of a URDF to the world, also of a robot with legs")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
     add_json(parser, "what was found")
 
