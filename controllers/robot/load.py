@@ -50,7 +50,7 @@ class RobotSettings(Settings, frozen=True):
 def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     """Return the robot of a configuration and its nominal stance (nq). Raises ConfigError or ModelError."""
     settings = load("robots", name_or_path, RobotSettings)
-    path = urdf_path(settings.urdf, find("robots", name_or_path).parent)
+    path = robot_file(name_or_path)
     fields: dict[str, Any] = {
         "contact": settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
         "box": settings.box,
@@ -76,6 +76,11 @@ def _within_limits(robot: Robot, stance: Array) -> Array:
         expected = f"expected {limits.q_min[k]:g} to {limits.q_max[k]:g} rad (or m), as in the URDF, got {angles[k]:g}"
         raise ConfigError(f"robot.standing.{robot.joint_names[k]}", expected)
     return stance
+
+
+def robot_file(name_or_path: str) -> Path:
+    """Return the path of the URDF or MJCF of a robot's configuration. Raises ConfigError."""
+    return urdf_path(load("robots", name_or_path, RobotSettings).urdf, find("robots", name_or_path).parent)
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

@@ -130,6 +130,11 @@ class Reading:
             "gravity": tuple(m.opt.gravity.tolist()),
         }
 
+    def joints_of(self, dof_names: tuple[str, ...]) -> Array:
+        """Return MuJoCo's joint of each velocity of the robot (nv). dof_names: of its velocities (nv)"""
+        axes = {self.names["joint", j]: j for j in self._axes()}
+        return np.array([axes.get(name, self._free) for name in dof_names], dtype=np.int64)
+
     def keyframes(self) -> list[tuple[str, dict[str, float]]]:
         """Return the name of each keyframe and its positions of the joints with one axis, by name."""
         m, places = self.model, [(self.names["joint", j], int(self.model.jnt_qposadr[j])) for j in self._axes()]
@@ -157,8 +162,7 @@ class Reading:
 
         m, rng = self.model, np.random.default_rng(0)
         m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
-        data, axes = mujoco.MjData(m), {self.names["joint", j]: j for j in self._axes()}
-        joints = [axes[name] for name in dof_names[6 if self.floating else 0 :]]
+        data, joints = mujoco.MjData(m), self.joints_of(dof_names)[6 if self.floating else 0 :].tolist()
         places, dofs = [int(m.jnt_qposadr[j]) for j in joints], [int(m.jnt_dofadr[j]) for j in joints]
         if self.floating:
             begin = int(m.jnt_dofadr[self._free])

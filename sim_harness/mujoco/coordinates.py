@@ -39,10 +39,12 @@ class Coordinates:
     dofs: MuJoCo's index of each of Pinocchio's velocities (nv)
     """
 
-    def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
+    def __init__(self, robot: Robot, model: mujoco.MjModel, joint: Array | None = None) -> None:
+        """joint: MuJoCo's joint of each velocity (nv); default: those of a model of `robot_model`"""
         self._robot = robot
         self._neutral = robot.neutral()
-        joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])  # of each velocity
+        if joint is None:
+            joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])
         first = np.searchsorted(robot.tree.dof_joint, robot.tree.dof_joint)  # first velocity of the same joint
         self.dofs = model.jnt_dofadr[joint] + np.arange(robot.nv) - first
         free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE

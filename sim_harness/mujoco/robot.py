@@ -39,6 +39,12 @@ def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[Ro
     return MujocoWorld(RobotContent(bodies, model, coordinates.dofs), coordinates, settings)
 
 
+def push_forces(model: mujoco.MjModel, data: mujoco.MjData, body: int, push: Push, share: float) -> None:
+    """Add a push to `qfrc_applied`. body: whose frame is that of the pushed joint; share: of the step in which it acts"""
+    point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)
+    mujoco.mj_applyFT(model, data, share * np.array(push.force), np.zeros(3), point, body, data.qfrc_applied)
+
+
 def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
     """Set joint friction. It is stiffer than MuJoCo's default, under which a loaded light leg creeps at over 1 rad/s."""
     model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
@@ -87,9 +93,7 @@ class RobotContent(Content[RobotBodies, StepResult]):
             data.qfrc_applied[self._motors] = tau
         for push in pushes:
             body = self.model.body(body_name(self.bodies.robot.joint_of_frame(push.frame))).id
-            point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)
-            force = push.share(*span) * np.array(push.force)
-            mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body, data.qfrc_applied)
+            push_forces(self.model, data, body, push, push.share(*span))
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step to those of the step, in the world frame [N·s] (·, 3).

@@ -1,24 +1,28 @@
 """Construction of the simulated robot and its world from a plan, with all imperfections."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from controllers.config.loading import find, load
 from controllers.monitor.damping import damping_gains
 from controllers.robot.kinematics import feet_of
-from controllers.robot.load import RobotSettings, load_robot, urdf_path
+from controllers.robot.load import load_robot, robot_file
 from controllers.robot.stance import resting
-from idyn.contact.terrain import Terrain
+from idyn.contact.terrain import Flat, Terrain
 from idyn.errors import ConfigError
+from idyn.model.build import read_text
+from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.trace import TraceWriter
+from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
 from sim_harness.robot.imperfections.link import Link
+from sim_harness.robot.imperfections.settings import BodySettings, DriveSettings
 from sim_harness.robot.lying import lying
 from sim_harness.robot.perturbation import perturbed
 from sim_harness.robot.pushes import push_of, repeated
@@ -50,7 +54,16 @@ def simulated_robot(
     stance = resting(robot, standing, terrain)
     friction = joint_friction(robot, settings.robot)
     hulls = _hulls(plan, robot, stance) if settings.robot.hulls else ()
-    world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction, hulls=hulls)
+    world = build_world(
+        settings.engine,
+        robot,
+        terrain,
+        stance,
+        mu=_friction(plan, robot),
+        friction=friction,
+        hulls=hulls,
+        file=own_world(plan),
+    )
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
     world.step(np.zeros(robot.na), dt, now)  # compile missing kernels now, not during a run in real time
     damping = damping_gains(plan.controller.safety.damping, nominal, standing, dt)
@@ -68,6 +81,27 @@ def simulated_robot(
         failsafe=settings.failsafe,
         watch=watch,
     )
+
+
+def own_world(plan: Plan) -> Path | None:
+    """Return the MJCF of the robot if the world is that of the file: in MuJoCo with its default settings, on flat ground, where
+    the experiment changes neither the robot's bodies nor friction; None for a world made from the controller's model."""
+    settings = plan.settings
+    path = robot_file(plan.controller.robot)
+    if settings.engine != MujocoSettings() or path.suffix.lower() == ".urdf" or not is_mjcf(read_text(path)):
+        return None
+    drive, own = settings.robot.drive, DriveSettings()
+    changed = settings.robot.trunk != BodySettings() or settings.robot.links or settings.robot.hulls
+    rotors = (drive.armature, drive.viscous, drive.coulomb) != (own.armature, own.viscous, own.coulomb)
+    given = settings.robot.ground.mu is not None or settings.mu is not None
+    return None if changed or rotors or given or not isinstance(terrain_of(plan), Flat) else path
+
+
+def beliefs_of(plan: Plan, path: Path) -> list[str]:
+    """Return in which figures the controller's model differs from the file of the world."""
+    from sim_harness.mujoco.file_world import beliefs  # noqa: PLC0415 - an optional package
+
+    return beliefs(load_robot(plan.controller.robot)[0], path)
 
 
 def hello_of(plan: Plan, robot: Robot) -> Hello:
@@ -110,9 +144,7 @@ def _hulls(plan: Plan, robot: Robot, stance: Array) -> list[Shape]:
     """Return the shapes that touch the ground beside the feet: the collision shapes of the robot's file. Raises ConfigError."""
     from sim_harness.mujoco.hulls import without_feet  # noqa: PLC0415 - an optional package
 
-    name = plan.controller.robot
-    urdf = urdf_path(load("robots", name, RobotSettings).urdf, find("robots", name).parent)
-    shapes, lost = collision_shapes(robot, list(urdf.resolve().parents))
+    shapes, lost = collision_shapes(robot, list(robot_file(plan.controller.robot).resolve().parents))
     if lost:
         raise ConfigError("experiment.robot.hulls", missing_text(lost))
     return without_feet(shapes, robot, feet_of(robot, stance))

@@ -4,6 +4,7 @@ To add an engine, write a file in `sim_harness.engines` and add a member to `Own
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -54,10 +55,11 @@ def build_world(
     mu: Array | None = None,
     friction: JointFriction | None = None,
     hulls: Sequence[Shape] = (),
+    file: Path | None = None,
 ) -> World:
     """Return the world of an engine with the robot at rest at q.
 
-    mu, friction, hulls: see `RobotBodies`
+    mu, friction, hulls: see `RobotBodies`; file: MJCF whose own world MuJoCo simulates, on flat ground
     Raises InputError for a wrong mu or state, ConfigError for a robot that MuJoCo does not support.
     """
     places = len(robot.contact_names)
@@ -66,6 +68,10 @@ def build_world(
     bodies = RobotBodies(robot, terrain, q, mu, friction, hulls)
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(bodies, engine)
+    if file is not None:
+        from sim_harness.mujoco.file_world import file_world  # noqa: PLC0415 - an optional package
+
+        return file_world(bodies, file, -float(terrain.query(np.zeros((1, 3)))[0][0]))
     from sim_harness.mujoco.robot import robot_world  # noqa: PLC0415 - an optional package
 
     return robot_world(bodies, engine)

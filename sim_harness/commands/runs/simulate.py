@@ -20,6 +20,7 @@ from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.summaries import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.run.scene import beliefs_of, own_world
 from sim_harness.scenes.bodies.settings import is_scene
 from transport.keys import client_keys
 
@@ -66,6 +67,10 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
         controller = with_controller(plan, {"law": law}).controller
         for line in differences(controller.law, plan.settings.engine, controller.period):
             print(f"note: the law {named(law)} is not that of the world: {line}")
+    if (path := own_world(plan)) is not None:
+        print(
+            f"note: the world is {path.name} itself; " + ("; ".join(beliefs_of(plan, path)) or "the controller's model agrees")
+        )
     keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
