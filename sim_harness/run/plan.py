@@ -40,8 +40,8 @@ class ExperimentSettings(Settings, frozen=True):
     failsafe: settings of the robot's failsafe, which acts without answers
     contacts: 'geometry': the server finds contacts; 'message': the robot sends the contacts of an ideal sensor; 'binary': it
         sends which feet touch
-    mu: friction coefficient of all contacts instead of those of robot and terrain, may be inf; it applies to controller and
-        world, unless `contact.mu` of the controller or `robot.ground.mu` of the world replace it
+    mu: friction coefficient of all contacts of the world instead of those of robot and terrain, may be inf; the controller
+        believes it, too, unless it has a `contact.mu` of its own. In the world `robot.ground.mu` replaces it
     perturbation: of the initial state, drawn from the seed of a run
     lying: the robot lies on the ground at first, dropped with this side below, or in any attitude; '': it stands
     push: pushes
@@ -107,7 +107,7 @@ def build_plan(settings: ExperimentSettings) -> Plan:
             raise ConfigError("experiment.may_fail", f"expected names of its laws ({', '.join(names)}), got '{name}'")
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
-    if settings.mu is not None:
+    if settings.mu is not None and controller.contact.mu is None:
         contact = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=contact)
     check_engine(settings.engine)

@@ -133,10 +133,17 @@ def terrain_of(plan: Plan) -> Terrain:
     return (other or contact.terrain).world.build(contact.ground)
 
 
+def frictions(plan: Plan) -> tuple[float | None, float | None]:
+    """Return the friction coefficient of all contacts in the world, and the one that the controller believes; None: those of
+    terrain and robot apply."""
+    belief = plan.controller.contact.mu
+    candidates = plan.settings.robot.ground.mu, plan.settings.mu, belief
+    return next((mu for mu in candidates if mu is not None), None), belief
+
+
 def _friction(plan: Plan, robot: Robot) -> Array | None:
     """Return the friction coefficients of all contacts; None: those of terrain and robot apply."""
-    candidates = plan.settings.robot.ground.mu, plan.settings.mu, plan.controller.contact.mu
-    mu = next((mu for mu in candidates if mu is not None), None)
+    mu = frictions(plan)[0]
     return None if mu is None else np.full(len(robot.contact_names), mu)
 
 
