@@ -37,6 +37,9 @@ that sway does not count."""
 TOUCHING, SLID = 0.005, 0.03
 """A foot stands if its gap at the start is below the first; it slid if it moved farther than the second [m]."""
 
+FREE = 6
+"""Velocities of a body that moves freely."""
+
 LOOKS = 100
 """Number of instants at which the places of the feet are computed."""
 
@@ -45,6 +48,12 @@ HELD = 0.1
 
 LEAST_MOTION = 0.02
 """A reference whose joints move less than this need not be seen in the robot [rad]."""
+
+DRIFT = 0.1, 0.5
+"""A body that nothing holds drifted when it moved or turned by more than this [m, rad]."""
+
+WEIGHTLESS = 0.05
+"""A robot floats if its contacts carry less than this share of its weight, on average over the last half of the run."""
 
 LATCHED = re.compile(r"latched_fault: latched \((.*)\); send reset .*")
 """Refusal of all states after the server has stopped the robot; the group is why. From the first state on the server has never
@@ -64,6 +73,7 @@ class Ending(StrEnum):
     SLID = "slid"
     LET_GO = "did not hold"
     DROPPED = "dropped"
+    DRIFTED = "drifted"
     FELL = "fell"
     REFUSED = "refused"
     STOPPED = "stopped"
@@ -236,6 +246,10 @@ def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdic
         dropped = _dropped(trace, robot, task.gripping)
         if dropped is not None:
             return verdict(Ending.DROPPED, f"dropped its box at {dropped:.2f} s", dropped)
+    elif (drifted := _drifted(trace, robot)) is not None:
+        return drifted
+    if robot.floating and _floats(trace, robot):
+        return verdict(Ending.DRIFTED, "floats: no contact carries its weight")
     if robot.floating and not task.steered:
         foot, distance, at = _farthest_slide(trace, robot, task.terrain)
         if distance > SLID:
@@ -263,6 +277,34 @@ def _dropped(trace: Trace, robot: Robot, gripping: Sequence[str]) -> float | Non
         if (np.abs(apart - first) > [half for _, half in boxes]).any():
             return float(trace.t[row] - trace.t[0])
     return None
+
+
+def _drifted(trace: Trace, robot: Robot) -> Verdict | None:
+    """Return the verdict about a body that moves freely and did not stay where it was, None without one. The floating base is
+    judged by its feet."""
+    tree = robot.tree
+    joints, counts = np.unique(tree.dof_joint[tree.u], return_counts=True)
+    free = [int(joint) for joint, count in zip(joints, counts, strict=True) if count == FREE][int(robot.floating) :]
+    rows = _rows(trace)
+    for joint in free:
+        placed = [tuple(part[joint].copy() for part in robot.place(trace.q[row])) for row in rows]
+        moved = np.array([np.linalg.norm(origin - placed[0][1]) for _, origin in placed])
+        turned = np.arccos([np.clip(0.5 * (np.trace(R @ placed[0][0].T) - 1.0), -1.0, 1.0) for R, _ in placed])
+        away = (moved > DRIFT[0]) | (turned > DRIFT[1])
+        if away.any():
+            name = tree.dof_names[int(np.flatnonzero(tree.dof_joint == joint)[0])].rpartition(".")[0]
+            at = float(trace.t[rows[away.argmax()]] - trace.t[0])
+            return verdict(
+                Ending.DRIFTED, f"{name} drifted {moved[-1]:.2f} m, turned {turned[-1]:.2f} rad (from {at:.2f} s)", at
+            )
+    return None
+
+
+def _floats(trace: Trace, robot: Robot) -> bool:
+    """Return whether a robot neither fell nor was carried; False where the world's forces are not known."""
+    forces = trace.simulated[len(trace) // 2 :, :, 0]
+    known = np.isfinite(forces).any(axis=1)
+    return bool(known.any() and np.nansum(forces[known], axis=1).mean() < WEIGHTLESS * robot.weight)
 
 
 def _farthest_slide(trace: Trace, robot: Robot, terrain: Terrain) -> tuple[str, float, float]:

@@ -10,6 +10,7 @@ from sys import stderr
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from controllers.config.loading import find
 from sim_harness.commands.main import main
 from sim_harness.measure.verdict import GOOD, Ending
 
@@ -49,6 +50,16 @@ engine = "penalty"
 contacts = "binary"
 paced = false
 duration = 3.0
+"""
+OPEN = f"""[robot]
+urdf = "{find("robots", "arm").parent / "arm.urdf"}"
+base = "fixed"
+
+[experiment]
+laws = ["coulomb"]
+engine = "lcp"
+paced = false
+duration = 0.6
 """
 AHEAD = "controller.reference.path = { waypoints = [], velocity = [0.2, 0.0, 0.0] }\n"
 ARM = """server = "arm"
@@ -105,6 +116,7 @@ KNOWN = (
     Known("sends states that are 60 ms old", Ending.FELL, STAND + "robot.link.state_delay = 60\n"),
     Known("carries its box", Ending.HELD, ARM, "held its box"),
     Known("carries its box with smooth fingers", Ending.DROPPED, ARM + "robot.ground.mu = 0.01\n"),
+    Known("holds still while its box falls", Ending.DRIFTED, OPEN, "BOX"),
     Known("carries its box with motors of a fiftieth of their torque", Ending.STOPPED, ARM + "robot.drive.strength = 0.02\n"),
     Known("tells a speed of 50 rad/s at rest", Ending.REFUSED, ARM + "robot.sensing.bias.joint_speed = 50.0\n"),
     Known("lies on its belly and gets up", Ending.GOT_UP, LYING + "duration = 3.0\n"),
