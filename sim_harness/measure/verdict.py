@@ -249,7 +249,7 @@ def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdic
     elif (drifted := _drifted(trace, robot)) is not None:
         return drifted
     if robot.floating and _floats(trace, robot):
-        return verdict(Ending.DRIFTED, "floats: no contact carries its weight")
+        return verdict(Ending.DRIFTED, "drifted: no contact carries its weight")
     if robot.floating and not task.steered:
         foot, distance, at = _farthest_slide(trace, robot, task.terrain)
         if distance > SLID:
@@ -294,9 +294,8 @@ def _drifted(trace: Trace, robot: Robot) -> Verdict | None:
         if away.any():
             name = tree.dof_names[int(np.flatnonzero(tree.dof_joint == joint)[0])].rpartition(".")[0]
             at = float(trace.t[rows[away.argmax()]] - trace.t[0])
-            return verdict(
-                Ending.DRIFTED, f"{name} drifted {moved[-1]:.2f} m, turned {turned[-1]:.2f} rad (from {at:.2f} s)", at
-            )
+            text = f"drifted {moved[-1]:.2f} m and {turned[-1]:.2f} rad ({name}, from {at:.2f} s)"
+            return verdict(Ending.DRIFTED, text, at)
     return None
 
 

@@ -116,7 +116,7 @@ KNOWN = (
     Known("sends states that are 60 ms old", Ending.FELL, STAND + "robot.link.state_delay = 60\n"),
     Known("carries its box", Ending.HELD, ARM, "held its box"),
     Known("carries its box with smooth fingers", Ending.DROPPED, ARM + "robot.ground.mu = 0.01\n"),
-    Known("holds still while its box falls", Ending.DRIFTED, OPEN, "BOX"),
+    Known("holds still while its box falls", Ending.DRIFTED, OPEN, "BOX_FREE"),
     Known("carries its box with motors of a fiftieth of their torque", Ending.STOPPED, ARM + "robot.drive.strength = 0.02\n"),
     Known("tells a speed of 50 rad/s at rest", Ending.REFUSED, ARM + "robot.sensing.bias.joint_speed = 50.0\n"),
     Known("lies on its belly and gets up", Ending.GOT_UP, LYING + "duration = 3.0\n"),
