@@ -24,17 +24,19 @@ def actuator_problems(m: Any, names: Names) -> Iterator[str]:
             yield f"actuator '{names['actuator', a]}': a muscle or a user's own gain"
 
 
-def motors(m: Any, names: Names) -> tuple[dict[str, float], tuple[str, ...]]:
+def motors(m: Any, names: Names, axes: list[int]) -> tuple[dict[str, float], tuple[str, ...]]:
     """Return the torque limits of the joints [N·m or N], and the joints without a motor. Without actuators all have motors.
+    axes: the robot's joints with one axis
 
     A limit is the smallest of those that the file gives: `actuatorfrcrange` of the joint, and for each of its actuators gear
     times `forcerange`, and gear times gain times `ctrlrange` if the force is proportional to the control.
     """
-    axes = [j for j in range(m.njnt) if m.jnt_type[j] >= 2]
     limits = {j: float(np.abs(m.jnt_actfrcrange[j]).max()) if m.jnt_actfrclimited[j] else np.inf for j in axes}
     driven = set()
     for a in range(m.nu):
         j, gear, force = int(m.actuator_trnid[a, 0]), abs(float(m.actuator_gear[a, 0])), np.inf
+        if j not in limits:
+            continue
         driven.add(j)
         if m.actuator_forcelimited[a]:
             force = float(np.abs(m.actuator_forcerange[a]).max())

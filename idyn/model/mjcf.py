@@ -36,6 +36,9 @@ FREE, BALL, SLIDE, HINGE = range(4)
 SPHERE, CAPSULE, CYLINDER, BOX, MESH = 2, 3, 5, 6, 7
 """MuJoCo's types of geoms."""
 
+NO_GRAVITY = 1 << 7
+"""MuJoCo's flag `gravity="disable"`."""
+
 STATES, CLOSE = 3, 1e-9
 """Number of states at which a model is compared with MuJoCo's, and the largest relative difference of M and bias."""
 
@@ -88,23 +91,22 @@ class Reading:
         """Raises ModelError for a file that MuJoCo refuses, and for what is not supported, all of it in one message."""
         self.model = m = compile_mjcf(path)
         self.names = _names(m)
-        moving = [b for b in range(1, m.nbody) if m.body_jntnum[b] and m.body_mocapid[m.body_rootid[b]] < 0]
-        self._roots = sorted({int(m.body_rootid[b]) for b in moving})
-        free = [b for b in self._roots if m.jnt_type[m.body_jntadr[b]] == FREE and m.body_jntnum[b]]
-        self.floating, self._free = bool(free), int(m.body_jntadr[free[0]]) if free else -1
+        self._notes: list[tuple[str, str]] = []
+        self._roots = self._robot()
+        first = int(m.body_jntadr[self._roots[0]]) if self._roots else -1
+        self.floating = len(self._roots) == 1 and first >= 0 and m.jnt_type[first] == FREE
+        self._free = first if self.floating else -1
         self.bodies = [b for b in range(1, m.nbody) if m.body_rootid[b] in self._roots]
-        problems = [*self._problems(free), *actuator_problems(m, self.names)]
+        problems = [*self._problems(), *actuator_problems(m, self.names)]
         if problems:
             raise ModelError(f"{path}: not supported: {'; '.join(problems)}")
-        self._notes: list[tuple[str, str]] = []
-        self._frames: dict[int, str] = {}  # of closures
         self._text = Element("robot", name=self.names["model", 0] or Path(path).stem)
         if not self.floating:
             SubElement(self._text, "link", name="world")
         for body in self.bodies:
             self._add_body(body)
         closures = tuple(self._closures())
-        limits, passive = motors(m, self.names)
+        limits, passive = motors(m, self.names, self._axes())
         if not m.nu:
             self._notes.append(
                 (self._text.get("name", ""), "no actuators: every joint is taken to have a motor without a limit")
@@ -127,8 +129,27 @@ class Reading:
             "unactuated": passive,
             "contact": tuple(self._spheres()),
             "closure": closures,
-            "gravity": tuple(m.opt.gravity.tolist()),
+            "gravity": (0.0, 0.0, 0.0) if m.opt.disableflags & NO_GRAVITY else tuple(m.opt.gravity.tolist()),
         }
+
+    def _robot(self) -> list[int]:
+        """Return the root bodies of the robot: the largest tree with a free joint, or all trees that hang at the world. Trees
+        beside it, such as a ball, are noted."""
+        m = self.model
+        sizes: dict[int, int] = {}
+        for body in range(1, m.nbody):
+            root = int(m.body_rootid[body])
+            if m.body_jntnum[body] and m.body_mocapid[root] < 0:
+                sizes[root] = sizes.get(root, 0) + int(m.body_dofnum[body])
+        free = [root for root in sizes if m.body_jntnum[root] and m.jnt_type[m.body_jntadr[root]] == FREE]
+        held = [root for root in sizes if root not in free]
+        largest = max(free, key=lambda root: sizes[root], default=-1)
+        floats = bool(free) and all(sizes[root] < sizes[largest] for root in held)
+        roots = [largest] if floats else held
+        for root in sizes:
+            if root not in roots:
+                self._notes.append((self.names["body", root], "moves beside the robot and is not part of the model"))
+        return roots
 
     def joints_of(self, dof_names: tuple[str, ...]) -> Array:
         """Return MuJoCo's joint of each velocity of the robot (nv). dof_names: of its velocities (nv)"""
@@ -194,20 +215,18 @@ class Reading:
                     raise ModelError(f"{name}: the {what} differs from MuJoCo's by {np.abs(ours - theirs).max():.2g}")
 
     def _axes(self) -> list[int]:
-        """Return the joints with one axis."""
-        return [j for j in range(self.model.njnt) if self.model.jnt_type[j] in (SLIDE, HINGE)]
+        """Return the robot's joints with one axis."""
+        m = self.model
+        return [j for j in range(m.njnt) if m.jnt_type[j] in (SLIDE, HINGE) and m.jnt_bodyid[j] in self.bodies]
 
-    def _problems(self, free: list[int]) -> Iterator[str]:
-        """Yield what is not supported: bodies, joints, equalities, tendons."""
+    def _problems(self) -> Iterator[str]:
+        """Yield what is not supported: joints, bodies, equalities, tendons."""
         m, names = self.model, self.names
         if not self._roots:
             yield "no joint: expected a robot that moves"
-        beside = [b for b in self._roots if free and b != free[0]]
-        if beside:
-            shown = ", ".join(f"'{names['body', b]}'" for b in beside)
-            yield f"body {shown}: moves beside the robot '{names['body', free[0]]}'; expected one robot in the file"
         own = set(self.bodies)
-        yield from (f"joint '{names['joint', j]}': a ball joint" for j in range(m.njnt) if m.jnt_type[j] == BALL)
+        balls = [j for j in range(m.njnt) if m.jnt_type[j] == BALL and m.jnt_bodyid[j] in own]
+        yield from (f"joint '{names['joint', j]}': a ball joint" for j in balls)
         for j in self._axes():
             if m.jnt_limited[j] and not m.jnt_range[j, 0] < m.jnt_range[j, 1]:
                 lower, upper = m.jnt_range[j]

@@ -41,7 +41,7 @@ class Coordinates:
 
     def __init__(self, robot: Robot, model: mujoco.MjModel, joint: Array | None = None) -> None:
         """joint: MuJoCo's joint of each velocity (nv); default: those of a model of `robot_model`"""
-        self._robot = robot
+        self._robot, self._start, self._nv = robot, np.array(model.qpos0), model.nv
         self._neutral = robot.neutral()
         if joint is None:
             joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])
@@ -65,8 +65,8 @@ class Coordinates:
         ]
 
     def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Return qpos and qvel for (q, v)."""
-        qpos, qvel = np.empty(len(self._addresses) + 7 * len(self._free)), np.empty(len(v))
+        """Return qpos and qvel for (q, v). What is beside the robot is at rest in its reference position."""
+        qpos, qvel = self._start.copy(), np.zeros(self._nv)
         qpos[self._addresses] = self._robot.difference(self._neutral, q)[self._single]
         qvel[self.dofs] = v
         for joint in self._free:

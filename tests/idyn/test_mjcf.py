@@ -194,7 +194,6 @@ def test_a_configuration_may_name_an_mjcf(tmp_path):
         ('<joint name="hip" axis="0 1 0" range="-1 2"/>', '<joint name="hip" type="ball"/>', "joint 'hip': a ball joint"),
         ('<joint name="hip"', '<joint name="hip" range="0 0" limited="true"', "refuses it|expected lower < upper"),
         ('<body name="mast"', '<body name="mast" gravcomp="0.5"', "body 'mast': gravcomp 0.5"),
-        ("</worldbody>", '<body name="ball"><freejoint/><geom size="0.1"/></body></worldbody>', "body 'ball': moves beside"),
         ('<motor name="hip" joint="hip"/>', '<muscle name="calf" joint="hip"/>', "actuator 'calf': a muscle"),
         ("</mujoco>", "", "compiler refuses it: XML"),
     ],
@@ -288,6 +287,14 @@ def test_what_the_file_says_is_what_mujoco_makes_of_it(robot_of, feature):
                 mujoco.mj_forward(model, data)
                 slope[k] += sign * data.energy[0] / (2.0 * step)
         np.testing.assert_allclose(weight, slope[order], atol=1e-6 * max(1.0, np.abs(slope).max()))
+
+
+@pytest.mark.parametrize("joint", ["<freejoint/>", '<joint name="door" axis="0 0 1"/>'])
+def test_a_body_that_moves_beside_the_robot_is_left_out_and_said(robot_of, joint):
+    text = HOPPER.replace("</worldbody>", f'<body name="other">{joint}<geom size="0.1"/></body></worldbody>')
+    robot = robot_of("hopper", text)
+    assert robot.nv == robot_of("hopper").nv
+    assert ("other", "moves beside the robot and is not part of the model") in [(f.where, f.message) for f in robot.inspect()]
 
 
 def test_limits_are_the_smallest_of_all_that_the_file_gives(robot_of):
