@@ -15,6 +15,7 @@ from controllers.controller import Controller
 from controllers.floors import floor_warning
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
+from idyn.model.robot import Robot
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
@@ -33,6 +34,15 @@ from transport.systemd import Systemd
 from transport.warm_up import warm_up
 
 log = logging.getLogger(__name__)
+
+
+def _warn_of_limits(robot: Robot) -> None:
+    """Log which joints have no torque limit: the file has none, or 0, and the configuration no `tau_max`."""
+    names = [
+        name for name, most in zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True) if not math.isfinite(most)
+    ]
+    if names:
+        log.warning("no torque limit: %s; `tau_max` of the robot's configuration gives one", ", ".join(names))
 
 
 def serve(
@@ -58,6 +68,7 @@ def serve(
     systemd = Systemd()
     systemd.status("loading and compiling")
     controller = _controller(settings, controller_settings)
+    _warn_of_limits(controller.robot)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     precompilation = Precompilation(controller)
     precompilation.run(settings)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 
-from idyn.model.tree import DUMMY_EFFORT, Limits
+from idyn.model.tree import Limits
 
 ROUNDING = 1e-6
 """A principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits."""
@@ -66,7 +66,7 @@ def inspect_limits(limits: Limits, joint_names: tuple[str, ...]) -> list[Finding
     findings = []
     for i, name in enumerate(joint_names):
         if not np.isfinite(limits.tau_max[i]):
-            message = f"no valid effort limit (missing, 0, or a placeholder ≥ {DUMMY_EFFORT:g}): the torque is not limited"
+            message = "no effort limit (missing or 0): the torque is not limited"
             findings.append(Finding(severity="note", where=name, message=message))
         if not np.isfinite(limits.v_max[i]):
             findings.append(Finding(severity="note", where=name, message="no velocity limit"))

@@ -62,7 +62,7 @@ class Robot:
         self.nq: int = model.nq
         self.nv: int = model.nv
         self.na, self.nu = len(self.tree.a), len(self.tree.u)
-        self.limits = read_limits(model, self.tree, description.tau_max)
+        self.limits = read_limits(model, self.tree, description)
         armature = rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])

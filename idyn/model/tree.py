@@ -9,9 +9,6 @@ from idyn.errors import InputError, nearest
 from idyn.model.description import Description
 from idyn.types import Array, Record
 
-DUMMY_EFFORT = 1e3
-"""Effort limits of at least this [N·m or N] count as placeholders: no joint of the robots in use exceeds it."""
-
 UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
 """Number of the positions at the end of a joint's part of q that form a unit vector: a quaternion, or cos and sin."""
 
@@ -88,13 +85,14 @@ def read_tree(model: Any, description: Description) -> Tree:
     )
 
 
-def read_limits(model: Any, tree: Tree, tau_max: Mapping[str, float]) -> Limits:
+def read_limits(model: Any, tree: Tree, description: Description) -> Limits:
     """Return the limits of the URDF for the actuated degrees of freedom, with efforts replaced by `tau_max`. Joints with
     several degrees of freedom have no position limits. Raises InputError for unknown names in `tau_max`."""
     names = [tree.dof_names[k] for k in tree.a.tolist()]
+    tau_max, placeholder = description.tau_max, description.placeholder or np.inf
     _check_names("tau_max", "actuated joint", tau_max, names)
     effort = np.array(model.upperEffortLimit)[tree.a]
-    effort = np.where((effort <= 0) | (effort >= DUMMY_EFFORT), np.inf, effort)
+    effort = np.where((effort <= 0) | (effort >= placeholder), np.inf, effort)
     speed = np.array(model.upperVelocityLimit)[tree.a]
     q_min, q_max = np.array(model.lowerPositionLimit)[tree.q_index], np.array(model.upperPositionLimit)[tree.q_index]
     free = (tree.q_index < 0) | ~(q_min < q_max)

@@ -78,3 +78,7 @@ def test_arms_with_spheres_hold(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert main(["new", str(CASES / f"{name}.xml"), "--out", "arm.toml"]) == 0
     assert main(["simulate", "arm.toml", "--seconds", "0.5"]) == 0
+
+
+def test_an_effort_above_1000_is_a_limit():
+    assert {*Robot.from_urdf(CASES / "u5_big_effort_1200.urdf").limits.tau_max.tolist()} == {1200.0}

@@ -65,8 +65,12 @@ MIGRATIONS = (
     Migration(added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
     Migration(added={"server.session_bits": 64}),
     Migration(added={"controller.ground.drift": False}, joined=_one_ground),
+    Migration(),  # efforts of 1000 N·m and more are limits: see `with_placeholder`
 )
 """Entry k leads from version k to version k + 1."""
+
+FINITE_EFFORTS = 5
+"""First version in which all efforts of a URDF are limits."""
 
 SETTINGS_VERSION = len(MIGRATIONS)
 """Version of the settings that this code reads and writes."""
@@ -107,6 +111,12 @@ def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -
         if migration.joined is not None:
             migration.joined(settings)
     return settings["controller"], settings["server"]
+
+
+def with_placeholder(snapshot: dict[str, Any], version: int) -> None:
+    """Let the efforts of the URDF of an older log mean what they meant: from 1000 N·m on they were no limits."""
+    if version < FINITE_EFFORTS:
+        snapshot.setdefault("placeholder", 1000.0)
 
 
 def _take(settings: dict[str, Any], path: str) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 
 from controllers.config.loading import Settings
 from idyn.model.robot import Robot
-from transport.log.migrations import MigrationError, migrated, settings_version, version_record
+from transport.log.migrations import MigrationError, migrated, settings_version, version_record, with_placeholder
 from transport.log.part import CLOCKS, Attachment, LogError
 from transport.log.reader import LogReader
 
@@ -48,7 +48,9 @@ def recorded_settings(log: LogReader) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     try:
         snapshot, server = json.loads(log.attachments[CONTROLLER]), json.loads(log.attachments[SERVER])
-        snapshot["settings"], server = migrated(snapshot["settings"], server, settings_version(log.metadata))
+        version = settings_version(log.metadata)
+        snapshot["settings"], server = migrated(snapshot["settings"], server, version)
+        with_placeholder(snapshot, version)
     except MigrationError as error:
         raise LogError(f"{log.path}: {error}") from error
     except KeyError as error:
