@@ -82,8 +82,8 @@ def test_an_impossible_inertia_is_reported_by_link():
     assert all("triangle" in finding.message for finding in found)
 
 
-def test_a_joint_without_usable_effort_limit_is_noted():
-    unlimited = Robot(Description(urdf=quadruped_text().replace('effort="7.3"', 'effort="1e5"')))
+def test_a_joint_without_effort_limit_is_noted():
+    unlimited = Robot(Description(urdf=quadruped_text().replace('effort="7.3"', 'effort="0"')))
     assert {(finding.severity, finding.where) for finding in unlimited.inspect()} == {
         ("note", name) for name in unlimited.joint_names
     }
@@ -108,3 +108,9 @@ def test_the_base_height_follows_from_the_lowest_foot():
     gaps = contacts_from_geometry(robot, crooked, Flat(), margin=1.0).gaps
     assert gaps.min() == pytest.approx(0, abs=1e-12)
     assert crooked[2] != q[2]
+
+
+def test_large_efforts_are_limits_but_in_logs_of_older_versions():
+    text = quadruped_text().replace('effort="7.3"', 'effort="1e5"')
+    assert (Robot(Description(urdf=text)).limits.tau_max == 1e5).all()
+    assert np.isinf(Robot(Description(urdf=text, placeholder=1000.0)).limits.tau_max).all()
