@@ -189,20 +189,17 @@ class Controller:
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
-        target = Target(
-            angles=reference.q,
-            demand=demand,
-            schedule=reference.schedule,
-            grip=grip,
-            tasks=tasks,
-            applied=inputs.applied,
-            drags=reference.drags,
-        )
+        target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
-        feedback = self._added_torque(at, (angles, speeds), (reference, forecast.contacts), inputs.dt, tasks is not None, grip)
-        # τ = limits(τ_ff + τ_fb)
+        feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
+        if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
+            feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
+        if self._stabilisation.active and tasks is None:
+            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
+        if grip is not None:  # it replaces the feedback of the joints that press
+            feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
         foreseen = self._feedforward.under(at, forecast, target, tau) if self._feedforward.foresees else forecast
         self._unsettled = at, foreseen, tau if grip is None else tau - grip
@@ -222,30 +219,6 @@ class Controller:
             reality=mismatch,
             outcomes=forecast.outcomes,
         )
-
-    def _added_torque(
-        self,
-        at: Kinematics,
-        joints: tuple[Array, Array],
-        planned: tuple[Reference, ContactSet],
-        dt: float,
-        has_tasks: bool,
-        grip: Array | None,
-    ) -> Array:
-        """Return what is added to the predicted torque: PID on torque + virtual forces at the feet + grip [N·m].
-
-        joints: measured angles and speeds; planned: the reference and the contacts of the prediction
-        has_tasks: no feedback then, because it would pull towards the reference of the joints
-        """
-        reference, contacts = planned
-        torque = self._no_torque
-        if self._torque_feedback.active and not has_tasks:
-            torque = self._torque_feedback.add_to(torque, reference, joints, dt)
-        if self._stabilisation.active and not has_tasks:
-            torque = torque + self._stabilisation.torque(at, contacts, reference.base, reference.pose)
-        if grip is not None:  # it replaces the feedback of the joints that press
-            torque = self._grip.filled(self._grip.prescribed(torque)) + grip
-        return torque
 
     def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
         """Return the reference of a tick: that of the time when its torque acts, which never decreases."""

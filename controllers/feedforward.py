@@ -31,7 +31,7 @@ from idyn.tasks.predict import compile_task_kernels
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 
-class Target(Record, frozen=True):
+class Target(Record, frozen=True, kw_only=False):
     """Desired motion of a tick, the input of the feed-forward torque.
 
     angles: reference joint angles [rad] (na)

@@ -116,6 +116,7 @@ IMPORTERS = {
     "pinocchio": {
         "idyn.model.build",
         "idyn.model.collisions",
+        "idyn.model.elements",
         "idyn.model.frames",
         "idyn.model.mjcf",
         "idyn.model.osim.build",

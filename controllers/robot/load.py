@@ -8,7 +8,7 @@ import msgspec
 from controllers.config.loading import NonNegative, Settings, find, load
 from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, described_path, shared_path
 from controllers.robot.stance import standing
-from idyn.errors import ConfigError, InputError
+from idyn.errors import ConfigError
 from idyn.model.description import Closure, ContactPoint, Sole
 from idyn.model.robot import Robot
 from idyn.model.shapes import Box
@@ -60,10 +60,8 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         "tau_max": settings.tau_max,
         "armature": settings.armature,
     }
-    try:  # fields that the configuration leaves out are those of the file
-        robot = Robot.from_file(path, settings.base, **{name: value for name, value in fields.items() if value})
-    except InputError as error:
-        raise ConfigError(f"robot.{error.field}", error.message) from error
+    given = {name: value for name, value in fields.items() if value}  # what is left out is that of the file
+    robot = Robot.from_file(path, settings.base, **given)
     return robot, _within_limits(robot, standing(robot, settings.standing))
 
 

@@ -15,7 +15,7 @@ from idyn.model.osim.build import build_osim
 from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.structure import inspect_structure
-from idyn.model.urdf import parse_urdf, with_counted_turns
+from idyn.model.urdf import parse_urdf, with_counted_turns, without_shapes
 
 SHOWN = 8
 """Number of errors in one message."""
@@ -54,18 +54,20 @@ def _build(kind: str, description: Description, source: str) -> pin.Model:
     if kind == "MJCF":
         return build_mjcf(description.urdf)
     if kind == "URDF":
-        return _build_urdf(description.urdf, description.base, source)
+        return _build_urdf(description, source)
     if description.base != "fixed":
         raise InputError("base", "expected 'fixed' for an OpenSim model: the joint of its root body is in the file")
     return build_osim(read_mechanism(description.urdf, source), source)
 
 
-def _build_urdf(text: str, base: str, source: str) -> pin.Model:
+def _build_urdf(description: Description, source: str) -> pin.Model:
     """Build the model of a URDF after its checks. Raises ModelError with its errors."""
+    text = description.urdf
     robot = parse_urdf(text, source)
     _refuse(robot, text, source, inspect_structure(robot) or inspect_urdf(robot))
-    root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
-    model = pin.buildModelFromXML(with_counted_turns(text, source), *root)
+    root = (pin.JointModelFreeFlyer(),) if description.base == "free_flyer" else ()
+    model = pin.buildModelFromXML(without_shapes(with_counted_turns(text, source)), *root)
+    model.gravity.linear = np.array(description.gravity)
     _check_mass(robot, model, source)
     return model
 

@@ -24,6 +24,7 @@ from idyn.errors import ModelError
 from idyn.extras import missing_extra
 from idyn.model.actuators import actuator_problems, motors
 from idyn.model.description import Closure, ContactPoint
+from idyn.model.elements import add_origin, pose_of, rotation_of, text_of
 from idyn.model.urdf import ROOT_JOINT
 from idyn.types import Array
 
@@ -170,7 +171,7 @@ class Reading:
             if m.geom_type[g] == MESH and (m.geom_contype[g] or m.geom_conaffinity[g]) and body in self.bodies:
                 first, face = m.mesh_vertadr[mesh], m.mesh_faceadr[mesh]
                 points = m.mesh_vert[first : first + m.mesh_vertnum[mesh]].astype(np.float64)
-                pose = _pose(m.geom_pos[g], m.geom_quat[g])
+                pose = pose_of(m.geom_pos[g], m.geom_quat[g])
                 triangles = np.array(m.mesh_face[face : face + m.mesh_facenum[mesh]], dtype=np.int64)
                 yield self.names["body", body], points @ pose.rotation.T + pose.translation, triangles
 
@@ -252,7 +253,7 @@ class Reading:
     def _add_body(self, body: int) -> None:
         """Add the link of a body and the joints by which it moves."""
         m, names = self.model, self.names
-        parent, pose = int(m.body_parentid[body]), _pose(m.body_pos[body], m.body_quat[body])
+        parent, pose = int(m.body_parentid[body]), pose_of(m.body_pos[body], m.body_quat[body])
         above = names["body", parent] if parent else "world"
         count = int(m.body_jntnum[body])
         joints = list(range(m.body_jntadr[body], m.body_jntadr[body] + count))
@@ -280,14 +281,14 @@ class Reading:
         joint = SubElement(self._text, "joint", type=kind[0], name=kind[1])
         SubElement(joint, "parent", link=ends[0])
         SubElement(joint, "child", link=ends[1])
-        _origin(joint, pose)
+        add_origin(joint, pose)
         return joint
 
     def _add_moving(self, j: int, ends: tuple[str, str], pose: Any) -> None:
         m, limited = self.model, bool(self.model.jnt_limited[j])
         kind = "prismatic" if m.jnt_type[j] == SLIDE else "revolute" if limited else "continuous"
         joint = self._add_joint((kind, self.names["joint", j]), ends, pose)
-        SubElement(joint, "axis", xyz=_text(m.jnt_axis[j]))
+        SubElement(joint, "axis", xyz=text_of(m.jnt_axis[j]))
         lower, upper = m.jnt_range[j] if limited else (0.0, 0.0)
         SubElement(joint, "limit", lower=repr(float(lower)), upper=repr(float(upper)), effort="0", velocity="0")
         dof = m.jnt_dofadr[j]
@@ -303,8 +304,8 @@ class Reading:
         m = self.model
         link = SubElement(self._text, "link", name=self.names["body", body])
         if m.body_mass[body] > 0.0:
-            inertial, R = SubElement(link, "inertial"), _rotation(m.body_iquat[body])
-            SubElement(inertial, "origin", xyz=_text(m.body_ipos[body]), rpy="0 0 0")
+            inertial, R = SubElement(link, "inertial"), rotation_of(m.body_iquat[body])
+            SubElement(inertial, "origin", xyz=text_of(m.body_ipos[body]), rpy="0 0 0")
             SubElement(inertial, "mass", value=repr(float(m.body_mass[body])))
             moments = R @ np.diag(m.body_inertia[body]) @ R.T
             entries = {f"i{'xyz'[i]}{'xyz'[k]}": repr(float(moments[i, k])) for i in range(3) for k in range(i, 3)}
@@ -314,7 +315,7 @@ class Reading:
                 self._add_shapes(link, g)
 
     def _add_shapes(self, link: Element, g: int) -> None:
-        m, pose = self.model, _pose(self.model.geom_pos[g], self.model.geom_quat[g])
+        m, pose = self.model, pose_of(self.model.geom_pos[g], self.model.geom_quat[g])
         a, b, c = m.geom_size[g].tolist()
         sphere, ends = ("sphere", {"radius": repr(a)}), (pin.SE3(np.eye(3), np.array([0.0, 0.0, z])) for z in (-b, b))
         tube = ("cylinder", {"radius": repr(a), "length": repr(2 * b)})
@@ -322,11 +323,11 @@ class Reading:
             SPHERE: [(sphere, pose)],
             CAPSULE: [(tube, pose), *((sphere, pose * end) for end in ends)],
             CYLINDER: [(tube, pose)],
-            BOX: [(("box", {"size": _text([2 * a, 2 * b, 2 * c])}), pose)],
+            BOX: [(("box", {"size": text_of([2 * a, 2 * b, 2 * c])}), pose)],
         }
         for (kind, sizes), place in shapes.get(int(m.geom_type[g]), []):
             collision = SubElement(link, "collision")
-            _origin(collision, place)
+            add_origin(collision, place)
             SubElement(SubElement(collision, "geometry"), kind, sizes)
 
     def _spheres(self) -> Iterator[ContactPoint]:
@@ -389,28 +390,3 @@ def _names(m: Any) -> dict[tuple[str, int], str]:
 
 def _own_name(m: Any, at: int) -> str:
     return bytes(m.names[at:]).split(b"\0", 1)[0].decode()
-
-
-def _pose(position: Array, quaternion: Array) -> Any:
-    """Return the pose for a quaternion wxyz."""
-    return pin.SE3(_rotation(quaternion), np.array(position))
-
-
-def _rotation(quaternion: Array) -> Array:
-    return pin.Quaternion(*quaternion.tolist()).normalized().matrix()
-
-
-def _origin(element: Element, pose: Any) -> None:
-    SubElement(element, "origin", xyz=_text(pose.translation), rpy=_text(_rpy(pose.rotation)))
-
-
-def _rpy(R: Array) -> list[float]:
-    """Return roll, pitch and yaw of a rotation, R = R_z R_y R_x, exact also where the pitch is a right angle."""
-    yaw = np.arctan2(R[1, 0], R[0, 0])
-    s, c = np.sin(yaw), np.cos(yaw)
-    pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
-    return [np.arctan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1]), pitch, yaw]
-
-
-def _text(numbers: Any) -> str:
-    return " ".join(repr(float(number)) for number in numbers)

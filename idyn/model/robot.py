@@ -66,7 +66,6 @@ class Robot:
         armature = rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])
-        model.gravity.linear = np.array(description.gravity)
         rotors_of_base = [armature.get(name, 0.0) for name in self.tree.dof_names[:3]] if self.floating else [0.0]
         self._gyration = rotors_of_base[0] if len({*rotors_of_base}) == 1 else 0.0  # weightless mass of the base [kg]
         self.bodies = read_bodies(model)

@@ -117,9 +117,9 @@ def without_shapes(text: str, *kept: str) -> str:
 
 
 def with_counted_turns(text: str, source: str) -> str:
-    """Return the URDF without shapes and with every continuous joint replaced by a revolute one without position limits: one
-    angle [rad] that counts turns, instead of Pinocchio's cos and sin."""
-    robot = parse_urdf(without_shapes(text), source)
+    """Return the URDF with every continuous joint replaced by a revolute one without position limits: one angle [rad] that
+    counts turns, instead of Pinocchio's cos and sin."""
+    robot = parse_urdf(text, source)
     wheels = [joint for joint in robot.findall("joint") if joint.get("type") == "continuous"]
     for joint in wheels:
         joint.set("type", "revolute")
@@ -128,4 +128,4 @@ def with_counted_turns(text: str, source: str) -> str:
             limit = ElementTree.SubElement(joint, "limit", effort="0", velocity="0")  # 0: no limit
         limit.set("lower", "0")
         limit.set("upper", "0")
-    return ElementTree.tostring(robot, encoding="unicode")
+    return ElementTree.tostring(robot, encoding="unicode") if wheels else text

@@ -10,7 +10,7 @@ import pytest
 from controllers.robot.load import load_robot
 from idyn import ModelError, Robot, State, contacts_from_geometry, predict
 from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
+from idyn.errors import InputError
 from sim_harness.commands.main import main
 from sim_harness.mujoco.robot_model import bodies_of
 from sim_harness.mujoco.settings import MujocoSettings
@@ -177,7 +177,7 @@ def test_a_configuration_may_name_an_mjcf(tmp_path):
     assert robot.description.armature["lift"] == 0.5
     assert robot.joint_angles(stance).tolist() == [0.5, -1.0]
     file.write_text('urdf = "hopper.xml"\nbase = "fixed"\n')
-    with pytest.raises(ConfigError, match=r"robot\.base: expected 'free_flyer', as .*hopper\.xml has it"):
+    with pytest.raises(InputError, match=r"base: expected 'free_flyer', as .*hopper\.xml has it"):
         load_robot(str(file))
 
 
