@@ -11,15 +11,14 @@ import numpy as np
 
 from idyn.model.mjcf import Reading
 from idyn.model.robot import Robot
-from idyn.types import Array, State
+from idyn.types import Array
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.robot import push_forces
+from sim_harness.mujoco.robot import PlacedContent
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import Content, Ending, MujocoWorld
-from sim_harness.world.jacobian import along_contacts
+from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world.robot_bodies import RobotBodies
-from sim_harness.world.world import MARGIN, Push, StepResult
+from sim_harness.world.world import Push, StepResult
 
 FLOOR = "idyn floor"
 """Name of the floor that is added."""
@@ -31,7 +30,7 @@ SHOWN = 4
 """Names of joints in one sentence."""
 
 
-class FileContent(Content[RobotBodies, StepResult]):
+class FileContent(PlacedContent):
     """The robot of a file, and its contact forces at the contact places that the controller knows.
 
     The force of each contact with the world counts for the nearest place; contacts of the robot with itself are no contacts
@@ -42,27 +41,14 @@ class FileContent(Content[RobotBodies, StepResult]):
         """motors: MuJoCo's index of the velocity of each actuated joint (na)"""
         self.bodies, self.model, self._motors = bodies, model, motors
         self._own = np.isin(model.body_rootid, model.body_rootid[reading.bodies]) & (np.arange(model.nbody) > 0)
-        self._links = {name: i for (kind, i), name in reading.names.items() if kind == "body"}
-
-    def move(self, state: State) -> None:
-        self._everywhere = self.bodies.near(state.q, np.inf)
-        self.contacts = self._everywhere.within(MARGIN)
-
-    def begin(self, data: mujoco.MjData) -> None:
-        self._before, self._impulses = self._everywhere, np.zeros((len(self._everywhere.keys), 3))
+        links = {name: i for (kind, i), name in reading.names.items() if kind == "body"}
+        frames = bodies.robot.frames
+        self._of_joint = {frames.attached(name).joint: links[name] for name in frames.links if name in links}
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         if tau is not None:
             data.qfrc_applied[self._motors] = tau
-        for push in pushes:
-            frame = self.bodies.robot.frames.attached(push.frame)
-            link = next(name for name in self.bodies.robot.frames.links if self._is_at(name, frame.joint))
-            push_forces(self.model, data, self._links[link], push, push.share(*span))
-
-    def _is_at(self, link: str, joint: int) -> bool:
-        """Return whether a link is one of the file's bodies whose frame is that of a joint."""
-        at = self.bodies.robot.frames.attached(link)
-        return link in self._links and at.joint == joint and bool(np.allclose(at.offset, [1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]))
+        self.push(data, span, pushes, self._of_joint.__getitem__)
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step at the contact places, on the robot in the world frame [N·s] (·, 3)."""
@@ -78,18 +64,6 @@ class FileContent(Content[RobotBodies, StepResult]):
             force = wrench[:3] @ contact.frame.reshape(3, 3)
             row = int(np.linalg.norm(points - contact.pos, axis=1).argmin())
             self._impulses[row] += h * (force if second else -force)
-
-    def result(self, ending: Ending, after: State) -> StepResult:
-        felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
-        contacts = self._before.take(felt)
-        return StepResult(
-            contacts=contacts,
-            impulse=self._impulses[felt],
-            force=along_contacts(self._impulses[felt] / ending.dt, contacts.tangents, contacts.normals),
-            status=ending.status,
-            iterations=ending.iterations,
-            dynamics=ending.missed,
-        )
 
 
 def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[RobotBodies, StepResult]:

@@ -7,7 +7,7 @@ Modelling error: in a corner (stairs) a contact point has one contact, with the 
 make contact, with the terrain and with boxes of other bodies; with hulls, these and the feet. Joint limits are not simulated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -39,19 +39,48 @@ def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[Ro
     return MujocoWorld(RobotContent(bodies, model, coordinates.dofs), coordinates, settings)
 
 
-def push_forces(model: mujoco.MjModel, data: mujoco.MjData, body: int, push: Push, share: float) -> None:
-    """Add a push to `qfrc_applied`. body: whose frame is that of the pushed joint; share: of the step in which it acts"""
-    point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)
-    mujoco.mj_applyFT(model, data, share * np.array(push.force), np.zeros(3), point, body, data.qfrc_applied)
-
-
 def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
     """Set joint friction. It is stiffer than MuJoCo's default, under which a loaded light leg creeps at over 1 rad/s."""
     model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
     model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
 
 
-class RobotContent(Content[RobotBodies, StepResult]):
+class PlacedContent(Content[RobotBodies, StepResult]):
+    """A robot whose contact forces are recorded at its contact places: what its worlds share."""
+
+    def move(self, state: State) -> None:
+        self._q = state.q
+        self._everywhere = self.bodies.near(state.q, np.inf)
+        self.contacts = self._everywhere.within(MARGIN)
+
+    def begin(self, data: mujoco.MjData) -> None:
+        self._before, self._impulses = self._everywhere, np.zeros((len(self._everywhere.keys), 3))
+
+    def push(
+        self, data: mujoco.MjData, span: tuple[float, float], pushes: Sequence[Push], body_of: Callable[[int], int]
+    ) -> None:
+        """Add pushes to `qfrc_applied`. span: time and length of the step [s]; body_of: joint → MuJoCo's body"""
+        for push in pushes:
+            joint = self.bodies.robot.joint_of_frame(push.frame)
+            rotations, origins = self.bodies.robot.place(self._q)
+            point = origins[joint] + rotations[joint] @ np.array(push.point)
+            force = push.share(*span) * np.array(push.force)
+            mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body_of(joint), data.qfrc_applied)
+
+    def result(self, ending: Ending, after: State) -> StepResult:
+        felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
+        contacts = self._before.take(felt)
+        return StepResult(
+            contacts=contacts,
+            impulse=self._impulses[felt],
+            force=along_contacts(self._impulses[felt] / ending.dt, contacts.tangents, contacts.normals),
+            status=ending.status,
+            iterations=ending.iterations,
+            dynamics=ending.missed,
+        )
+
+
+class RobotContent(PlacedContent):
     """A robot, its terrain planes and its contact forces."""
 
     def __init__(self, bodies: RobotBodies, model: mujoco.MjModel, dofs: Array) -> None:
@@ -71,13 +100,6 @@ class RobotContent(Content[RobotBodies, StepResult]):
         body[feet_of(bodies.robot, bodies.start.q)] = False
         self._away = np.outer(body, [0.0, 0.0, -AWAY]) if bodies.hulls else 0.0  # of the planes of places that are no feet
 
-    def move(self, state: State) -> None:
-        self._everywhere = self.bodies.near(state.q, np.inf)
-        self.contacts = self._everywhere.within(MARGIN)
-
-    def begin(self, data: mujoco.MjData) -> None:
-        self._before, self._impulses = self._everywhere, np.zeros((len(self._pairs), 3))
-
     def prepare(self, data: mujoco.MjData) -> None:
         """Place the tangent plane below each contact point and set the friction of all contacts."""
         c, n = self._everywhere, len(self._planes)
@@ -91,9 +113,7 @@ class RobotContent(Content[RobotBodies, StepResult]):
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         if tau is not None:
             data.qfrc_applied[self._motors] = tau
-        for push in pushes:
-            body = self.model.body(body_name(self.bodies.robot.joint_of_frame(push.frame))).id
-            push_forces(self.model, data, body, push, push.share(*span))
+        self.push(data, span, pushes, lambda joint: int(self.model.body(body_name(joint)).id))
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step to those of the step, in the world frame [N·s] (·, 3).
@@ -111,15 +131,3 @@ class RobotContent(Content[RobotBodies, StepResult]):
                 row = int(np.linalg.norm(points - found.pos[i], axis=1).argmin())
             forces[row] += on_second if second in self._touching else -on_second
         self._impulses += h * forces
-
-    def result(self, ending: Ending, after: State) -> StepResult:
-        felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
-        contacts = self._before.take(felt)
-        return StepResult(
-            contacts=contacts,
-            impulse=self._impulses[felt],
-            force=along_contacts(self._impulses[felt] / ending.dt, contacts.tangents, contacts.normals),
-            status=ending.status,
-            iterations=ending.iterations,
-            dynamics=ending.missed,
-        )

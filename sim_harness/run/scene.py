@@ -88,7 +88,7 @@ def own_world(plan: Plan) -> Path | None:
     the experiment changes neither the robot's bodies nor friction; None for a world made from the controller's model."""
     settings = plan.settings
     path = robot_file(plan.controller.robot)
-    if settings.engine != MujocoSettings() or path.suffix.lower() == ".urdf" or not is_mjcf(read_text(path)):
+    if settings.engine != MujocoSettings() or not is_mjcf(read_text(path)):
         return None
     drive, own = settings.robot.drive, DriveSettings()
     changed = settings.robot.trunk != BodySettings() or settings.robot.links or settings.robot.hulls
