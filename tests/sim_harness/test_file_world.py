@@ -24,7 +24,8 @@ TABLE = """
       <geom type="sphere" size="0.03" pos="-0.25 0.15 -0.17" friction="0.6" mass="0.1"/>
       <geom type="sphere" size="0.03" pos="-0.25 -0.15 -0.17" friction="0.6" mass="0.1"/>
       <body name="arm" pos="0 0 0.05">
-        <joint name="swing" axis="0 1 0" damping="0.4" frictionloss="0.1" stiffness="3" springref="0.2" armature="0.02"/>
+        <joint name="swing" axis="0 1 0" pos="{anchor} 0 0"
+          damping="0.4" frictionloss="0.1" stiffness="3" springref="0.2" armature="0.02"/>
         <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.02" mass="0.5"/>
       </body>
     </body>
@@ -38,9 +39,9 @@ FLOOR = '<geom type="plane" size="5 5 1" friction="0.9"/>'
 
 @pytest.fixture
 def world_of(tmp_path):
-    def build(floor=FLOOR, **settings):
+    def build(floor=FLOOR, anchor=0.0, **settings):
         path = tmp_path / "table.xml"
-        path.write_text(TABLE.format(floor=floor), encoding="utf-8")
+        path.write_text(TABLE.format(floor=floor, anchor=anchor), encoding="utf-8")
         robot = Robot.from_mjcf(path, **settings)
         q = robot.neutral()
         q[2] = 0.2
@@ -84,6 +85,18 @@ def test_a_push_acts_on_the_body_of_the_file(world_of):
         world.step(np.zeros(1), 0.002, [Push(frame="top", force=(60.0, 0.0, 0.0))])
     acceleration = (60.0 - 0.9 * world.robot.weight) / world.robot.total_mass  # the larger μ of foot and floor
     assert world.q[0] - at_rest == pytest.approx(0.5 * acceleration * 0.4**2, rel=0.05)
+
+
+def test_a_push_acts_where_it_is_said_also_beside_the_anchor_of_a_joint(world_of):
+    """At the joint's own point, the anchor, a force does not turn it; 0.3 m above it, it does."""
+    speeds = []
+    for height in (0.0, 0.3):
+        world, _ = world_of(anchor=0.01)
+        world.step(np.zeros(1), 0.002, [Push(frame="arm", force=(5.0, 0.0, 0.0), point=(0.0, 0.0, height))])
+        free, _ = world_of(anchor=0.01)
+        free.step(np.zeros(1), 0.002)
+        speeds.append(world.v[6] - free.v[6])
+    assert abs(speeds[1]) > 20.0 * abs(speeds[0])
 
 
 def test_what_the_controller_believes_otherwise_is_said(world_of):

@@ -5,7 +5,6 @@ from time import monotonic, time_ns
 from typing import Any
 
 from idyn.errors import ConfigError, InputError
-from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from transport.protocol.messages.requests import Tick
 from transport.ros2.commands import JOINTS, TWIST, command_of
@@ -67,8 +66,7 @@ class Bridge:
         self._publishers = {topic.name: Publisher(bus, topic) for topic in topics}
         self._subscriptions = {topic: Subscription(bus, topic) for topic in ((VELOCITY, POSTURE) if commands else ())}
         self._description = Publisher(bus, DESCRIPTION)  # keeps its message for late readers
-        if not is_mjcf(robot.description.urdf):
-            self._description.publish({"data": robot.description.urdf})
+        self._description.publish({"data": robot.description.urdf})
         self._stamps, self._last_ns, self._refusal = Stamps(), -1, ""
         self._heard = self._told = monotonic()
         self.counts = {"states": 0, "accepted": 0, "refused": 0}
