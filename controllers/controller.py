@@ -23,6 +23,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
+from controllers.robot.damping import carried
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
@@ -65,12 +66,13 @@ class Controller:
         self._switches = Switches(settings.alarms, robot)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
+        self._carried = carried(settings.torque_feedback.kd, robot, stance, period)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._no_torque = np.zeros(robot.na)
         self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
-        self._drive = drive_gains(settings.drive, robot, self._grip.joints)
+        self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
         self.reset()
 
@@ -196,6 +198,7 @@ class Controller:
         feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
         if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
+            feedback *= self._carried
         if self._stabilisation.active and tasks is None:
             feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
         if grip is not None:  # it replaces the feedback of the joints that press

@@ -10,8 +10,12 @@ from collections.abc import Collection
 import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
+from controllers.robot.damping import carried
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
+
+PERIOD = 1e-3
+"""Largest period of the drives [s]."""
 
 
 class DriveSettings(Settings, frozen=True):
@@ -19,8 +23,7 @@ class DriveSettings(Settings, frozen=True):
 
     kp: [N·m/rad]; it must support the robot without feed-forward torque: the robot's weight times the height of its hips, or a
         little more
-    kd: [N·m·s/rad]; it must be well below the inertia of a lower leg divided by the period of the drives, otherwise the damping
-        is unstable
+    kd: [N·m·s/rad]. Joints whose inertia is too small for it have a share of both gains, see `controllers.robot.damping`
     """
 
     kp: NonNegative = 0.0
@@ -34,13 +37,14 @@ class DriveGains(Record, frozen=True):
     kd: Array
 
 
-def drive_gains(settings: DriveSettings, robot: Robot, gripping: Collection[str]) -> DriveGains | None:
+def drive_gains(settings: DriveSettings, robot: Robot, q: Array, gripping: Collection[str]) -> DriveGains | None:
     """Return the gains of all motors, or None if both gains are 0.
 
-    gripping: names of joints that do not follow the reference; their gains are 0
+    q: configuration whose inertia carries them; gripping: joints that do not follow the reference; their gains are 0
     Joints with several degrees of freedom have kp = 0: a drive cannot subtract their positions.
     """
     if settings.kp == settings.kd == 0.0:
         return None
     follows = np.array([name not in gripping for name in robot.joint_names], dtype=np.float64)
+    follows *= carried(settings.kd, robot, q, PERIOD)
     return DriveGains(kp=settings.kp * follows * (robot.tree.q_index >= 0), kd=settings.kd * follows)

@@ -9,8 +9,8 @@ import numpy as np
 from controllers.command import LimitedBy
 from controllers.config.loading import Settings
 from controllers.config.tables import within
-from controllers.monitor.damping import damping_gains
 from controllers.robot.attitude import tilt
+from controllers.robot.damping import damping_gains
 from idyn.errors import InputError
 from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers.planners.two_legs.feet import feet_of as soles_of
 from controllers.robot.stance import standing
 from idyn.errors import ConfigError, ModelError
 from idyn.model.description import ContactPoint
@@ -27,9 +28,16 @@ from sim_harness.new.pose import (
     middle,
     steadiness,
 )
-from sim_harness.new.rotors import rotors_of
 from sim_harness.new.source import Model, warnings_of
-from sim_harness.new.toml import controller_section, experiment_section, fixed_section, header, robot_section
+from sim_harness.new.toml import (
+    controller_section,
+    experiment_section,
+    fixed_section,
+    header,
+    robot_section,
+    two_legs_section,
+    way_on_two_legs,
+)
 from sim_harness.shapes.shapes import Shape, missing_text
 
 LEVEL = 0.02
@@ -71,6 +79,15 @@ JOINED = "Where the two are joined, close the chain by `[[robot.closure]]`"
 
 SHOWN = 4
 """Names of joints in one sentence."""
+
+STANDING = 4.0
+"""Time for which a robot on two legs stands before and after its walk [s]."""
+
+FREEDOMS = 6
+"""Least number of joints of a leg whose foot can stand level below any pose of the trunk."""
+
+MARGIN, SHARE = 0.01, 0.25
+"""Margin of the centre of pressure from the edges of soles: at most [m], and as a share of half their width."""
 
 
 class Draft(NamedTuple):
@@ -191,18 +208,27 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
         f"standing: {pose.source}",
         f"{robot.total_mass:.4g} kg, hips {height:.3g} m above the ground: gains from weight × height",
     ]
-    armature, rotors = rotors_of(robot, standing(robot, pose.angles), robot.weight * height)
     refusal = mujoco_refusal(robot)
-    found += [*rotors, *_unlimited(robot), *refusal]
-    walks = len(feet) == 4 and not stand and all(len(foot.limb.joints) == 3 for foot in feet)
-    sections = [
-        robot_section(model.reference, feet, pose, armature),
-        controller_section(robot.weight * height, height, walks),
-        experiment_section(walks, mujoco=not refusal),
-    ]
+    found += [*_unlimited(robot), *refusal]
+    own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal)
+    sections = [robot_section(model.reference, feet, pose), *own]
     return Draft(
         "\n".join([header(model.path.name, found), *sections]), tuple(found), len(feet), walks, tuple(warnings_of(model, robot))
     )
+
+
+def _controlled(
+    robot: Robot, feet: Sequence[Foot], pose: Pose, height: float, *, stand: bool, mujoco: bool
+) -> tuple[list[str], bool]:
+    """Return the sections of controller and experiment, and whether the robot walks. height: of the hips [m]"""
+    stiffness = robot.weight * height
+    if len(feet) == 2 and all(len(foot.limb.joints) >= FREEDOMS for foot in feet):
+        half = min(float(sole.half.min()) for sole in soles_of(robot, standing(robot, pose.angles)))
+        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=not stand)
+        duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
+        return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], not stand
+    walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
+    return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=walks)], walks
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: Sequence[str] = ()) -> Draft:
@@ -215,7 +241,7 @@ def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: S
         found.append(f"{WEAK}: {share:.2g} times the torque limit of a joint is needed")
     refusal = mujoco_refusal(robot)
     found += refusal
-    sections = [fixed_section(model.reference, pose), experiment_section(walks=False, mujoco=not refusal)]
+    sections = [fixed_section(model.reference, pose), experiment_section(mujoco=not refusal)]
     return Draft(
         "\n".join([header(model.path.name, found), *sections]), tuple(found), 0, False, tuple(warnings_of(model, robot))
     )

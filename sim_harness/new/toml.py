@@ -13,13 +13,17 @@ SPEED = 0.2
 """Speed of the trot × period / hip height. At 0.4 the knees of ANYmal C are at their torque limits in a quarter of the time."""
 
 
+WAY = 2.0
+"""Length of the walk on two legs [m]."""
+
+
 def header(name: str, found: Sequence[str]) -> str:
     lines = [f"{name}: drafted by `idyn new`. What is left out has its default (`idyn list settings`)."]
     return "".join(f"# {line}\n" for text in [*lines, *found] for line in textwrap.wrap(text, 118))
 
 
-def robot_section(reference: str, feet: Sequence[Foot], pose: Pose, armature: dict[str, float]) -> str:
-    lines = ["[robot]", f'urdf = "{reference}"', *_armature(armature)]
+def robot_section(reference: str, feet: Sequence[Foot], pose: Pose) -> str:
+    lines = ["[robot]", f'urdf = "{reference}"']
     points = [point for foot in feet if not isinstance(foot.places, Sole) for point in foot.places]
     if points:
         lines += ["contact = [", *(f"    {_point(place)}," for place in points), "]"]
@@ -37,11 +41,6 @@ def fixed_section(reference: str, pose: Pose) -> str:
     lines = ["[robot]", f'urdf = "{reference}"', 'base = "fixed"']
     safety = "[controller.safety]\ntorque_rate = inf       # N·m/s; not limited\n"
     return "\n".join([*lines, "", table("robot.standing", f"rad; {pose.source}", pose.angles), safety])
-
-
-def _armature(values: dict[str, float]) -> list[str]:
-    rows = ", ".join(f"{_key(name)} = {value}" for name, value in values.items())
-    return [f"armature = {{ {rows} }}     # kg·m², guessed: replace them by your motors'"] if values else []
 
 
 def _point(place: ContactPoint) -> str:
@@ -68,13 +67,7 @@ def controller_section(stiffness: float, height: float, walks: bool) -> str:
 kp = {rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
 kd = {rounded(damping_of(stiffness))}             # N·m·s/rad
 
-[controller.drive]                # in the drives, while replies are missing
-kp = {rounded(stiffness)}
-kd = {rounded(0.01 * stiffness)}
-
-[controller.safety]
-torque_rate = inf                 # N·m/s; not limited
-"""
+{_drive(stiffness)}"""
     if not walks:
         return text
     period = round(0.5 * float(np.sqrt(height / 0.45)), 2)
@@ -95,13 +88,68 @@ velocity = [{rounded(SPEED * height / period)}, 0.0, 0.0]    # m/s, m/s, rad/s
 """
 
 
-def experiment_section(walks: bool, *, mujoco: bool) -> str:
-    """Return the experiment. mujoco: simulate in MuJoCo instead of the default engine"""
-    lines = ["[experiment]", 'laws = ["coulomb"]']
+def _drive(stiffness: float) -> str:
+    return f"""[controller.drive]                # in the drives, while replies are missing
+kp = {rounded(stiffness)}
+kd = {rounded(0.01 * stiffness)}
+
+[controller.safety]
+torque_rate = inf                 # N·m/s; not limited
+"""
+
+
+def two_legs_section(stiffness: float, height: float, margin: float, *, walks: bool) -> str:
+    """Return the controller of a robot on two soles, which balances by tasks.
+
+    height: of the hips [m]; margin: of the centre of pressure from the edges of the soles [m]
+    """
+    speed, lasts = way_on_two_legs(height)
+    commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
+    return f"""[controller]
+law = "cone"                      # `coulomb` may put the load of a sole on one corner
+period = 0.002                    # s
+
+[controller.contact]
+source = "planner"                # feet that are planned to stand; of these, those that touch
+whole_soles = true
+mu = 0.6                          # of soles that should not slip
+
+[controller.reference]
+kind = "two-legs"
+start = 1.0                       # s
+commands = {commands}    # duration [s], forward, left [m/s], turn [rad/s]
+
+[controller.reference.step]
+period = {round(0.7 * float(np.sqrt(height / 0.75)), 2)}                     # s
+height = {rounded(0.065 * height)}                    # m
+longest = {rounded(0.45 * height)}                   # m
+acceleration = {speed}                # m/s², rad/s²
+
+[controller.reference.balance]
+lower = {rounded(0.04 * height)}                     # m, of the centre of mass
+margin = {rounded(margin)}                    # m, of the centre of pressure from the edges of the soles
+
+[controller.feedback]             # of the posture of arms and waist
+kp = 100.0                        # 1/s²
+kd = 20.0                         # 1/s
+
+{_drive(stiffness)}damping = {rounded(0.01 * stiffness)}                     # N·m·s/rad
+"""
+
+
+def way_on_two_legs(height: float) -> tuple[float, float]:
+    """Return the speed [m/s] and the duration [s] of a walk on two legs, as a pendulum of the height of the hips would [m]."""
+    speed = rounded(0.3 * float(np.sqrt(height / 0.75)))
+    return speed, round(WAY / speed + 1.0, 1)
+
+
+def experiment_section(*, mujoco: bool, switches: bool = False, law: str = "coulomb", duration: float = 10.0) -> str:
+    """Return the experiment. mujoco: simulate in MuJoCo instead of the default engine; switches: of the feet; duration: [s]"""
+    lines = ["[experiment]", f'laws = ["{law}"]']
     lines += ['engine = "mujoco"'] if mujoco else []
-    lines += ['contacts = "binary"               # foot switches'] if walks else []
+    lines += ['contacts = "binary"               # foot switches'] if switches else []
     lines += [
-        "duration = 10.0                   # s",
+        f"duration = {duration}                   # s",
         "paced = false                     # as fast as possible, in one process",
     ]
     return "\n".join([*lines, ""])

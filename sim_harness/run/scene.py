@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from controllers.monitor.damping import damping_gains
+from controllers.robot.damping import damping_gains
 from controllers.robot.kinematics import feet_of
 from controllers.robot.load import load_robot, robot_file
 from controllers.robot.stance import resting

@@ -5,7 +5,7 @@ import pinocchio as pin
 import pytest
 
 from controllers.config.loading import load
-from controllers.monitor.damping import damping_gains
+from controllers.robot.damping import carried, damping_gains
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.description import Description
@@ -50,6 +50,21 @@ def test_a_light_finger_is_damped_too(inertia):
     assert speeds[-1] < 0.5
     assert max(speeds) < 3.0
     assert speeds_after(model, np.full(2, 0.1), 20)[-1] > 1e3
+
+
+@pytest.mark.parametrize("inertia", [1e-3, 1e-5, 1e-6])
+def test_feedback_that_is_a_period_late_does_not_drive_a_light_finger(inertia):
+    urdf = light_finger(inertia)
+    robot, model = Robot(Description(urdf=urdf, base="fixed")), pin.buildModelFromXML(urdf)
+    share = carried(0.1, robot, robot.neutral(), DT)
+    assert share[0] == 1.0
+    assert (share[1] == 1.0) == (inertia > 5e-4)
+    data, q, v = model.createData(), pin.neutral(model), np.ones(model.nv)
+    model.gravity.linear = np.zeros(3)
+    late = v
+    for _ in range(300):
+        v, late = v + DT * pin.aba(model, data, q, v, -0.1 * share * late), v
+    assert np.abs(v[1]) < 0.1
 
 
 @pytest.mark.parametrize("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "talos", "bolt", "arm"])

@@ -13,9 +13,9 @@ from idyn.types import State
 
 
 def test_all_joints_that_follow_the_reference_have_drive_gains():
-    robot, _ = load_robot("quadruped")
+    robot, q = load_robot("quadruped")
     gripping = robot.joint_names[3], robot.joint_names[7]
-    gains = drive_gains(DriveSettings(kp=10.0, kd=0.1), robot, gripping)
+    gains = drive_gains(DriveSettings(kp=10.0, kd=0.1), robot, q, gripping)
     expected = np.full(robot.na, 10.0)
     expected[[3, 7]] = 0.0
     np.testing.assert_array_equal(gains.kp, expected)
@@ -24,8 +24,8 @@ def test_all_joints_that_follow_the_reference_have_drive_gains():
 
 def test_without_gains_in_the_settings_the_command_has_none():
     robot, _ = load_robot("quadruped")
-    assert drive_gains(DriveSettings(), robot, ()) is None
-    assert drive_gains(DriveSettings(kd=0.1), robot, ()) is not None
+    assert drive_gains(DriveSettings(), robot, robot.neutral(), ()) is None
+    assert drive_gains(DriveSettings(kd=0.1), robot, robot.neutral(), ()) is not None
 
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])

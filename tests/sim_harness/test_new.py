@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from fast import full
 
+from controllers.build import load_controller
+from controllers.command import Inputs
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn import Robot
+from idyn import Robot, State
 from sim_harness.commands.main import main
 from sim_harness.new.holding import load
 from transport.protocol.joint_map import joint_slots
@@ -77,16 +79,19 @@ def test_a_humanoid_without_a_pose_stands_with_its_mass_above_its_soles(tmp_path
     assert np.abs(places.mean(axis=0) - com)[:2].max() < 0.01
 
 
-def test_joints_with_light_links_get_a_rotor(tmp_path, capsys):
-    """The gripper of B1's arm: its inertia about its own axis, with the rest of the robot free, is below damping × period."""
+def test_gains_follow_the_inertia_of_light_joints(tmp_path):
+    """The gripper of B1's arm: its inertia about its own axis, with the rest of the robot free, is below damping × period. No
+    rotor is invented for it."""
     path = drafted("b1_description/urdf/b1-z1.urdf", tmp_path)
-    said = capsys.readouterr().out
-    config = tomllib.loads(path.read_text())
-    robot, stance = load_robot(str(path))
+    controller = load_controller(str(path))
+    robot, stance = controller.robot, controller.stance
     apparent = 1 / np.diag(np.linalg.inv(robot.terms(stance, np.zeros(robot.nv)).M))[robot.tree.a]
-    assert "jointGripper" in config["robot"]["armature"]
-    assert "rotor inertia guessed" in said
-    assert apparent.min() > 2 * config["controller"]["torque_feedback"]["kd"] * 1e-3
+    command = controller.step(State(q=stance, v=np.zeros(robot.nv)), controller.contacts(stance), Inputs(dt=0.0))
+    asked, light = controller.settings.drive.kd, robot.joint_names.index("jointGripper")
+    assert "armature" not in tomllib.loads(path.read_text())["robot"]
+    assert asked * 1e-3 > apparent[light]
+    assert command.drive.kd[light] * 1e-3 == pytest.approx(0.5 * apparent[light])
+    assert (command.drive.kd == asked).sum() > 12
 
 
 def test_an_arm_gets_a_pose_that_its_motors_hold(tmp_path):

@@ -50,14 +50,17 @@ def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
             stiffness=gains.trunk,
             mask=(False, False, False, True, True, flat or aims.swinging is None),
             level=1,
-        ),
-        ComTask(
-            position=[0.0, 0.0, aims.height],
-            acceleration=[*aims.push, 0.0],
-            stiffness=[0.0, 0.0, gains.height],
-            mask=(flat, flat, True),
-        ),
+        )
     ]
+    if aims.touching.any():  # else nothing moves the centre of mass
+        tasks.append(
+            ComTask(
+                position=[0.0, 0.0, aims.height],
+                acceleration=[*aims.push, 0.0],
+                stiffness=[0.0, 0.0, gains.height],
+                mask=(flat, flat, True),
+            )
+        )
     for side, foot in enumerate(aims.feet):
         if side == aims.swinging and aims.swing is not None:
             tasks.append(_swing(foot, aims.swing, gains.swing))
@@ -104,13 +107,13 @@ def _landing(foot: Foot, planted: Pose, stiffness: float) -> FrameTask:
 
 
 def _load(robot: Robot, aims: Aims) -> list[MotionTask | ContactTask]:
-    """Return the load of both feet: its shares follow the centre of pressure on the way between their centres."""
+    """Return the load of the foot that carries less: its share follows the centre of pressure on the way between their centres.
+
+    The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it.
+    """
     one, other = (pose.position[:2] for pose in aims.planted)
     way = other - one
     share = min(max(float(way @ (aims.pressure - one)) / float(way @ way), 0.0), 1.0)
-    found: list[MotionTask | ContactTask] = []
-    for foot, part in zip(aims.feet, (1.0 - share, share), strict=True):
-        keys = [robot.spheres.keys[row] for row in foot.rows if aims.touching[row]]
-        if keys:
-            found.append(ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}"))
-    return found
+    foot, part = (aims.feet[1], share) if share < 0.5 else (aims.feet[0], 1.0 - share)
+    keys = [robot.spheres.keys[row] for row in foot.rows if aims.touching[row]]
+    return [ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}")] if keys else []

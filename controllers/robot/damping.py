@@ -8,6 +8,10 @@ from idyn.types import Array
 FASTEST = 1.6
 """Largest eigenvalue of dt M⁻¹ D; from 2 on, motion grows."""
 
+DELAYED = 0.5
+"""Largest share of a joint's speed that the damping of a feedback takes within a period: from 1 on, motion grows if the torque
+is one period late."""
+
 
 def damping_gains(damping: float, robot: Robot, q: Array, dt: float) -> Array:
     """Return the damping of each actuated joint [N·m·s/rad] (na): `damping`, or less for joints with a small inertia.
@@ -20,3 +24,11 @@ def damping_gains(damping: float, robot: Robot, q: Array, dt: float) -> Array:
     gains = np.minimum(damping, 1.0 / np.diag(mobility))
     fastest = float(np.abs(np.linalg.eigvals(mobility * gains)).max(initial=0.0))
     return gains * min(1.0, FASTEST / fastest) if fastest > 0.0 else gains
+
+
+def carried(damping: float, robot: Robot, q: Array, dt: float) -> Array:
+    """Return the share of feedback gains that the inertia of each actuated joint carries, at most 1 (na): that by which the
+    damping d [N·m·s/rad] fulfils d dt (M⁻¹)_jj ≤ `DELAYED`, with the M of the configuration q."""
+    M = robot.terms(q, np.zeros(robot.nv)).M
+    taken: Array = damping * dt * np.diag(np.linalg.inv(M))[robot.tree.a]
+    return DELAYED / np.maximum(taken, DELAYED)
