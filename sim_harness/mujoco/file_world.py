@@ -1,4 +1,5 @@
-"""A robot in the world of its own MJCF: its shapes, friction, damping, springs and MuJoCo's options are those of the file.
+"""A robot in the world of its own file: its shapes, friction, damping, springs and MuJoCo's options are those of the MJCF; of a
+URDF they are those of MuJoCo's import, see `sim_harness.mujoco.urdf_world`.
 
 What the controller believes of feet, friction and rotors may be wrong here, as on the real robot. A floor is added where the
 file has none. Actuators are off: torques act on the joints.
@@ -9,13 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from idyn.model.mjcf import Reading
+from idyn.model.build import read_text
+from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.robot import PlacedContent
+from sim_harness.mujoco.robot_model import set_options
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.urdf_world import joints_of, urdf_spec
 from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import Push, StepResult
@@ -37,11 +41,12 @@ class FileContent(PlacedContent):
     with the ground.
     """
 
-    def __init__(self, bodies: RobotBodies, reading: Reading, model: mujoco.MjModel, motors: Array) -> None:
-        """motors: MuJoCo's index of the velocity of each actuated joint (na)"""
+    def __init__(self, bodies: RobotBodies, links: dict[str, int], model: mujoco.MjModel, motors: Array) -> None:
+        """links: MuJoCo's bodies of the robot, by the name of the link; motors: MuJoCo's index of the velocity of each actuated
+        joint (na)"""
         self.bodies, self.model, self._motors = bodies, model, motors
-        self._own = np.isin(model.body_rootid, model.body_rootid[reading.bodies]) & (np.arange(model.nbody) > 0)
-        links = {name: i for (kind, i), name in reading.names.items() if kind == "body"}
+        roots = model.body_rootid[list(links.values())]
+        self._own = np.isin(model.body_rootid, roots) & (np.arange(model.nbody) > 0)
         frames = bodies.robot.frames
         self._of_joint = {frames.attached(name).joint: links[name] for name in frames.links if name in links}
 
@@ -67,37 +72,57 @@ class FileContent(PlacedContent):
 
 
 def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[RobotBodies, StepResult]:
-    """Return the world of an MJCF. height: of an added floor [m]. Raises ModelError for a file that is refused."""
-    reading, spec = Reading(path), mujoco.MjSpec.from_file(str(path))
+    """Return the world of an MJCF or a URDF. height: of an added floor [m]. Raises ModelError for a file that is refused."""
+    robot, mjcf = bodies.robot, is_mjcf(read_text(path))
+    spec = mujoco.MjSpec.from_file(str(path)) if mjcf else urdf_spec(robot, path, bodies.start.q)[0]
     flat = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
     if not any(geom.type in flat for geom in spec.geoms):
-        spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0.0, 0.0, height])
+        mu = {} if mjcf else {"friction": [0.0, 0.005, 1e-4]}  # the larger friction of two shapes counts
+        spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0.0, 0.0, height], **mu)
+    settings = MujocoSettings()
+    if mjcf:
+        settings = MujocoSettings(timestep=float(spec.option.timestep))
+    else:
+        set_options(spec, settings)
     model = spec.compile()
+    if mjcf:
+        reading = Reading(path)
+        links = {reading.names["body", body]: body for body in reading.bodies}
+        joints = reading.joints_of(robot.tree.dof_names)
+    else:
+        links = {name: model.body(name).id for name in robot.frames.links if name != "world"}
+        joints = joints_of(robot, model)
+    coordinates = Coordinates(robot, model, joints)
+    if not mjcf:
+        model.dof_armature[coordinates.dofs] = robot.bodies.armature
     model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION | mujoco.mjtDisableBit.mjDSBL_AUTORESET
-    coordinates = Coordinates(bodies.robot, model, reading.joints_of(bodies.robot.tree.dof_names))
-    content = FileContent(bodies, reading, model, coordinates.dofs[bodies.robot.tree.a])
-    return MujocoWorld(content, coordinates, MujocoSettings(timestep=float(model.opt.timestep)))
+    content = FileContent(bodies, links, model, coordinates.dofs[robot.tree.a])
+    return MujocoWorld(content, coordinates, settings)
 
 
-def beliefs(robot: Robot, path: Path) -> list[str]:
-    """Return in which figures the controller's model differs from the file: masses, rotors, limits, friction of the feet."""
-    fields, found = Reading(path).fields, []
-    own, armature = robot.description, fields["armature"]
-    assert isinstance(own.armature, dict)  # as `Robot` stores it
-    names = [name for name in robot.tree.dof_names if _differ(own.armature.get(name, 0.0), armature.get(name, 0.0))]
+def beliefs(robot: Robot, path: Path, q: Array) -> list[str]:
+    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction of the feet; and
+    what a world from a URDF lacks. q: stance (nq). Raises ModelError for a file that is refused."""
+    mjcf = is_mjcf(read_text(path))
+    plain = Robot.from_file(path, None if mjcf else robot.description.base)
+    found = [] if mjcf else urdf_spec(robot, path, q)[1]
+    if _differ(robot.total_mass, plain.total_mass):
+        found.append(f"mass: believed {robot.total_mass:.4g} kg, in the file {plain.total_mass:.4g}")
+    own, theirs = robot.description.armature, plain.description.armature
+    assert isinstance(own, dict)  # as `Robot` stores it
+    assert isinstance(theirs, dict)
+    names = [name for name in robot.tree.dof_names if mjcf and _differ(own.get(name, 0.0), theirs.get(name, 0.0))]
     if names:
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        first = names[0]
-        values = f"{own.armature.get(first, 0.0):.3g} for {armature.get(first, 0.0):.3g} kg·m²"
+        values = f"{own.get(names[0], 0.0):.3g} for {theirs.get(names[0], 0.0):.3g} kg·m²"
         found.append(f"rotor inertia: believed {values} ({shown})")
-    limits = dict(zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True))
-    names = [name for name, value in limits.items() if _differ(value, fields["tau_max"].get(name, np.inf))]
-    if names:
-        first = names[0]
-        theirs = fields["tau_max"].get(first, np.inf)
-        found.append(f"torque limit of {first}: believed {limits[first]:g}, in the file {theirs:g}")
-    mu = {contact.frame: contact.mu for contact in fields["contact"]}
-    feet = [place for place in own.contact if place.frame in mu and _differ(place.mu, mu[place.frame])]
+    limits = dict(zip(plain.joint_names, plain.limits.tau_max.tolist(), strict=True))
+    for name, limit in zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True):
+        if _differ(limit, limits.get(name, np.inf)):
+            found.append(f"torque limit of {name}: believed {limit:g}, in the file {limits.get(name, np.inf):g}")
+            break
+    mu = {contact.frame: contact.mu for contact in plain.description.contact}
+    feet = [place for place in robot.description.contact if place.frame in mu and _differ(place.mu, mu[place.frame])]
     if feet:
         found.append(f"friction of {feet[0].frame}: believed {feet[0].mu:g}, in the file {mu[feet[0].frame]:g}")
     return found

@@ -1,6 +1,7 @@
 """Collision shapes of a robot's URDF in a MuJoCo world, meshes as convex hulls: what touches flat ground beside the feet."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,22 +39,26 @@ def add_hulls(
     spec: mujoco.MjSpec, hulls: Sequence[Shape], body_of: Sequence[str], height: float, settings: MujocoSettings
 ) -> None:
     """Add the hulls, the floor and their pairs. body_of: names of the bodies of the joints; height: of the floor [m]"""
-    kinds = mujoco.mjtGeom
-    spec.worldbody.add_geom(name=FLOOR, type=kinds.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, height])
+    spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, height])
     for i, hull in enumerate(hulls):
-        x, y, z, w = hull.placement[3:]
-        name, more = hull_name(i), {}
-        if hull.mesh is not None:
-            spec.add_mesh(name=name, uservert=np.ascontiguousarray(hull.mesh.vertices).ravel().tolist())
-            more = {"type": kinds.mjGEOM_MESH, "meshname": name}
-        elif hull.kind == "box":
-            more = {"type": kinds.mjGEOM_BOX, "size": 0.5 * np.array(hull.size)}
-        elif hull.kind == "sphere":
-            more = {"type": kinds.mjGEOM_SPHERE, "size": [hull.size[0], 0, 0]}
-        else:
-            more = {"type": kinds.mjGEOM_CYLINDER, "size": [hull.size[0], 0.5 * hull.size[1], 0]}
-        spec.body(body_of[hull.joint]).add_geom(name=name, pos=hull.placement[:3], quat=[w, x, y, z], **more)
-        add_pair(spec, name, (name, FLOOR), settings)
+        add_shape(spec, spec.body(body_of[hull.joint]), hull_name(i), hull)
+        add_pair(spec, hull_name(i), (hull_name(i), FLOOR), settings)
+
+
+def add_shape(spec: mujoco.MjSpec, body: Any, name: str, shape: Shape, **more: Any) -> None:
+    """Add a shape to the body of its joint, a mesh as its hull. more: fields of the geom"""
+    kinds = mujoco.mjtGeom
+    x, y, z, w = shape.placement[3:]
+    if shape.mesh is not None:
+        spec.add_mesh(name=name, uservert=np.ascontiguousarray(shape.mesh.vertices).ravel().tolist())
+        more |= {"type": kinds.mjGEOM_MESH, "meshname": name}
+    elif shape.kind == "box":
+        more |= {"type": kinds.mjGEOM_BOX, "size": 0.5 * np.array(shape.size)}
+    elif shape.kind == "sphere":
+        more |= {"type": kinds.mjGEOM_SPHERE, "size": [shape.size[0], 0, 0]}
+    else:
+        more |= {"type": kinds.mjGEOM_CYLINDER, "size": [shape.size[0], 0.5 * shape.size[1], 0]}
+    body.add_geom(name=name, pos=shape.placement[:3], quat=[w, x, y, z], **more)
 
 
 def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: MujocoSettings) -> None:

@@ -60,6 +60,14 @@ def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
     """Return the bodies and joints without contact geometry. Raises ConfigError for joints that MuJoCo does not support."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
+    set_options(spec, settings)
+    _add_bodies(spec, robot)
+    _close_chains(spec, robot, settings)
+    return spec
+
+
+def set_options(spec: mujoco.MjSpec, settings: MujocoSettings) -> None:
+    """Set integrator, cone and solver."""
     option = spec.option
     option.cone = getattr(mujoco.mjtCone, f"mjCONE_{settings.cone.upper()}")
     option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{settings.integrator.upper()}")
@@ -68,9 +76,6 @@ def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
     if settings.tolerance < 1e-8:
         option.iterations = option.ls_iterations = 200
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a diverging world reports it and is not reset
-    _add_bodies(spec, robot)
-    _close_chains(spec, robot, settings)
-    return spec
 
 
 def compiled_model(spec: mujoco.MjSpec, robot: Robot) -> mujoco.MjModel:

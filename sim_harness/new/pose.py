@@ -20,8 +20,11 @@ PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "
 COMPUTED = "computed"
 """Beginning of the source of a pose of `below_the_hips`."""
 
-REACH = 0.8
-"""Height of a hip above its foot, as a share of the length of the leg."""
+REACH, UPRIGHT = 0.8, 0.9
+"""Height of a hip above its foot, as a share of the length of the leg; on soles."""
+
+INSIDE = 0.15
+"""Distance of the angles of a leg on a sole from their limits: the steps need it [rad]."""
 
 BALANCING, BALANCED = 4, 0.003
 """Balance of a computed pose: largest number of iterations, tolerance [m]."""
@@ -123,7 +126,7 @@ def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
     """Return a pose near q with each foot below its first joint, all shifted alike so that the middle of the contact places is
     below the centre of mass."""
     others, legs = middle(robot), [joint for foot in feet for joint in foot.limb.joints]
-    height, shift = min(REACH * _length(robot, foot, q) for foot in feet), np.zeros(2)
+    height, shift = min((UPRIGHT if foot.is_flat else REACH) * _length(robot, foot, q) for foot in feet), np.zeros(2)
     names = [robot.joint_names[k] for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in legs]
     angles: dict[str, float] = {}
     for _ in range(BALANCING):
@@ -207,6 +210,9 @@ def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dic
     """Return the angles of a leg with its contact place `height` below its first joint, and shifted in the plane [m] (2)."""
     rows = [k for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in foot.limb.joints]
     low, high = np.maximum(robot.limits.q_min[rows], -np.pi), np.minimum(robot.limits.q_max[rows], np.pi)
+    if foot.is_flat:
+        inside = np.minimum(INSIDE, 0.25 * (high - low))
+        low, high = low + inside, high - inside
     hip = robot.terms(q, np.zeros(robot.nv)).placements[foot.limb.joints[0], 9:]
     names = [robot.joint_names[k] for k in rows]
 

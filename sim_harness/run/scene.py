@@ -1,6 +1,7 @@
 """Construction of the simulated robot and its world from a plan, with all imperfections."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +13,10 @@ from controllers.robot.kinematics import feet_of
 from controllers.robot.load import load_robot, robot_file
 from controllers.robot.stance import resting
 from idyn.contact.terrain import Flat, Terrain
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, IdynError, ModelError
 from idyn.model.build import read_text
 from idyn.model.mjcf import is_mjcf
+from idyn.model.osim.document import is_osim
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.trace import TraceWriter
@@ -54,16 +56,13 @@ def simulated_robot(
     stance = resting(robot, standing, terrain)
     friction = joint_friction(robot, settings.robot)
     hulls = _hulls(plan, robot, stance) if settings.robot.hulls else ()
-    world = build_world(
-        settings.engine,
-        robot,
-        terrain,
-        stance,
-        mu=_friction(plan, robot),
-        friction=friction,
-        hulls=hulls,
-        file=own_world(plan),
+    build = partial(
+        build_world, settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction, hulls=hulls
     )
+    try:
+        world = build(file=own_world(plan))
+    except ModelError:  # a file that MuJoCo refuses, see `note_of_world`
+        world = build()
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
     world.step(np.zeros(robot.na), dt, now)  # compile missing kernels now, not during a run in real time
     damping = damping_gains(plan.controller.safety.damping, nominal, standing, dt)
@@ -84,11 +83,11 @@ def simulated_robot(
 
 
 def own_world(plan: Plan) -> Path | None:
-    """Return the MJCF of the robot if the world is that of the file: in MuJoCo with its default settings, on flat ground, where
-    the experiment changes neither the robot's bodies nor friction; None for a world made from the controller's model."""
+    """Return the file of the robot if the world is made from it: in MuJoCo with its default settings, on flat ground, where the
+    experiment changes neither the robot's bodies nor friction; None for a world made from the controller's model."""
     settings = plan.settings
     path = robot_file(plan.controller.robot)
-    if settings.engine != MujocoSettings() or not is_mjcf(read_text(path)):
+    if settings.engine != MujocoSettings() or is_osim(read_text(path)):
         return None
     drive, own = settings.robot.drive, DriveSettings()
     changed = settings.robot.trunk != BodySettings() or settings.robot.links or settings.robot.hulls
@@ -97,11 +96,20 @@ def own_world(plan: Plan) -> Path | None:
     return None if changed or rotors or given or not isinstance(terrain_of(plan), Flat) else path
 
 
-def beliefs_of(plan: Plan, path: Path) -> list[str]:
-    """Return in which figures the controller's model differs from the file of the world."""
+def note_of_world(plan: Plan) -> str:
+    """Return what the world is made from, and what the controller's model has otherwise; '' if it is made from this model."""
+    path = own_world(plan)
+    if path is None:
+        return ""
     from sim_harness.mujoco.file_world import beliefs  # noqa: PLC0415 - an optional package
 
-    return beliefs(load_robot(plan.controller.robot)[0], path)
+    robot, standing = load_robot(plan.controller.robot)
+    try:
+        differences = beliefs(robot, path, resting(robot, standing, terrain_of(plan)))
+    except IdynError as error:
+        return f"the world is made from the controller's model, because MuJoCo refuses the file: {error}"
+    whole = "itself" if is_mjcf(read_text(path)) else "as MuJoCo reads it"
+    return f"the world is {path.name} {whole}; " + ("; ".join(differences) or "the controller's model agrees")
 
 
 def hello_of(plan: Plan, robot: Robot) -> Hello:

@@ -59,8 +59,8 @@ def build_world(
 ) -> World:
     """Return the world of an engine with the robot at rest at q.
 
-    mu, friction, hulls: see `RobotBodies`; file: MJCF whose own world MuJoCo simulates, on flat ground
-    Raises InputError for a wrong mu or state, ConfigError for a robot that MuJoCo does not support.
+    mu, friction, hulls: see `RobotBodies`; file: MJCF or URDF whose own world MuJoCo simulates, on flat ground
+    Raises InputError for a wrong mu or state, ConfigError for a robot that MuJoCo does not support, ModelError for such a file.
     """
     places = len(robot.contact_names)
     if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):

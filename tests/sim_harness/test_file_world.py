@@ -1,4 +1,4 @@
-"""The world of a robot's own MJCF against MuJoCo stepped by hand, and what the controller believes otherwise."""
+"""The world of a robot's own MJCF or URDF against MuJoCo stepped by hand, and what the controller believes otherwise."""
 
 import mujoco
 import numpy as np
@@ -7,6 +7,8 @@ import pytest
 from idyn import ContactPoint, Flat, Robot
 from sim_harness.mujoco.file_world import beliefs, file_world
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.run.plan import load_plan
+from sim_harness.run.scene import note_of_world, own_world
 from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
@@ -102,11 +104,12 @@ def test_a_push_acts_where_it_is_said_also_beside_the_anchor_of_a_joint(world_of
 def test_what_the_controller_believes_otherwise_is_said(world_of):
     feet = [ContactPoint(frame="top", offset=(x, y, -0.17), radius=0.03, mu=0.8) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
     world, path = world_of(armature={"swing": 0.5}, contact=feet, tau_max={"swing": 3.0})
-    said = " ".join(beliefs(world.robot, path))
+    said = " ".join(beliefs(world.robot, path, world.q))
     assert "rotor inertia: believed 0.5 for 0.02" in said
     assert "torque limit of swing: believed 3, in the file 9" in said
     assert "friction of top: believed 0.8, in the file 0.6" in said
-    assert beliefs(world_of()[0].robot, path) == []
+    own, path = world_of()
+    assert beliefs(own.robot, path, own.q) == []
 
 
 def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
@@ -116,3 +119,105 @@ def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
         world.step(np.zeros(1), 0.002)
     assert abs(own.v[6]) > 10 * abs(made.v[6])
     assert path.exists()
+
+
+INERTIA = '<inertia ixx="0.02" iyy="{iyy}" izz="0.03" ixy="0" ixz="0" iyz="0"/>'
+STOOL = """
+<robot name="stool">
+  <link name="seat">
+    <inertial><origin xyz="0.01 0 0"/><mass value="3"/>{inertia}</inertial>
+    {feet}
+  </link>
+  <link name="arm">
+    <inertial>
+      <origin xyz="0 0 0.2"/><mass value="0.5"/><inertia ixx="0.01" iyy="0.01" izz="0.001" ixy="0" ixz="0" iyz="0"/>
+    </inertial>
+    <collision><origin xyz="0 0 0.15"/><geometry><box size="0.04 0.04 0.3"/></geometry></collision>
+  </link>
+  <joint name="swing" type="revolute">
+    <parent link="seat"/><child link="arm"/><axis xyz="0 1 0"/><origin xyz="0 0 0.05"/>
+    <limit lower="-1" upper="0.4" effort="9" velocity="10"/><dynamics damping="0.4" friction="0.1"/>
+  </joint>
+</robot>
+"""
+FOOT = '<collision><origin xyz="{x} {y} -0.17"/><geometry><sphere radius="0.03"/></geometry></collision>'
+CORNERS = [(x, y) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
+
+
+FEET = "".join(FOOT.format(x=x, y=y) for x, y in CORNERS)
+
+
+def stool(feet=FEET, iyy=0.025):
+    return STOOL.format(feet=feet, inertia=INERTIA.format(iyy=iyy))
+
+
+@pytest.fixture
+def stool_of(tmp_path):
+    def build(text, mu=0.7, **settings):
+        path = tmp_path / "stool.urdf"
+        path.write_text(text, encoding="utf-8")
+        places = [ContactPoint(frame="seat", offset=(x, y, -0.17), radius=0.03, mu=mu) for x, y in CORNERS]
+        robot = Robot.from_urdf(path, contact=places, **settings)
+        q = robot.neutral()
+        q[2] = 0.2
+        return robot, q, path
+
+    return build
+
+
+def test_a_urdf_moves_as_mujoco_moves_its_import(stool_of):
+    """Also at the end of the range of the arm, where it stops, and with the rotor that a URDF cannot name."""
+    robot, q, path = stool_of(stool(), armature=0.02)
+    world = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+    spec = mujoco.MjSpec.from_string(path.read_text())
+    seat = spec.worldbody.first_body()
+    seat.add_freejoint()
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[0, 0.005, 1e-4])
+    for geom in spec.geoms:
+        if geom.type != mujoco.mjtGeom.mjGEOM_PLANE:
+            geom.friction = [0.7, 0.005, 1e-4]
+    spec.add_exclude(bodyname1="seat", bodyname2="arm")
+    settings = MujocoSettings()
+    spec.option.cone, spec.option.integrator = mujoco.mjtCone.mjCONE_ELLIPTIC, world.model.opt.integrator
+    spec.option.impratio, spec.option.tolerance = settings.impratio, settings.tolerance
+    model = spec.compile()
+    model.dof_armature[6] = 0.02
+    model.opt.timestep, data = settings.timestep, mujoco.MjData(model)
+    data.qpos[2] = 0.2
+    for k in range(400):
+        torque = 1.5 * np.sin(0.02 * k)
+        world.step(np.array([torque]), 0.001)
+        data.qfrc_applied[6] = torque
+        for _ in range(round(0.001 / settings.timestep)):
+            mujoco.mj_step(model, data)
+    assert abs(world.v[6]) + abs(world.q[7]) > 0.2
+    np.testing.assert_allclose(world.q[:3], data.qpos[:3], atol=1e-9)
+    np.testing.assert_allclose(world.q[7], data.qpos[7], atol=1e-9)
+
+
+def test_a_foot_without_shapes_stands_on_its_contact_places_and_it_is_said(stool_of):
+    mesh = '<collision><geometry><mesh filename="package://gone/foot.stl"/></geometry></collision>'
+    robot, q, path = stool_of(stool(feet=mesh))
+    world = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+    for _ in range(1000):
+        result = world.step(np.zeros(1), 0.001)
+    assert result.impulse[:, 2].sum() / 0.001 == pytest.approx(robot.weight, rel=0.02)
+    said = " ".join(beliefs(robot, path, q))
+    assert "package://gone/foot.stl" in said
+    assert "contact places touch: seat" in said
+
+
+def test_a_urdf_that_mujoco_refuses_is_simulated_by_the_controllers_model_and_it_is_said(stool_of, tmp_path):
+    """Moments of inertia that no body has: 0.02 + 0.03 < 0.09."""
+    _, _, path = stool_of(stool(iyy=0.09))
+    config = tmp_path / "own.toml"
+    places = ", ".join(f'{{frame = "seat", offset = [{x}, {y}, -0.17], radius = 0.03}}' for x, y in CORNERS)
+    config.write_text(
+        f'[robot]\nurdf = "{path}"\ncontact = [{places}]\n[experiment]\nlaws = ["cone"]\nduration = 1.0\nengine = "mujoco"\n',
+        encoding="utf-8",
+    )
+    plan = load_plan(str(config))
+    assert own_world(plan) == path
+    note = note_of_world(plan)
+    assert "made from the controller's model" in note
+    assert "A + B >= C" in note

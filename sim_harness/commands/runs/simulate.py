@@ -20,7 +20,7 @@ from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.summaries import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.run.scene import beliefs_of, frictions, own_world
+from sim_harness.run.scene import frictions, note_of_world
 from sim_harness.scenes.bodies.settings import is_scene
 from transport.keys import client_keys
 
@@ -71,10 +71,8 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
     if world_mu != own_mu:
         believed = "that of robot and terrain" if own_mu is None else f"{own_mu:g}"
         print(f"note: friction: {world_mu:g} in the world, the controller believes {believed}")
-    if (path := own_world(plan)) is not None:
-        print(
-            f"note: the world is {path.name} itself; " + ("; ".join(beliefs_of(plan, path)) or "the controller's model agrees")
-        )
+    if note := note_of_world(plan):
+        print(f"note: {note}")
     keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:

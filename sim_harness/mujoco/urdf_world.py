@@ -1,0 +1,100 @@
+"""A URDF in MuJoCo: bodies, joints, limits, damping and friction as MuJoCo's own import reads them, with the collision shapes
+of the file, meshes as convex hulls.
+
+What a URDF cannot say is that of the controller: rotor inertias and friction. Bodies whose shapes overlap in the stance make no
+contact with each other; a foot without shapes gets its contact places as spheres.
+"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from idyn.errors import ModelError
+from idyn.model.robot import Robot
+from idyn.model.urdf import ROOT_JOINT, parse_urdf, without_shapes
+from idyn.types import Array
+from sim_harness.mujoco.coordinates import Coordinates
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.hulls import add_shape
+from sim_harness.mujoco.robot_model import POINT
+from sim_harness.shapes.shapes import Shape, collision_shapes
+
+COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
+"""MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
+
+MOST = 64
+"""Largest number of corners of a hull."""
+
+
+def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[str]]:
+    """Return the bodies of a URDF with their shapes, and sentences about what is not as in the file.
+
+    q: stance (nq). Raises ModelError for a file that MuJoCo refuses, ConfigError without the reader of meshes.
+    """
+    text = parse_urdf(without_shapes(robot.description.urdf), str(path))
+    ElementTree.SubElement(ElementTree.SubElement(text, "mujoco"), "compiler", COMPILER)
+    try:
+        spec = mujoco.MjSpec.from_string(ElementTree.tostring(text, encoding="unicode"))
+        if robot.floating:
+            spec.worldbody.first_body().add_freejoint(name=ROOT_JOINT)
+        spec.compile()
+    except ValueError as error:
+        raise ModelError(f"{path.name}: {' '.join(str(error).split())}") from error
+    shapes, said = collision_shapes(robot, list(path.resolve().parents))
+    said = [f"without the mesh {name}, which is not found" for name in said]
+    links = _links(robot)
+    mu = float(np.mean([place.mu for place in robot.description.contact])) if robot.description.contact else 1.0
+    for i, shape in enumerate(shapes):
+        if shape.joint in links:
+            add_shape(spec, spec.body(links[shape.joint]), f"shape {i}", shape, friction=[mu, 0.005, 1e-4], mass=0.0)
+    bare = _add_places(spec, robot, shapes, mu)
+    for mesh in spec.meshes:
+        mesh.maxhullvert, mesh.inertia = MOST, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+    try:
+        _exclude(spec, robot, q)
+    except ValueError as error:
+        raise ModelError(f"{path.name}: shapes: {' '.join(str(error).split())}") from error
+    return spec, [*said, *([f"without shapes, so that contact places touch: {', '.join(bare)}"] if bare else [])]
+
+
+def joints_of(robot: Robot, model: mujoco.MjModel) -> Array:
+    """Return MuJoCo's joint of each velocity of the robot (nv)."""
+    names = [ROOT_JOINT if robot.floating and k < 6 else name for k, name in enumerate(robot.tree.dof_names)]
+    return np.array([model.joint(name).id for name in names], dtype=np.int64)
+
+
+def _links(robot: Robot) -> dict[int, str]:
+    """Return the link whose frame is that of each joint, by the joint."""
+    found: dict[int, str] = {}
+    for name in robot.frames.links:
+        frame = robot.frames.attached(name)
+        if np.allclose(frame.offset, np.concatenate([np.eye(3).ravel(), np.zeros(3)])):
+            found.setdefault(frame.joint, name)
+    return found
+
+
+def _add_places(spec: mujoco.MjSpec, robot: Robot, shapes: list[Shape], mu: float) -> list[str]:
+    """Add spheres for the contact places of joints that carry no shape. Return their frames."""
+    carry, bare = {shape.joint for shape in shapes}, []
+    for place in robot.description.contact:
+        if robot.frames.attached(place.frame).joint not in carry:
+            size = [max(place.radius, POINT), 0.0, 0.0]
+            spec.body(place.frame).add_geom(
+                type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=place.offset, friction=[mu, 0.005, 1e-4], mass=0.0
+            )
+            bare += [place.frame] if place.frame not in bare else []
+    return bare
+
+
+def _exclude(spec: mujoco.MjSpec, robot: Robot, q: Array) -> None:
+    """Exclude contacts of bodies that overlap in the stance or at angles of zero."""
+    model = spec.compile()
+    data, coordinates = mujoco.MjData(model), Coordinates(robot, model, joints_of(robot, model))
+    pairs = set()
+    for pose in (q, robot.neutral()):
+        data.qpos[:] = coordinates.to_mujoco(pose, np.zeros(robot.nv))[0]
+        mujoco.mj_forward(model, data)
+        pairs |= {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
+    for first, second in sorted(pairs):
+        spec.add_exclude(bodyname1=model.body(first).name, bodyname2=model.body(second).name)
