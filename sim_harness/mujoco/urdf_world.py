@@ -23,6 +23,9 @@ from sim_harness.shapes.shapes import Shape, collision_shapes
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
 
+WEIGHTLESS = 1e-9
+"""Masses up to here are those of links that only mark a place: MuJoCo refuses their inertia [kg]."""
+
 MOST = 64
 """Largest number of corners of a hull."""
 
@@ -34,6 +37,10 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
     """
     text = parse_urdf(without_shapes(robot.description.urdf), str(path))
     ElementTree.SubElement(ElementTree.SubElement(text, "mujoco"), "compiler", COMPILER)
+    for link in text.findall("link"):
+        inertial, mass = link.find("inertial"), link.find("inertial/mass")
+        if inertial is not None and mass is not None and float(mass.get("value", "0")) <= WEIGHTLESS:
+            link.remove(inertial)
     try:
         spec = mujoco.MjSpec.from_string(ElementTree.tostring(text, encoding="unicode"))
         if robot.floating:

@@ -24,7 +24,7 @@ REACH, UPRIGHT = 0.8, 0.9
 """Height of a hip above its foot, as a share of the length of the leg; on soles."""
 
 INSIDE = 0.15
-"""Distance of the angles of a leg on a sole from their limits: the steps need it [rad]."""
+"""Distance of the angles of a leg from their limits: the steps need it [rad]."""
 
 BALANCING, BALANCED = 4, 0.003
 """Balance of a computed pose: largest number of iterations, tolerance [m]."""
@@ -210,9 +210,8 @@ def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dic
     """Return the angles of a leg with its contact place `height` below its first joint, and shifted in the plane [m] (2)."""
     rows = [k for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in foot.limb.joints]
     low, high = np.maximum(robot.limits.q_min[rows], -np.pi), np.minimum(robot.limits.q_max[rows], np.pi)
-    if foot.is_flat:
-        inside = np.minimum(INSIDE, 0.25 * (high - low))
-        low, high = low + inside, high - inside
+    inside = np.minimum(INSIDE, 0.25 * (high - low))
+    low, high = low + inside, high - inside
     hip = robot.terms(q, np.zeros(robot.nv)).placements[foot.limb.joints[0], 9:]
     names = [robot.joint_names[k] for k in rows]
 
