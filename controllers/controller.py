@@ -167,10 +167,10 @@ class Controller:
         self.settle()
         try:
             at = robot.kinematics(self._placed.take(state))
-            fault = self._safety.fault(at)
+            fault = self._safety.fault(at, inputs.dt)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
             at = robot.kinematics(given_state(state, robot))
-            fault = self._safety.fault(at)
+            fault = self._safety.fault(at, inputs.dt)
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
         mismatch = self._monitor.measure(at.v, inputs)

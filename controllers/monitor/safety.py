@@ -1,5 +1,6 @@
 """Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without a torque."""
 
+import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Annotated, Literal
@@ -23,6 +24,9 @@ TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
 RATE_TIME = 7.3e-3
 """Time in which a torque may rise from 0 to its limit by default [s]: 1000 N·m/s for the 7.3 N·m of the robot `quadruped`."""
+
+JUMP = "{joint} moved {value:.3g} rad further than its speed explains"
+"""Message of a joint's position that cannot follow the last one."""
 
 
 class SafetySettings(Settings, frozen=True):
@@ -60,7 +64,7 @@ def slowest_rate(limits: Limits) -> float:
 
 
 class Safety:
-    """Applies `SafetySettings`. Stores the last commanded torque and the time since the first command.
+    """Applies `SafetySettings`. Stores the last commanded torque, the last state and the time since the first command.
 
     last: last commanded torque, before the server's torque gate [N·m] (na); None before the first
     """
@@ -80,10 +84,12 @@ class Safety:
         self._first: Array | None = None
         self._begun = False
         self._age = 0.0
+        self._seen: tuple[Array, Array] | None = None  # q, v of the last state without a jump
+        self._jump, self._jumps = "", 0  # why the last state cannot follow it, and the number of such states in a row
 
     @cached_property
-    def _motion(self) -> Callable[..., tuple[int, float, float, float]]:
-        return entry_point(_motion, Borrowed(VECTOR, VECTOR, INDICES), FLAG)
+    def _motion(self) -> Callable[..., tuple[int, float, float, float, int, float]]:
+        return entry_point(_motion, Borrowed(VECTOR, VECTOR, INDICES), FLAG, Borrowed(VECTOR, VECTOR, INDICES), REAL)
 
     @cached_property
     def _limited(self) -> Callable[..., None]:
@@ -93,10 +99,23 @@ class Safety:
         """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
         return [partial(getattr, self, name) for name in ("_motion", "_limited")]
 
-    def fault(self, state: State | Kinematics) -> str:
-        """Return why this state must not be controlled; '' if it is within the limits."""
-        s = self._settings
-        joint, speed, tilted, spin = self._motion((state.q, state.v, self._robot.tree.a), self._free)
+    def fault(self, state: State | Kinematics, dt: float = 0.0) -> str:
+        """Return why this state must not be controlled; '' if it is within the limits.
+
+        dt: time since the last state [s]; 0: there is none
+        A joint that moved by half a turn more than its speed explains is a fault, as when an encoder wraps. Two such states in
+        a row are one until `reset`.
+        """
+        s, tree, now = self._settings, self._robot.tree, (state.q, state.v)
+        before = now if self._seen is None or dt == 0.0 else self._seen
+        joint, speed, tilted, spin, jumped, jump = self._motion((*now, tree.a), self._free, (*before, tree.q_index), dt)
+        if jump > math.pi:
+            why = f"{JUMP.format(joint=self._robot.joint_names[jumped], value=jump)}; expected angles that count turns"
+            self._jump, self._jumps = why, self._jumps + 1
+        elif self._jumps < 2:
+            self._seen, self._jump, self._jumps = (state.q.copy(), state.v.copy()), "", 0
+        if self._jump:
+            return self._jump
         if speed > s.max_joint_speed:
             return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
         if tilted > s.max_tilt:
@@ -140,19 +159,34 @@ class Safety:
 
 
 @compiled
-def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, float, float, float]:
-    """Return index (−1: no joints) and speed of the fastest actuated joint, tilt and angular speed of the base [rad, rad/s].
+def unexplained(since: float, to: float, speeds: tuple[float, float], dt: float) -> float:
+    """Return by how much further a joint moved than its speeds explain: |q − q₀| − max(|q̇₀|, |q̇|) dt."""
+    return abs(to - since) - max(abs(speeds[0]), abs(speeds[1])) * dt
+
+
+@compiled
+def _motion(
+    measured: tuple[Array, Array, Array], free: bool, before: tuple[Array, Array, Array], dt: float
+) -> tuple[int, float, float, float, int, float]:
+    """Return index (−1: no joints) and speed of the fastest actuated joint, tilt and angular speed of the base [rad, rad/s],
+    index and size of the largest unexplained motion of a joint of one axis [rad].
 
     measured: q (nq), v (nv), indices of the actuated velocities (na)
     free: whether the base is free; tilt and angular speed are 0 otherwise
+    before: q, v of a state before, indices of the actuated positions, −1 for joints of several axes (na); dt: time since [s]
     """
-    (q, v, a), joint, speed = measured, -1, 0.0
+    (q, v, a), (q0, v0, at), joint, speed, jumped, jump = measured, before, -1, 0.0, 0, 0.0
     for k in range(len(a)):
-        if joint < 0 or abs(v[a[k]]) > speed:
-            joint, speed = k, abs(v[a[k]])
+        now = v[a[k]]
+        if joint < 0 or abs(now) > speed:
+            joint, speed = k, abs(now)
+        if at[k] >= 0:
+            further = unexplained(q0[at[k]], q[at[k]], (v0[a[k]], now), dt)
+            if further > jump:
+                jumped, jump = k, further
     if not free:
-        return joint, speed, 0.0, 0.0
-    return joint, speed, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
+        return joint, speed, 0.0, 0.0, jumped, jump
+    return joint, speed, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5]), jumped, jump
 
 
 @compiled

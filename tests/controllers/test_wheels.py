@@ -59,3 +59,32 @@ def test_a_wheel_turns_as_often_as_the_reference(controller, turns):
         fastest = max(fastest, abs(world.v[0]))
     assert world.q[0] == pytest.approx(goal, abs=1e-3)
     assert fastest < 1.1 * abs(goal)  # of one second: nowhere did it turn back or jump
+
+
+def wrapped(controller, turns, speed=0.3):
+    """Commands while the measured angle, less so many turns in each tick, creeps over π."""
+    angles = np.pi + speed * DT * np.arange(-2, len(turns) - 2) - 2 * np.pi * np.array(turns)
+    states = [State(q=np.array([angle]), v=np.array([speed])) for angle in angles]
+    return [controller.step(s, controller.contacts(s.q), Inputs(dt=DT * (k > 0))) for k, s in enumerate(states)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_encoder_that_wraps_stops_the_joint_until_a_reset(controller, turn):
+    """Instead of unwinding a whole turn: damping, also after the angle has come back."""
+    commands = wrapped(controller, [0, 0, turn, turn, turn, 0])
+    assert [command.mode for command in commands] == [Mode.OK] * 2 + [Mode.FAULT] * 4
+    assert "axle moved 6.28 rad further than its speed explains" in commands[2].message
+    assert max(abs(command.tau).max() for command in commands[2:]) <= 0.1 * 0.3  # the largest damping torque of the settings
+    controller.reset()
+    assert {command.mode for command in wrapped(controller, [turn] * 5)} == {Mode.OK}
+
+
+def test_one_wrong_turn_stops_the_joint_for_one_tick(controller):
+    assert [command.mode for command in wrapped(controller, [0, 0, 1, 0, 0])] == [Mode.OK] * 2 + [Mode.FAULT] + [Mode.OK] * 2
+
+
+def test_a_fast_wheel_turns_as_far_as_its_speed_explains(controller):
+    """Half a turn and more in one long tick at 90 rad/s."""
+    for k in range(5):
+        state = State(q=np.array([3.6 * k]), v=np.array([90.0]))
+        assert controller.step(state, controller.contacts(state.q), Inputs(dt=0.04 * (k > 0))).mode is Mode.OK

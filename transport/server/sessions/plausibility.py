@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from controllers.monitor.safety import JUMP, unexplained
 from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
@@ -17,7 +18,7 @@ from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
 NAMES = (
-    ("joint_position", "{joint} moved {value:.3g} rad further than its speed explains"),
+    ("joint_position", JUMP),
     ("joint_speed", "the speed of {joint} changed by {value:.3g} rad/s"),
     ("base_position", "the base moved {value:.3g} m further than its speed explains"),
     ("base_attitude", "the base turned {value:.3g} rad further than its rate explains"),
@@ -134,7 +135,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
         difference = abs(speed - speed0)
         if not difference <= jumps[1]:
             jumps[1], fastest = difference, k
-        further = abs(to[k] - since[k]) - max(abs(speed), abs(speed0)) * dt
+        further = unexplained(since[k], to[k], (speed0, speed), dt)
         if further > jumps[0]:
             jumps[0], furthest = further, k
     # base: distance − max(|v|, |v₀|) dt, angle 2 acos |⟨Q, Q₀⟩| − max(|ω|, |ω₀|) dt, |v − v₀| and |ω − ω₀|
