@@ -16,6 +16,15 @@ from transport.server.service import Service
 log = logging.getLogger(__name__)
 
 
+def prometheus() -> Any:
+    """Return the package prometheus_client. Raises ConfigError without it."""
+    try:
+        import prometheus_client  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing_extra("server.metrics_port", "serving metrics", "prometheus-client", "metrics") from None
+    return prometheus_client
+
+
 @contextmanager
 def metrics(service: Service, port: int | None, host: str) -> Iterator[str]:
     """Context in which metrics can be fetched by HTTP. Yield their address, '' without a port.
@@ -26,14 +35,11 @@ def metrics(service: Service, port: int | None, host: str) -> Iterator[str]:
     if port is None:
         yield ""
         return
-    try:
-        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise missing_extra("server.metrics_port", "serving metrics", "prometheus-client", "metrics") from None
-    registry = CollectorRegistry()
+    package = prometheus()
+    registry = package.CollectorRegistry()
     registry.register(Collector(service))
     try:
-        server, thread = start_http_server(port, host, registry)
+        server, thread = package.start_http_server(port, host, registry)
     except OSError as error:
         raise ConfigError("server.metrics_port", f"cannot bind {host}:{port} ({error.strerror or error})") from None
     address = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"

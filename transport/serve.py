@@ -19,7 +19,7 @@ from idyn.model.robot import Robot
 from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.metrics import metrics
+from transport.metrics import metrics, prometheus
 from transport.printable import printable
 from transport.realtime import on_core, real_time, steady
 from transport.server.fault_log import keep_fault
@@ -56,14 +56,16 @@ def serve(
 ) -> None:
     """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
 
-    Running sessions are told that the server ends.
+    Running sessions are told that the server ends. A start that fails leaves no log behind.
 
     controller_settings: replace those of the configuration that `settings.controller` names
     log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
     seed: seed of the run, recorded in the log
     ready: called with the robot's endpoint when clients can connect
     """
-    stop = stop or threading.Event()
+    if settings.metrics_port is not None:
+        prometheus()  # its error before anything is loaded or opened
+    stop, started = stop or threading.Event(), False
     stop_on_signals(stop)
     systemd = Systemd()
     systemd.status("loading and compiling")
@@ -94,6 +96,7 @@ def serve(
         ):
             log.info("serving at %s", router.place)
             systemd.ready(f"serving at {router.place}")
+            started = True
             if ready is not None:
                 ready(router.endpoint)
             router.run(stop, systemd)
@@ -101,6 +104,8 @@ def serve(
         systemd.stopping()
         precompilation.close()
         if recorder is not None:
+            if not started:
+                recorder.path.unlink(missing_ok=True)
             recorder.close()
 
 

@@ -107,6 +107,8 @@ def test_the_package_is_named_where_it_is_missing(robot: Robot, monkeypatch: pyt
         pass
     with metrics(service, None, "127.0.0.1") as address:
         assert address == ""
+    with pytest.raises(ConfigError, match=r"^server\.metrics_port: "):  # before the controller, which does not exist
+        serve(ServerSettings(controller="nowhere", metrics_port=0))
 
 
 def test_a_port_in_use_and_an_impossible_one_are_errors(robot: Robot) -> None:

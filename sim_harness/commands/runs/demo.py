@@ -15,11 +15,11 @@ from sim_harness.studies.slide import slide_plan
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
-    folder = new_folder(Path(options.out))
     print("starting (the first run compiles kernels for about a minute)", flush=True)
     ticks = sum(len(each.settings.laws) * each.ticks for each in (plan, slide_plan()))
     ticks += 3 * round(CHATTER_SECONDS / plan.controller.period)
     with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
+        folder = new_folder(Path(options.out))
         demo = run_demo(plan, folder, progress, watch)
     publish(report_of(plan, demo, folder), folder, figures=demo.figures)
     print(

@@ -13,6 +13,7 @@ from sim_harness.scenes.load import engine_named, engines_of, load_scene
 from sim_harness.scenes.results.keep import save_run
 from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_of, steps_table
 from sim_harness.scenes.results.recording import run_scene
+from sim_harness.world.worlds import check_engine
 
 NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
 """Options of `idyn simulate` that need an experiment with a server."""
@@ -30,6 +31,10 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     engines = engines_of(settings)
     if options.engine:
         engines = {options.engine: engine_named(settings, options.engine)}
+    for engine in engines.values():
+        check_engine(engine)
+    if options.out:
+        import sim_harness.report.canvas  # noqa: F401, PLC0415 - an extra, which draws the picture of a run
     folder = new_folder(options.out) if options.out else None
     steps, outcomes = round(settings.duration / settings.dt), []
     with progress_bar(len(engines) * steps, "step") as progress:

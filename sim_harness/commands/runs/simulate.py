@@ -74,8 +74,8 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
     if note := note_of_world(plan):
         print(f"note: {note}")
     keys = client_keys(options.secret, options.server_key) if options.secret else None
-    folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
+        folder = new_folder(options.out) if options.out else None
         if options.connect:
             runs = [run_connected(plan, options.connect, labels[0], progress, watch, keys)]
         else:

@@ -1,6 +1,7 @@
 """Scenes on the command line: figures, files of a run, comparison of engines, view."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +52,25 @@ def test_a_scene_outside_its_tolerance_fails_the_command(capsys):
 def test_server_options_are_refused_for_scenes(option, capsys):
     assert main(["simulate", "drop", *option]) == 2
     assert f"{option[0]}: expected an experiment, got a scene" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("mujoco", ["drop", "--engine", "mujoco"]),
+        ("matplotlib", ["drop"]),  # it draws the picture of the run
+        ("meshcat", ["stand", "--view"]),
+    ],
+)
+def test_a_missing_package_is_asked_for_before_a_folder_is_made(tmp_path, monkeypatch, capsys, module, arguments):
+    monkeypatch.setitem(sys.modules, module, None)  # what the import system takes for a module that is not there
+    for door in ("sim_harness.mujoco.door", "sim_harness.report.canvas"):
+        monkeypatch.delitem(sys.modules, door, raising=False)
+    if module == "meshcat":
+        monkeypatch.setattr("sim_harness.view.page.LIBRARY", "nowhere")
+    assert main(["simulate", *arguments, "--seconds", "0.01", "--out", str(tmp_path / "out")]) == 2
+    assert f"needs the package {module}, which is not installed" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_engine_without_scenes_is_refused(capsys):

@@ -103,6 +103,8 @@ class Router:
                 access = AccessControl(curve, context, ROBOT_ROLES if apart else None)
             port = Port(address, access, context=None if access else context, mark=mark)
         except BaseException:
+            if context is not None:
+                context.destroy(linger=0)
             self.close()
             raise
         self._ports.append(port)

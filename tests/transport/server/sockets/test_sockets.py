@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgpack
+import msgspec
 import numpy as np
 import pytest
 import zmq
@@ -35,8 +36,9 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.robot.planner import CommandRefused, PlannerClient
+from transport.serve import serve
 from transport.server.service import Service
-from transport.server.settings import ServerSettings, endpoint
+from transport.server.settings import CurveSettings, ServerSettings, endpoint
 from transport.server.sockets.address import AddressFile
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.listening import SOCKET_MAX_BYTES
@@ -334,6 +336,30 @@ def test_local_addresses_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "idyn").chmod(0o755)
     with pytest.raises(ConfigError, match="0700"):
         endpoint(ServerSettings(controller="x"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"endpoint": "taken"}, "server.endpoint"),
+        ({"curve": CurveSettings(secret="/nowhere/server.key_secret", clients={})}, "not a readable key"),
+        ({"metrics_host": "192.0.2.1", "metrics_port": 0}, "server.metrics_port: cannot bind"),
+    ],
+)
+def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(
+    robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], says: str
+) -> None:
+    monkeypatch.setattr("transport.serve.load_controller", lambda name, changes: SpringDamper(robot))
+    monkeypatch.setattr("transport.serve.floor_warning", lambda controller: "")
+    log, stop = tmp_path / "run.mcap", threading.Event()
+    settings = ServerSettings(controller="standin", endpoint=f"ipc://{tmp_path}/s")
+    with serving(robot, f"ipc://{tmp_path}/taken") as taken:
+        given = {name: taken if value == "taken" else value for name, value in changes.items()}
+        with pytest.raises(ConfigError, match=says):
+            serve(msgspec.structs.replace(settings, **given), log_path=log)
+    assert not log.exists()
+    serve(settings, log_path=log, ready=lambda endpoint: stop.set(), stop=stop)
+    assert log.exists()
 
 
 # -- processes --------------------------------------------------------------------------------------------------------
