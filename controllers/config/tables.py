@@ -5,7 +5,7 @@ Settings that choose code are families of tables, told apart by the key `kind`. 
     law = { kind = "coulomb", edges = 8 }
 
 A string in place of such a table stands for the table of that kind with default settings. A table without `kind` is of the
-default kind of its field.
+default kind of its field. A table in place of a list of tables is the only one of the list.
 """
 
 from collections.abc import Iterable
@@ -85,7 +85,8 @@ def expand(data: Any, wanted: Any, where: str, default_kind: str | None = None) 
     """
     _check_range(data, wanted, where)
     members = list(members_of(wanted))
-    structs = [each for each in members if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    items = [get_args(each)[0] for each in members if get_args(each)[1:] == (Ellipsis,)]
+    structs = _structs(members)
     if isinstance(data, str):
         _check_choice(data, members, where)
         known = [kind_of(each) for each in structs if kind_of(each)]
@@ -93,12 +94,18 @@ def expand(data: Any, wanted: Any, where: str, default_kind: str | None = None) 
     if isinstance(data, dict):
         if structs:
             return _expand_table(data, structs, where, f"{where}.{KIND}", default_kind)
+        if len(items) == 1 and _structs(members_of(items[0])):
+            return [expand(data, items[0], where)]
         values = [get_args(each)[1] for each in members if get_origin(each) is dict]
         return {key: expand(value, values[0], f"{where}.{key}") for key, value in data.items()} if values else data
     if isinstance(data, list | tuple):
-        items = [get_args(each)[0] for each in members if get_args(each)[1:] == (Ellipsis,)]
         return [expand(value, items[0], f"{where}[{i}]") for i, value in enumerate(data)] if items else data
     return data
+
+
+def _structs(members: Iterable[Any]) -> list[type[msgspec.Struct]]:
+    """Return the types of tables among the members of a union type."""
+    return [each for each in members if isinstance(each, type) and issubclass(each, msgspec.Struct)]
 
 
 def _expand_table(

@@ -8,7 +8,7 @@ from fast import first_is_fast, full
 from controllers.config.loading import load, parse
 from idyn.errors import ConfigError
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.plan import ExperimentSettings, build_plan
+from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan
 from transport.log.reader import LogReader
 from transport.protocol.codec import decode, vector
 from transport.protocol.messages.state import StateMessage
@@ -148,6 +148,19 @@ def test_a_push_can_be_given_in_body_weights():
     first, second = (run_of({"push": [one]}, duration=0.05).trace for one in (push, given))
     np.testing.assert_allclose(first.v, second.v, atol=1e-9)
     assert np.abs(first.v[-1, 1]) > 0 or np.abs(first.q[-1, 1]) > 0
+
+
+def test_one_push_may_be_a_table(tmp_path):
+    head, push = 'server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n', "start = 0.5\nduration = 0.1\n"
+    plans = []
+    for table in ("[push]", "[[push]]"):
+        (tmp_path / "one.toml").write_text(f"{head}{table}\n{push}weights = [0.0, 0.2, 0.0]\n")
+        plans.append(load_plan(str(tmp_path / "one.toml")).settings)
+    assert plans[0] == plans[1]
+    assert len(plans[0].push) == 1
+    (tmp_path / "one.toml").write_text(f"{head}[push]\n{push}strength = 3.0\n")
+    with pytest.raises(ConfigError, match=r"\.push\.strength: no such setting"):
+        load_plan(str(tmp_path / "one.toml"))
 
 
 @pytest.mark.parametrize(
