@@ -206,6 +206,16 @@ def test_a_robot_is_simulated_by_its_name(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("robot", "experiments"), [("g1", "stand-g1, walk-g1"), ("bolt", "walk-bolt"), ("fivebar", "squat-fivebar, trot-fivebar")]
+)
+def test_a_robot_without_a_draft_names_its_experiments(tmp_path, monkeypatch, capsys, robot, experiments):
+    """Several models have the name, no draft stands, or the robot is none of the collection."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", robot]) == 2
+    assert f"; experiments of that name: {experiments}" in capsys.readouterr().err
+
+
 def test_a_given_srdf_is_used(tmp_path):
     srdf = tmp_path / "mine.srdf"
     srdf.write_text('<robot><group_state name="standing"><joint name="panda_joint4" value="-1.5"/></group_state></robot>')

@@ -11,7 +11,7 @@ import msgspec
 
 from controllers.config.loading import files
 from controllers.config.tables import named
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
 from sim_harness.commands.runs import scene
 from sim_harness.mujoco.agreement import differences
@@ -29,7 +29,9 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if is_model(options.experiment) or _is_robot(options.experiment):
         with _drafted(options.experiment) as path:
             return _simulate(path, options)
-    if is_scene(options.experiment):
+    with _naming_experiments(options.experiment):
+        bodies = is_scene(options.experiment)
+    if bodies:
         return scene.run(options)
     return _simulate(options.experiment, options)
 
@@ -44,10 +46,23 @@ def _is_robot(word: str) -> bool:
 
 
 @contextmanager
+def _naming_experiments(robot: str) -> Iterator[None]:
+    """Name the experiments of a robot, such as `walk-g1` of `g1`, in an error."""
+    try:
+        yield
+    except IdynError as error:
+        names = [name for name in sorted(files("experiments")) if f"-{robot}-" in f"-{name}-"]
+        if not names:
+            raise
+        raise IdynError(f"{error}; experiments of that name: {', '.join(names)}") from error
+
+
+@contextmanager
 def _drafted(robot: str) -> Iterator[str]:
     """Yield the path of a draft for the robot, which is deleted afterwards; print what was guessed."""
-    model = find_model(robot, Path.cwd())
-    drafted = draft(model, poses_of(model))
+    with _naming_experiments(robot):
+        model = find_model(robot, Path.cwd())
+        drafted = draft(model, poses_of(model))
     for line in drafted.found + drafted.warnings:
         print(line)
     print(f"to keep and change these settings: idyn new {robot}", flush=True)
