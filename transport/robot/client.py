@@ -4,6 +4,7 @@ from contextlib import suppress
 from time import monotonic_ns
 
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
@@ -26,8 +27,39 @@ RECONNECT_MS = 10
 """Interval of attempts to reconnect [ms]."""
 
 
+PROBE_MS = 500
+"""Time to wait for the handshake of a server that does not answer [ms]."""
+
+SILENT = {
+    (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, False): "it admits keys only, and this client has none (--secret, --server-key)",
+    (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, True): "it has no keys, and this client expects one (--server-key)",
+    (zmq.EVENT_HANDSHAKE_FAILED_AUTH, True): "it does not list this client's key (--secret)",
+    (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, True): "its key is another than this client expects (--server-key)",
+}
+"""End of a handshake, and whether the client has keys → why the server does not answer."""
+
+
 def connected(endpoint: str, keys: Keys | None) -> "zmq.Socket[bytes]":
     """Return a DEALER socket that connects to a server. keys: see `RobotClient`"""
+    socket = _unconnected(endpoint, keys)
+    socket.connect(endpoint)
+    return socket
+
+
+def silent(message: str, endpoint: str, keys: Keys | None) -> ConnectionFailed:
+    """Return the error of a server that does not answer: the message, and what another handshake says about its keys."""
+    found, events = 0, zmq.EVENT_HANDSHAKE_SUCCEEDED | sum({event for event, _ in SILENT})
+    with _unconnected(endpoint, keys) as socket, socket.get_monitor_socket(events) as monitor:
+        socket.connect(endpoint)
+        for _ in range(2):  # a handshake may end without details once, for any reason
+            if found in (0, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL) and monitor.poll(PROBE_MS):
+                found = recv_monitor_message(monitor)["event"]
+        socket.disable_monitor()
+    why = SILENT.get((zmq.Event(found), keys is not None))
+    return ConnectionFailed(f"{message}: {why}" if why else message)
+
+
+def _unconnected(endpoint: str, keys: Keys | None) -> "zmq.Socket[bytes]":
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     socket.setsockopt(zmq.IMMEDIATE, 1)  # without a server: EAGAIN instead of a queue of old messages
     socket.setsockopt(zmq.LINGER, 0)
@@ -39,7 +71,6 @@ def connected(endpoint: str, keys: Keys | None) -> "zmq.Socket[bytes]":
         socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
         socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
-    socket.connect(endpoint)
     return socket
 
 
@@ -68,7 +99,7 @@ class RobotClient(BaseClient):
         keys: for a server with `[curve]`, see `transport.keys.client_keys`
         """
         super().__init__(hello)
-        self._endpoint = endpoint
+        self._endpoint, self._keys = endpoint, keys
         self.deadline = deadline_ms * 1e-3
         self._connect_ms = connect_ms
         self._socket = connected(endpoint, keys)
@@ -120,7 +151,7 @@ class RobotClient(BaseClient):
         try:
             self._socket.send(request)
         except zmq.Again:
-            raise ConnectionFailed(f"no server at {self._endpoint} within {self._connect_ms} ms") from None
+            raise silent(f"no server at {self._endpoint} within {self._connect_ms} ms", self._endpoint, self._keys) from None
         while (reply := self._receive(limit_ns)) is not None:
             message = decode(reply)
             about_state = isinstance(message, TorqueMessage | ErrorMessage) and message.seq is not None
@@ -128,7 +159,7 @@ class RobotClient(BaseClient):
                 self.goodbye = message.reason
             elif not about_state:
                 return reply
-        raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
+        raise silent(f"no answer from {self._endpoint} within {self._connect_ms} ms", self._endpoint, self._keys)
 
     def _receive(self, limit_ns: int) -> bytes | None:
         """Return the next message that arrives before `limit_ns`, rounded up to a millisecond; None without one.

@@ -8,7 +8,7 @@ from transport.keys import Keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import ErrorMessage
-from transport.robot.client import connected
+from transport.robot.client import connected, silent
 from transport.robot.conversation import ConnectionFailed
 
 
@@ -23,7 +23,7 @@ class Observer:
         """timeout_ms: time to wait for an answer [ms]
         keys: for a server with `[curve]`, see `transport.keys.client_keys`
         """
-        self._endpoint, self._timeout_ms = endpoint, timeout_ms
+        self._endpoint, self._timeout_ms, self._keys = endpoint, timeout_ms, keys
         self._socket = connected(endpoint, keys)
         self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
         self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
@@ -47,7 +47,7 @@ class Observer:
             self._socket.send(encode(message))
             reply = decode(self._socket.recv())
         except zmq.Again:
-            raise ConnectionFailed(f"no answer from {self._endpoint} within {self._timeout_ms} ms") from None
+            raise silent(f"no answer from {self._endpoint} within {self._timeout_ms} ms", self._endpoint, self._keys) from None
         if isinstance(reply, ErrorMessage):
             raise ConnectionFailed(f"the server refused the request ({reply.code}): {reply.message}")
         return reply  # type: ignore[return-value]

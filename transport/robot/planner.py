@@ -21,7 +21,7 @@ from transport.protocol.messages.command import CommandAck, CommandMessage, Gait
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import STOP_MS, connected
+from transport.robot.client import STOP_MS, connected, silent
 from transport.robot.conversation import ConnectionFailed
 
 NO_MODES: Mapping[str, Mode] = {}
@@ -53,7 +53,7 @@ class PlannerClient:
         keys: for a server with `[curve]`, of the role 'plan', see `transport.keys.client_keys`
         Raises ConnectionFailed without an answer, CommandRefused for a name that the server does not allow.
         """
-        self._endpoint, self._timeout_ms = endpoint, timeout_ms
+        self._endpoint, self._timeout_ms, self._keys = endpoint, timeout_ms, keys
         self._socket = connected(endpoint, keys)
         self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
         self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
@@ -124,7 +124,7 @@ class PlannerClient:
             self._socket.send(encode(message))
             reply = decode(self._socket.recv())
         except zmq.Again:
-            raise ConnectionFailed(f"no answer from {self._endpoint} within {self._timeout_ms} ms") from None
+            raise silent(f"no answer from {self._endpoint} within {self._timeout_ms} ms", self._endpoint, self._keys) from None
         if isinstance(reply, ErrorMessage):
             raise CommandRefused(reply)
         return reply  # type: ignore[return-value]

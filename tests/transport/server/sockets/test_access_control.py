@@ -20,6 +20,8 @@ from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.robot.observer import Observer
+from transport.robot.planner import PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
@@ -86,6 +88,33 @@ def test_unknown_keys_get_no_connection(robot: Robot, place: Place, name: str | 
         client.hello()
     with place.client(robot, "control") as client:
         client.hello()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [(None, "it admits keys only, and this client has none"), ("stranger", "it does not list this client's key")],
+)
+def test_who_watches_is_told_why_no_answer_comes(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str | None, says: str
+) -> None:
+    keys = None if name is None else place.keys[name]
+    options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", "--server-key", keys.server.decode()]
+    assert main(["top", place.address, "--once", *options]) == 2
+    assert says in capsys.readouterr().err
+    with pytest.raises(ConnectionFailed, match=says):
+        PlannerClient(place.address, "planner", timeout_ms=300, keys=keys)
+
+
+@pytest.mark.parametrize("curve", [True, False])
+def test_a_client_with_the_key_of_another_server_is_told(robot: Robot, place: Place, tmp_path: Path, curve: bool) -> None:
+    other = make_keys(tmp_path, "other")[2]
+    keys = client_keys(tmp_path / "watch.key_secret", other)
+    says = "its key is another than" if curve else "it has no keys, and this client expects one"
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
+    with Router(service, f"ipc://{tmp_path}/open", lambda faults: None, Anticipation(0.0)) as unprotected:
+        address = place.address if curve else unprotected.endpoint
+        with Observer(address, timeout_ms=300, keys=keys) as observer, pytest.raises(ConnectionFailed, match=says):
+            observer.ask(ConfigGet())
 
 
 @pytest.mark.parametrize("role", ["watch", "configure"])
