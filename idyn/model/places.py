@@ -80,12 +80,14 @@ class Boxes(Record, frozen=True):
 def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> Spheres:
     """Return the contact places in the frames of their joints. frames: `pin.Frame` by name
 
-    Raises FrameNotFound, and InputError for radius, mu or name.
+    Raises FrameNotFound, and InputError for a frame that does not move, radius, mu or name.
     """
     keys: list[str] = []
     for point in points:
         if point.frame not in frames:
             raise FrameNotFound(point.frame, frames)
+        if frames[point.frame].parentJoint == 0:
+            raise InputError(f"contact.{point.frame}", "expected a frame of a moving link, got one that is fixed to the world")
         if point.radius < 0 or not point.mu >= 0:
             field = "radius" if point.radius < 0 else "mu"
             raise InputError(f"contact.{point.frame}.{field}", f"expected ≥ 0, got {getattr(point, field)}")

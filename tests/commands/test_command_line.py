@@ -10,6 +10,7 @@ import pytest
 from fast import full
 
 from controllers.robot.load import load_robot
+from idyn.errors import InputError
 from idyn.laws import LAWS
 from sim_harness.commands.main import main
 from transport.protocol.messages.hello import Hello
@@ -155,6 +156,38 @@ def test_an_unknown_contact_frame_lists_the_nearest(capsys, tmp_path):
     urdf = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
     robot.write_text(f'urdf = "{urdf}"\n[[contact]]\nframe = "LF_FOOD"')
     assert "LF_FOOT" in fails(capsys, "check", str(robot))
+
+
+ARM = """
+<robot name="arm"><link name="world"/><link name="plate"><inertial><mass value="3"/>
+<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
+<joint name="mount" type="{mount}"><parent link="world"/><child link="plate"/><axis xyz="1 0 0"/>
+<limit lower="-1" upper="1" effort="50" velocity="5"/></joint>
+<link name="tool"><inertial><origin xyz="0.2 0 0"/><mass value="1"/>
+<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
+<joint name="shoulder" type="revolute"><parent link="plate"/><child link="tool"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="1" effort="50" velocity="5"/></joint></robot>
+"""
+
+
+@pytest.mark.parametrize("mount", ["fixed", "prismatic"])
+def test_a_contact_on_a_plate_is_judged_alike_by_all_commands(capsys, tmp_path, mount):
+    """Refused with the same words where the plate is fixed to the world, accepted where it slides."""
+    (tmp_path / "arm.urdf").write_text(ARM.format(mount=mount))
+    path = tmp_path / "arm.toml"
+    path.write_text(
+        '[robot]\nurdf = "arm.urdf"\nbase = "fixed"\ncontact = { frame = "plate" }\n'
+        '[experiment]\nlaws = ["coulomb"]\nengine = "lcp"\nduration = 0.01\npaced = false\n'
+    )
+    if mount == "prismatic":
+        assert main(["check", str(path)]) == main(["simulate", str(path)]) == 0
+        assert load_robot(str(path))[0].contact_names == ("plate",)
+        return
+    said = {fails(capsys, command, str(path)) for command in ("check", "simulate", "serve")}
+    with pytest.raises(InputError) as refused:
+        load_robot(str(path))
+    assert said == {f"idyn: {refused.value}\n"}
+    assert "contact.plate: expected a frame of a moving link, got one that is fixed to the world" in str(refused.value)
 
 
 def test_an_unknown_experiment_engine_and_law_are_named(capsys, tmp_path):
