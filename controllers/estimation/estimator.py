@@ -11,6 +11,7 @@ from controllers.estimation.filter import begin, observe_attitude, observe_feet,
 from controllers.estimation.forces import fill_forces, is_at_rest, place_feet, touch
 from controllers.estimation.memory import GYRO_BIAS, EstimatorState
 from controllers.estimation.settings import EstimatorSettings
+from controllers.robot.attitude import mounting
 from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
@@ -71,7 +72,15 @@ class Estimator:
         if settings.release >= settings.touch:
             raise ConfigError("estimator.release", f"expected a number < touch ({settings.touch}), got {settings.release}")
         self._robot, self._state = robot, EstimatorState(settings, robot)
+        self._rotation, self._unmount = mounting(settings.imu_quat, "estimator.imu_quat")
+        self._along = np.array_equal(self._rotation, np.eye(3))  # the IMU's axes are the base's
         self._last: float | None = None
+
+    def in_base(self, attitude: Array, gyro: Array, accelerometer: Array) -> tuple[Array, Array, Array]:
+        """Return readings of the IMU, see `Measurement`, as those of one whose axes are the base's."""
+        if self._along:
+            return attitude, gyro, accelerometer
+        return self._unmount @ attitude, self._rotation @ gyro, self._rotation @ accelerometer
 
     def reset(self) -> None:
         """Forget all measurements: the next one is the first, of a robot at rest."""
@@ -86,9 +95,9 @@ class Estimator:
                 angles=zero,
                 speeds=zero,
                 torques=zero,
-                attitude=level,
+                attitude=self._unmount.T @ level,
                 gyro=np.zeros(3),
-                accelerometer=-self._state.gravity,
+                accelerometer=-self._rotation.T @ self._state.gravity,
             )
             self.update(rest)
         self.reset()
@@ -104,11 +113,11 @@ class Estimator:
         anew = self._last is None or dt > LONGEST
         if not 0.0 < dt < inf and not (anew and abs(given.t) < inf):
             raise InputError("t", f"expected a finite time after {self._last}, got {given.t}")
-        imu, joints = (given.attitude, given.gyro, given.accelerometer), (given.angles, given.speeds, given.torques)
-        q, v = robot.neutral(), np.zeros(robot.nv)
+        joints, (q, v) = (given.angles, given.speeds, given.torques), (robot.neutral(), np.zeros(robot.nv))
         try:
+            imu = self.in_base(given.attitude, given.gyro, given.accelerometer)
             sound = _advance()(x.fields, imu, joints, (q, v), dt, anew)
-        except TypeError:  # arrays of other types
+        except (TypeError, ValueError):  # arrays of other types or sizes
             sound = False
         if not sound:
             self._refuse(given)

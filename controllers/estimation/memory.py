@@ -90,4 +90,4 @@ class EstimatorState(ArrayRecord):
             gravity=np.array(robot.bodies.gravity, np.float64),
             imu=np.array(settings.imu),
         )
-        self.put(**{name: float(getattr(settings, name)) for name in settings.__struct_fields__ if name != "imu"})
+        self.put(**{name: float(getattr(settings, name)) for name in settings.__struct_fields__ if name[:3] != "imu"})

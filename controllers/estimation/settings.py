@@ -6,7 +6,8 @@ from controllers.config.loading import NonNegative, Positive, Settings
 class EstimatorSettings(Settings, frozen=True):
     """Settings of the estimator: sensors, legs and ground.
 
-    imu: position of the IMU in the frame of the base [m]; its axes are those of the base
+    imu: position of the IMU in the frame of the base [m]
+    imu_quat: attitude of the IMU's axes in the frame of the base, unit quaternion x, y, z, w
     gyro, accelerometer: standard deviations of their noise in each sample [rad/s], [m/s²]
     gyro_drift, accelerometer_drift: growth of their biases' standard deviations in a second [rad/s], [m/s²]
     tilt, heading: standard deviations of the IMU's attitude in each sample, about horizontal axes and about the vertical [rad];
@@ -22,6 +23,7 @@ class EstimatorSettings(Settings, frozen=True):
     """
 
     imu: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    imu_quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     gyro: Positive = 0.01
     accelerometer: Positive = 0.2
     gyro_drift: NonNegative = 1e-4

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 
@@ -26,6 +27,19 @@ def yaw(quaternion: Array) -> float:
     """Return the heading of the body's x axis in the horizontal plane [rad]."""
     x, y, z, w = quaternion
     return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+def mounting(quaternion: tuple[float, ...], where: str) -> tuple[Array, Array]:
+    """Return the rotation from the axes of a sensor to those of its body (3, 3), and the orthogonal matrix (4, 4) that turns
+    the attitude of the sensor into that of the body.
+
+    quaternion: attitude of the sensor in the body, xyzw; where: path in the ConfigError that is raised unless it has length 1
+    """
+    x, y, z, w = quaternion
+    if not abs(x * x + y * y + z * z + w * w - 1.0) < 1e-3:
+        raise ConfigError(where, f"expected a rotation: a quaternion x, y, z, w of length 1, got {list(quaternion)}")
+    x, y, z, w = unit = np.array(quaternion) / np.linalg.norm(quaternion)
+    return rotation(unit), np.array([[w, -z, y, -x], [z, w, -x, -y], [-y, x, w, -z], [x, y, z, w]])
 
 
 def rotation(quaternion: Array) -> Array:

@@ -30,6 +30,7 @@ class RobotSettings(Settings, frozen=True):
     closure: closed chains: pairs of frames on two bodies whose origins coincide
     tau_max: effort limits that replace those of the URDF [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
+    gravity: acceleration in the world [m/s²]; absent: that of an MJCF or OpenSim model, else 9.81 downwards
     standing: joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a
         motor in a closed chain are moved until it is closed
     """
@@ -44,6 +45,7 @@ class RobotSettings(Settings, frozen=True):
     closure: tuple[Closure, ...] = ()
     tau_max: dict[str, float] = msgspec.field(default_factory=dict)
     armature: NonNegative | dict[str, NonNegative] = 0.0
+    gravity: tuple[float, float, float] | None = None
     standing: dict[str, float] = msgspec.field(default_factory=dict)
 
 
@@ -59,6 +61,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         "unactuated": settings.unactuated,
         "tau_max": settings.tau_max,
         "armature": settings.armature,
+        "gravity": settings.gravity,
     }
     given = {name: value for name, value in fields.items() if value}  # what is left out is that of the file
     robot = Robot.from_file(path, settings.base, **given)

@@ -130,7 +130,7 @@ class Robot:
         fields = dict(reading.fields)
         fields["tau_max"] |= settings.pop("tau_max", {})
         robot = cls(Description(**fields | settings), str(path))
-        if "armature" not in settings:
+        if not {"armature", "gravity"} & {*settings}:
             reading.check(robot.terms, robot.tree.dof_names)
         return robot
 
@@ -140,6 +140,8 @@ class Robot:
         `idyn.model.osim.coordinates` maps OpenSim's coordinates to its joints. settings: as in `from_mjcf`
         Raises ModelError, with line and element, for a file that is wrong or not supported, and the exceptions of `Robot`.
         """
+        if "gravity" in settings:
+            raise InputError("gravity", "expected none for an OpenSim model, whose file says which way is up")
         text = read_text(path)
         passive = unactuated(read_mechanism(text, str(path)))
         return cls(Description(**{"urdf": text, "base": "fixed", "unactuated": passive} | settings), str(path))

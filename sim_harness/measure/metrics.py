@@ -20,9 +20,6 @@ SETTLED = 5
 STRIDE = 10
 """Forces of single contacts are compared in every tick with an index divisible by this; each comparison needs a Jacobian."""
 
-GRAVITY = 9.81
-"""[m/s²]"""
-
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a run; NaN where a figure is undefined.
@@ -126,7 +123,7 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         torque=_mean(np.abs(trace.tau)),
         torque_rate=_mean(rate),
         torque_rate_max=float(_finite(rate).max(initial=0.0)),
-        weight=robot.total_mass * GRAVITY,
+        weight=robot.weight,
         force=force,
         force_error=error,
         force_error_relative=error / force if force > 0 else float("nan"),

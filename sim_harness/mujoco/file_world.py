@@ -84,6 +84,7 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[Ro
         settings = MujocoSettings(timestep=float(spec.option.timestep))
     else:
         set_options(spec, settings)
+        spec.option.gravity = robot.description.gravity
     model = spec.compile()
     if mjcf:
         reading = Reading(path)
@@ -101,8 +102,8 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[Ro
 
 
 def beliefs(robot: Robot, path: Path, q: Array) -> list[str]:
-    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction of the feet; and
-    what a world from a URDF lacks. q: stance (nq). Raises ModelError for a file that is refused."""
+    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction of the feet,
+    gravity; and what a world from a URDF lacks. q: stance (nq). Raises ModelError for a file that is refused."""
     mjcf = is_mjcf(read_text(path))
     plain = Robot.from_file(path, None if mjcf else robot.description.base)
     found = [] if mjcf else urdf_spec(robot, path, q)[1]
@@ -125,6 +126,9 @@ def beliefs(robot: Robot, path: Path, q: Array) -> list[str]:
     feet = [place for place in robot.description.contact if place.frame in mu and _differ(place.mu, mu[place.frame])]
     if feet:
         found.append(f"friction of {feet[0].frame}: believed {feet[0].mu:g}, in the file {mu[feet[0].frame]:g}")
+    believed, acts = robot.description.gravity, plain.description.gravity
+    if mjcf and believed != acts:
+        found.append(f"gravity: believed {list(believed)}, in the file {list(acts)} m/s²")
     return found
 
 

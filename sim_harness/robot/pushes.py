@@ -9,9 +9,6 @@ from idyn.errors import ConfigError, FrameNotFound
 from idyn.model.robot import Robot
 from sim_harness.world.world import Push
 
-GRAVITY = 9.81
-"""[m/s²]"""
-
 FLOATING = "root_joint"
 """Pinocchio's name of the floating base joint."""
 
@@ -46,7 +43,7 @@ def push_of(settings: PushSettings, robot: Robot, where: str) -> Push:
     Raises ConfigError at `where` unless it has exactly one of force and weights and an existing frame, and ends before it is
     repeated.
     """
-    unit = 1.0 if settings.weights is None else robot.total_mass * GRAVITY
+    unit = 1.0 if settings.weights is None else robot.weight
     forces = [force for force in (settings.force, settings.weights) if force is not None]
     if len(forces) != 1:
         raise ConfigError(f"{where}.force", "expected either force or weights, got both or neither")

@@ -15,7 +15,6 @@ from controllers.controller import Controller
 from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.measure.metrics import GRAVITY
 from sim_harness.measure.trace import Trace
 from sim_harness.shapes.shapes import Look, Shape, look_of
 from sim_harness.view.curves import Panel, extremes, intervals, panels_of
@@ -132,7 +131,7 @@ def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
 def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], path: Array) -> dict[str, Any]:
     """Return a run in the format of the player. path: points around which the ground is drawn [m] (n, 3)"""
     robot = controller.robot
-    weight, size = robot.total_mass * GRAVITY, size_of(film, _base(robot))
+    weight, size = robot.weight, size_of(film, _base(robot))
     return {
         "label": label,
         "robot": robot.urdf_sha256,

@@ -310,6 +310,13 @@ def test_a_person_is_a_robot_that_laws_predict_and_that_is_pickled(tmp_path):
     np.testing.assert_allclose(found.force.sum(axis=0), [0.0, 0.0, robot.weight], atol=1e-6)
 
 
+def test_the_file_says_which_way_is_up(tmp_path):
+    path = tmp_path / "person.osim"
+    path.write_text(person())
+    with pytest.raises(InputError, match="gravity: expected none for an OpenSim model"):
+        Robot.from_osim(path, gravity=(0.0, 0.0, -1.62))
+
+
 @full
 def test_a_file_cut_anywhere_is_refused_in_a_sentence():
     text = (measured("human-walk") / "subject01.osim").read_text()

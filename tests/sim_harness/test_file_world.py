@@ -103,8 +103,9 @@ def test_a_push_acts_where_it_is_said_also_beside_the_anchor_of_a_joint(world_of
 
 def test_what_the_controller_believes_otherwise_is_said(world_of):
     feet = [ContactPoint(frame="top", offset=(x, y, -0.17), radius=0.03, mu=0.8) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
-    world, path = world_of(armature={"swing": 0.5}, contact=feet, tau_max={"swing": 3.0})
+    world, path = world_of(armature={"swing": 0.5}, contact=feet, tau_max={"swing": 3.0}, gravity=(0.0, 0.0, -1.62))
     said = " ".join(beliefs(world.robot, path, world.q))
+    assert "gravity: believed [0.0, 0.0, -1.62], in the file [0.0, 0.0, -9.81] m/s²" in said
     assert "rotor inertia: believed 0.5 for 0.02" in said
     assert "torque limit of swing: believed 3, in the file 9" in said
     assert "friction of top: believed 0.8, in the file 0.6" in said

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from fast import first_is_fast, full
 
-from controllers.config.loading import load, parse
+from controllers.config.loading import find, load, parse
 from idyn.errors import ConfigError
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan
@@ -161,6 +161,23 @@ def test_one_push_may_be_a_table(tmp_path):
     (tmp_path / "one.toml").write_text(f"{head}[push]\n{push}strength = 3.0\n")
     with pytest.raises(ConfigError, match=r"\.push\.strength: no such setting"):
         load_plan(str(tmp_path / "one.toml"))
+
+
+@pytest.mark.parametrize("engine", ["lcp", "mujoco"])
+@pytest.mark.parametrize("gravity", [(0.0, 0.0, -1.62), (0.5, 0.0, -9.8)])
+def test_a_robot_stands_under_the_gravity_of_its_settings(tmp_path, engine, gravity):
+    """On the moon and on a slope: the ground carries −m g, in the world and in the prediction."""
+    text = find("robots", "quadruped").read_text()
+    urdf = find("robots", "quadruped").with_suffix(".urdf")
+    (tmp_path / "robot.toml").write_text(f"gravity = {list(gravity)}\n" + text.replace("quadruped.urdf", str(urdf)))
+    (tmp_path / "controller.toml").write_text('robot = "robot.toml"\n')
+    (tmp_path / "server.toml").write_text('controller = "controller.toml"\n')
+    trace = run_of({"server": str(tmp_path / "server.toml"), "engine": engine}, duration=0.3).trace
+    load = -4.8 * np.array(gravity)
+    assert trace.simulated[-1].sum(axis=0)[0] == pytest.approx(load[2], rel=1e-2)  # the part along the normals
+    assert trace.predicted[-1].sum(axis=0)[0] == pytest.approx(load[2], rel=1e-2)
+    assert np.linalg.norm(trace.simulated[-1].sum(axis=0)[1:]) == pytest.approx(abs(load[0]), rel=2e-2, abs=1e-6)
+    assert abs(trace.q[-1] - trace.q[0]).max() < 0.02
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from fast import full
 
 from controllers.build import build_controller
 from controllers.config.loading import load
+from controllers.estimation.estimator import Estimator
 from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
@@ -51,6 +52,35 @@ def test_it_walks_and_its_log_replays(tmp_path):
     report = replay(log)
     assert report.exact
     assert report.ticks == len(true)
+
+
+OVER, ASIDE = (1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)
+LEVEL = (0.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
+def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, told):
+    """Upside down and on its side; the same robot without the setting does not get a torque."""
+    settings = msgspec.structs.replace(
+        load("experiments", "stand", ExperimentSettings),
+        server="quadruped",
+        duration=0.3,
+        controller={"estimator": {"imu": IMU, "imu_quat": told}},
+        robot=ImperfectionSettings(sensing=Sensing(imu=ImuSettings(position=IMU, quat=mounted))),
+    )
+    run = run_in_process(build_plan(settings), "coulomb", lambda label, ticks: None)
+    assert run.summary.verdict.good == (mounted == told)
+    if mounted == told:
+        assert np.abs(run.trace.q[-1, 3:6]).max() < 0.01
+
+
+def test_a_mounting_that_is_no_rotation_is_refused():
+    robot = load_robot("go2")[0]
+    for quat in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, float("nan"))):
+        with pytest.raises(ConfigError, match=r"estimator\.imu_quat: expected a rotation: a quaternion x, y, z, w of length 1"):
+            Estimator(EstimatorSettings(imu_quat=quat), robot)
+        with pytest.raises(ConfigError, match=r"sensing\.imu\.quat: expected a rotation"):
+            check_imperfections(ImperfectionSettings(sensing=Sensing(imu=ImuSettings(quat=quat))), robot, 1e-3)
 
 
 def test_a_fixed_robot_has_no_base_to_estimate():

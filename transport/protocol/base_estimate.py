@@ -63,9 +63,9 @@ def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
     return FootSwitches(keys=keys, mu=None if agreement.mu is None else (agreement.mu,) * len(keys))
 
 
-def at_reset(measured: Measured, message: Reset) -> Measured:
+def at_reset(measured: Measured, message: Reset, estimator: Estimator) -> Measured:
     """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
-    attitude, gyro, _ = _imu(message)
+    attitude, gyro, _ = estimator.in_base(*_imu(message))
     length = float(np.linalg.norm(attitude))
     if not abs(length - 1.0) < UNIT:
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")

@@ -28,8 +28,6 @@ from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
-GRAVITY = 9.81
-
 Command = tuple[float, float, float, float]
 
 TICK = 0.01
@@ -53,7 +51,7 @@ class TwoLegs(Trajectory):
         self._height = float(robot.center_of_mass(stance)[2]) - self._ground - settings.balance.lower
         if not self._height > 0.0:
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
-        self._omega = float(np.sqrt(GRAVITY / self._height))
+        self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
         self._flat = all(foot.flat for foot in self._feet)
         balance = settings.balance
         inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)

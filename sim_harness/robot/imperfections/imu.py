@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from controllers.robot.attitude import rotation
+from controllers.robot.attitude import mounting, rotation
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array, State
@@ -15,10 +15,11 @@ class SimulatedImu:
     """Reads attitude, rate and specific force. Attitude and rate have the errors of the measured state."""
 
     def __init__(self, settings: ImuSettings, robot: Robot, seed: int | None, where: str = "experiment.robot.sensing") -> None:
-        """Raises ConfigError at `where` for a robot with a fixed base."""
+        """Raises ConfigError at `where` for a robot with a fixed base, and a mounting that is no rotation."""
         if not robot.floating:
             raise ConfigError(f"{where}.imu", "expected a robot with a free base")
         self._place, self._noise = np.array(settings.position), settings.noise
+        self._rotation, self._unmount = mounting(settings.quat, f"{where}.imu.quat")
         self._gravity = np.array(robot.bodies.gravity)
         self._rng = stream(seed, Purpose.ACCELERATION)
         self._offset = settings.bias * self._rng.normal(size=3)
@@ -34,5 +35,6 @@ class SimulatedImu:
         mean = R if self._last is None else 0.5 * (R + self._last[2])  # attitude in the middle, but for its second order
         self._last = t, velocity, R
         error = self._offset + self._noise * self._rng.normal(size=3)
-        force = mean.T @ (acceleration - self._gravity) + error
-        return Imu(quat=measured.q[3:7].tobytes(), gyro=measured.v[3:6].tobytes(), acc=force.tobytes())
+        force = self._rotation.T @ (mean.T @ (acceleration - self._gravity)) + error
+        attitude, rate = self._unmount.T @ measured.q[3:7], self._rotation.T @ measured.v[3:6]
+        return Imu(quat=attitude.tobytes(), gyro=rate.tobytes(), acc=force.tobytes())

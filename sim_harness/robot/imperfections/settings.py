@@ -58,11 +58,13 @@ class ImuSettings(Settings, frozen=True):
     `base_orientation`.
 
     position: in the frame of the base [m] (3)
+    quat: attitude of the IMU's axes in the frame of the base, unit quaternion x, y, z, w
     noise: standard deviation of white noise [m/s²]
     bias: standard deviation of an error that is drawn once per run [m/s²]
     """
 
     position: Vector3 = (0.0, 0.0, 0.0)
+    quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     noise: Finite = 0.0
     bias: Finite = 0.0
 

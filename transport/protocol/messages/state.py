@@ -14,8 +14,8 @@ class Imu(Part):
     """Readings of the inertial measurement unit."""
 
     quat: Vector  # attitude in a world with z upwards, xyzw (4)
-    gyro: Vector  # [rad/s], in the axes of the base (3)
-    acc: Vector  # specific force: +9.81 upwards at rest; mean since the last state [m/s²], in the axes of the base (3)
+    gyro: Vector  # [rad/s], in the axes of the IMU (3), which the setting `estimator.imu_quat` turns into those of the base
+    acc: Vector  # specific force: +9.81 upwards at rest; mean since the last state [m/s²], in the axes of the IMU (3)
 
 
 class Contact(Part):

@@ -291,7 +291,8 @@ class Session:
     def reset(self, message: Reset) -> None:
         """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""
         measured = self._reader.read(message.q, message.vel)
-        check_start(measured if self._base is None else at_reset(measured, message), self.agreement.robot, self._start)
+        estimator, robot = self.agreement.estimator, self.agreement.robot
+        check_start(measured if estimator is None else at_reset(measured, message, estimator), robot, self._start)
         self.latches.release()
         if not self.agreement.dry_run:
             self._command.clear()

@@ -149,6 +149,19 @@ def test_a_reset_takes_the_attitude_of_the_imu():
     assert reply.field == "imu"
 
 
+def test_a_reset_takes_the_attitude_of_an_imu_that_is_mounted_upside_down():
+    controller = Sensing(solo())
+    controller.estimator = lambda: Estimator(EstimatorSettings(imu_quat=(1.0, 0.0, 0.0, 0.0)), controller.robot)
+    trial = Trial(controller)
+    over = Imu(quat=[1.0, 0.0, 0.0, 0.0], gyro=[0.0] * 3, acc=[0.0, 0.0, -9.81])
+    reply = trial.send(imu=over)
+    np.testing.assert_allclose(np.abs(reply.estimate.quat), LEVEL, atol=1e-9)
+    q, vel = standing(trial.robot)[7:].tobytes(), np.zeros(12).tobytes()
+    for imu, accepted in ((over, True), (READINGS, False)):
+        reply = trial.client.ask(Reset(session=trial.client.session, q=q, vel=vel, imu=imu))
+        assert isinstance(reply, ResetAck) is accepted
+
+
 def test_a_server_without_an_estimator_refuses_the_hello():
     with pytest.raises(ConnectionFailed, match=r"base\.measured: expected 'state'.*\[estimator\]"):
         Trial(SpringDamper(solo()))
