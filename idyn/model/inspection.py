@@ -121,8 +121,10 @@ def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
     kind = joint.get("type")
     _check_origin(joint)
     found = [*_inspect_axis(joint, kind), *_inspect_range(joint, kind)]
-    if joint.find("mimic") is not None:
-        found.append(("warning", "mimic is ignored: the joint moves independently of the other one"))
+    if (mimic := joint.find("mimic")) is not None:
+        law = f"{mimic.get('multiplier', '1')} · {mimic.get('joint', '?')} + {mimic.get('offset', '0')}"
+        why = f"nothing holds the joint at {law}; it moves on its own, with a motor unless `unactuated` names it"
+        found.append(("warning", f"mimic is ignored: {why}"))
     return found + _inspect_dynamics(joint)
 
 

@@ -47,12 +47,13 @@ class Model(NamedTuple):
 
 
 def warnings_of(model: Model, robot: Robot) -> list[str]:
-    """Return what of a URDF is ignored or doubtful, by element and line; at most `SHOWN` sentences, and how many there are."""
+    """Return what of a URDF is ignored (mimics first) or doubtful, by element and line; `SHOWN` sentences, then how many."""
     if model.is_mjcf:
         return [f"{w.where}: {w.message}" for w in robot.inspect() if w.severity == "warning"]
     root = parse_urdf(robot.description.urdf, str(model.path))
     lines = {(part.tag, part.get("name", "?")): line for part, line in lines_of(root, robot.description.urdf).items()}
     warnings = [finding for finding in robot.inspect() if finding.severity == "warning"]
+    warnings.sort(key=lambda finding: not finding.message.startswith("mimic"))
     said = [f"line {lines[w.element, w.where]}, {w.element} {w.where}: {w.message}" for w in warnings[:SHOWN]]
     more = len(warnings) - SHOWN
     return [*said, f"and {more} more warnings: idyn check {model.path}"] if more > 0 else said

@@ -205,8 +205,11 @@ def test_a_urdf_with_settings_for_mujoco_is_a_urdf(tmp_path):
 
 
 def test_what_the_parser_ignores_is_a_warning():
-    mimic = urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c", more='<mimic joint="j"/>'))
-    assert [found[:2] for found in messages(mimic)] == [("warning", "k")]
+    for law, says in (('joint="j"', "1 · j + 0"), ('joint="j" multiplier="-2" offset="0.1"', "-2 · j + 0.1")):
+        mimic = urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c", more=f"<mimic {law}/>"))
+        ((severity, where, message),) = messages(mimic)
+        assert (severity, where) == ("warning", "k")
+        assert f"mimic is ignored: nothing holds the joint at {says}; it moves on its own, with a motor" in message
     assert messages(pair(axis="0 3 4")) == [("warning", "j", "axis: 0 3 4 is normalised, its length is 5")]
 
 

@@ -216,6 +216,24 @@ def test_a_robot_without_a_draft_names_its_experiments(tmp_path, monkeypatch, ca
     assert f"; experiments of that name: {experiments}" in capsys.readouterr().err
 
 
+def test_a_mimic_is_said_before_other_warnings(tmp_path, capsys):
+    """`idyn new` shows four of them; here five links have an inertia that no body has."""
+    ball = '<inertial><mass value="1"/><inertia ixx="{}" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>'
+    parts = ['<link name="l0"/>']
+    for k in range(6):
+        bent = '<mimic joint="j0" multiplier="2"/>' if k == 5 else ""
+        parts.append(
+            f'<link name="l{k + 1}">{ball.format(0.01 if k == 5 else 0.05)}</link><joint name="j{k}" type="continuous">{bent}'
+            f'<origin xyz="0 0 0.1"/><axis xyz="0 1 0"/><parent link="l{k}"/><child link="l{k + 1}"/></joint>'
+        )
+    path = tmp_path / "finger.urdf"
+    path.write_text(f'<robot name="finger">{"".join(parts)}</robot>')
+    assert main(["new", str(path), "--out", str(tmp_path / "x.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "joint j5: mimic is ignored: nothing holds the joint at 2 · j0 + 0" in said
+    assert "and 2 more warnings: idyn check" in said
+
+
 def test_a_given_srdf_is_used(tmp_path):
     srdf = tmp_path / "mine.srdf"
     srdf.write_text('<robot><group_state name="standing"><joint name="panda_joint4" value="-1.5"/></group_state></robot>')
