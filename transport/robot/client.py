@@ -30,8 +30,10 @@ RECONNECT_MS = 10
 PROBE_MS = 500
 """Time to wait for the handshake of a server that does not answer [ms]."""
 
+KEYLESS = "it admits keys only, and this client has none (--secret, --server-key)"
 SILENT = {
-    (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, False): "it admits keys only, and this client has none (--secret, --server-key)",
+    (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, False): KEYLESS,
+    (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, False): KEYLESS,
     (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, True): "it has no keys, and this client expects one (--server-key)",
     (zmq.EVENT_HANDSHAKE_FAILED_AUTH, True): "it does not list this client's key (--secret)",
     (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, True): "its key is another than this client expects (--server-key)",
@@ -51,7 +53,7 @@ def silent(message: str, endpoint: str, keys: Keys | None) -> ConnectionFailed:
     found, events = 0, zmq.EVENT_HANDSHAKE_SUCCEEDED | sum({event for event, _ in SILENT})
     with _unconnected(endpoint, keys) as socket, socket.get_monitor_socket(events) as monitor:
         socket.connect(endpoint)
-        for _ in range(2):  # a handshake may end without details once, for any reason
+        for _ in range(4):  # a handshake may end before its details have arrived
             if found in (0, zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL) and monitor.poll(PROBE_MS):
                 found = recv_monitor_message(monitor)["event"]
         socket.disable_monitor()

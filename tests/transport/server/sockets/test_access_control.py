@@ -98,7 +98,7 @@ def test_who_watches_is_told_why_no_answer_comes(
     place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str | None, says: str
 ) -> None:
     keys = None if name is None else place.keys[name]
-    options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", "--server-key", keys.server.decode()]
+    options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", f"--server-key={keys.server.decode()}"]
     assert main(["top", place.address, "--once", *options]) == 2
     assert says in capsys.readouterr().err
     with pytest.raises(ConnectionFailed, match=says):
