@@ -52,7 +52,7 @@ def write_foxglove(runs: Runs, out: Path, progress: Callable[[int], None]) -> in
         for (number, seen), run in zip(shown.items(), runs.finished(), strict=True):
             verdict = run.verdict
             channels.events([seen.ending(verdict)])
-            writer.write_metadata(f"session {number}", {"label": run.label, "verdict": verdict.text})
+            writer.write_metadata(f"session {number}", {"label": run.label, "verdict": verdict.whole})
     return channels.count
 
 

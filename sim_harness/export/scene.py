@@ -127,7 +127,7 @@ class Shown:
 
     def ending(self, verdict: Verdict) -> Event:
         """Return how the run ended, after its last block."""
-        return Event(self._t_ns, "info" if verdict.good else "warning", f"end of the run: {verdict.text}")
+        return Event(self._t_ns, "info" if verdict.good else "warning", f"end of the run: {verdict.whole}")
 
 
 def _transforms(robot: Robot, poses: Array) -> list[Transform]:

@@ -21,13 +21,13 @@ class Progress(NamedTuple):
     """Progress of a walk.
 
     made, expected: along the path [m], or turned about the vertical [rad] when the path is a turn in place
-    unit: 'm' or 'rad'; finished: whether the path ended before the run did
+    unit: 'm' or 'rad'; off: from the place of the ideal point at the end [m]
     """
 
     made: float
     expected: float
     unit: str
-    finished: bool
+    off: float
 
 
 def progress_of(walk: WalkSettings, t: Array, q: Array) -> Progress:
@@ -36,9 +36,10 @@ def progress_of(walk: WalkSettings, t: Array, q: Array) -> Progress:
     rows = np.minimum(np.searchsorted(t, due - 1e-9), len(t) - 1)
     poses = np.array([[*q[row, :2], yaw(q[row, 3:7])] for row in rows])
     poses[:, 2] = np.unwrap(poses[:, 2])
-    made, finished = _advance(walk, poses)
-    ideal, _ = _advance(walk, _ideal(walk, poses[0], t[-1] - LAG))
-    return Progress(made, ideal, "m" if walk.path.waypoints or any(walk.path.velocity[:2]) else "rad", finished)
+    ideal = _ideal(walk, poses[0], t[-1] - LAG)
+    unit = "m" if walk.path.waypoints or any(walk.path.velocity[:2]) else "rad"
+    off = float(np.linalg.norm(poses[-1, :2] - ideal[-1, :2]))
+    return Progress(_advance(walk, poses), _advance(walk, ideal), unit, off)
 
 
 def _ideal(walk: WalkSettings, first: Array, seconds: float) -> Array:
@@ -52,23 +53,22 @@ def _ideal(walk: WalkSettings, first: Array, seconds: float) -> Array:
     return np.array(poses)
 
 
-def _advance(walk: WalkSettings, poses: Array) -> tuple[float, bool]:
-    """Return how far the poses (n, 3) advance along the path [m, rad], and whether they finish it."""
+def _advance(walk: WalkSettings, poses: Array) -> float:
+    """Return how far the poses (n, 3) advance along the path [m, rad]."""
     if walk.path.waypoints:
         return _between_waypoints(Path(walk.path), poses)
     steps, headings, direction = np.diff(poses, axis=0), poses[:-1, 2], np.array(walk.path.velocity)
-    done = (len(poses) - 1) * PERIOD - walk.start >= walk.path.duration
     speed = np.linalg.norm(direction[:2])
     if speed == 0.0:
-        return float(np.sign(direction[2]) * steps[:, 2].sum()), done
+        return float(np.sign(direction[2]) * steps[:, 2].sum())
     forward = np.cos(headings) * steps[:, 0] + np.sin(headings) * steps[:, 1]
     left = np.cos(headings) * steps[:, 1] - np.sin(headings) * steps[:, 0]
-    return float((direction[0] * forward + direction[1] * left).sum() / speed), done
+    return float((direction[0] * forward + direction[1] * left).sum() / speed)
 
 
-def _between_waypoints(path: Path, poses: Array) -> tuple[float, bool]:
-    """Return the length of the legs behind the last pose, with the covered part of the present leg [m], and whether the path is
-    finished. Waypoints are reached as in the planner."""
+def _between_waypoints(path: Path, poses: Array) -> float:
+    """Return the length of the legs behind the last pose, with the covered part of the present leg [m]. Waypoints are reached
+    as in the planner."""
     begin, made = poses[0, :2], 0.0
     for pose in poses:
         goal = int(path.progress[NEXT])
@@ -77,6 +77,6 @@ def _between_waypoints(path: Path, poses: Array) -> tuple[float, bool]:
             made += float(np.linalg.norm(path.waypoints[goal] - begin))
             begin = path.waypoints[goal]
         if path.progress[DONE]:
-            return made, True
+            return made
     goal = path.waypoints[path.progress[NEXT]]
-    return made + float(np.linalg.norm(goal - begin) - np.linalg.norm(goal - poses[-1, :2])), False
+    return made + float(np.linalg.norm(goal - begin) - np.linalg.norm(goal - poses[-1, :2]))

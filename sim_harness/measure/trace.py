@@ -1,6 +1,7 @@
 """Trace of a run: one row per tick, written into preallocated arrays."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import msgspec
 import numpy as np
 
 from idyn.model.robot import Robot
-from idyn.types import Array, Record
+from idyn.types import Array, ContactSet, Record
+from transport.protocol.codec import vector
+from transport.protocol.messages.torque import TorqueMessage
 
 REFUSED, LAW = "refused: ", "law "
 """First words of the origins of answers: a refusal with its reason; a torque with the name of the law that predicted it."""
@@ -43,6 +46,11 @@ class Trace(Record, frozen=True):
     answer: what the server answered, as an index into `answers` (n); empty: not recorded
     answers: '' for no answer, 'torque', 'law NAME' or 'refused: REASON'
     mismatch: model mismatch from the reply: motion [g], force [weight of the robot] (n, 2); empty: not recorded
+    beside: part of the simulated normal force that acts beside the contact place, on other shapes of the robot, and counts for
+        the nearest place [N] (n, c); NaN: the forces are not those of a world, but sensed; empty: not recorded
+    mu: friction coefficient of each contact (n, c); empty: not recorded
+    reason: why the reply's status was not ok, as an index into `reasons` (n); empty: not recorded
+    reasons: '' for none, or 'STATUS: MESSAGE'
     """
 
     t: Array
@@ -63,9 +71,22 @@ class Trace(Record, frozen=True):
     answer: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     answers: tuple[str, ...] = ()
     mismatch: Array = msgspec.field(default_factory=lambda: np.zeros((0, 2)))
+    beside: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    mu: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    reason: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    reasons: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def time(self, row: int) -> float:
+        """Return the time of a row since the beginning [s]."""
+        return float(self.t[row] - self.t[0])
+
+    def since(self, holds: Array) -> int:
+        """Return the row from which on a condition (n) has held to the end; the number of rows if it does not hold then."""
+        without = np.flatnonzero(~holds)
+        return int(without[-1]) + 1 if len(without) else 0
 
     def refusal(self, row: int) -> str:
         """Return why the server refused the state of a row, '' if it did not."""
@@ -91,7 +112,7 @@ class Trace(Record, frozen=True):
     @classmethod
     def joined(cls, parts: Sequence["Trace"]) -> "Trace":
         """Return one trace of consecutive parts, each of `TraceWriter.take` of one writer."""
-        arrays = [name for name in cls.__struct_fields__ if name not in ("places", "modes", "answers")]
+        arrays = [name for name in cls.__struct_fields__ if name not in ("places", "modes", "answers", "reasons")]
         return msgspec.structs.replace(parts[-1], **{n: np.concatenate([getattr(each, n) for each in parts]) for n in arrays})
 
     @classmethod
@@ -99,7 +120,7 @@ class Trace(Record, frozen=True):
         """Read a file of `save_npz`."""
         with np.load(path) as arrays:
             fields: dict[str, Any] = dict(arrays)
-        for name in {"places", "modes", "answers"} & fields.keys():
+        for name in {"places", "modes", "answers", "reasons"} & fields.keys():
             fields[name] = tuple(fields[name].tolist())
         return cls(**fields)
 
@@ -123,6 +144,9 @@ class TraceWriter:
         self._modes: dict[str, int] = {}
         self._answers = {"": 0}
         self._refusals: dict[str, str] = {}
+        self._reasons, self._kinds = [""], {"": 0}  # reasons; reasons without numbers and names
+        names = sorted(map(re.escape, (*robot.joint_names, *self._places)), key=len, reverse=True)
+        self._varying = re.compile("|".join((r"(?<![\w.])-?\d[\d.]*(?:e[-+]?\d+)?", *names)))
         self._robot, self._ticks = robot, ticks
         self._begin()
 
@@ -133,7 +157,8 @@ class TraceWriter:
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
-        self._mode, self._status, self._answer = np.zeros((3, ticks), dtype=np.int64)
+        self._beside, self._mu = np.full((2, ticks, len(self._places)), np.nan)
+        self._mode, self._status, self._answer, self._reason = np.zeros((4, ticks), dtype=np.int64)
         self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
         self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
         self._mismatch = np.full((ticks, 2), np.nan)
@@ -160,23 +185,40 @@ class TraceWriter:
         """Set that the server refused the state. Only the first message of each code is kept: they differ by numbers."""
         self.answer(REFUSED + self._refusals.setdefault(code, f"{code}: {message}"))
 
-    def reference(self, q: Array, v: Array) -> None:
-        """Set the references of the joints (na)."""
-        self._q_ref[self._row], self._v_ref[self._row] = q, v
+    def reply(self, reply: TorqueMessage, to_robot: Callable[[Array], Array] = np.asarray) -> None:
+        """Set what a reply says beside its torque: of each kind only the first reason. to_robot: to the robot's order of joints
 
-    def solved(self, seconds: float) -> None:
-        """Set the run time of the controller's step [s]."""
-        self._solve_time[self._row] = seconds
-
-    def mismatch(self, motion: float | None, force: float | None) -> None:
-        """Set the model mismatch: motion [g], force [weight of the robot]; None: not known."""
-        self._mismatch[self._row] = [np.nan if part is None else part for part in (motion, force)]
+        Raises ProtocolError for a malformed reference.
+        """
+        row, na = self._row, self._robot.na
+        self.answer(origin_of(None if reply.solver is None else reply.solver.path))
+        if reply.ref is not None:
+            self._q_ref[row] = to_robot(vector(reply.ref.q, na, "ref.q"))
+            self._v_ref[row] = to_robot(vector(reply.ref.v, na, "ref.v"))
+        if reply.solver is not None:
+            self._solve_time[row] = reply.solver.time_us * 1e-6
+        if reply.reality is not None:
+            parts = reply.reality.motion, reply.reality.force
+            self._mismatch[row] = [np.nan if part is None else part for part in parts]
+        for force in reply.contact_force:
+            self.predicted(force.frame, (force.fn, force.ft1, force.ft2))
+        if reply.status != "ok":
+            text = f"{reply.status}: {reply.message}"
+            found = self._reason[row] = self._kinds.setdefault(self._varying.sub("", text), len(self._kinds))
+            if found == len(self._reasons):
+                self._reasons.append(text)
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
         """Set a predicted contact force along n, t1, t2 [N]. Names that are not contacts of the robot are ignored."""
         column = self._column.get(place)
         if column is not None:
             self._predicted[self._row, column] = force
+
+    def world(self, contacts: ContactSet, beside: Array | float) -> None:
+        """Set the friction of the world's contacts, and the normal forces that act beside them, see `Trace.beside` [N] (n)."""
+        columns = [self._column[key] for key in contacts.keys]
+        self._beside[self._row] = 0.0
+        self._beside[self._row, columns], self._mu[self._row, columns] = beside, contacts.mu
 
     def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
         """Set the simulated contact forces along n, t1, t2 [N] (len(keys), 3) and complete the row."""
@@ -224,4 +266,8 @@ class TraceWriter:
             answer=self._answer[:n],
             answers=tuple(self._answers),
             mismatch=self._mismatch[:n],
+            beside=self._beside[:n],
+            mu=self._mu[:n],
+            reason=self._reason[:n],
+            reasons=tuple(self._reasons),
         )

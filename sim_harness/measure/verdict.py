@@ -8,14 +8,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from controllers.planners.trajectory import HoldSettings, TrajectorySettings, WalkSettings
+from controllers.planners.trajectory import HoldSettings, OscillationSettings, TrajectorySettings, WalkSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.attitude import yaw
-from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, Record
+from sim_harness.measure import seen
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.progress import LAG, progress_of
 from sim_harness.measure.rise import risen
@@ -34,26 +34,11 @@ SAMPLE = 0.5
 """Time between the positions that measure how far a steered base travelled [s]; a multiple of the period of most gaits, so
 that sway does not count."""
 
-TOUCHING, SLID = 0.005, 0.03
-"""A foot stands if its gap at the start is below the first; it slid if it moved farther than the second [m]."""
-
-FREE = 6
-"""Velocities of a body that moves freely."""
-
-LOOKS = 100
-"""Number of instants at which the places of the feet are computed."""
-
 HELD = 0.1
 """A robot on a fixed base holds its reference if its joints end nearer to it than this [rad]."""
 
 LEAST_MOTION = 0.02
 """A reference whose joints move less than this need not be seen in the robot [rad]."""
-
-DRIFT = 0.1, 0.5
-"""A body that nothing holds drifted when it moved or turned by more than this [m, rad]."""
-
-WEIGHTLESS = 0.05
-"""A robot floats if its contacts carry less than this share of its weight, on average over the last half of the run."""
 
 LATCHED = re.compile(r"latched_fault: latched \((.*)\); send reset .*")
 """Refusal of all states after the server has stopped the robot; the group is why. From the first state on the server has never
@@ -74,6 +59,8 @@ class Ending(StrEnum):
     LET_GO = "did not hold"
     DROPPED = "dropped"
     DRIFTED = "drifted"
+    SPUN = "spun"
+    HUNG = "hung"
     FELL = "fell"
     REFUSED = "refused"
     STOPPED = "stopped"
@@ -93,6 +80,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     text: in words, with the numbers that decided; good: whether the robot did its task
     upright: whether it was on its feet and under control to the end: no fall, refusal or stop
     at: time of what went wrong [s], None if nothing did or if it has no time
+    noted: what else happened until then: slips of a walk, reasons of a status that is not ok
     """
 
     ending: Ending
@@ -100,6 +88,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     good: bool
     upright: bool
     at: float | None = None
+    noted: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """Return the text and what was noted, a line each."""
+        return ".\n  ".join((self.text, *self.noted))
 
 
 class Task(Record, frozen=True):
@@ -120,11 +114,22 @@ class Task(Record, frozen=True):
     stance: Array | None = None
 
 
-def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> Verdict:
-    """Return the verdict about a run. ticks: planned number of periods; dt: period [s]"""
+def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float, cut: bool = False) -> Verdict:
+    """Return the verdict about a run. ticks: planned number of periods; dt: period [s]; cut: whether its log ends early"""
+    found = _ended(trace, robot, task, ticks=ticks, dt=dt)
+    if cut and found.ending is Ending.WALKED:
+        found = msgspec.structs.replace(found, text=f"{found.text} so far")
+    end = np.inf if found.at is None or found.upright else found.at - 0.5 * dt
+    until, walks = int(np.searchsorted(trace.t - trace.t[0], end)), robot.floating and (task.reference.walks or task.steered)
+    slipped = seen.slips(trace, robot, task.terrain, until) if walks else ()
+    return msgspec.structs.replace(found, noted=(*slipped, *seen.reasons(trace, until)))
+
+
+def _ended(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> Verdict:
+    """Return the verdict about a run, without what is noted."""
     fallen, lost = _fallen(trace, robot, task), _lost_control(trace)
     if fallen.any():
-        at = float(trace.t[fallen.argmax()] - trace.t[0])
+        at = trace.time(int(fallen.argmax()))
         if not np.isfinite(trace.q[fallen.argmax()]).all():
             return verdict(Ending.FAILED, f"simulation failed at {at:.2f} s", at)
         cause = f", {lost.text} at {lost.at:.2f} s" if lost is not None and lost.at < at else ""
@@ -138,6 +143,8 @@ def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> V
     if task.stance is not None:
         at = risen(trace, robot, task.terrain, task.stance)
         return verdict(Ending.LAY, "did not get up") if np.isnan(at) else verdict(Ending.GOT_UP, f"got up after {at:.2f} s")
+    if robot.floating and (hung := _hung(trace, robot, task)) is not None:
+        return hung
     if isinstance(task.reference, WalkSettings) and robot.floating:
         return _of_walk(trace, task.reference, steered=task.steered)
     if isinstance(task.reference, TwoLegsSettings):
@@ -167,55 +174,61 @@ class Loss(NamedTuple):
 
 def _lost_control(trace: Trace) -> Loss | None:
     """Return the first loss of control that lasted to the end of the run, None if the server controlled the robot."""
-    losses = [loss for loss in (_of_server(trace), _of_failsafe(trace)) if loss is not None]
+    losses = [loss for loss in (_of_refusal(trace), _of_mode(trace)) if loss is not None]
     return min(losses, key=lambda loss: loss.at, default=None)
 
 
-def _of_server(trace: Trace) -> Loss | None:
-    """Return what the server did until the end of the run instead of controlling the robot."""
-    refusal, mode = trace.refusal(-1), trace.modes[trace.mode[-1]]
-    if refusal:
-        first, latched = _first(trace.answer == trace.answer[-1]), LATCHED.fullmatch(refusal)
-        if latched and first:  # the fault may be in the answer to the state before, which the failsafe has seen then
-            return Loss(Ending.STOPPED, f"was stopped by the server ({latched[1]})", float(trace.t[first - 1] - trace.t[0]))
-        return Loss(Ending.REFUSED, f"was refused ({latched[1] if latched else refusal})", float(trace.t[first] - trace.t[0]))
+def _of_refusal(trace: Trace) -> Loss | None:
+    """Return that the server refused all states until the end of the run."""
+    refusal = trace.refusal(-1)
+    if not refusal:
+        return None
+    first, latched = trace.since(trace.answer == trace.answer[-1]), LATCHED.fullmatch(refusal)
+    if latched and first:  # the fault may be in the answer to the state before, which the failsafe has seen then
+        return Loss(Ending.STOPPED, f"was stopped by the server ({latched[1]})", trace.time(first - 1))
+    return Loss(Ending.REFUSED, f"was refused ({latched[1] if latched else refusal})", trace.time(first))
+
+
+def _of_mode(trace: Trace) -> Loss | None:
+    """Return that server or failsafe stopped the robot until the end of the run."""
+    mode, since = trace.modes[trace.mode[-1]], trace.time(trace.since(trace.mode == trace.mode[-1]))
     if mode in ("fault", "damping"):
-        return Loss(Ending.STOPPED, f"was stopped by the server ({mode})", _since(trace, _same(trace, mode)))
+        return Loss(Ending.STOPPED, f"was stopped by the server ({trace.reasons[trace.reason[-1]]})", since)
+    if mode in ("failsafe:stopped", "failsafe:damping"):
+        return Loss(Ending.STOPPED, f"was stopped by its failsafe ({mode.partition(':')[2]})", since)
     return None
 
 
-def _of_failsafe(trace: Trace) -> Loss | None:
-    mode = trace.modes[trace.mode[-1]]
-    if mode not in ("failsafe:stopped", "failsafe:damping"):
+def _hung(trace: Trace, robot: Robot, task: Task) -> Verdict | None:
+    """Return the verdict about a robot that its feet do not carry, None for one that they do or where that is not known."""
+    shares = seen.carried(trace, robot, task.terrain)
+    if shares is None or (sum(shares) >= seen.WEIGHTLESS and shares[1] <= seen.CARRIED):
         return None
-    since = _since(trace, _same(trace, mode))
-    return Loss(Ending.STOPPED, f"was stopped by its failsafe ({mode.partition(':')[2]})", since)
+    if sum(shares) < seen.WEIGHTLESS:
+        return _left(trace) or verdict(Ending.HUNG, "hung: no contact carries its weight")
+    return verdict(Ending.HUNG, f"hung: bodies that are no feet carry {shares[1]:.0%} of its weight")
 
 
-def _same(trace: Trace, mode: str) -> Array:
-    return np.asarray(trace.mode == trace.modes.index(mode))
-
-
-def _since(trace: Trace, holds: Array) -> float:
-    """Return the time since which a condition has held until the end [s]."""
-    return float(trace.t[_first(holds)] - trace.t[0])
-
-
-def _first(holds: Array) -> int:
-    """Return the row from which on a condition has held until the end; it holds in the last row."""
-    ends = np.flatnonzero(~holds)
-    return int(ends[-1]) + 1 if len(ends) else 0
+def _left(trace: Trace, reach: float = 0.0) -> Verdict | None:
+    """Return the verdict about a base that nobody commanded to move and that is not where it was, None if it is there."""
+    for ending, found in ((Ending.SPUN, seen.spun(trace)), (Ending.DRIFTED, seen.strayed(trace, reach))):
+        if found is not None:
+            return verdict(ending, *found)
+    return None
 
 
 def _of_steps(trace: Trace, walk: TwoLegsSettings, seconds: float) -> Verdict:
-    """Return the verdict about a walk on two legs: how far the base is from its start, and how far it turned."""
+    """Return the verdict about a walk on two legs: how far the base came towards its goal, and how far it turned."""
     goal, heading = walk.goal(seconds - LAG), np.unwrap([yaw(q[3:7]) for q in trace.q])
-    moved = float(np.linalg.norm(trace.q[-1, :2] - trace.q[0, :2]))
-    turned = float(abs(heading[-1] - heading[0]))
     distance, turn = float(np.linalg.norm(goal[:2])), float(abs(goal[2]))
-    text = f"{moved:.2f} m, turned {turned:.2f} rad" if turn > SHORTEST else f"{moved:.2f} m"
     if max(distance, turn) < SHORTEST:
-        return verdict(Ending.STOOD, f"stood {seconds:.1f} s")
+        return _left(trace) or verdict(Ending.STOOD, f"stood {seconds:.1f} s")
+    if (turned_off := seen.spun(trace, float(goal[2]))) is not None:
+        return verdict(Ending.SPUN, *turned_off)
+    c, s, (x, y) = np.cos(heading[0]), np.sin(heading[0]), trace.q[-1, :2] - trace.q[0, :2]
+    moved = float(goal[:2] @ [c * x + s * y, c * y - s * x] / distance) if distance > 0.0 else float(np.hypot(x, y))
+    turned = float((heading[-1] - heading[0]) * np.sign(goal[2]))
+    text = f"{moved:.2f} m, turned {turned:.2f} rad" if turn > SHORTEST else f"{moved:.2f} m"
     if moved < WALKED * distance or turned < WALKED * turn:
         never = moved <= MOVED * distance and turned <= MOVED * turn
         return verdict(Ending.NEVER_MOVED if never else Ending.WALKED_PART, f"walked only {text}")
@@ -223,21 +236,25 @@ def _of_steps(trace: Trace, walk: TwoLegsSettings, seconds: float) -> Verdict:
 
 
 def _of_walk(trace: Trace, walk: WalkSettings, *, steered: bool) -> Verdict:
-    t = trace.t - trace.t[0]
-    if steered or not (walk.path.waypoints or any(walk.path.velocity)):
+    t, stood = trace.t - trace.t[0], f"stood {trace.t[-1] - trace.t[0]:.1f} s"
+    if steered:
         stops = np.append(np.searchsorted(t, np.arange(0.0, t[-1], SAMPLE)), len(t) - 1)
         travelled = float(np.linalg.norm(np.diff(trace.q[stops, :2], axis=0), axis=1).sum())
-        if travelled < STEERED:
-            return verdict(Ending.STOOD, f"stood {t[-1]:.1f} s")
-        return verdict(Ending.WALKED, f"walked {travelled:.2f} m so far")
-    made, expected, unit, finished = progress_of(walk, t, trace.q)
-    if expected < SHORTEST or (finished and made >= WALKED * expected):
-        return verdict(Ending.WALKED, f"walked {made:.2f} {unit}" + ("" if finished else " so far"))
-    if made < MOVED * expected:
+        return verdict(Ending.STOOD, stood) if travelled < STEERED else verdict(Ending.WALKED, f"walked {travelled:.2f} m")
+    path = walk.path
+    if not (path.waypoints or any(path.velocity)):
+        return _left(trace) or verdict(Ending.STOOD, stood)
+    made, expected, unit, off = progress_of(walk, t, trace.q)
+    lasts = 0.0 if path.waypoints else min(max(t[-1] - LAG - walk.start, 0.0), path.duration)
+    if not path.waypoints and (turned_off := seen.spun(trace, path.velocity[2] * lasts)) is not None:
+        return verdict(Ending.SPUN, *turned_off)
+    if expected >= SHORTEST and made < MOVED * expected:
         return verdict(Ending.NEVER_MOVED, f"never moved ({made:.2f} of {expected:.2f} {unit})")
-    if made < WALKED * expected:
+    if expected >= SHORTEST and made < WALKED * expected:
         return verdict(Ending.WALKED_PART, f"walked {made:.2f} of {expected:.2f} {unit}")
-    return verdict(Ending.WALKED, f"walked {made:.2f} {unit} so far")
+    if not path.waypoints and off > seen.DRIFT[0] + np.hypot(*path.velocity[:2]) * (LAG + seen.SHARE * lasts):
+        return verdict(Ending.DRIFTED, f"drifted {off:.2f} m from its path (walked {made:.2f} {unit})")
+    return verdict(Ending.WALKED, f"walked {made:.2f} {unit}")
 
 
 def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdict:
@@ -246,14 +263,15 @@ def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdic
         dropped = _dropped(trace, robot, task.gripping)
         if dropped is not None:
             return verdict(Ending.DROPPED, f"dropped its box at {dropped:.2f} s", dropped)
-    elif (drifted := _drifted(trace, robot)) is not None:
-        return drifted
-    if robot.floating and _floats(trace, robot):
-        return verdict(Ending.DRIFTED, "drifted: no contact carries its weight")
+    elif (away := seen.drifted(trace, robot)) is not None:
+        return verdict(Ending.DRIFTED, *away)
     if robot.floating and not task.steered:
-        foot, distance, at = _farthest_slide(trace, robot, task.terrain)
-        if distance > SLID:
-            return verdict(Ending.SLID, f"slid {distance:.2f} m ({foot}, from {at:.2f} s)", at)
+        turned, foot = seen.spun(trace), seen.slid(trace, robot, task.terrain)
+        if turned is None and foot is not None:
+            return verdict(Ending.SLID, *foot)
+        reach = task.reference.amplitude if isinstance(task.reference, OscillationSettings) else 0.0
+        if (left := _left(trace, reach)) is not None:
+            return left
     following = np.array([name not in task.gripping for name in robot.joint_names])
     if (missing := _missed(trace, robot, following)) is not None:
         return verdict(Ending.NEVER_MOVED, f"never moved (joint {missing})")
@@ -269,65 +287,19 @@ def _dropped(trace: Trace, robot: Robot, gripping: Sequence[str]) -> float | Non
     """Return the time at which a box has left the fingers by half its smallest edge [s], None if it never does."""
     fingers = [robot.joint_of_frame(name) for name in gripping]
     boxes = [(robot.joint_of_frame(box.frame), 0.5 * min(box.size)) for box in robot.description.box]
-    rows, first = _rows(trace), None
+    rows, first = seen.rows_of(trace), None
     for row in rows:
         origins = robot.place(trace.q[row])[1]
         apart = np.array([np.linalg.norm(origins[joint] - origins[fingers].mean(axis=0)) for joint, _ in boxes])
         first = apart if first is None else first
         if (np.abs(apart - first) > [half for _, half in boxes]).any():
-            return float(trace.t[row] - trace.t[0])
+            return trace.time(row)
     return None
-
-
-def _drifted(trace: Trace, robot: Robot) -> Verdict | None:
-    """Return the verdict about a body that moves freely and did not stay where it was, None without one. The floating base is
-    judged by its feet."""
-    tree = robot.tree
-    joints, counts = np.unique(tree.dof_joint[tree.u], return_counts=True)
-    free = [int(joint) for joint, count in zip(joints, counts, strict=True) if count == FREE][int(robot.floating) :]
-    rows = _rows(trace)
-    for joint in free:
-        placed = [tuple(part[joint].copy() for part in robot.place(trace.q[row])) for row in rows]
-        moved = np.array([np.linalg.norm(origin - placed[0][1]) for _, origin in placed])
-        turned = np.arccos([np.clip(0.5 * (np.trace(R @ placed[0][0].T) - 1.0), -1.0, 1.0) for R, _ in placed])
-        away = (moved > DRIFT[0]) | (turned > DRIFT[1])
-        if away.any():
-            name = tree.dof_names[int(np.flatnonzero(tree.dof_joint == joint)[0])].rpartition(".")[0]
-            at = float(trace.t[rows[away.argmax()]] - trace.t[0])
-            text = f"drifted {moved[-1]:.2f} m and {turned[-1]:.2f} rad ({name}, from {at:.2f} s)"
-            return verdict(Ending.DRIFTED, text, at)
-    return None
-
-
-def _floats(trace: Trace, robot: Robot) -> bool:
-    """Return whether a robot neither fell nor was carried; False where the world's forces are not known."""
-    forces = trace.simulated[len(trace) // 2 :, :, 0]
-    known = np.isfinite(forces).any(axis=1)
-    return bool(known.any() and np.nansum(forces[known], axis=1).mean() < WEIGHTLESS * robot.weight)
-
-
-def _farthest_slide(trace: Trace, robot: Robot, terrain: Terrain) -> tuple[str, float, float]:
-    """Return the standing foot that moved farthest over the ground, how far [m], and when it first was `SLID` away [s]."""
-    rows = _rows(trace)
-    first = contacts_from_geometry(robot, trace.q[rows[0]], terrain, margin=np.inf)
-    standing = first.gaps < TOUCHING
-    if not standing.any():
-        return "", 0.0, 0.0
-    places = np.array([contacts_from_geometry(robot, trace.q[row], terrain, margin=np.inf).points[standing] for row in rows])
-    moved = np.linalg.norm((places - places[0])[..., :2], axis=2)
-    foot = int(moved.max(axis=0).argmax())
-    away = moved[:, foot] > SLID
-    at = float(trace.t[rows[away.argmax()]] - trace.t[0]) if away.any() else 0.0
-    return np.array(first.keys)[standing][foot], float(moved[:, foot].max()), at
-
-
-def _rows(trace: Trace) -> Array:
-    return np.unique(np.linspace(0, len(trace) - 1, LOOKS).astype(int))
 
 
 def _missed(trace: Trace, robot: Robot, following: Array) -> str | None:
     """Return a joint whose reference moved while it did not, None without one."""
-    rows = _rows(trace)
+    rows = seen.rows_of(trace)
     wanted = np.ptp(trace.q_ref[rows], axis=0)
     moved = np.ptp(np.array([robot.joint_angles(q) for q in trace.q[rows]]), axis=0)
     missed = following & (wanted > LEAST_MOTION) & (moved < MOVED * wanted)

@@ -37,8 +37,8 @@ SHOWN = 4
 class FileContent(PlacedContent):
     """The robot of a file, and its contact forces at the contact places that the controller knows.
 
-    The force of each contact with the world counts for the nearest place; contacts of the robot with itself are no contacts
-    with the ground.
+    The force of each contact with the world counts for the nearest place, that on a body without a place also as `beside`.
+    Contacts of the robot with itself are no contacts with the ground.
     """
 
     def __init__(self, bodies: RobotBodies, links: dict[str, int], model: mujoco.MjModel, motors: Array) -> None:
@@ -48,7 +48,9 @@ class FileContent(PlacedContent):
         roots = model.body_rootid[list(links.values())]
         self._own = np.isin(model.body_rootid, roots) & (np.arange(model.nbody) > 0)
         frames = bodies.robot.frames
-        self._of_joint = {frames.attached(name).joint: links[name] for name in frames.links if name in links}
+        joints = {name: frames.attached(name).joint for name in frames.links if name in links}
+        self._of_joint = {joint: links[name] for name, joint in joints.items()}
+        self._placed = {links[name] for name, joint in joints.items() if joint in bodies.robot.spheres.joints}
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         if tau is not None:
@@ -69,6 +71,9 @@ class FileContent(PlacedContent):
             force = wrench[:3] @ contact.frame.reshape(3, 3)
             row = int(np.linalg.norm(points - contact.pos, axis=1).argmin())
             self._impulses[row] += h * (force if second else -force)
+            self._mu[row] = contact.friction[0]
+            if self.model.geom_bodyid[contact.geom[int(second)]] not in self._placed:
+                self._beside[row] += h * wrench[0]
 
 
 def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[RobotBodies, StepResult]:

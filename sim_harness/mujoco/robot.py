@@ -10,6 +10,7 @@ make contact, with the terrain and with boxes of other bodies; with hulls, these
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from controllers.robot.kinematics import feet_of
 from idyn.types import Array, State
@@ -55,6 +56,7 @@ class PlacedContent(Content[RobotBodies, StepResult]):
 
     def begin(self, data: mujoco.MjData) -> None:
         self._before, self._impulses = self._everywhere, np.zeros((len(self._everywhere.keys), 3))
+        self._beside, self._mu = np.zeros(len(self._impulses)), self._before.mu.copy()
 
     def push(
         self, data: mujoco.MjData, span: tuple[float, float], pushes: Sequence[Push], body_of: Callable[[int], int]
@@ -69,7 +71,7 @@ class PlacedContent(Content[RobotBodies, StepResult]):
 
     def result(self, ending: Ending, after: State) -> StepResult:
         felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
-        contacts = self._before.take(felt)
+        contacts = replace(self._before, mu=self._mu).take(felt)
         return StepResult(
             contacts=contacts,
             impulse=self._impulses[felt],
@@ -77,6 +79,7 @@ class PlacedContent(Content[RobotBodies, StepResult]):
             status=ending.status,
             iterations=ending.iterations,
             dynamics=ending.missed,
+            beside=self._beside[felt] / ending.dt,
         )
 
 
@@ -129,5 +132,6 @@ class RobotContent(PlacedContent):
             row = self._rows.get(frozenset((first, second)))
             if row is None:
                 row = int(np.linalg.norm(points - found.pos[i], axis=1).argmin())
+                self._beside[row] += h * wrench[0]
             forces[row] += on_second if second in self._touching else -on_second
         self._impulses += h * forces

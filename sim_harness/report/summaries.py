@@ -62,6 +62,6 @@ def legend(columns: Sequence[Column]) -> str:
 
 def text_summary(summaries: Sequence[Summary]) -> str:
     """Return the verdicts, whole and a line each, the tables of runs and their legend as text for a terminal."""
-    verdicts = "\n".join(f"{each.label}: {each.verdict.text}" for each in summaries)
+    verdicts = "\n".join(f"{each.label}: {each.verdict.whole}" for each in summaries)
     tables = (text_table(table(summaries, columns)) for columns in (FIRST, REST))
     return "\n\n".join((verdicts, *tables, textwrap.fill(legend(FIRST + REST), WIDTH, break_on_hyphens=False)))

@@ -11,11 +11,10 @@ import numpy as np
 from idyn.status import Status
 from idyn.types import Array, State
 from sim_harness.measure.fall import Posture
-from sim_harness.measure.trace import Trace, TraceWriter, origin_of
+from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.pacing import Pacer
 from sim_harness.world.world import Push, World
-from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import FromClient, FromServer
@@ -197,6 +196,7 @@ class RobotSide:
         trace.command(tau, reply.mode if mode is FailsafeMode.OK else f"failsafe:{mode}", reply.round_trip)
         result = world.step(tau, self._dt, pushes)
         hardware.feet.record(result, self._dt)
+        trace.world(result.contacts, result.beside)
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
@@ -224,22 +224,8 @@ class RobotSide:
                 self._count_refusal(refusal.code, f"the server refused the state: {refusal.message}")
                 trace.refused(refusal.code, refusal.message)
             return ExchangeResult(fault=refusal is not None and refusal.code is Code.LATCHED_FAULT)
-        self._record(reply, trace)
+        trace.reply(reply)
         return ExchangeResult(command, reply.status, self._waited, fault=reply.status == "fault")
-
-    def _record(self, reply: TorqueMessage, trace: TraceWriter) -> None:
-        """Record origin, reference, solver time and predicted forces of a reply in the trace."""
-        trace.answer(origin_of(None if reply.solver is None else reply.solver.path))
-        if reply.ref is not None:
-            trace.reference(
-                vector(reply.ref.q, self.world.robot.na, "ref.q"), vector(reply.ref.v, self.world.robot.na, "ref.v")
-            )
-        if reply.solver is not None:
-            trace.solved(reply.solver.time_us * 1e-6)
-        if reply.reality is not None:
-            trace.mismatch(reply.reality.motion, reply.reality.force)
-        for force in reply.contact_force:
-            trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
 
     def _message(self, measured: State) -> StateMessage:
         q, vel, imu = self._sent(measured)

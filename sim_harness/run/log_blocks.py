@@ -11,7 +11,7 @@ from controllers.config.loading import parse
 from controllers.controller import Controller
 from idyn.errors import ConfigError
 from idyn.types import Array, ContactSet, Record
-from sim_harness.measure.trace import Trace, TraceWriter, origin_of
+from sim_harness.measure.trace import Trace, TraceWriter
 from transport.log.part import LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
@@ -208,17 +208,8 @@ class _Session:
             trace.command(np.full(robot.na, np.nan), REFUSED_STATE, np.nan)
             trace.simulated((), np.zeros((0, 3)), status=0)
             return
-        trace.answer(origin_of(None if reply.solver is None else reply.solver.path))
+        trace.reply(reply, joints.torques_to_robot)
         trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
-        if reply.ref is not None:
-            both = [joints.torques_to_robot(vector(part, robot.na, "ref")) for part in (reply.ref.q, reply.ref.v)]
-            trace.reference(*both)
-        if reply.solver is not None:
-            trace.solved(reply.solver.time_us * 1e-6)
-        if reply.reality is not None:
-            trace.mismatch(reply.reality.motion, reply.reality.force)
-        for force in reply.contact_force:
-            trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         trace.simulated(*_sensed_forces(state, after, self.agreement), status=0)
 
 

@@ -38,7 +38,7 @@ class LoggedRun(Record, frozen=True):
     @property
     def verdict(self) -> Verdict:
         """How it ended. A log does not have the planned length of the run: it counts as whole."""
-        return judge(self.trace, self.controller.robot, self.task, ticks=len(self.trace), dt=self.period)
+        return judge(self.trace, self.controller.robot, self.task, ticks=len(self.trace), dt=self.period, cut=not self.complete)
 
 
 def summarise_log(path: Path) -> list[Summary]:
@@ -73,29 +73,21 @@ def logged_runs(path: Path) -> list[LoggedRun]:
         return runs.finished()
 
 
-UNJUDGED = ("v", "tau", "predicted", "simulated", "v_ref", "mismatch")
-"""Fields of a trace that a verdict does not depend on."""
-
-
 class Runs:
     """The runs of a log whose blocks are read one after the other.
 
     log: the log
     """
 
-    def __init__(self, log: LogBlocks, *, verdicts_only: bool = False) -> None:
-        """verdicts_only: keep of the traces what verdicts depend on: 0.3 kB a tick for a quadruped, instead of 1 kB"""
+    def __init__(self, log: LogBlocks) -> None:
         self.log = log
-        self._left_out = UNJUDGED if verdicts_only else ()
         self._parts: dict[int, list[Trace]] = {}
         self._periods: dict[int, float] = {}
 
     def blocks(self, progress: Callable[[int], None] = lambda _: None) -> Iterator[Block]:
         """Yield the blocks of the log, as `LogBlocks.blocks`."""
         for block in self.log.blocks(progress):
-            trace = block.trace
-            kept = {name: getattr(trace, name)[:, :0].copy() for name in self._left_out}
-            self._parts.setdefault(block.session, []).append(msgspec.structs.replace(trace, **kept))
+            self._parts.setdefault(block.session, []).append(block.trace)
             self._periods[block.session] = block.agreement.dt_ns * 1e-9
             yield block
 

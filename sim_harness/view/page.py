@@ -52,7 +52,7 @@ def page_of(title: str, runs: Sequence[RecordedRun], beside: int | None = None) 
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
         curves = curves_data(controller, run.trace, int(np.searchsorted(run.trace.t, film.t[-1])) + 1)
         shown = _run(controller, run.label, film, run.trace.modes, path)
-        data.append(shown | {"verdict": run.verdict.text, "curves": curves})
+        data.append(shown | {"verdict": run.verdict.whole, "curves": curves})
     return page_with(title, _looks(controllers), data, live=False, beside=beside)
 
 

@@ -62,6 +62,7 @@ class StepResult(Record, frozen=True):
     status: status of the engine
     iterations: iterations of the engine
     dynamics: residual of the equation of motion, ‖·‖∞ [N·s, N·m·s]
+    beside: part of the normal forces that acts beside the contact places, on other shapes of the robot [N] (n)
     """
 
     contacts: ContactSet
@@ -70,6 +71,7 @@ class StepResult(Record, frozen=True):
     status: Status
     iterations: int
     dynamics: float
+    beside: Array | float
 
     @property
     def normal_force(self) -> Array:
@@ -123,6 +125,7 @@ def step_of(
         status=solution.status,
         iterations=solution.iterations,
         dynamics=solution.dynamics,
+        beside=0.0,
         touching=touching,
         problem=problem,
         solution=solution,

@@ -147,8 +147,8 @@ def straight(speed, seconds, turn=0.0):
 def test_progress_along_a_velocity_and_about_the_vertical():
     """An ideal point begins after `start` and is allowed half a second less."""
     t, q = straight(0.2, 4.0)
-    made, expected, unit, finished = progress_of(WalkSettings(start=0.5, path=PathSettings(velocity=(0.2, 0.0, 0.0))), t, q)
-    assert (made, expected, unit, finished) == (pytest.approx(0.8, abs=5e-3), pytest.approx(0.6, abs=5e-3), "m", False)
+    made, expected, unit, _ = progress_of(WalkSettings(start=0.5, path=PathSettings(velocity=(0.2, 0.0, 0.0))), t, q)
+    assert (made, expected, unit) == (pytest.approx(0.8, abs=5e-3), pytest.approx(0.6, abs=5e-3), "m")
     backward = progress_of(WalkSettings(path=PathSettings(velocity=(-0.2, 0.0, 0.0))), t, q)
     assert backward.made == pytest.approx(-0.8, abs=5e-3)
     t, q = straight(0.0, 8.0, turn=1.0)
@@ -159,18 +159,18 @@ def test_progress_along_a_velocity_and_about_the_vertical():
 def test_progress_between_waypoints_counts_legs_and_the_covered_part_of_the_next():
     t, q = straight(0.1, 6.0)
     path = PathSettings(waypoints=((0.3, 0.0), (0.9, 0.0)), speed=0.1)
-    made, _, unit, finished = progress_of(WalkSettings(path=path), t, q)
-    assert (made, unit, finished) == (pytest.approx(0.6, abs=2e-3), "m", False)
+    made, _, unit, _ = progress_of(WalkSettings(path=path), t, q)
+    assert (made, unit) == (pytest.approx(0.6, abs=2e-3), "m")
     short = PathSettings(waypoints=((0.3, 0.0),), speed=0.1)
-    made, expected, _, finished = progress_of(WalkSettings(path=short), t, q)
-    assert (made, finished) == (pytest.approx(0.3, abs=1e-9), True)
+    made, expected, _, _ = progress_of(WalkSettings(path=short), t, q)
+    assert made == pytest.approx(0.3, abs=1e-9)
     assert expected == pytest.approx(0.3, abs=0.035)  # within the tolerance of a waypoint
 
 
 @pytest.mark.parametrize(
     ("speed", "ending", "text"),
     [
-        (0.2, Ending.WALKED, "walked 0.80 m so far"),
+        (0.2, Ending.WALKED, "walked 0.80 m"),
         (0.1, Ending.WALKED_PART, "walked 0.40 of 0.70 m"),
         (0.01, Ending.NEVER_MOVED, "never moved (0.04 of 0.70 m)"),
         (-0.2, Ending.NEVER_MOVED, "never moved (-0.80 of 0.70 m)"),
@@ -181,7 +181,7 @@ def test_a_walk_is_judged_by_its_share_of_the_path(speed, ending, text, stand):
     t, q = straight(speed, 4.0)
     whole = {name: np.resize(getattr(run.trace, name), (4000, *getattr(run.trace, name).shape[1:]))
              for name in ("v", "tau", "predicted", "simulated", "mode", "status", "round_trip", "solve_time", "q_ref", "v_ref",
-                          "wall", "answer")}  # fmt: skip
+                          "wall", "answer", "beside", "mu", "reason")}  # fmt: skip
     trace = msgspec.structs.replace(run.trace, t=t, q=q, **whole)
     robot, _ = load_robot("quadruped")
     walk = WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0)))

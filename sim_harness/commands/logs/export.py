@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if out.suffix != default.suffix:
         raise ConfigError("--out", f"expected a file that ends with {default.suffix}, got {out}")
     with LogBlocks(log) as blocks, new_file(out) as part, progress_bar(0) as progress:
-        runs = Runs(blocks, verdicts_only=True)
+        runs = Runs(blocks)
         if urdf_of(blocks.controller.robot) is None:
             print(f"{log}: the robot is an MJCF, which these viewers do not show; its links are exported as frames")
         count = form.write(runs, part, lambda done: progress(str(out), done))

@@ -38,7 +38,7 @@ def _one(options: argparse.Namespace) -> tuple[Any, bool]:
     with progress_bar(0) as progress:
         report = replay(log, law=law, selection=options.selection, progress=lambda n: progress(str(log), n))
     print(report.table())
-    verdicts = {run.label: run.verdict.text for run in logged_runs(log)}
+    verdicts = {run.label: run.verdict.whole for run in logged_runs(log)}
     for label, verdict in verdicts.items():
         print(f"recorded run {label}: {verdict}")
     figures = msgspec.to_builtins(report) | {"recorded": verdicts}

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         first, others = read_runs(source), read_runs(options.beside) if options.beside else []
         runs = _named(first, source) + _named(others, options.beside) if others else first
         for run in runs:
-            print(f"{run.label}: {run.verdict.text}")
+            print(f"{run.label}: {run.verdict.whole}")
         page = page_of(f"{name}: {runs[0].controller.robot.name}", runs, len(first) if others else None)
         count = len(runs)
     target.write_text(page, encoding="utf-8")
