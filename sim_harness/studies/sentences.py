@@ -28,6 +28,7 @@ def right_and_wrong(summary: Summary, others: Sequence[Summary]) -> str:
 def _judged(summary: Summary, others: Sequence[Summary]) -> tuple[list[str], list[str]]:
     right, wrong = list[str](), list[str]()
     (right if summary.verdict.good else wrong).append(summary.verdict.text)
+    wrong.extend(summary.verdict.noted)
     error = summary.force_error_relative
     if not math.isnan(error):
         good = error <= FORESEEN

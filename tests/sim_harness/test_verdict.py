@@ -8,6 +8,7 @@ from known_ends import ARM, STAND, TROT
 
 from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import HoldSettings, WalkSettings
+from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
@@ -179,10 +180,7 @@ def test_progress_between_waypoints_counts_legs_and_the_covered_part_of_the_next
 def test_a_walk_is_judged_by_its_share_of_the_path(speed, ending, text, stand):
     _, run = stand
     t, q = straight(speed, 4.0)
-    whole = {name: np.resize(getattr(run.trace, name), (4000, *getattr(run.trace, name).shape[1:]))
-             for name in ("v", "tau", "predicted", "simulated", "mode", "status", "round_trip", "solve_time", "q_ref", "v_ref",
-                          "wall", "answer", "beside", "mu", "reason")}  # fmt: skip
-    trace = msgspec.structs.replace(run.trace, t=t, q=q, **whole)
+    trace = longer(run.trace, t, q)
     robot, _ = load_robot("quadruped")
     walk = WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0)))
     verdict = judge(trace, robot, Task(Flat(), reference=walk), ticks=4000, dt=DT)
@@ -191,6 +189,88 @@ def test_a_walk_is_judged_by_its_share_of_the_path(speed, ending, text, stand):
     assert steered.ending is (Ending.STOOD if abs(speed) < 0.02 else Ending.WALKED)
     still = judge(trace, robot, Task(Flat(), reference=HoldSettings()), ticks=4000, dt=DT)
     assert still.ending is Ending.SLID
+
+
+def longer(trace, t, q, **fields):
+    """The trace with other times and states; what belongs to each tick is repeated."""
+    ticks = [name for name in trace.__struct_fields__ if len(getattr(trace, name)) == len(trace) and name not in ("t", "q")]
+    rows = {name: np.resize(getattr(trace, name), (len(t), *getattr(trace, name).shape[1:])) for name in ticks}
+    return msgspec.structs.replace(trace, t=t, q=q, **(rows | fields))
+
+
+def circling(speed, seconds, turn):
+    """Poses of the quadruped's base along a circle, along which it looks."""
+    t, q = straight(0.0, seconds, turn)
+    q[:, :2] = speed / turn * np.stack([np.sin(turn * t), 1.0 - np.cos(turn * t)], axis=1)
+    return t, q
+
+
+WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSettings(commands=((10.0, 0.2, 0.0, 0.0),)))
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=("gait", "two-legs"))
+@pytest.mark.parametrize(
+    ("poses", "ending"),
+    [
+        (straight(0.2, 4.0), Ending.WALKED),
+        (straight(-0.2, 4.0), Ending.NEVER_MOVED),
+        (circling(0.2, 4.0, 0.3), Ending.SPUN),
+    ],
+    ids=("ahead", "backward", "in a circle"),
+)
+def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(walk, poses, ending, stand):
+    robot, _ = load_robot("quadruped")
+    assert judge(longer(stand[1].trace, *poses), robot, Task(Flat(), reference=walk), ticks=4000, dt=DT).ending is ending
+
+
+def test_who_walks_ahead_and_is_carried_aside_left_its_path(stand):
+    robot, _ = load_robot("quadruped")
+    t, q = straight(0.2, 4.0)
+    q[:, 1] += 0.15 * t
+    verdict = judge(longer(stand[1].trace, t, q), robot, Task(Flat(), reference=WALKS[0]), ticks=4000, dt=DT)
+    assert verdict.ending is Ending.DRIFTED
+    assert "(walked 0.80 m)" in verdict.text
+
+
+def test_a_base_that_moves_over_feet_without_load_drifted_and_one_that_turns_spun(stand):
+    plan, run = stand
+    share = np.linspace(0.0, 1.0, len(run.trace))
+    q, v_free = run.trace.q.copy(), np.where(np.isnan(run.trace.simulated), np.nan, 0.0)
+    q[:, 0] += 0.2 * share
+    away = judged(plan, msgspec.structs.replace(run.trace, q=q, simulated=v_free))
+    assert (away.ending, away.at) == (Ending.DRIFTED, pytest.approx(0.15, abs=2e-3))
+    assert away.text.startswith("drifted 0.20 m and 0.00 m in height (base")
+    q = run.trace.q.copy()
+    q[:, 5], q[:, 6] = np.sin(0.5 * share), np.cos(0.5 * share)
+    turned = judged(plan, msgspec.structs.replace(run.trace, q=q))
+    assert (turned.ending, turned.good, turned.at) == (Ending.SPUN, False, pytest.approx(0.15, abs=2e-3))
+
+
+def test_what_carries_a_robot_is_known_of_a_world_only(stand):
+    """In the air a world has no contact, and says so; a log without sensed forces says nothing."""
+    plan, run = stand
+    nothing = np.full_like(run.trace.simulated, np.nan)
+    assert judged(plan, msgspec.structs.replace(run.trace, simulated=nothing)).text == "hung: no contact carries its weight"
+    unknown = msgspec.structs.replace(run.trace, simulated=nothing, beside=np.full_like(run.trace.beside, np.nan))
+    assert judged(plan, unknown).ending is Ending.STOOD
+    beside = msgspec.structs.replace(run.trace, beside=0.3 * np.nan_to_num(run.trace.simulated[..., 0]))
+    assert judged(plan, beside).text == "hung: bodies that are no feet carry 30% of its weight"
+
+
+def test_slips_have_their_distance_and_the_friction_used_beside_the_available(stand):
+    """A base at 0.2 m/s on legs that do not move: each foot slides by 0.2 m in a second."""
+    t, q = straight(0.2, 1.0)
+    trace = longer(stand[1].trace, t, q)
+    simulated, v = np.nan_to_num(trace.simulated), np.zeros_like(trace.v)
+    v[:, 0], simulated[..., 1] = 0.2, 0.6 * simulated[..., 0]
+    simulated[400:500] = 0.0  # a step: without load nothing slips
+    robot, _ = load_robot("quadruped")
+    slides = msgspec.structs.replace(trace, v=v, simulated=simulated)
+    said = judge(slides, robot, Task(Flat(), steered=True), ticks=1000, dt=DT).noted
+    assert len(said) == 4
+    assert said[0].startswith("LF_FOOT slipped 2 times, up to 0.10 m, first at 0.15")
+    assert all(line.endswith(" with friction 0.6 of 0.8") for line in said)
+    assert judge(slides, robot, Task(Flat()), ticks=1000, dt=DT).noted == ()
 
 
 def test_only_answers_of_other_laws_count_as_substituted(stand):
