@@ -92,6 +92,7 @@ SILENT = "robot.link.lost_torques = { every = 1.2, length = 0.6 }\n"
 OFFSET = "robot.sensing.offset."
 STILL = "controller.reference.path = { waypoints = [] }\n"
 ICE, WET = "robot.ground.mu = 0.02\n", "robot.ground.mu = 0.05\n"
+EAGER = "controller.torque_feedback = { kp = 2.0, kd = 3.0 }\n"
 DEAF = 'contacts = "binary"\nrobot.sensing.touch_threshold = 100.0\n'
 LYING = """server = "quadruped-lying"
 laws = ["coulomb"]
@@ -235,6 +236,7 @@ KNOWN = (
     stopped("tells a rate that is wrong by 0.5 rad/s", 0.5, OFFSET + "base_rate = [0.0, 0.0, 0.5]\n", "attitude drift"),
     stopped("tells joint speeds with a bias", 0.4, "robot.sensing.bias.joint_speed = 0.3\n", "joint drift"),
     stopped("has motors with a lag of 1 Hz", 0.8, "robot.drive.bandwidth = 1.0\n", "motor"),
+    stopped("feeds back noisy speeds", 1.5, "robot.sensing.noise.joint_speed = 0.25\n" + EAGER, "roughness"),
     stopped("is 60 % heavier than believed", 2.3, "robot.trunk.mass_factor = 1.6\n", "differs by"),
     Known("loses its states", Ending.STOPPED, STAND + SILENT.replace("torques", "states"), "failsafe (stopped)"),
     Known("has foot switches that never close", Ending.STOOD, STAND + DEAF, "", "foot switch: LF_FOOT is open"),
@@ -257,7 +259,7 @@ def table() -> str:
     for known in KNOWN:
         with TemporaryDirectory() as folder, redirect_stdout(stderr):
             code, verdict = ended(known, Path(folder))
-        rows.append((known.what, known.ending, ". ".join((verdict["text"], *verdict["noted"])), str(code)))
+        rows.append((known.what, known.ending, ". ".join((verdict["text"], *verdict["noted"])).replace("|", "\\|"), str(code)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
