@@ -37,6 +37,12 @@ SOLE = (0.05, 0.02)
 UPRIGHT = 0.95
 """Least cosine of the angle between the z axis of a sole's frame and the vertical."""
 
+LEVEL, TURNS, SECTORS = 0.3, 0.95, 12
+"""A wheel: the largest vertical part of the axis of its joint, and the least share of its radius that it has in each sector."""
+
+WHEEL = "wheel: a sphere of its radius about its axle"
+"""Source of the contact place of a wheel."""
+
 ROUND = 0.002
 """Largest root mean square distance of points from the sphere that stands for a foot [m]."""
 
@@ -200,6 +206,10 @@ def _foot(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Ar
     cloud, kind, up = np.vstack(list(clouds.values())), shapes[low[0]].kind, pose.rotation[2]
     heights = cloud @ up - float((cloud @ up).min())
     bottom = cloud[heights < FLAT]
+    if wheel := _wheel(robot, limb, np.vstack([points[k] for k in low]), q):
+        centre, radius = wheel
+        place = _sphere(limb.frame, (centre - pose.translation) @ pose.rotation, radius)
+        return Foot(limb, (place,), WHEEL)
     level, source = _with_level_frame(robot, limb, q), f"lowest points of its collision {kind}"
     ground = bottom @ pose.rotation.T + pose.translation
     if level is not None and (sole := _sole(robot, level, ground, q)) is not None:
@@ -210,6 +220,26 @@ def _foot(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Ar
     if fitted is not None:
         return Foot(limb, (_sphere(limb.frame, *fitted),), f"sphere fitted to its collision {kind}")
     return Foot(limb, (_sphere(limb.frame, bottom.mean(axis=0), 0.0),), f"lowest point of its collision {kind}")
+
+
+def _wheel(robot: Robot, limb: Limb, points: Array, q: Array) -> tuple[Array, float] | None:
+    """Return centre and radius of a wheel [m]: points all around the axis of the last joint, which is level; None for any other
+    foot. points: in the world"""
+    row = int(np.flatnonzero(robot.tree.dof_joint == limb.joints[-1])[0])
+    linear, axis = np.split(robot.terms(q, np.zeros(robot.nv)).axes[row], 2)
+    if not axis.any() or abs(axis[2]) > LEVEL:
+        return None
+    axle = np.cross(axis, linear)  # its point nearest to the world's origin
+    along = (points - axle) @ axis
+    arms = points - axle - np.outer(along, axis)
+    across = np.cross(axis, [0.0, 0.0, 1.0])
+    turns = np.arctan2(arms[:, 2], arms @ (across / np.linalg.norm(across)))
+    reach, sector = np.linalg.norm(arms, axis=1), np.floor(turns * SECTORS / (2.0 * np.pi)).astype(np.int64) % SECTORS
+    farthest = np.zeros(SECTORS)
+    np.maximum.at(farthest, sector, reach)
+    if farthest.min() < TURNS * reach.max():
+        return None
+    return axle + 0.5 * (along.min() + along.max()) * axis, float(reach.max())
 
 
 def _with_level_frame(robot: Robot, limb: Limb, q: Array) -> Limb | None:
