@@ -123,7 +123,7 @@ class Inputs(Record, frozen=True):
     sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
         (n, 3); None: not measured
     steering: commanded motion of the base, which the trajectory follows from now on; None: no command
-    tasks: tasks that replace the joint feedback; the reference stays as the posture of the last level; None: no tasks
+    tasks: tasks instead of the joint feedback, beside those of the reference, which stays as the last posture; None: no tasks
     estop: emergency stop: command joint damping immediately
     follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
@@ -177,7 +177,7 @@ class Command(Record, frozen=True):
     missing: keys of contacts that are planned to stand but do not touch
     drive: gains with which the drives may follow `reference` while replies are missing; None: they must not
     reality: mismatch between earlier predictions and measurements; None until there is one to compare
-    outcomes: of the tasks of `Inputs.tasks`
+    outcomes: of the tasks of `Reference.tasks` and `Inputs.tasks`
     """
 
     tau: Array

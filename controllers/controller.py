@@ -23,6 +23,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
+from controllers.planners.two_legs.beside import beside
 from controllers.robot.damping import carried
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
@@ -32,7 +33,7 @@ from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
-from idyn.tasks import PostureTask
+from idyn.tasks import PostureTask, TaskStack
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -105,9 +106,9 @@ class Controller:
         """Return a new estimator of the base; None without the table `[estimator]`."""
         return None if self.settings.estimator is None else Estimator(self.settings.estimator, self.robot)
 
-    def check_steering(self, steering: Steering) -> None:
-        """Raise InputError if the reference cannot follow this steering, with the field of a command."""
-        self._trajectory.check(steering)
+    def check_steering(self, steering: Steering, tasks: TaskStack | None = None) -> None:
+        """Raise InputError if the reference cannot follow this steering, or tasks beside it, with the field of a command."""
+        self._trajectory.check(steering, tasks)
 
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts from geometry at a configuration (nq) or a state.
@@ -191,6 +192,8 @@ class Controller:
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
+        if tasks is not None and reference.tasks is not None and inputs.tasks is not None:
+            tasks = beside(robot, at.q, reference.tasks, inputs.tasks, tasks[1]), tasks[1]
         target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:

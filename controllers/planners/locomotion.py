@@ -42,6 +42,7 @@ from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 
 DEFAULT_POSE = PoseSettings()
@@ -101,8 +102,10 @@ class Locomotion:
         """Limits of height [m], roll and pitch [rad] (3, 2)."""
         return self.reach.limits(self._base.bounds)
 
-    def check(self, steering: Steering) -> None:
+    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         """Raise InputError if the gait cannot follow, with the field of a command."""
+        if tasks is not None and steering.velocity is not None:
+            raise InputError("tasks", "expected none beside a velocity: the gait of four legs is a motion of all their joints")
         gait, velocity = commanded(self._gait, steering.gait, len(self._feet)), steering.velocity
         if velocity is not None and velocity.any() and gait.pattern == "stand":
             raise InputError("velocity", "expected zero or none for the gait 'stand'")

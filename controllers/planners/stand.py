@@ -12,6 +12,7 @@ from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
 from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 
 UNREACHED = "reference out of reach: a leg does not reach its foot at the commanded height and attitude"
@@ -35,7 +36,7 @@ class Stand:
         """Limits of height [m], roll and pitch [rad] (3, 2)."""
         return self._reach.limits(self._base.bounds)
 
-    def check(self, steering: Steering) -> None:
+    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         """Raise InputError for a steering that cannot be followed, with the field of a command."""
         if steering.velocity is not None:
             raise InputError("velocity", "the controller's reference has no gait that could follow it")

@@ -19,6 +19,7 @@ from controllers.robot.kinematics import angles_for_base_shift
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 
 KNOTS = 41
@@ -32,8 +33,8 @@ class Trajectory(Protocol):
         """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
         ...
 
-    def check(self, steering: Steering) -> None:
-        """Raise InputError for a steering that cannot be followed, with the field of a command."""
+    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
+        """Raise InputError for a steering, or tasks beside it, that cannot be followed, with the field of a command."""
         if steering.velocity is not None:
             raise InputError("velocity", "the controller's reference has no gait that could follow it")
         if steering.gait is not None:

@@ -57,7 +57,7 @@ class Holding:
     def estimator(self):
         return None
 
-    def check_steering(self, steering):
+    def check_steering(self, steering, tasks):
         raise InputError("velocity", "this controller has no gait")
 
     def settle(self):

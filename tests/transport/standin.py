@@ -18,6 +18,7 @@ from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import NO_TASKS, CompileTasks
 from idyn.status import Status
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
 from transport.protocol.messages.hello import Base, Client, Hello, Model
 from transport.protocol.messages.state import StateMessage
@@ -71,7 +72,7 @@ class SpringDamper:
     def estimator(self):
         return None
 
-    def check_steering(self, steering: Steering) -> None:
+    def check_steering(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         if steering.velocity is not None and not self.steers:
             raise InputError("velocity", "this controller has no gait")
         if steering.posed:

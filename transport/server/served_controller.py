@@ -7,6 +7,7 @@ from controllers.command import Command, Inputs, Steering
 from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTasks
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, State
 from transport.server.sessions.handshake import Host
 from transport.server.settings import ServerSettings
@@ -28,8 +29,8 @@ class ServedController(Protocol):
         """Return a new estimator of the base; None: the base must be measured."""
         ...
 
-    def check_steering(self, steering: Steering) -> None:
-        """Raise InputError for a steering that the controller cannot follow, with the field of a command."""
+    def check_steering(self, steering: Steering, tasks: TaskStack | None) -> None:
+        """Raise InputError for a steering, or tasks beside it, that the controller cannot follow, with a command's field."""
 
     @property
     def realises_tasks(self) -> bool:

@@ -5,7 +5,7 @@ Each tick
 2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.dcm`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
-   the feet, posture. The contact law decides what forces realise them
+   the feet, posture; with commanded ones (`.beside`). The contact law decides what forces realise them
 
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
 of the centre of mass in the plane.
@@ -18,14 +18,16 @@ import numpy as np
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.terrain import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
+from controllers.planners.two_legs.beside import check_beside, legs_of
 from controllers.planners.two_legs.dcm import nearest_inside
-from controllers.planners.two_legs.feet import Foot, Pose, feet_of
+from controllers.planners.two_legs.feet import Pose, feet_of
 from controllers.planners.two_legs.settings import BalanceSettings, GainSettings, StepSettings
 from controllers.planners.two_legs.steps import Steps
 from controllers.planners.two_legs.tasks import Aims, task_stack
 from idyn.errors import ConfigError, InputError
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 
 Command = tuple[float, float, float, float]
@@ -58,7 +60,7 @@ class TwoLegs(Trajectory):
         stands = self._flat and not settings.march
         self._steps = Steps(settings.step, width, self._omega, stands, balance.ankle * inner)
         self._angles = robot.joint_angles(stance)
-        self._legs = _legs(robot, self._feet)
+        self._legs = np.flatnonzero(legs_of(robot))
         self.reset()
 
     def reset(self) -> None:
@@ -66,11 +68,12 @@ class TwoLegs(Trajectory):
         self._commanded: Array | None = None
         self._steps.reset(self._poses(self._stance))
 
-    def check(self, steering: Steering) -> None:
+    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         if steering.gait is not None:
             raise InputError("gait", "the gait of two legs has no other patterns")
         if steering.posed:
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
+        check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
         if steering.velocity is not None:
@@ -161,14 +164,6 @@ class TwoLegs(Trajectory):
             return 0.5 * (steps.planted[0].yaw + steps.planted[1].yaw), 0.0, 0.0
         swing, stands = steps.swing, steps.planted[1 - steps.swinging]
         return 0.5 * (stands.yaw + float(swing.x[3])), 0.5 * float(swing.v[3]), 0.5 * float(swing.a[3])
-
-
-def _legs(robot: Robot, feet: tuple[Foot, Foot]) -> Array:
-    """Return the indices of the actuated joints between the base and the feet."""
-    moves = np.zeros(robot.nv, bool)
-    for foot in feet:
-        moves |= np.asarray(robot.tree.support[robot.joint_of_frame(foot.frame)], bool)
-    return np.flatnonzero(moves[robot.tree.a])
 
 
 class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):

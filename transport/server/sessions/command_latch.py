@@ -65,13 +65,13 @@ class CommandLatch:
         if not 0.0 < message.valid_for <= LONGEST_S:
             raise ProtocolError(Code.BAD_SCHEMA, "valid_for", f"expected > 0 and ≤ {LONGEST_S:g} s, got {message.valid_for}")
         steering = read_steering(message)
-        try:
-            host.check_steering(steering)
-        except InputError as error:
-            raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from error
         if message.modes and not message.tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "modes", "expected `tasks` beside contact modes")
         tasks = read_tasks(host.robot, message.tasks, message.modes or {}) if message.tasks else None
+        try:
+            host.check_steering(steering, tasks)
+        except InputError as error:
+            raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from error
         if steering.velocity is None and not steering.posed and steering.gait is None and tasks is None:
             expected = "expected at least one of velocity, height, attitude, gait and tasks"
             raise ProtocolError(Code.BAD_SCHEMA, "velocity", expected)

@@ -8,6 +8,7 @@ from typing import Any
 from controllers.command import Steering
 from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
+from idyn.tasks import TaskStack
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.errors import ProtocolError
@@ -27,7 +28,7 @@ DT_RANGE = (1e-5, 0.1)
 """Range of nominal periods [s]; others are errors of units."""
 
 
-def _any_steering(steering: Steering) -> None:
+def _any_steering(steering: Steering, tasks: TaskStack | None) -> None:
     """Accept it."""
 
 
@@ -39,7 +40,7 @@ class Host(Record, frozen=True):
     """The server's side of a handshake.
 
     controller: settings of the controller, as in `welcome`
-    check_steering: raises InputError for a steering that the controller cannot follow
+    check_steering: raises InputError for a steering, or tasks beside it, that the controller cannot follow
     realises_tasks: whether it follows commanded tasks
     estimator: returns a new estimator of the base; None: the base must be measured
     """
@@ -47,7 +48,7 @@ class Host(Record, frozen=True):
     robot: Robot
     settings: ServerSettings
     controller: dict[str, Any]
-    check_steering: Callable[[Steering], None] = _any_steering
+    check_steering: Callable[[Steering, TaskStack | None], None] = _any_steering
     realises_tasks: bool = False
     estimator: Callable[[], Estimator | None] = _no_estimator
 

@@ -1,0 +1,95 @@
+"""Commanded tasks beside those by which a gait keeps the robot up.
+
+    levels 0 to 3   tasks of the gait
+    level 4         posture of the joints that no commanded task moves: they do not swing for a distant target
+    level 5         commanded tasks; while e > `NEAR`, the posture of the joints they move, with the weight e²
+
+e is the largest distance of a frame from its target [m]. This is damping by the error [Sugihara 2011]: near targets are met,
+and arms come to rest before one that is out of reach.
+"""
+
+from collections.abc import Iterator
+from itertools import compress
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controllers.planners.task_motion.rotations import logarithm
+from idyn.errors import InputError
+from idyn.model.robot import Robot
+from idyn.tasks import FrameTask, PostureTask, TaskStack
+from idyn.types import Array
+
+LEVEL, NEAR, FARTHEST, LEVER = 5, 0.01, 1e6, 0.2
+"""Level of commanded tasks; distance within which they are met, largest one that counts [m]; distance of an angle [m/rad]."""
+
+
+def beside(robot: Robot, q: Array, own: TaskStack, sent: TaskStack, posture: PostureTask) -> TaskStack:
+    """Return the tasks of a gait with commanded ones beside them.
+
+    q: configuration (nq); own, posture: tasks of the gait; sent: commanded ones, as `check_beside` accepts them
+    """
+    far = min(max(_distance(robot, q, task) for task in sent.tasks), FARTHEST)
+    moved: Array = np.any([_moves(robot, task) for task in sent.tasks], axis=0)
+    tasks = [*own.tasks, *(msgspec.structs.replace(task, level=LEVEL) for task in sent.tasks)]
+    for rows, level, weight in (~moved & ~legs_of(robot), LEVEL - 1, 1.0), (moved, LEVEL, far**2):
+        if weight > NEAR**2:
+            fields = {"name": f"posture {level}", "level": level, "weight": weight}
+            fields |= {name: getattr(posture, name)[rows] for name in ("angles", "velocity", "acceleration")}
+            tasks.append(msgspec.structs.replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields))
+    return msgspec.structs.replace(own, tasks=tasks)
+
+
+def legs_of(robot: Robot) -> Array:
+    """Return which actuated joints move contact places (na)."""
+    feet = [robot.joint_of_frame(place.frame) for place in robot.description.contact]
+    return np.any(robot.tree.support[feet], axis=0)[robot.tree.a]
+
+
+def _moves(robot: Robot, task: Any) -> Array:
+    """Return which actuated joints move what a task is about (na)."""
+    if isinstance(task, FrameTask):
+        return robot.tree.support[robot.joint_of_frame(task.frame)][robot.tree.a]
+    return np.isin(robot.joint_names, getattr(task, "joints", None) or robot.joint_names)
+
+
+def _distance(robot: Robot, q: Array, task: Any) -> float:
+    """Return how far the frame of a task is from its target [m]; 0 for other tasks."""
+    if not isinstance(task, FrameTask):
+        return 0.0
+    place, turn = robot.frames.placement(task.frame, q), task.rotation
+    off = np.zeros(3) if task.position is None else task.position - place.translation
+    turned = np.zeros(3) if turn is None else LEVER * logarithm(turn @ place.rotation.T)
+    axes = place.rotation if task.axes == "local" else np.eye(3)
+    return float(np.linalg.norm(np.concatenate([off @ axes, turned @ axes]) * (True if task.mask is None else task.mask)))
+
+
+def check_beside(robot: Robot, stack: TaskStack) -> None:
+    """Raise InputError, which names all of them, for commanded tasks that contradict a gait."""
+    found = [("modes", "expected none: the gait decides which feet stand")] if stack.modes else []
+    found += [(f"tasks[{i}].{field}", why) for i, task in enumerate(stack.tasks) for field, why in _problems(robot, task)]
+    if found:
+        (first, problem), *more = found
+        raise InputError(first, "; ".join([problem, *(f"{field}: {why}" for field, why in more)]))
+
+
+def _problems(robot: Robot, task: Any) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a commanded task that contradict a gait, and why."""
+    if type(task) not in (FrameTask, PostureTask):
+        yield "kind", "the gait decides how the centre of mass and the angular momentum move, and how the feet are loaded"
+        return
+    moves, frame = _moves(robot, task), isinstance(task, FrameTask)
+    legs, targets = moves & legs_of(robot), ("position", "rotation") if frame else ("angles",)
+    if legs.any() or not moves.any():
+        what, got = ("frame", task.frame) if frame else ("joints", ", ".join(compress(robot.joint_names, legs)))
+        yield what, f"the gait decides how the base and the legs move: expected {what} above them, got {got}"
+    if all(getattr(task, name) is None for name in targets):
+        yield targets[0], f"expected {' or '.join(targets)} beside a gait"
+    for gain, most in ("stiffness", 1e3), ("damping", 100.0):
+        if not (getattr(task, gain) or 0.0) <= most:
+            yield gain, f"expected at most {most:g} beside a gait, got {getattr(task, gain):g}"
+    if task.level:
+        yield "level", f"expected 0: the tasks of the gait are above all others, which share one level, got {task.level}"
+    if task.name.split(" ")[0] in ("trunk", "swing", "landing", "load", "posture", "reference"):
+        yield "name", f"expected another name than those of the tasks of the gait, got '{task.name}'"
