@@ -193,7 +193,7 @@ class Controller:
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
         if tasks is not None and reference.tasks is not None and inputs.tasks is not None:
-            tasks = beside(robot, at.q, reference.tasks, inputs.tasks, tasks[1]), tasks[1]
+            tasks = beside(robot, at, reference.tasks, inputs.tasks, tasks[1]), tasks[1]
         target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:

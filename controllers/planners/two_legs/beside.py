@@ -1,11 +1,10 @@
 """Commanded tasks beside those by which a gait keeps the robot up.
 
-    levels 0 to 3   tasks of the gait
-    level 4         posture of the joints that no commanded task moves: they do not swing for a distant target
-    level 5         commanded tasks; while e > `NEAR`, the posture of the joints they move, with the weight e²
-
-e is the largest distance of a frame from its target [m]. This is damping by the error [Sugihara 2011]: near targets are met,
-and arms come to rest before one that is out of reach.
+Above them are the tasks of the gait; level with them is its posture of the joints above the legs, with the weight 1 where no
+commanded task moves a joint, so that none swings for a distant target, and elsewhere, while w > `LEAST`, with the weight
+    w = max(e² k / `USUAL`, (q̇ / `FAST`)⁴)
+e: distance of a frame from its target [m]; k ≥ `USUAL`: its stiffness; q̇: largest speed of the moved joints. This is damping by
+the error [Sugihara], and by the speed, which singular arms need: targets within reach are met, and arms rest before others.
 """
 
 from collections.abc import Iterator
@@ -19,26 +18,26 @@ from controllers.planners.task_motion.rotations import logarithm
 from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.tasks import FrameTask, PostureTask, TaskStack
-from idyn.types import Array
+from idyn.types import Array, Kinematics
 
-LEVEL, NEAR, FARTHEST, LEVER = 5, 0.01, 1e6, 0.2
-"""Level of commanded tasks; distance within which they are met, largest one that counts [m]; distance of an angle [m/rad]."""
+LEVEL, LEAST, FARTHEST, USUAL, FAST, LEVER = 4, 1e-3, 1e6, 100.0, 10.0, 0.2
+"""Level of commanded tasks; least w; in w: largest distance [m], stiffness [1/s²], speed [rad/s], lever of angles [m]."""
 
 
-def beside(robot: Robot, q: Array, own: TaskStack, sent: TaskStack, posture: PostureTask) -> TaskStack:
+def beside(robot: Robot, at: Kinematics, own: TaskStack, sent: TaskStack, posture: PostureTask) -> TaskStack:
     """Return the tasks of a gait with commanded ones beside them.
 
-    q: configuration (nq); own, posture: tasks of the gait; sent: commanded ones, as `check_beside` accepts them
+    at: measured state; own, posture: tasks of the gait; sent: commanded ones, as `check_beside` accepts them
     """
-    far = min(max(_distance(robot, q, task) for task in sent.tasks), FARTHEST)
     moved: Array = np.any([_moves(robot, task) for task in sent.tasks], axis=0)
-    tasks = [*own.tasks, *(msgspec.structs.replace(task, level=LEVEL) for task in sent.tasks)]
-    for rows, level, weight in (~moved & ~legs_of(robot), LEVEL - 1, 1.0), (moved, LEVEL, far**2):
-        if weight > NEAR**2:
-            fields = {"name": f"posture {level}", "level": level, "weight": weight}
-            fields |= {name: getattr(posture, name)[rows] for name in ("angles", "velocity", "acceleration")}
-            tasks.append(msgspec.structs.replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields))
-    return msgspec.structs.replace(own, tasks=tasks)
+    fast = float(np.abs(at.v[robot.tree.a][moved]).max(initial=0.0)) / FAST
+    far = max(fast**4, *(_far(robot, at.q, task) for task in sent.tasks))
+    rows = ~legs_of(robot) & (~moved | (far > LEAST))
+    fields = {name: getattr(posture, name)[rows] for name in ("angles", "velocity", "acceleration")}
+    fields |= {"name": "posture", "level": LEVEL, "weight": np.where(moved, far, 1.0)[rows]}
+    level = [msgspec.structs.replace(task, level=LEVEL) for task in sent.tasks]
+    level.append(msgspec.structs.replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields))
+    return msgspec.structs.replace(own, tasks=[*own.tasks, *level])
 
 
 def legs_of(robot: Robot) -> Array:
@@ -54,15 +53,16 @@ def _moves(robot: Robot, task: Any) -> Array:
     return np.isin(robot.joint_names, getattr(task, "joints", None) or robot.joint_names)
 
 
-def _distance(robot: Robot, q: Array, task: Any) -> float:
-    """Return how far the frame of a task is from its target [m]; 0 for other tasks."""
+def _far(robot: Robot, q: Array, task: Any) -> float:
+    """Return w of a task; 0 for other tasks than those of frames."""
     if not isinstance(task, FrameTask):
         return 0.0
     place, turn = robot.frames.placement(task.frame, q), task.rotation
     off = np.zeros(3) if task.position is None else task.position - place.translation
     turned = np.zeros(3) if turn is None else LEVER * logarithm(turn @ place.rotation.T)
     axes = place.rotation if task.axes == "local" else np.eye(3)
-    return float(np.linalg.norm(np.concatenate([off @ axes, turned @ axes]) * (True if task.mask is None else task.mask)))
+    error = np.concatenate([off @ axes, turned @ axes]).clip(-FARTHEST, FARTHEST) * (True if task.mask is None else task.mask)
+    return float(error @ error * max(1.0, np.max(task.stiffness) / USUAL))
 
 
 def check_beside(robot: Robot, stack: TaskStack) -> None:
