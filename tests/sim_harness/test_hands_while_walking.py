@@ -178,6 +178,7 @@ def test_contradicting_tasks_are_refused_by_name_and_the_robot_walks_on():
 
 BEHIND = {
     "stays behind": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=400.0),
+    "stays behind, heavy": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=1000.0, weight=1e6),
     "far away": lambda t: FrameTask(frame=HANDS["g1"], position=[10.0, -10.0, 10.0], rotation=np.eye(3)),
     "the torso turns": lambda t: FrameTask(frame="torso_link", rotation=np.diag([-1.0, -1.0, 1.0]), stiffness=400.0),
     "the arm jumps": lambda t: PostureTask(

@@ -1,7 +1,7 @@
 """Commanded tasks beside those by which a gait keeps the robot up.
 
-Above them are the tasks of the gait; level with them is its posture of the joints above the legs, with the weight 1 where no
-commanded task moves a joint, so that none swings for a distant target, and elsewhere, while w > `LEAST`, with the weight
+Above them are the tasks of the gait; level with them is its posture of the joints above the legs, with their weight where no
+commanded task moves a joint, so that none swings for a distant target, and elsewhere, while w > `LEAST`, with w times it,
     w = max(e² k / `USUAL`, (q̇ / `FAST`)⁴)
 e: distance of a frame from its target [m]; k ≥ `USUAL`: its stiffness; q̇: largest speed of the moved joints. This is damping by
 the error [Sugihara], and by the speed, which singular arms need: targets within reach are met, and arms rest before others.
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from controllers.planners.task_motion.rotations import logarithm
 from idyn.errors import InputError
@@ -30,14 +30,13 @@ def beside(robot: Robot, at: Kinematics, own: TaskStack, sent: TaskStack, postur
     at: measured state; own, posture: tasks of the gait; sent: commanded ones, as `check_beside` accepts them
     """
     moved: Array = np.any([_moves(robot, task) for task in sent.tasks], axis=0)
-    fast = float(np.abs(at.v[robot.tree.a][moved]).max(initial=0.0)) / FAST
-    far = max(fast**4, *(_far(robot, at.q, task) for task in sent.tasks))
+    far = max(float(np.abs(at.v[robot.tree.a] * moved).max() / FAST) ** 4, *(_far(robot, at.q, task) for task in sent.tasks))
+    heaviest = max(float(np.max(task.weight)) for task in sent.tasks)
     rows = ~legs_of(robot) & (~moved | (far > LEAST))
     fields = {name: getattr(posture, name)[rows] for name in ("angles", "velocity", "acceleration")}
-    fields |= {"name": "posture", "level": LEVEL, "weight": np.where(moved, far, 1.0)[rows]}
-    level = [msgspec.structs.replace(task, level=LEVEL) for task in sent.tasks]
-    level.append(msgspec.structs.replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields))
-    return msgspec.structs.replace(own, tasks=[*own.tasks, *level])
+    fields |= {"name": "posture", "level": LEVEL, "weight": heaviest * np.where(moved, far, 1.0)[rows]}
+    kept = replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields)
+    return replace(own, tasks=[*own.tasks, *(replace(task, level=LEVEL) for task in sent.tasks), kept])
 
 
 def legs_of(robot: Robot) -> Array:
