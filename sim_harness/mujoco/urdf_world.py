@@ -1,5 +1,5 @@
-"""A URDF in MuJoCo: bodies, joints, limits, damping and friction as MuJoCo's own import reads them, with the collision shapes
-of the file, meshes as convex hulls.
+"""A URDF in MuJoCo: joints, limits, damping and friction as MuJoCo's own import reads them, with the masses of fixed links
+added to the bodies that carry them, and with the collision shapes of the file, meshes as convex hulls.
 
 What a URDF cannot say is that of the controller: rotor inertias and friction. Bodies whose shapes overlap in the stance make no
 contact with each other; a foot without shapes gets its contact places as spheres.
@@ -23,9 +23,6 @@ from sim_harness.shapes.shapes import Shape, collision_shapes
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
 
-WEIGHTLESS = 1e-9
-"""Masses up to here are those of links that only mark a place: MuJoCo refuses their inertia [kg]."""
-
 MOST = 64
 """Largest number of corners of a hull."""
 
@@ -35,21 +32,9 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
 
     q: stance (nq). Raises ModelError for a file that MuJoCo refuses, ConfigError without the reader of meshes.
     """
-    text = parse_urdf(without_shapes(robot.description.urdf), str(path))
-    ElementTree.SubElement(ElementTree.SubElement(text, "mujoco"), "compiler", COMPILER)
-    for link in text.findall("link"):
-        inertial, mass = link.find("inertial"), link.find("inertial/mass")
-        if inertial is not None and mass is not None and float(mass.get("value", "0")) <= WEIGHTLESS:
-            link.remove(inertial)
-    try:
-        spec = mujoco.MjSpec.from_string(ElementTree.tostring(text, encoding="unicode"))
-        if robot.floating:
-            spec.worldbody.first_body().add_freejoint(name=ROOT_JOINT)
-        spec.compile()
-    except ValueError as error:
-        raise ModelError(f"{path.name}: {' '.join(str(error).split())}") from error
-    shapes, said = collision_shapes(robot, list(path.resolve().parents))
-    said = [f"without the mesh {name}, which is not found" for name in said]
+    spec, said = _imported(robot, path)
+    shapes, lost = collision_shapes(robot, list(path.resolve().parents))
+    said += [f"without the mesh {name}, which is not found" for name in lost]
     links = _links(robot)
     mu = float(np.mean([place.mu for place in robot.description.contact])) if robot.description.contact else 1.0
     for i, shape in enumerate(shapes):
@@ -65,6 +50,43 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
     return spec, [*said, *([f"without shapes, so that contact places touch: {', '.join(bare)}"] if bare else [])]
 
 
+def _imported(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
+    """Return the bodies of a URDF without shapes, and what MuJoCo changed in them."""
+    text = parse_urdf(without_shapes(robot.description.urdf), str(path))
+    joints = {name: joint for joint, name in _links(robot).items()}
+    for link in text.findall("link"):
+        for inertial in link.findall("inertial"):
+            link.remove(inertial)
+        if (joint := joints.get(link.get("name", ""), 0)) > 0:
+            link.append(_inertial(robot, joint))
+    compiler, said = ElementTree.SubElement(ElementTree.SubElement(text, "mujoco"), "compiler", COMPILER), list[str]()
+    while True:
+        try:
+            spec = mujoco.MjSpec.from_string(ElementTree.tostring(text, encoding="unicode"))
+            if robot.floating:
+                spec.worldbody.first_body().add_freejoint(name=ROOT_JOINT)
+            spec.compile()
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            if said or "balanceinertia" not in reason:
+                raise ModelError(f"{path.name}: {reason}") from error
+            compiler.set("balanceinertia", "true")
+            said.append(f"inertias that no body has are changed to spheres' ({reason.rpartition('Element name ')[2]})")
+        else:
+            return spec, said
+
+
+def _inertial(robot: Robot, joint: int) -> ElementTree.Element:
+    """Return the inertia of all links that a joint carries, as an element of the link with its frame."""
+    bodies = robot.bodies
+    found = ElementTree.Element("inertial")
+    ElementTree.SubElement(found, "origin", xyz=" ".join(map(repr, bodies.centres[joint].tolist())))
+    ElementTree.SubElement(found, "mass", value=repr(float(bodies.masses[joint])))
+    pairs = ((f"i{'xyz'[i]}{'xyz'[k]}", repr(float(bodies.inertias[joint][i, k]))) for i in range(3) for k in range(i, 3))
+    ElementTree.SubElement(found, "inertia", dict(pairs))
+    return found
+
+
 def joints_of(robot: Robot, model: mujoco.MjModel) -> Array:
     """Return MuJoCo's joint of each velocity of the robot (nv)."""
     names = [ROOT_JOINT if robot.floating and k < 6 else name for k, name in enumerate(robot.tree.dof_names)]
@@ -72,13 +94,12 @@ def joints_of(robot: Robot, model: mujoco.MjModel) -> Array:
 
 
 def _links(robot: Robot) -> dict[int, str]:
-    """Return the link whose frame is that of each joint, by the joint."""
-    found: dict[int, str] = {}
-    for name in robot.frames.links:
-        frame = robot.frames.attached(name)
-        if np.allclose(frame.offset, np.concatenate([np.eye(3).ravel(), np.zeros(3)])):
-            found.setdefault(frame.joint, name)
-    return found
+    """Return the link that each joint carries first, by the joint; 0: the root of a robot that is fixed to the world."""
+    text = parse_urdf(robot.description.urdf, robot.name)
+    ends = [(joint.get("type"), joint.find("child")) for joint in text.findall("joint")]
+    carried = {child.get("link", ""): kind != "fixed" for kind, child in ends if child is not None}
+    first = [name for name in robot.frames.links if carried.get(name, True)]  # moved, or the root
+    return {robot.frames.attached(name).joint: name for name in first}
 
 
 def _add_places(spec: mujoco.MjSpec, robot: Robot, shapes: list[Shape], mu: float) -> list[str]:
