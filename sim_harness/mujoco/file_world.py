@@ -33,6 +33,9 @@ CLOSE = 1e-6
 SHOWN = 4
 """Names of joints in one sentence."""
 
+OFF = 2e-3
+"""Height of the shapes of a foot above or below the floor that is worth a sentence [m]."""
+
 
 class FileContent(PlacedContent):
     """The robot of a file, and its contact forces at the contact places that the controller knows.
@@ -76,10 +79,13 @@ class FileContent(PlacedContent):
                 self._beside[row] += h * wrench[0]
 
 
-def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[RobotBodies, StepResult]:
-    """Return the world of an MJCF or a URDF. height: of an added floor [m]. Raises ModelError for a file that is refused."""
+def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWorld[RobotBodies, StepResult], list[str]]:
+    """Return the world of an MJCF or a URDF, and sentences about what is not as in the file. height: of an added floor [m]
+
+    Raises ModelError for a file that is refused.
+    """
     robot, mjcf = bodies.robot, is_mjcf(read_text(path))
-    spec = mujoco.MjSpec.from_file(str(path)) if mjcf else urdf_spec(robot, path, bodies.start.q)[0]
+    spec, said = (mujoco.MjSpec.from_file(str(path)), []) if mjcf else urdf_spec(robot, path, bodies.start.q)
     flat = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
     if not any(geom.type in flat for geom in spec.geoms):
         mu = {} if mjcf else {"friction": [0.0, 0.005, 1e-4]}  # the larger friction of two shapes counts
@@ -103,15 +109,15 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> MujocoWorld[Ro
         model.dof_armature[coordinates.dofs] = robot.bodies.armature
     model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION | mujoco.mjtDisableBit.mjDSBL_AUTORESET
     content = FileContent(bodies, links, model, coordinates.dofs[robot.tree.a])
-    return MujocoWorld(content, coordinates, settings)
+    return MujocoWorld(content, coordinates, settings), said
 
 
-def beliefs(robot: Robot, path: Path, q: Array) -> list[str]:
-    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction of the feet,
-    gravity; and what a world from a URDF lacks. q: stance (nq). Raises ModelError for a file that is refused."""
-    mjcf = is_mjcf(read_text(path))
+def beliefs(bodies: RobotBodies, path: Path, height: float) -> list[str]:
+    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction and height of the
+    feet, gravity; and what a world from a URDF lacks. height: of an added floor [m]. Raises ModelError as `file_world`."""
+    robot, mjcf = bodies.robot, is_mjcf(read_text(path))
+    world, found = file_world(bodies, path, height)
     plain = Robot.from_file(path, None if mjcf else robot.description.base)
-    found = [] if mjcf else urdf_spec(robot, path, q)[1]
     if _differ(robot.total_mass, plain.total_mass):
         found.append(f"mass: believed {robot.total_mass:.4g} kg, in the file {plain.total_mass:.4g}")
     own, theirs = robot.description.armature, plain.description.armature
@@ -134,7 +140,26 @@ def beliefs(robot: Robot, path: Path, q: Array) -> list[str]:
     believed, acts = robot.description.gravity, plain.description.gravity
     if mjcf and believed != acts:
         found.append(f"gravity: believed {list(believed)}, in the file {list(acts)} m/s²")
-    return found
+    return found + _heights(world)
+
+
+def _heights(world: MujocoWorld[RobotBodies, StepResult]) -> list[str]:
+    """Return which foot on the floor at the start is farthest from where its shapes in the file touch, if it is by `OFF`."""
+    model, data, bodies = world.model, world.data, world.bodies
+    mujoco.mj_forward(model, data)
+    joints, places = bodies.robot.tree.dof_joint, bodies.robot.spheres.joints
+    gaps = bodies.near(bodies.start.q, np.inf).gaps[: len(places)]
+    floors = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)
+    moved = model.body_weldid[model.geom_bodyid]  # what is fixed to a body moves with it
+    found = []
+    for joint in {int(joint) for joint, gap in zip(places, gaps, strict=True) if gap < OFF}:
+        body = model.dof_bodyid[world.coordinates.dofs[np.flatnonzero(joints == joint)[0]]]
+        own = np.flatnonzero((moved == body) & (model.geom_contype > 0))
+        near = [mujoco.mj_geomDistance(model, data, geom, floor, 1.0, None) for geom in own for floor in floors]
+        if near and abs(min(near)) > OFF:
+            found.append((min(near), model.body(body).name))
+    gap, name = max(found, key=lambda each: abs(each[0]), default=(0.0, ""))
+    return [f"{name}: its shapes are {1e3 * abs(gap):.0f} mm {'above' if gap > 0 else 'below'} the floor"] if name else []
 
 
 def _differ(one: float, other: float) -> bool:

@@ -31,6 +31,7 @@ from sim_harness.robot.pushes import push_of, repeated
 from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan
 from sim_harness.shapes.shapes import Shape, collision_shapes, missing_text
+from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
 from transport.protocol.messages.hello import Hello
@@ -103,9 +104,10 @@ def note_of_world(plan: Plan) -> str:
         return ""
     from sim_harness.mujoco.file_world import beliefs  # noqa: PLC0415 - an optional package
 
-    robot, standing = load_robot(plan.controller.robot)
+    (robot, standing), terrain = load_robot(plan.controller.robot), terrain_of(plan)
+    bodies = RobotBodies(robot, terrain, resting(robot, standing, terrain))
     try:
-        differences = beliefs(robot, path, resting(robot, standing, terrain_of(plan)))
+        differences = beliefs(bodies, path, -float(terrain.query(np.zeros((1, 3)))[0][0]))
     except IdynError as error:
         return f"the world is made from the controller's model, because MuJoCo refuses the file: {error}"
     whole = "itself" if is_mjcf(read_text(path)) else "as MuJoCo reads it"

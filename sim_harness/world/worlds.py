@@ -71,7 +71,7 @@ def build_world(
     if file is not None:
         from sim_harness.mujoco.file_world import file_world  # noqa: PLC0415 - an optional package
 
-        return file_world(bodies, file, -float(terrain.query(np.zeros((1, 3)))[0][0]))
+        return file_world(bodies, file, -float(terrain.query(np.zeros((1, 3)))[0][0]))[0]
     from sim_harness.mujoco.robot import robot_world  # noqa: PLC0415 - an optional package
 
     return robot_world(bodies, engine)

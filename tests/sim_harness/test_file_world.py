@@ -47,7 +47,7 @@ def world_of(tmp_path):
         robot = Robot.from_mjcf(path, **settings)
         q = robot.neutral()
         q[2] = 0.2
-        return file_world(RobotBodies(robot, Flat(), q), path, 0.0), path
+        return file_world(RobotBodies(robot, Flat(), q), path, 0.0)[0], path
 
     return build
 
@@ -104,13 +104,13 @@ def test_a_push_acts_where_it_is_said_also_beside_the_anchor_of_a_joint(world_of
 def test_what_the_controller_believes_otherwise_is_said(world_of):
     feet = [ContactPoint(frame="top", offset=(x, y, -0.17), radius=0.03, mu=0.8) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
     world, path = world_of(armature={"swing": 0.5}, contact=feet, tau_max={"swing": 3.0}, gravity=(0.0, 0.0, -1.62))
-    said = " ".join(beliefs(world.robot, path, world.q))
+    said = " ".join(beliefs(world.bodies, path, 0.0))
     assert "gravity: believed [0.0, 0.0, -1.62], in the file [0.0, 0.0, -9.81] m/s²" in said
     assert "rotor inertia: believed 0.5 for 0.02" in said
     assert "torque limit of swing: believed 3, in the file 9" in said
     assert "friction of top: believed 0.8, in the file 0.6" in said
     own, path = world_of()
-    assert beliefs(own.robot, path, own.q) == []
+    assert beliefs(own.bodies, path, 0.0) == []
 
 
 def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
@@ -173,7 +173,7 @@ def stool_of(tmp_path):
 def test_a_urdf_moves_as_mujoco_moves_its_import(stool_of):
     """Also at the end of the range of the arm, where it stops, and with the rotor that a URDF cannot name."""
     robot, q, path = stool_of(stool(), armature=0.02)
-    world = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+    world, _ = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
     spec = mujoco.MjSpec.from_string(path.read_text())
     seat = spec.worldbody.first_body()
     seat.add_freejoint()
@@ -203,13 +203,21 @@ def test_a_urdf_moves_as_mujoco_moves_its_import(stool_of):
 def test_a_foot_without_shapes_stands_on_its_contact_places_and_it_is_said(stool_of):
     mesh = '<collision><geometry><mesh filename="package://gone/foot.stl"/></geometry></collision>'
     robot, q, path = stool_of(stool(feet=mesh))
-    world = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+    world, _ = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
     for _ in range(1000):
         result = world.step(np.zeros(1), 0.001)
     assert result.impulse[:, 2].sum() / 0.001 == pytest.approx(robot.weight, rel=0.02)
-    said = " ".join(beliefs(robot, path, q))
+    said = " ".join(beliefs(RobotBodies(robot, Flat(), q), path, 0.0))
     assert "package://gone/foot.stl" in said
     assert "contact places touch: seat" in said
+
+
+def test_feet_that_touch_elsewhere_than_the_controller_believes_are_said(stool_of):
+    robot, q, path = stool_of(stool())
+    higher = robot.variant(contact=[ContactPoint(frame="seat", offset=(x, y, -0.16), radius=0.03) for x, y in CORNERS])
+    q[2] = 0.19
+    (said,) = beliefs(RobotBodies(higher, Flat(), q), path, 0.0)
+    assert said == "seat: its shapes are 10 mm below the floor"
 
 
 @pytest.mark.parametrize(
