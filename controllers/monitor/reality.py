@@ -18,6 +18,8 @@ causes about σ/τ for any period.
 Forces are compared as sums over the contacts. Their distribution over the contacts is partly a choice (`idyn.selection`), the
 sum is not.
 
+A joint without a motor at its stop carries an unknown load in its own row, which does not count.
+
 The commanded torque differs from the predicted one by feedback and limits. The response to this difference is computed as if
 loaded contacts neither slipped nor opened (`controllers.monitor.reaction`). Errors that cancel in the sums
 are not detected: feet that slip apart, or joint friction while the base moves as predicted.
@@ -44,9 +46,12 @@ from idyn.solvers.linalg import cholesky, forward
 from idyn.solvers.vectors import copy, dot, fill
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
-from idyn.types import Array, Prediction, Record
+from idyn.types import Array, Kinematics, Prediction, Record, State
 
 Arrays = tuple[Array, ...]
+
+AT_STOP = 0.02
+"""Distance from the end of its range at which a joint is at its stop [rad, m]."""
 
 MAX_GAP = 5
 """Longest time between two states that are compared [periods]. If it is longer, the drives have applied other torques."""
@@ -130,12 +135,12 @@ class MismatchMonitor:
         self._exceeded, self._degraded = 0.0, False  # time above the limit [s], and whether it exceeded `patience`
         self._latest: Mismatch | None = None
 
-    def measure(self, v: Array, inputs: Inputs) -> Mismatch | None:
-        """Compare the measured velocity (nv) with the prediction for the time since the last call.
+    def measure(self, at: State | Kinematics, inputs: Inputs) -> Mismatch | None:
+        """Compare the measured velocity with the prediction for the time since the last call.
 
         Returns the last result if there is nothing to compare, None before the first.
         """
-        before, self._before, expected = self._before, v.copy(), None
+        before, self._before, expected = self._before, at.v.copy(), None
         k = 1 + round(inputs.delay / self._period) if inputs.delay else 1  # age of the torque that acted [ticks]
         if k <= len(self._expected):
             expected = self._expected[-k]
@@ -145,7 +150,7 @@ class MismatchMonitor:
         # weight of the new difference in the means: 1 − e^{−dt/τ}
         share, robot, motion = -math.expm1(-inputs.dt / self._settings.memory), self._robot, None
         if robot.nu:
-            known = expected.M_u, robot.tree.u, self._before, before, expected.acceleration
+            known = *self._counted(expected.M_u, at.q), self._before, before, expected.acceleration
             # √(rᵀ M_uu⁻¹ r / m) / g
             motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
@@ -168,6 +173,15 @@ class MismatchMonitor:
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
         self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
+
+    def _counted(self, M_u: Array, q: Array) -> tuple[Array, Array]:
+        """Return the rows M_u that count, and their indices: not those of joints at their stops."""
+        u, stops = self._robot.tree.u, self._robot.stops
+        held = (q[stops.q] < stops.low + AT_STOP) | (q[stops.q] > stops.high - AT_STOP) if len(stops.rows) else stops.rows
+        if not held.any():
+            return M_u, u
+        counted = np.delete(np.arange(len(u)), stops.rows[held])
+        return M_u[counted], u[counted]
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
         """Update the mean of the force difference, the sum over contacts of `sensed` minus `expected`. Return its norm divided

@@ -22,7 +22,7 @@ from idyn.model.osim.coordinates import unactuated
 from idyn.model.osim.document import is_osim
 from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
-from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
+from idyn.model.tree import positions, read_bodies, read_limits, read_stops, read_tree, rotors
 from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
@@ -37,7 +37,7 @@ class Robot:
     name: of the model; urdf_sha256: hash of the URDF text; total_mass [kg], weight [N]
     nq, nv: sizes of q and v; na, nu: numbers of actuated and unactuated velocities (na + nu = nv)
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
-    tree, bodies, limits, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
+    tree, bodies, limits, stops, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
@@ -62,7 +62,7 @@ class Robot:
         self.nq: int = model.nq
         self.nv: int = model.nv
         self.na, self.nu = len(self.tree.a), len(self.tree.u)
-        self.limits = read_limits(model, self.tree, description)
+        self.limits, self.stops = read_limits(model, self.tree, description), read_stops(model, self.tree)
         armature = rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])

@@ -44,6 +44,16 @@ class Limits(Record, frozen=True):
     q_max: Array
 
 
+class Stops(Record, frozen=True):
+    """Stops of the joints of one axis without a motor. rows: of these joints among the unactuated velocities; q: index of their
+    positions in q; low, high: ranges [rad, m] (n)"""
+
+    rows: Array
+    q: Array
+    low: Array
+    high: Array
+
+
 class Bodies(Record, frozen=True):
     """The bodies of a model, one for each joint; index 0 is the environment with all links fixed to it.
 
@@ -102,6 +112,15 @@ def read_limits(model: Any, tree: Tree, description: Description) -> Limits:
         q_min=np.where(free, -np.inf, q_min),
         q_max=np.where(free, np.inf, q_max),
     )
+
+
+def read_stops(model: Any, tree: Tree) -> Stops:
+    """Return the stops of the URDF for the joints of one axis without a motor."""
+    joints = [model.joints[int(tree.dof_joint[k])] for k in tree.u]
+    single = [(row, joint.idx_q) for row, joint in enumerate(joints) if joint.nv == joint.nq == 1]
+    ranged = [(row, q) for row, q in single if model.lowerPositionLimit[q] < model.upperPositionLimit[q]]
+    rows, q = (np.array([each[i] for each in ranged], dtype=np.int64) for i in range(2))
+    return Stops(rows=rows, q=q, low=np.array(model.lowerPositionLimit)[q], high=np.array(model.upperPositionLimit)[q])
 
 
 def rotors(tree: Tree, armature: float | Mapping[str, float]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
+from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.types import State
@@ -72,7 +73,7 @@ def test_free_fall_predicted_as_stance_shows_as_one_g(name):
     robot, state, prediction = standing(controller(name, **RIGID))
     r, felt = reality(robot), np.zeros((4, 3))
     for k in range(500):
-        found = r.measure(falling(robot, state, k).v, Inputs(dt=DT * (k > 0), sensed_force=felt))
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0), sensed_force=felt))
         expect(r, robot, state, prediction)
         if k:
             assert found.motion == pytest.approx(-np.expm1(-k * DT / TAU), rel=1e-9)
@@ -90,22 +91,46 @@ def test_predictions_are_compared_after_the_actuation_delay(stand):
         for believed, matches in ((late, True), (late + 1, False)):
             r, v, worst = reality(robot), np.zeros(robot.nv), 0.0
             for k in range(60):
-                found = r.measure(v, Inputs(dt=DT, delay=believed * DT))
+                found = r.measure(State(q=state.q, v=v), Inputs(dt=DT, delay=believed * DT))
                 expect(r, robot, state, moving(prediction, accelerations[k]))
                 v = v + DT * accelerations[max(k - late, 0)]
                 worst = max(worst, found.motion if found else 0.0)
             assert (worst < 1e-9) == matches
 
 
+@pytest.mark.parametrize(("at", "counts"), [("stop", False), ("middle", True)])
+def test_the_load_of_a_stop_does_not_count(at, counts):
+    """A knee without a motor is predicted to turn by 50 rad/s², as a torque about it would turn it with the motors locked; the
+    robot stays where it is."""
+    whole, stance = load_robot("quadruped")
+    knee = whole.joint_names.index("LF_Y_3")
+    robot = whole.variant(unactuated=("LF_Y_3",))
+    angles = whole.joint_angles(stance)
+    low, high = whole.limits.q_min[knee], whole.limits.q_max[knee]
+    angles[knee] = low if at == "stop" else 0.5 * (low + high)
+    state = State(q=whole.with_joint_angles(stance, angles), v=np.zeros(robot.nv))
+    contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
+    prediction = predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT)
+    row, u, acceleration = robot.tree.dof_names.index("LF_Y_3"), robot.tree.u, np.zeros(robot.nv)
+    M = robot.terms(state.q, state.v).M
+    acceleration[u] = np.linalg.solve(M[np.ix_(u, u)], (u == row).astype(float))
+    acceleration *= 50.0 / acceleration[row]
+    r = reality(robot)
+    for _ in range(500):
+        found = r.measure(state, Inputs(dt=DT))
+        expect(r, robot, state, moving(prediction, acceleration))
+    assert (found.motion > 1e-3) == counts
+
+
 def test_a_lost_tick_is_compared_and_a_longer_gap_is_not(stand):
     robot, state, prediction = stand
     r = reality(robot)
     for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
-        found = r.measure(falling(robot, state, [0, 1, 3, 8][k]).v, Inputs(dt=dt))
+        found = r.measure(falling(robot, state, [0, 1, 3, 8][k]), Inputs(dt=dt))
         expect(r, robot, state, prediction)
     assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
-    assert r.measure(falling(robot, state, 100).v, Inputs(dt=6 * DT)) == found
-    assert r.measure(falling(robot, state, 200).v, Inputs(dt=DT)) == found  # nothing was predicted in the tick before
+    assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
+    assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
 
 
 def test_unsolved_predictions_are_not_compared(stand):
@@ -113,7 +138,7 @@ def test_unsolved_predictions_are_not_compared(stand):
     r = reality(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
     for k, expected in enumerate((prediction, failed, prediction, prediction)):
-        found = r.measure(falling(robot, state, k).v, Inputs(dt=DT * (k > 0)))
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0)))
         expect(r, robot, state, expected)
     assert found.motion == pytest.approx(-np.expm1(-2 * DT / TAU), rel=1e-9)
 
@@ -125,7 +150,7 @@ def test_a_mismatch_is_reported_after_the_patience_and_with_hysteresis(stand):
     v, told = np.zeros(robot.nv), []
     sizes = [0.5] * 100 + [0.19, 0.21] * 50 + [0.05] * 50 + [0.19, 0.21] * 50
     for k in range(len(sizes) + 1):
-        found = r.measure(v, Inputs(dt=DT))
+        found = r.measure(State(q=state.q, v=v), Inputs(dt=DT))
         expect(r, robot, state, prediction)
         v = v - DT * G * (sizes[k] if k < len(sizes) else 0.0) * np.eye(robot.nv)[2]
         told.append(bool(found and found.problem))
@@ -138,13 +163,13 @@ def test_reset_clears_the_figures(stand):
     robot, state, prediction = stand
     r = reality(robot)
     for k in range(300):
-        found = r.measure(falling(robot, state, k).v, Inputs(dt=DT))
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT))
         expect(r, robot, state, prediction)
     assert found.problem
     r.reset()
-    assert r.measure(state.v, Inputs(dt=0.0)) is None
+    assert r.measure(state, Inputs(dt=0.0)) is None
     expect(r, robot, state, prediction)
-    assert r.measure(state.v, Inputs(dt=DT)).motion == 0.0
+    assert r.measure(state, Inputs(dt=DT)).motion == 0.0
 
 
 @pytest.mark.parametrize(
@@ -257,7 +282,7 @@ def test_a_fully_actuated_robot_has_no_figures(stand):
     r = reality(fixed)
     at_rest = State(q=state.q[7:], v=state.v[6:])
     for k in range(2):
-        found = r.measure(at_rest.v, Inputs(dt=DT * k))
+        found = r.measure(at_rest, Inputs(dt=DT * k))
         expect(r, fixed, at_rest, msgspec.structs.replace(prediction, v_plus=at_rest.v))
     assert (found.motion, found.force, found.problem) == (None, None, "")
     assert max(command.reality.motion for command in Loop("arm").run(50)[1:]) < 1e-3
