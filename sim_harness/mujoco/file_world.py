@@ -105,8 +105,6 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWo
         links = {name: model.body(name).id for name in robot.frames.links if name != "world"}
         joints = joints_of(robot, model)
     coordinates = Coordinates(robot, model, joints)
-    if not mjcf:
-        model.dof_armature[coordinates.dofs] = robot.bodies.armature
     model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION | mujoco.mjtDisableBit.mjDSBL_AUTORESET
     content = FileContent(bodies, links, model, coordinates.dofs[robot.tree.a])
     return MujocoWorld(content, coordinates, settings), said

@@ -18,7 +18,7 @@ from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.hulls import add_shape
 from sim_harness.mujoco.robot_model import POINT
-from sim_harness.shapes.shapes import Shape, collision_shapes
+from sim_harness.shapes.shapes import collision_shapes
 
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
@@ -40,14 +40,20 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
     for i, shape in enumerate(shapes):
         if shape.joint in links:
             add_shape(spec, spec.body(links[shape.joint]), f"shape {i}", shape, friction=[mu, 0.005, 1e-4], mass=0.0)
-    bare = _add_places(spec, robot, shapes, mu)
+    bare = set(robot.spheres.joints.tolist()) - {shape.joint for shape in shapes}
+    _add_places(spec, robot, links, bare, mu)
+    armature = dict(zip(robot.tree.dof_names, robot.bodies.armature.tolist(), strict=True))
+    for joint in spec.joints:  # before compiling: the stiffness of contacts follows from it
+        joint.armature = armature[f"{ROOT_JOINT}.0" if joint.name == ROOT_JOINT else joint.name]
     for mesh in spec.meshes:
         mesh.maxhullvert, mesh.inertia = MOST, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
     try:
         _exclude(spec, robot, q)
     except ValueError as error:
         raise ModelError(f"{path.name}: shapes: {' '.join(str(error).split())}") from error
-    return spec, [*said, *([f"without shapes, so that contact places touch: {', '.join(bare)}"] if bare else [])]
+    if bare:
+        said.append(f"without shapes, so that contact places touch: {', '.join(links[joint] for joint in sorted(bare))}")
+    return spec, said
 
 
 def _imported(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
@@ -102,17 +108,14 @@ def _links(robot: Robot) -> dict[int, str]:
     return {robot.frames.attached(name).joint: name for name in first}
 
 
-def _add_places(spec: mujoco.MjSpec, robot: Robot, shapes: list[Shape], mu: float) -> list[str]:
-    """Add spheres for the contact places of joints that carry no shape. Return their frames."""
-    carry, bare = {shape.joint for shape in shapes}, []
-    for place in robot.description.contact:
-        if robot.frames.attached(place.frame).joint not in carry:
-            size = [max(place.radius, POINT), 0.0, 0.0]
-            spec.body(place.frame).add_geom(
-                type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=place.offset, friction=[mu, 0.005, 1e-4], mass=0.0
-            )
-            bare += [place.frame] if place.frame not in bare else []
-    return bare
+def _add_places(spec: mujoco.MjSpec, robot: Robot, links: dict[int, str], bare: set[int], mu: float) -> None:
+    """Add spheres for the contact places of joints that carry no shape. bare: these joints"""
+    spheres = robot.spheres
+    for joint, offset, radius in zip(spheres.joints.tolist(), spheres.offsets, spheres.radii, strict=True):
+        if joint in bare:
+            size = [max(radius, POINT), 0.0, 0.0]
+            more = {"friction": [mu, 0.005, 1e-4], "mass": 0.0}
+            spec.body(links[joint]).add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=offset, **more)
 
 
 def _exclude(spec: mujoco.MjSpec, robot: Robot, q: Array) -> None:

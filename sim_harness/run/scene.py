@@ -61,7 +61,7 @@ def simulated_robot(
         build_world, settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction, hulls=hulls
     )
     try:
-        world = build(file=own_world(plan))
+        world = build(file=own_world(plan, nominal))
     except ModelError:  # a file that MuJoCo refuses, see `note_of_world`
         world = build()
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
@@ -83,28 +83,31 @@ def simulated_robot(
     )
 
 
-def own_world(plan: Plan) -> Path | None:
+def own_world(plan: Plan, robot: Robot) -> Path | None:
     """Return the file of the robot if the world is made from it: in MuJoCo with its default settings, on flat ground, where the
-    experiment changes neither the robot's bodies nor friction; None for a world made from the controller's model."""
-    settings = plan.settings
-    path = robot_file(plan.controller.robot)
-    if settings.engine != MujocoSettings() or is_osim(read_text(path)):
+    experiment changes neither the robot's bodies nor friction, and the settings of the robot add neither boxes nor, to a URDF,
+    closures; None for a world made from the controller's model."""
+    settings, path = plan.settings, robot_file(plan.controller.robot)
+    text, own = read_text(path), robot.description
+    beyond = own.box or is_osim(text) or (own.closure and not is_mjcf(text))
+    if settings.engine != MujocoSettings() or beyond:
         return None
-    drive, own = settings.robot.drive, DriveSettings()
+    drive, plain = settings.robot.drive, DriveSettings()
     changed = settings.robot.trunk != BodySettings() or settings.robot.links or settings.robot.hulls
-    rotors = (drive.armature, drive.viscous, drive.coulomb) != (own.armature, own.viscous, own.coulomb)
+    rotors = (drive.armature, drive.viscous, drive.coulomb) != (plain.armature, plain.viscous, plain.coulomb)
     given = settings.robot.ground.mu is not None or settings.mu is not None
     return None if changed or rotors or given or not isinstance(terrain_of(plan), Flat) else path
 
 
 def note_of_world(plan: Plan) -> str:
     """Return what the world is made from, and what the controller's model has otherwise; '' if it is made from this model."""
-    path = own_world(plan)
+    robot, standing = load_robot(plan.controller.robot)
+    path = own_world(plan, robot)
     if path is None:
         return ""
     from sim_harness.mujoco.file_world import beliefs  # noqa: PLC0415 - an optional package
 
-    (robot, standing), terrain = load_robot(plan.controller.robot), terrain_of(plan)
+    terrain = terrain_of(plan)
     bodies = RobotBodies(robot, terrain, resting(robot, standing, terrain))
     try:
         differences = beliefs(bodies, path, -float(terrain.query(np.zeros((1, 3)))[0][0]))

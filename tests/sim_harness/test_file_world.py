@@ -4,6 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from controllers.robot.load import load_robot
 from idyn import ContactPoint, Flat, Robot
 from sim_harness.mujoco.file_world import beliefs, file_world
 from sim_harness.mujoco.settings import MujocoSettings
@@ -185,8 +186,8 @@ def test_a_urdf_moves_as_mujoco_moves_its_import(stool_of):
     settings = MujocoSettings()
     spec.option.cone, spec.option.integrator = mujoco.mjtCone.mjCONE_ELLIPTIC, world.model.opt.integrator
     spec.option.impratio, spec.option.tolerance = settings.impratio, settings.tolerance
+    spec.joint("swing").armature = 0.02
     model = spec.compile()
-    model.dof_armature[6] = 0.02
     model.opt.timestep, data = settings.timestep, mujoco.MjData(model)
     data.qpos[2] = 0.2
     for k in range(400):
@@ -239,5 +240,5 @@ def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, te
     experiment = '[experiment]\nlaws = ["cone"]\nduration = 1.0\nengine = "mujoco"\n'
     config.write_text(f'[robot]\nurdf = "{path}"\ncontact = [{places}]\n{experiment}', encoding="utf-8")
     plan = load_plan(str(config))
-    assert own_world(plan) == path
+    assert own_world(plan, load_robot(plan.controller.robot)[0]) == path
     assert note in note_of_world(plan)
