@@ -89,10 +89,12 @@ def carried(trace: Trace, robot: Robot, terrain: Terrain) -> tuple[float, float]
 
 
 def drifted(trace: Trace, robot: Robot) -> Departure | None:
-    """Return which body that moves freely left its place, None without one. The floating base has checks of its own."""
+    """Return which body left its place that moves freely or, as the root of a fixed robot, without a motor; None without one.
+    The floating base has checks of its own."""
     tree = robot.tree
     joints, counts = np.unique(tree.dof_joint[tree.u], return_counts=True)
     free = [int(joint) for joint, count in zip(joints, counts, strict=True) if count == FREE][int(robot.floating) :]
+    free += [int(joint) for joint in joints if not robot.floating and not robot.tree.parents[joint] and joint not in free]
     rows = rows_of(trace)
     for joint in free:
         placed = [tuple(part[joint].copy() for part in robot.place(trace.q[row])) for row in rows]
@@ -100,7 +102,7 @@ def drifted(trace: Trace, robot: Robot) -> Departure | None:
         turned = np.arccos([np.clip(0.5 * (np.trace(R @ placed[0][0].T) - 1.0), -1.0, 1.0) for R, _ in placed])
         away = (moved > DRIFT[0]) | (turned > DRIFT[1])
         if away.any():
-            name = tree.dof_names[int(np.flatnonzero(tree.dof_joint == joint)[0])].rpartition(".")[0]
+            name = tree.dof_names[int(np.flatnonzero(tree.dof_joint == joint)[0])].partition(".")[0]
             at = trace.time(rows[away.argmax()])
             return f"drifted {moved[-1]:.2f} m and {turned[-1]:.2f} rad ({name}, from {at:.2f} s)", at
     return None

@@ -87,7 +87,8 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWo
     robot, mjcf = bodies.robot, is_mjcf(read_text(path))
     spec, said = (mujoco.MjSpec.from_file(str(path)), []) if mjcf else urdf_spec(robot, path, bodies.start.q)
     flat = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
-    if not any(geom.type in flat for geom in spec.geoms):
+    stands = robot.floating or len(robot.spheres.keys) > 0
+    if stands and not any(geom.type in flat for geom in spec.geoms):
         mu = {} if mjcf else {"friction": [0.0, 0.005, 1e-4]}  # the larger friction of two shapes counts
         spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0.0, 0.0, height], **mu)
     settings = MujocoSettings()
@@ -110,9 +111,10 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWo
     return MujocoWorld(content, coordinates, settings), said
 
 
-def beliefs(bodies: RobotBodies, path: Path, height: float) -> list[str]:
-    """Return in which figures the controller's model differs from its file: mass, rotors, limits, friction and height of the
-    feet, gravity; and what a world from a URDF lacks. height: of an added floor [m]. Raises ModelError as `file_world`."""
+def beliefs(bodies: RobotBodies, path: Path, height: float, mu: float | None = None) -> list[str]:
+    """Return in which figures the controller's model differs from its file: mass, rotors, limits, resisting joints, friction
+    and height of the feet, gravity; and what a world from a URDF lacks. height: of an added floor [m]; mu: that the controller
+    believes, default those of the contact places. Raises ModelError as `file_world`."""
     robot, mjcf = bodies.robot, is_mjcf(read_text(path))
     world, found = file_world(bodies, path, height)
     plain = Robot.from_file(path, None if mjcf else robot.description.base)
@@ -131,10 +133,20 @@ def beliefs(bodies: RobotBodies, path: Path, height: float) -> list[str]:
         if _differ(limit, limits.get(name, np.inf)):
             found.append(f"torque limit of {name}: believed {limit:g}, in the file {limits.get(name, np.inf):g}")
             break
-    mu = {contact.frame: contact.mu for contact in plain.description.contact}
-    feet = [place for place in robot.description.contact if place.frame in mu and _differ(place.mu, mu[place.frame])]
-    if feet:
-        found.append(f"friction of {feet[0].frame}: believed {feet[0].mu:g}, in the file {mu[feet[0].frame]:g}")
+    resists = {
+        "damping": world.model.dof_damping,
+        "friction": world.model.dof_frictionloss,
+        "springs": world.model.jnt_stiffness,
+    }
+    if resisting := [f"{name} up to {values.max():.3g}" for name, values in resists.items() if values.any()]:
+        found.append(f"joints of the file resist, which the controller does not know: {', '.join(resisting)}")
+    if world.model.neq and not mjcf:
+        found.append("mimic joints follow their leaders, which the controller does not know")
+    theirs_mu = {place.frame: place.mu for place in (plain if mjcf else robot).description.contact}
+    feet = [(place, place.mu if mu is None else mu) for place in robot.description.contact if place.frame in theirs_mu]
+    if feet := [(place, own_mu) for place, own_mu in feet if _differ(own_mu, theirs_mu[place.frame])]:
+        place, own_mu = feet[0]
+        found.append(f"friction of {place.frame}: believed {own_mu:g}, in the world {theirs_mu[place.frame]:g}")
     believed, acts = robot.description.gravity, plain.description.gravity
     if mjcf and believed != acts:
         found.append(f"gravity: believed {list(believed)}, in the file {list(acts)} m/s²")

@@ -14,6 +14,7 @@ from idyn.errors import ModelError
 from idyn.model.robot import Robot
 from idyn.model.urdf import ROOT_JOINT, parse_urdf, without_shapes
 from idyn.types import Array
+from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.hulls import add_shape
@@ -36,10 +37,11 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
     shapes, lost = collision_shapes(robot, list(path.resolve().parents))
     said += [f"without the mesh {name}, which is not found" for name in lost]
     links = _links(robot)
-    mu = float(np.mean([place.mu for place in robot.description.contact])) if robot.description.contact else 1.0
+    mu = _frictions(robot)
     for i, shape in enumerate(shapes):
         if shape.joint in links:
-            add_shape(spec, spec.body(links[shape.joint]), f"shape {i}", shape, friction=[mu, 0.005, 1e-4], mass=0.0)
+            friction = [mu.get(shape.joint, mu[-1]), 0.005, 1e-4]
+            add_shape(spec, spec.body(links[shape.joint]), f"shape {i}", shape, friction=friction, mass=0.0)
     bare = set(robot.spheres.joints.tolist()) - {shape.joint for shape in shapes}
     _add_places(spec, robot, links, bare, mu)
     armature = dict(zip(robot.tree.dof_names, robot.bodies.armature.tolist(), strict=True))
@@ -108,13 +110,21 @@ def _links(robot: Robot) -> dict[int, str]:
     return {robot.frames.attached(name).joint: name for name in first}
 
 
-def _add_places(spec: mujoco.MjSpec, robot: Robot, links: dict[int, str], bare: set[int], mu: float) -> None:
+def _frictions(robot: Robot) -> dict[int, float]:
+    """Return the mean friction of the contact places of each joint, and of all of them as that of −1."""
+    values = np.clip([place.mu for place in robot.description.contact], mujoco.mjMINMU, MU_CAP)
+    joints = robot.spheres.joints
+    found = {int(joint): float(values[joints == joint].mean()) for joint in joints}
+    return found | {-1: float(values.mean()) if len(values) else 1.0}
+
+
+def _add_places(spec: mujoco.MjSpec, robot: Robot, links: dict[int, str], bare: set[int], mu: dict[int, float]) -> None:
     """Add spheres for the contact places of joints that carry no shape. bare: these joints"""
     spheres = robot.spheres
     for joint, offset, radius in zip(spheres.joints.tolist(), spheres.offsets, spheres.radii, strict=True):
         if joint in bare:
             size = [max(radius, POINT), 0.0, 0.0]
-            more = {"friction": [mu, 0.005, 1e-4], "mass": 0.0}
+            more = {"friction": [mu[joint], 0.005, 1e-4], "mass": 0.0}
             spec.body(links[joint]).add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=offset, **more)
 
 

@@ -145,7 +145,7 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixe
         why = SOLELESS if len(feet) == 2 else "less than two legs that reach the ground"
     if model.is_mjcf:
         raise ModelError(f"{model.path}: {why}, and the base has a free joint; remove it to fix the robot to the world")
-    if why == SOLELESS or turned or lost:
+    if len(feet) == 2 or turned or lost:
         raise ModelError("; ".join([f"{model.path}: {why}", *hints, *turned, "--fixed fixes the robot to the world"]))
     return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
 

@@ -61,7 +61,7 @@ def simulated_robot(
         build_world, settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction, hulls=hulls
     )
     try:
-        world = build(file=own_world(plan, nominal))
+        world = build(file=own_world(plan, nominal)[0])
     except ModelError:  # a file that MuJoCo refuses, see `note_of_world`
         world = build()
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
@@ -83,34 +83,39 @@ def simulated_robot(
     )
 
 
-def own_world(plan: Plan, robot: Robot) -> Path | None:
-    """Return the file of the robot if the world is made from it: in MuJoCo with its default settings, on flat ground, where the
-    experiment changes neither the robot's bodies nor friction, and the settings of the robot add neither boxes nor, to a URDF,
-    closures; None for a world made from the controller's model."""
-    settings, path = plan.settings, robot_file(plan.controller.robot)
-    text, own = read_text(path), robot.description
-    beyond = own.box or is_osim(text) or (own.closure and not is_mjcf(text))
-    if settings.engine != MujocoSettings() or beyond:
-        return None
-    drive, plain = settings.robot.drive, DriveSettings()
-    changed = settings.robot.trunk != BodySettings() or settings.robot.links or settings.robot.hulls
-    rotors = (drive.armature, drive.viscous, drive.coulomb) != (plain.armature, plain.viscous, plain.coulomb)
-    given = settings.robot.ground.mu is not None or settings.mu is not None
-    return None if changed or rotors or given or not isinstance(terrain_of(plan), Flat) else path
+def own_world(plan: Plan, robot: Robot) -> tuple[Path | None, str]:
+    """Return the file of the robot if the world is made from it, else None and what in the settings it does not have."""
+    settings, path, own = plan.settings, robot_file(plan.controller.robot), robot.description
+    text, drive, plain = read_text(path), settings.robot.drive, DriveSettings()
+    terrain, bodies = terrain_of(plan), settings.robot
+    beyond = {
+        "another engine": not isinstance(settings.engine, MujocoSettings),
+        "settings of the engine": settings.engine != MujocoSettings(),
+        "a model of OpenSim": is_osim(text),
+        "boxes": bool(own.box),
+        "closures": bool(own.closure) and not is_mjcf(text),
+        "other bodies": bodies.trunk != BodySettings() or bool(bodies.links) or bodies.hulls,
+        "resisting joints": (drive.armature, drive.viscous, drive.coulomb) != (plain.armature, plain.viscous, plain.coulomb),
+        "the friction of the ground": bodies.ground.mu is not None or settings.mu is not None or terrain.friction is not None,
+        "ground that is not flat": not isinstance(terrain, Flat),
+    }
+    found = [what for what, has in beyond.items() if has]
+    return (None, found[0]) if found else (path, "")
 
 
 def note_of_world(plan: Plan) -> str:
-    """Return what the world is made from, and what the controller's model has otherwise; '' if it is made from this model."""
+    """Return what the world of a robot in MuJoCo is made from, and what the controller's model has otherwise."""
     robot, standing = load_robot(plan.controller.robot)
-    path = own_world(plan, robot)
+    path, why = own_world(plan, robot)
     if path is None:
-        return ""
+        of_model = f"the world is made from the controller's model, because of {why}"
+        return of_model if isinstance(plan.settings.engine, MujocoSettings) else ""
     from sim_harness.mujoco.file_world import beliefs  # noqa: PLC0415 - an optional package
 
     terrain = terrain_of(plan)
     bodies = RobotBodies(robot, terrain, resting(robot, standing, terrain))
     try:
-        differences = beliefs(bodies, path, -float(terrain.query(np.zeros((1, 3)))[0][0]))
+        differences = beliefs(bodies, path, -float(terrain.query(np.zeros((1, 3)))[0][0]), plan.controller.contact.mu)
     except IdynError as error:
         return f"the world is made from the controller's model, because MuJoCo refuses the file: {error}"
     whole = "itself" if is_mjcf(read_text(path)) else "as MuJoCo reads it"

@@ -109,9 +109,10 @@ def test_what_the_controller_believes_otherwise_is_said(world_of):
     assert "gravity: believed [0.0, 0.0, -1.62], in the file [0.0, 0.0, -9.81] m/s²" in said
     assert "rotor inertia: believed 0.5 for 0.02" in said
     assert "torque limit of swing: believed 3, in the file 9" in said
-    assert "friction of top: believed 0.8, in the file 0.6" in said
+    assert "friction of top: believed 0.8, in the world 0.6" in said
     own, path = world_of()
-    assert beliefs(own.bodies, path, 0.0) == []
+    (said,) = beliefs(own.bodies, path, 0.0)
+    assert said.endswith("the controller does not know: damping up to 0.4, friction up to 0.1, springs up to 3")
 
 
 def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
@@ -217,14 +218,35 @@ def test_feet_that_touch_elsewhere_than_the_controller_believes_are_said(stool_o
     robot, q, path = stool_of(stool())
     higher = robot.variant(contact=[ContactPoint(frame="seat", offset=(x, y, -0.16), radius=0.03) for x, y in CORNERS])
     q[2] = 0.19
-    (said,) = beliefs(RobotBodies(higher, Flat(), q), path, 0.0)
-    assert said == "seat: its shapes are 10 mm below the floor"
+    said = beliefs(RobotBodies(higher, Flat(), q), path, 0.0)
+    assert said[-1] == "seat: its shapes are 10 mm below the floor"
+
+
+def test_friction_is_that_of_the_contact_places_and_may_be_infinite(stool_of):
+    """A push of 0.9 weights moves a stool with a friction of 0.5, and none without end."""
+    for mu, stays in ((0.5, False), (np.inf, True)):
+        robot, q, path = stool_of(stool(), mu=mu)
+        world, _ = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+        for _ in range(300):
+            world.step(np.zeros(1), 0.001)
+        before = world.q[0]
+        for _ in range(200):
+            world.step(np.zeros(1), 0.001, [Push(frame="seat", force=(0.9 * robot.weight, 0.0, 0.0), point=(0.0, 0.0, -0.2))])
+        assert (abs(world.q[0] - before) < 0.01) == stays
+
+
+def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
+    _, _, path = stool_of(stool())
+    arm = Robot.from_urdf(path, base="fixed")
+    world, _ = file_world(RobotBodies(arm, Flat(), arm.neutral()), path, 0.0)
+    world.step(np.zeros(1), 0.001)
+    assert world.data.ncon == 0
 
 
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (stool(), "the controller's model agrees"),
+        (stool(), "which the controller does not know: damping up to 0.4, friction up to 0.1"),
         (stool(iyy=0.09), "inertias that no body has are changed to spheres' ('seat'"),
         (
             stool().replace("</robot>", BALL),
@@ -240,5 +262,5 @@ def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, te
     experiment = '[experiment]\nlaws = ["cone"]\nduration = 1.0\nengine = "mujoco"\n'
     config.write_text(f'[robot]\nurdf = "{path}"\ncontact = [{places}]\n{experiment}', encoding="utf-8")
     plan = load_plan(str(config))
-    assert own_world(plan, load_robot(plan.controller.robot)[0]) == path
+    assert own_world(plan, load_robot(plan.controller.robot)[0]) == (path, "")
     assert note in note_of_world(plan)
