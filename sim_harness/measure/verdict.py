@@ -34,8 +34,8 @@ SAMPLE = 0.5
 """Time between the positions that measure how far a steered base travelled [s]; a multiple of the period of most gaits, so
 that sway does not count."""
 
-HELD = 0.1
-"""A robot on a fixed base holds its reference if its joints end nearer to it than this [rad]."""
+HELD = {"rad": 0.1, "m": 0.01}
+"""A robot on a fixed base holds its reference if its joints end nearer to it than this."""
 
 LEAST_MOTION = 0.02
 """A reference whose joints move less than this need not be seen in the robot [rad]."""
@@ -218,20 +218,26 @@ def _left(trace: Trace, reach: float = 0.0) -> Verdict | None:
 
 
 def _of_steps(trace: Trace, walk: TwoLegsSettings, seconds: float) -> Verdict:
-    """Return the verdict about a walk on two legs: how far the base came towards its goal, and how far it turned."""
-    goal, heading = walk.goal(seconds - LAG), np.unwrap([yaw(q[3:7]) for q in trace.q])
-    distance, turn = float(np.linalg.norm(goal[:2])), float(abs(goal[2]))
-    if max(distance, turn) < SHORTEST:
+    """Return the verdict about a walk on two legs: how far the base came, and how far it is from its goal and turned off."""
+    ends = max(seconds - LAG, 0.0)
+    goals = np.array([walk.goal(t) for t in (*np.arange(0.0, ends, SAMPLE), ends)])
+    goal, heading = goals[-1], np.unwrap([yaw(q[3:7]) for q in trace.q])
+    reach, turn = float(np.linalg.norm(goals[:, :2], axis=1).max()), float(abs(goal[2]))
+    if max(reach, float(np.abs(goals[:, 2]).max())) < SHORTEST:
         return _left(trace) or verdict(Ending.STOOD, f"stood {seconds:.1f} s")
     if (turned_off := seen.spun(trace, float(goal[2]))) is not None:
         return verdict(Ending.SPUN, *turned_off)
-    c, s, (x, y) = np.cos(heading[0]), np.sin(heading[0]), trace.q[-1, :2] - trace.q[0, :2]
-    moved = float(goal[:2] @ [c * x + s * y, c * y - s * x] / distance) if distance > 0.0 else float(np.hypot(x, y))
-    turned = float((heading[-1] - heading[0]) * np.sign(goal[2]))
+    c, s = np.cos(heading[0]), np.sin(heading[0])
+    places = (trace.q[:, :2] - trace.q[0, :2]) @ np.array([[c, -s], [s, c]])  # along and across the first heading
+    farthest = goals[np.linalg.norm(goals[:, :2], axis=1).argmax(), :2]
+    moved = float((places @ farthest).max() / reach) if reach > 0.0 else float(np.linalg.norm(places[-1]))
+    turned, off = float((heading[-1] - heading[0]) * np.sign(goal[2])), float(np.linalg.norm(places[-1] - goal[:2]))
     text = f"{moved:.2f} m, turned {turned:.2f} rad" if turn > SHORTEST else f"{moved:.2f} m"
-    if moved < WALKED * distance or turned < WALKED * turn:
-        never = moved <= MOVED * distance and turned <= MOVED * turn
+    if moved < WALKED * reach or turned < WALKED * turn:
+        never = moved <= MOVED * reach and turned <= MOVED * turn
         return verdict(Ending.NEVER_MOVED if never else Ending.WALKED_PART, f"walked only {text}")
+    if off > seen.DRIFT[0] + seen.SHARE * reach:
+        return verdict(Ending.DRIFTED, f"drifted {off:.2f} m from its path (walked {text})")
     return verdict(Ending.WALKED, f"walked {text}")
 
 
@@ -252,7 +258,9 @@ def _of_walk(trace: Trace, walk: WalkSettings, *, steered: bool) -> Verdict:
         return verdict(Ending.NEVER_MOVED, f"never moved ({made:.2f} of {expected:.2f} {unit})")
     if expected >= SHORTEST and made < WALKED * expected:
         return verdict(Ending.WALKED_PART, f"walked {made:.2f} of {expected:.2f} {unit}")
-    if not path.waypoints and off > seen.DRIFT[0] + np.hypot(*path.velocity[:2]) * (LAG + seen.SHARE * lasts):
+    due = expected if path.waypoints else np.hypot(*path.velocity[:2]) * lasts
+    lagging = (path.speed if path.waypoints else np.hypot(*path.velocity[:2])) * LAG
+    if off > seen.DRIFT[0] + lagging + seen.SHARE * due:
         return verdict(Ending.DRIFTED, f"drifted {off:.2f} m from its path (walked {made:.2f} {unit})")
     return verdict(Ending.WALKED, f"walked {made:.2f} {unit}")
 
@@ -277,9 +285,9 @@ def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdic
         return verdict(Ending.NEVER_MOVED, f"never moved (joint {missing})")
     if robot.floating:
         return verdict(Ending.STOOD, f"stood {seconds:.1f} s")
-    name, error = _last_error(trace, robot, following)
-    if error > HELD:
-        return verdict(Ending.LET_GO, f"did not hold: {name} ends {error:.2f} rad off its reference")
+    name, error, unit = _last_error(trace, robot, following)
+    if error > HELD[unit]:
+        return verdict(Ending.LET_GO, f"did not hold: {name} ends {error:.2f} {unit} off its reference")
     return verdict(Ending.HELD, f"held {'its box ' if task.gripping else ''}{seconds:.1f} s")
 
 
@@ -306,8 +314,11 @@ def _missed(trace: Trace, robot: Robot, following: Array) -> str | None:
     return robot.joint_names[int(missed.argmax())] if missed.any() else None
 
 
-def _last_error(trace: Trace, robot: Robot, following: Array) -> tuple[str, float]:
-    """Return the joint farthest from its reference at the end, or from its first angle without one, and how far [rad]."""
+def _last_error(trace: Trace, robot: Robot, following: Array) -> tuple[str, float, str]:
+    """Return the joint farthest from its reference at the end, as a share of `HELD`, or from its first angle without one; how
+    far, and its unit: rad, or m of a joint that slides."""
     wanted = trace.q_ref[-1] if np.isfinite(trace.q_ref[-1]).all() else robot.joint_angles(trace.q[0])
     error = np.abs(robot.joint_error(robot.joint_angles(trace.q[-1]), wanted)) * following
-    return robot.joint_names[int(error.argmax())], float(error.max())
+    turns: Array = np.any(robot.terms(trace.q[0], np.zeros(robot.nv)).axes[robot.tree.a, 3:], axis=1)
+    worst = int((error / np.where(turns, HELD["rad"], HELD["m"])).argmax())
+    return robot.joint_names[worst], float(error[worst]), "rad" if turns[worst] else "m"

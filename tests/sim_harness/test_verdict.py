@@ -232,6 +232,31 @@ def test_who_walks_ahead_and_is_carried_aside_left_its_path(stand):
     assert "(walked 0.80 m)" in verdict.text
 
 
+BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("walk", "along", "aside", "ending"),
+    [
+        (WALKS[1], 0.7, 0.0, Ending.WALKED),
+        (WALKS[1], 0.7, 3.0, Ending.DRIFTED),
+        (WALKS[1], 2.5, 0.0, Ending.DRIFTED),
+        (BACK, 0.4, 0.0, Ending.WALKED),
+        (BACK, 0.0, 0.0, Ending.NEVER_MOVED),
+    ],
+    ids=("as far as asked", "beside its path", "too far", "forth and back", "not at all"),
+)
+def test_a_walk_on_two_legs_is_judged_by_where_it_was_and_where_it_ends(walk, along, aside, ending, stand):
+    robot, _ = load_robot("quadruped")
+    seconds = 5.0 if walk is BACK else 4.0
+    t, q = straight(0.0, seconds)
+    s = t / seconds
+    q[:, 0] = along * (np.sin(np.pi * s) if walk is BACK else s)
+    q[:, 1] = aside * s
+    trace = longer(stand[1].trace, t, q)
+    assert judge(trace, robot, Task(Flat(), reference=walk), ticks=len(t), dt=DT).ending is ending
+
+
 def test_a_base_that_moves_over_feet_without_load_drifted_and_one_that_turns_spun(stand):
     plan, run = stand
     share = np.linspace(0.0, 1.0, len(run.trace))
