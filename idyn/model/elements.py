@@ -32,3 +32,18 @@ def _rpy(R: Array) -> list[float]:
 
 def text_of(numbers: Any) -> str:
     return " ".join(repr(float(number)) for number in numbers)
+
+
+def split_capsule(link: Element, shape: Element) -> None:
+    """Replace a visual or a collision of a capsule, which urdfdom does not know, by one of a cylinder and two of spheres."""
+    capsule, origin = shape.find("geometry/capsule"), shape.find("origin")
+    place = {} if origin is None else origin.attrib
+    size = {} if capsule is None else capsule.attrib
+    xyz, rpy = ([float(part) for part in place.get(name, "0 0 0").split()] for name in ("xyz", "rpy"))
+    pose, half = pin.SE3(pin.rpy.rpyToMatrix(*rpy), np.array(xyz)), 0.5 * float(size.get("length", "0"))
+    link.remove(shape)
+    for kind, z in (("cylinder", 0.0), ("sphere", half), ("sphere", -half)):
+        part = SubElement(link, shape.tag)
+        add_origin(part, pose * pin.SE3(np.eye(3), np.array([0.0, 0.0, z])))
+        own = {name: value for name, value in size.items() if name == "radius" or kind == "cylinder"}
+        SubElement(SubElement(part, "geometry"), kind, own)

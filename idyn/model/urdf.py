@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 from xml.parsers.expat import errors
 
 from idyn.errors import ModelError
+from idyn.model.elements import split_capsule
 
 MAX_BYTES = 16 * 1024 * 1024
 """Length of a URDF text [bytes]."""
@@ -110,6 +111,9 @@ def without_shapes(text: str, *kept: str) -> str:
         for child in list(parent):
             if child.tag not in ("link", "joint", "inertial", *kept, *(["material"] if "visual" in kept else [])):
                 parent.remove(child)
+    for link in robot.findall("link"):
+        for shape in [each for kind in kept for each in link.findall(kind) if each.find("geometry/capsule") is not None]:
+            split_capsule(link, shape)
     for visual in robot.iterfind("link/visual"):  # urdfdom refuses a link whose material has no name
         for material in [each for each in visual.findall("material") if not each.get("name")]:
             material.set("name", "unnamed")

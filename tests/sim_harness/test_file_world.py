@@ -264,3 +264,22 @@ def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, te
     plan = load_plan(str(config))
     assert own_world(plan, load_robot(plan.controller.robot)[0]) == (path, "")
     assert note in note_of_world(plan)
+
+
+def test_a_capsule_touches_along_its_side_and_with_its_ends(stool_of):
+    """Lying across under the seat, 0.4 m between the centres of its ends: the stool rests on it 0.03 m above the floor."""
+    capsule = '<collision><origin xyz="0 0 -0.17" rpy="1.5707963 0 0"/><geometry><capsule radius="0.03" length="{length}"/>'
+    both = "".join(
+        capsule.replace("0 0 -0.17", f"{x} 0 -0.17").format(length=0.4) + "</geometry></collision>" for x in (-0.2, 0.2)
+    )
+    robot, q, path = stool_of(stool(feet=both))
+    world, said = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
+    kinds = [int(kind) for kind in world.model.geom_type]
+    assert kinds.count(mujoco.mjtGeom.mjGEOM_CYLINDER) == 2
+    assert kinds.count(mujoco.mjtGeom.mjGEOM_SPHERE) == 4
+    assert said == []
+    for _ in range(1000):
+        world.step(np.zeros(1), 0.001)
+    assert world.q[2] == pytest.approx(0.2, abs=0.002)
+    ends = [p for p, k in zip(world.data.geom_xpos, kinds, strict=True) if k == mujoco.mjtGeom.mjGEOM_SPHERE]
+    np.testing.assert_allclose(np.abs([end[1] for end in ends]), 0.2, atol=0.002)
