@@ -228,7 +228,8 @@ def _controlled(
         duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
         return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], not stand
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
-    switches = walks or any(foot.source == WHEEL for foot in feet)  # a wheel that leans touches beside its sphere
+    # by geometry a wheel that leans touches beside its sphere, and corners of a sole touch by turns
+    switches = walks or len(feet) == 2 or any(foot.source == WHEEL for foot in feet)
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=switches)], walks
 
 
