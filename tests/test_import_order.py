@@ -75,15 +75,15 @@ GROUPS = {
 """Inside a package: each group may import itself and those before it."""
 
 TRANSPORT = {
-    "protocol": (),
+    "protocol": ("printable",),
     "keys": (),
     "realtime": (),
     "printable": (),
     "systemd": (),
     "robot": ("protocol", "keys"),
-    "log": ("protocol",),
+    "log": ("printable", "protocol"),
     "server.settings": ("realtime",),
-    "server.sessions": ("protocol", "server.settings"),
+    "server.sessions": ("printable", "protocol", "server.settings"),
     "server": ("protocol", "log", "printable", "server.settings", "server.sessions"),
     "server.sockets": ("protocol", "keys", "systemd", "server.settings", "server.sessions", "server"),
     "kernels": ("server.settings", "warm_up"),
@@ -92,7 +92,7 @@ TRANSPORT = {
     "metrics": ("protocol", "server.settings", "server.sessions", "server"),
     "dds": (),
     "unitree": ("protocol", "robot", "dds"),
-    "ros2": ("protocol", "keys", "robot", "dds"),
+    "ros2": ("printable", "protocol", "keys", "robot", "dds"),
     "serve": (
         "metrics",
         "realtime",

@@ -7,7 +7,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from typing import TextIO, cast
 
 # Matrices are small: a second BLAS thread costs more than it gains. BLAS reads these variables when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -20,6 +22,7 @@ from idyn import __version__
 from idyn.errors import IdynError
 from sim_harness.commands.figures import run_command
 from sim_harness.commands.options import COMMANDS
+from transport.printable import Screen
 
 LIBRARY = "libgomp.so.1"
 """Library that the wheels of Pinocchio load from the system; minimal systems do not have it."""
@@ -52,10 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         check_platform(sys.platform)
-        options = build_parser().parse_args(words)
-        return 0 if run_command(import_module(options.module).run, options) else 1
+        with redirect_stdout(cast(TextIO, Screen(sys.stdout))), redirect_stderr(cast(TextIO, Screen(sys.stderr))):
+            options = build_parser().parse_args(words)
+            return 0 if run_command(import_module(options.module).run, options) else 1
     except IdynError as error:
-        print(f"idyn: {error}", file=sys.stderr)
+        print(f"idyn: {error}", file=Screen(sys.stderr))
         return 2
     except ImportError as error:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # in the initialisation of a C++ module
@@ -68,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
         return 1
     except OSError as error:
-        print(f"idyn: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        print(f"idyn: {error.filename or 'system'}: {error.strerror or error}", file=Screen(sys.stderr))
         return 2
     except KeyboardInterrupt:
         return _interrupted()

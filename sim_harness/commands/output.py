@@ -17,15 +17,17 @@ from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
 from sim_harness.run.plan import Plan
 from sim_harness.view.live import LiveView
+from transport.printable import printable, raw
 
 
 @contextmanager
 def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
     """Show a progress bar with the label of the current run on stderr; no output when stderr is not a terminal."""
-    with tqdm(total=total, unit=unit, unit_scale=True, disable=not sys.stderr.isatty(), leave=False) as bar:
+    terminal = raw(sys.stderr)
+    with tqdm(total=total, unit=unit, unit_scale=True, disable=not terminal.isatty(), leave=False, file=terminal) as bar:
 
         def update(label: str, done: int) -> None:
-            bar.set_description_str(label, refresh=False)
+            bar.set_description_str(printable(label), refresh=False)
             bar.update(done)
 
         yield update
@@ -34,11 +36,11 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
 @contextmanager
 def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
     """Show a progress bar that counts finished runs on stderr; no output when stderr is not a terminal."""
-    with tqdm(unit=unit, smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(unit=unit, smoothing=0.1, leave=False, disable=not sys.stderr.isatty(), file=raw(sys.stderr)) as bar:
 
         def progress(done: int, total: int, name: str) -> None:
             bar.total = total
-            bar.set_description_str(name, refresh=False)
+            bar.set_description_str(printable(name), refresh=False)
             bar.update(done - bar.n)
             bar.refresh()
 

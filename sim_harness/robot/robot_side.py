@@ -15,6 +15,7 @@ from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.pacing import Pacer
 from sim_harness.world.world import Push, World
+from transport.printable import printable
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import FromClient, FromServer
@@ -251,7 +252,7 @@ class RobotSide:
     def _count_refusal(self, code: str, reason: str) -> None:
         """Count a refusal and log a warning for the first one of each code."""
         if not self.refused[code]:
-            log.warning("no torque received at %.3f s: %s (%s)", self.world.t, reason, code)
+            log.warning("no torque received at %.3f s: %s (%s)", self.world.t, printable(reason), code)
         self.refused[code] += 1
 
     def _now_ns(self) -> int:

@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgpack
+import msgspec
 import numpy as np
 import pytest
+import zmq
 from fast import full
 
 from controllers.build import load_controller
@@ -119,6 +122,77 @@ def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[
             assert reply.dropped == 0
         os.close(terminal)
         os.close(own)
+
+
+@contextmanager
+def liar(folder: Path, answers: dict[str, dict[str, object]]) -> Iterator[str]:
+    """A server that gives these answers to requests of these types; gives its address."""
+    stop, address = threading.Event(), f"ipc://{folder}/liar"
+
+    def work() -> None:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+            socket.linger = 0
+            socket.bind(address)
+            while not stop.is_set():
+                if socket.poll(20):
+                    identity, request = socket.recv_multipart()
+                    socket.send_multipart([identity, msgpack.packb({"v": "1.0"} | answers[msgpack.unpackb(request)["t"]])])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield address
+    finally:
+        stop.set()
+        thread.join()
+
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J\n\rroot#\x9b31m\u202e"
+ESCAPED = r"\x1b]0;title\x07\x1b[2J\n\rroot#\x9b31m\u202e"
+TOLD = {"t": "stats", **msgspec.to_builtins(stats(refused={ESCAPES: 3}, fault=ESCAPES))}
+
+
+def test_a_server_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"t": "config", "settings": {"law": ESCAPES}}
+    with liar(tmp_path, {"stats_get": TOLD, "config_get": config}) as address:
+        assert main(["top", address, "--once"]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) == 11
+    assert said.splitlines()[0].endswith(f"law {ESCAPED}")
+    assert f"  fault              {ESCAPED}\n" in said
+    assert f"  refused            {ESCAPED} 3\n" in said
+
+
+def test_a_refusal_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = {"t": "error", "code": "internal", "message": ESCAPES, "recoverable": True}
+    with liar(tmp_path, {"config_get": refusal}) as address:
+        assert main(["top", address, "--once"]) == 2
+    said = capsys.readouterr().err
+    assert r"\x1b]0;title\x07\x1b[2J" in said
+    assert all(c.isprintable() or c == "\n" for c in said)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (
+            {"config_get": {"t": "stop_ack", "session": 1}},
+            "expected 'config' as the server's answer, got 'stop_ack'",
+        ),
+        (
+            {"config_get": {"t": "config", "settings": {"law": {}}}, "stats_get": {"t": "config", "settings": {}}},
+            "expected 'stats' as the server's answer, got 'config'",
+        ),
+        ({"config_get": {"t": "tea"}}, "unknown message type 'tea'"),
+        ({"config_get": {"t": "config", "settings": 3}}, "settings: expected `object`, got `int`"),
+    ],
+)
+def test_an_answer_of_the_wrong_type_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], answers: dict[str, dict[str, object]], says: str
+) -> None:
+    with liar(tmp_path, answers) as address:
+        assert main(["top", address, "--once"]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_top_without_a_server_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,12 +16,14 @@ from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
 from idyn.errors import ConfigError
+from sim_harness.commands.main import main
 from transport.keys import client_keys, make_keys
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
-from transport.protocol.messages.requests import Estop, EstopAck, StatsGet
+from transport.protocol.messages.requests import Estop, EstopAck, Stats, StatsGet
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.robot.observer import Observer
 from transport.server.settings import ClientKey, CurveSettings
 
 STRANGER = """
@@ -247,6 +249,38 @@ def test_an_emergency_stop_with_keys(tmp_path: Path) -> None:
             assert isinstance(button.ask(Estop(name="button")), EstopAck)
         assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
         trial.close()
+
+
+@told(
+    "the name of an emergency stop has line breaks and escape sequences",
+    "`estop_ack`; answers, `stats` and `idyn top` have them escaped",
+    "damps until `reset`",
+)
+def test_text_of_a_stop_is_escaped_for_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("server", "robot", "button", "watcher")
+    public = {name: make_keys(tmp_path, name)[2] for name in names}
+    secrets = {name: tmp_path / f"{name}.key_secret" for name in names}
+    keys = {name: client_keys(secrets[name], public["server"]) for name in names}
+    roles = {"robot": "control", "button": "estop", "watcher": "watch"}
+    clients = {name: ClientKey(key=public[name], role=role) for name, role in roles.items()}  # type: ignore[arg-type]
+    with serving(tmp_path, tcp=True, curve=CurveSettings(secret=str(secrets["server"]), clients=clients)) as server:
+        trial = Trial(server, keys=keys["robot"])
+        assert set(trial.run(BEFORE)) == {"ok"}
+        with Observer(server.address, keys=keys["button"]) as button:
+            ack = button.ask(Estop(name="\x1b[2J\nERROR a forged line\x9b31m\u202e"))
+        assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
+        with Observer(server.address, keys=keys["watcher"]) as watcher:
+            stats = watcher.ask(StatsGet())
+        command = ["top", server.address, "--once", "--secret", str(secrets["watcher"]), "--server-key", public["server"]]
+        assert main(command) == 0
+        trial.close()
+    escaped = r"emergency stop by '\x1b[2J\nERROR a forged line\x9b31m\u202e'"
+    assert isinstance(ack, EstopAck)
+    assert ack.reason == escaped
+    assert isinstance(stats, Stats)
+    assert stats.fault == escaped
+    assert f"  fault              {escaped}\n" in capsys.readouterr().out
+    assert all(reply.message.isprintable() for reply in trial.client.received)
 
 
 def test_a_message_that_does_not_wait(server: Server) -> None:

@@ -1,6 +1,7 @@
 """The error for a refused message, and its conversion to an error reply."""
 
 from idyn.errors import IdynError
+from transport.printable import printable
 from transport.protocol.messages.error import Code, ErrorMessage
 
 _UNRECOVERABLE = frozenset(
@@ -41,17 +42,9 @@ class ProtocolError(IdynError):
         """Return the error reply. session: number of the client's session; seq: of the refused state"""
         return ErrorMessage(
             code=self.code,
-            message=_shortened(str(self)),
+            message=printable(str(self)),
             recoverable=self.recoverable,
-            field=None if self.field is None else _shortened(self.field),
+            field=None if self.field is None else printable(self.field),
             seq=self.seq if seq is None else seq,
             session=session,
         )
-
-
-LONGEST = 500
-"""Length limit of texts in replies [characters]: they may quote a message of any length."""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"

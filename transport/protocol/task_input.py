@@ -21,6 +21,7 @@ from idyn.tasks import (
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
+from transport.printable import printable
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Vector
@@ -117,6 +118,8 @@ def _read(robot: Robot, part: AnyTask, where: str) -> Any:
 
 def _value(name: str, value: Any, size: int, field: str) -> Any:
     """Return the value of a field for the task's record."""
+    if name == "name":
+        return printable(value)
     if name == "mask":
         if len(value) != size or not any(value):
             raise ProtocolError(Code.BAD_SCHEMA, field, f"expected {size} booleans, at least one of them true, got {value}")

@@ -1,6 +1,6 @@
 """The client's side of the protocol without I/O, and the base class of clients."""
 
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 import msgspec
 
@@ -18,6 +18,17 @@ from transport.protocol.messages.torque import TorqueMessage
 
 class ConnectionFailed(IdynError):
     """The server does not answer, or refused the hello."""
+
+
+Reply = TypeVar("Reply", bound=msgspec.Struct)
+
+
+def expected(reply: msgspec.Struct, kind: type[Reply]) -> Reply:
+    """Return a server's message, which must be of a type. Raises ConnectionFailed for another one, and names both."""
+    if not isinstance(reply, kind):
+        wanted, got = (each.__struct_config__.tag for each in (kind, type(reply)))
+        raise ConnectionFailed(f"expected '{wanted}' as the server's answer, got '{got}'")
+    return reply
 
 
 def hello_for(
@@ -64,10 +75,9 @@ class Conversation:
         message = decode(reply)
         if isinstance(message, ErrorMessage):
             raise ConnectionFailed(f"the server refused the hello ({message.code}): {message.message}")
-        if not isinstance(message, Welcome):
-            raise ConnectionFailed(f"expected a welcome, got '{message.__struct_config__.tag}'")
-        self.session, self.seq, self._applied, self._rtt_us = message.session, 0, 0, None
-        return message
+        welcome = expected(message, Welcome)
+        self.session, self.seq, self._applied, self._rtt_us = welcome.session, 0, 0, None
+        return welcome
 
     def ask(self, state: StateMessage, now_ns: int) -> bytes:
         """Encode the next state, with session, seq, t_send, last_applied_seq and rtt_us filled in."""

@@ -22,7 +22,7 @@ from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
 from transport.robot.client import STOP_MS, connected, silent
-from transport.robot.conversation import ConnectionFailed
+from transport.robot.conversation import expected
 
 NO_MODES: Mapping[str, Mode] = {}
 
@@ -58,9 +58,7 @@ class PlannerClient:
         self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
         self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
         try:
-            reply = self._ask(PlanHello(name=name))
-            if not isinstance(reply, PlanWelcome):
-                raise ConnectionFailed(f"expected a plan_welcome, got '{reply.__struct_config__.tag}'")
+            reply = expected(self._ask(PlanHello(name=name)), PlanWelcome)
         except IdynError:
             self._socket.close()
             raise
@@ -113,8 +111,7 @@ class PlannerClient:
             tasks=write_tasks(tasks) if tasks else None,
             modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
         )
-        reply = self._ask(message)
-        assert isinstance(reply, CommandAck), reply
+        reply = expected(self._ask(message), CommandAck)
         self._see(reply)
         return reply
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from transport.printable import printable
 from transport.protocol.messages.requests import Stats, Tick
 from transport.ros2.conversions import Message, header
 
@@ -43,4 +44,4 @@ def _server(stats: Stats | None) -> Message:
 
 def _status(name: str, level: int, message: str, values: Mapping[str, Any]) -> Message:
     pairs = [{"key": key, "value": str(value)} for key, value in values.items()]
-    return {"name": f"idyn: {name}", "level": level, "message": message, "values": pairs}
+    return {"name": f"idyn: {name}", "level": level, "message": printable(message), "values": pairs}

@@ -7,7 +7,7 @@ from transport.keys import Keys
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Config, ConfigGet, Stats, StatsGet, Tick, TickGet
-from transport.robot.conversation import ConnectionFailed
+from transport.robot.conversation import ConnectionFailed, expected
 from transport.robot.observer import Observer
 from transport.robot.planner import CommandRefused, PlannerClient
 
@@ -31,12 +31,11 @@ class ServerLink:
         self._planner: PlannerClient | None = None
         self._observer = self._observe()
         try:
-            config = self._observer.ask(ConfigGet())
+            config = expected(self._observer.ask(ConfigGet()), Config)
             self._plan()
         except IdynError:
             self._observer.close()
             raise
-        assert isinstance(config, Config), config
         self.settings: dict[str, Any] = config.settings
 
     def close(self) -> None:

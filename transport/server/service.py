@@ -186,7 +186,7 @@ class Service:
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """Log a refusal, at most one per second and code."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
-            log.warning("refused (%s): %s%s", error.code, printable(error.message), similar(silent))
+            log.warning("refused (%s): %s%s", error.code, error.message, similar(silent))
 
     def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """Log a pause of this process or of the robot's clock, except for simulated robots, which may pause at any time."""
@@ -208,7 +208,7 @@ class Service:
             command = slot.controller.answer(accepted.measured.state, contacts, slot.inputs(accepted))
         except Exception as error:  # the client must be told in this tick
             log.exception("session %d: the controller failed; latched", session.id)
-            return self._fail(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
+            return self._fail(session, accepted.message, printable(f"the controller failed ({error})"), arrival.now_ns)
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
         decision = self._decide(accepted, contacts, command, arrival, begin)
@@ -293,4 +293,4 @@ class Service:
 
 
 def _failure(error: Exception) -> str:
-    return f"the server failed ({type(error).__name__}: {error})"
+    return printable(f"the server failed ({type(error).__name__}: {error})")

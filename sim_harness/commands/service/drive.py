@@ -12,6 +12,7 @@ from idyn.errors import ConfigError
 from sim_harness.steering.gamepad import HELP as PAD_HELP
 from sim_harness.steering.gamepad import LIFT, Gamepad, Wish
 from transport.keys import client_keys
+from transport.printable import printable
 from transport.robot.conversation import ConnectionFailed
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import runtime_directory
@@ -57,7 +58,7 @@ def _drive(screen: "curses.window", planner: PlannerClient, pad: Gamepad | None)
     gamepad ended it, '' for the user."""
     curses.raw()  # Ctrl-C is a key: the terminal is restored before the process ends
     screen.timeout(PERIOD_MS)
-    screen.addstr(0, 0, f"{planner.welcome.model_name}   {HELP if pad is None else PAD_HELP}"[: curses.COLS - 1])
+    screen.addstr(0, 0, f"{printable(planner.welcome.model_name)}   {HELP if pad is None else PAD_HELP}"[: curses.COLS - 1])
     wish, sent = Wish(), 0
     while True:
         key = screen.getch()
@@ -67,7 +68,7 @@ def _drive(screen: "curses.window", planner: PlannerClient, pad: Gamepad | None)
         try:
             sent, outcome = sent + _command(planner, wish), "accepted"
         except (CommandRefused, ConnectionFailed) as error:
-            outcome = f"refused: {error}"
+            outcome = f"refused: {printable(str(error))}"
         screen.addstr(2, 0, f"{_told(wish)}   {outcome}"[: curses.COLS - 1])
         screen.clrtoeol()
         screen.refresh()

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError
 from transport.keys import Keys, client_keys
+from transport.printable import printable, raw
 from transport.protocol.messages.requests import Config, ConfigGet, Stats, StatsGet
-from transport.robot.conversation import ConnectionFailed
+from transport.robot.conversation import ConnectionFailed, expected
 from transport.robot.observer import Observer
 from transport.server.settings import runtime_directory
 
@@ -29,10 +30,11 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     try:
         for title, shown in _screens(endpoint, keys):
             if terminal or options.once:
-                lines = [title, *(f"  {name:18s} {value}" for name, value in shown.items())]
-                print((CLEAR if terminal else "") + "\n".join(lines), flush=True)
+                if terminal:
+                    raw(sys.stdout).write(CLEAR)
+                print("\n".join([title, *(f"  {name:18s} {printable(value)}" for name, value in shown.items())]), flush=True)
             else:
-                print("  ".join(f"{name}: {value}" for name, value in shown.items()), flush=True)
+                print("  ".join(f"{name}: {printable(value)}" for name, value in shown.items()), flush=True)
             if options.once:
                 break
     except KeyboardInterrupt:
@@ -67,17 +69,13 @@ class Sample(NamedTuple):
 
 
 def _sample(observer: Observer) -> Sample:
-    stats = observer.ask(StatsGet())
-    assert isinstance(stats, Stats), stats
-    return Sample(monotonic(), stats)
+    return Sample(monotonic(), expected(observer.ask(StatsGet()), Stats))
 
 
 def _title(endpoint: str, observer: Observer) -> str:
     """Return address, robot and law of a server."""
-    config = observer.ask(ConfigGet())
-    assert isinstance(config, Config), config
-    law = config.settings.get("law", "")
-    return f"{endpoint}  law {law['kind'] if isinstance(law, dict) else law}"
+    law = expected(observer.ask(ConfigGet()), Config).settings.get("law", "")
+    return printable(f"{endpoint}  law {law.get('kind', '') if isinstance(law, dict) else law}")
 
 
 def rows(before: Sample, now: Sample) -> dict[str, str]:

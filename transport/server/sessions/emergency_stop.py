@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from transport.printable import printable
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
@@ -39,7 +40,7 @@ class StopRequest(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> str:
         """Text for the robot's client."""
-        return f"emergency stop by '{self.name}'" if self.name else "emergency stop"
+        return f"emergency stop by '{printable(self.name)}'" if self.name else "emergency stop"
 
 
 class _Urgent(msgspec.Struct):
