@@ -75,8 +75,8 @@ def with_own_base(text: str, base: str) -> str:
     named as Pinocchio's root joint gets another name.
     """
     try:
-        robot = ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError):
+        robot = parse_urdf(text, "")
+    except ModelError:
         return text  # the checks name the error
     named = [each for each in robot.findall("joint") if each.get("type") == "fixed" and each.get("name") == ROOT_JOINT]
     for joint in named:

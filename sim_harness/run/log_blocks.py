@@ -119,8 +119,8 @@ class LogBlocks:
         """Yield sessions whose rows are due: a full block (False), before the next session and at the end (True)."""
         found: dict[int, _Session] = {}
         for entry in self._reader.exchanges():
-            if not entry.reply:
-                continue  # this state was overtaken by a newer one
+            if not entry.reply or entry.refused:
+                continue  # a state that was overtaken by a newer one, or any bytes
             request, reply = decode(entry.request), decode(entry.reply)
             if isinstance(request, Hello) and isinstance(reply, Welcome) and not reply.dry_run:
                 yield from _ended(found.values())
@@ -221,7 +221,10 @@ def _sensed_forces(state: StateMessage, after: StateMessage | None, agreement: A
     no_forces = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
         return no_forces
-    (_, sensed), (then, _) = read_contacts(after.contacts, agreement), read_contacts(state.contacts, agreement)
+    try:
+        (_, sensed), (then, _) = read_contacts(after.contacts, agreement), read_contacts(state.contacts, agreement)
+    except ProtocolError:  # the server refused that state
+        return no_forces
     if sensed is None or isinstance(then, FootSwitches):
         return no_forces
     keys = [contact.frame for contact in after.contacts if contact.active]

@@ -1,21 +1,25 @@
 """Faults of other clients and of the server, its disk and its log."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgpack
 import msgspec
 import numpy as np
 import pytest
 import zmq
 from disk import fill_disk
 from fast import full
-from faults import told
+from faults import loaded, told
+from log_tools import opened_by_every_tool
 from trial import AFTER, BEFORE, LONG, Trial, serving
 
 from controllers.command import LimitedBy
 from idyn.errors import ConfigError
+from transport.log.reader import LogReader
 from transport.protocol.codec import encode
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import ClientLimits
@@ -55,6 +59,49 @@ def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
         if trial.server.alive:
             trial.close()
         trial.client.close()
+
+
+NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.packb({"t": "stats_get", "v": "1.0", "no": 1}))
+"""No MessagePack, another schema, an unknown field."""
+
+
+@told(
+    "another client sends one byte, another schema or an unknown field, and the robot a state that is cut by a byte",
+    "`bad_schema`, `version_mismatch`; every tool reads the log, says how many messages were refused, and names the first",
+    "goes on",
+)
+def test_every_tool_reads_a_log_with_refused_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "log.mcap"
+    with serving(tmp_path, log=log) as server:
+        trial = Trial(server, kind="sim")
+
+        def talk(socket: zmq.Socket[bytes]) -> list[str]:
+            codes = []
+            for data in NOT_READABLE:
+                socket.send(data)
+                codes.append(msgpack.unpackb(socket.recv())["code"])
+            return codes
+
+        assert beside(trial, talk) == ["bad_schema", "version_mismatch", "bad_schema"]
+        trial.client.wire.change = lambda data: data[:-1]
+        trial.run(1)
+        trial.client.heal()
+        for force in (10.0, 10.0, float("nan")):  # also of a state that is refused for what it senses
+            feet = loaded(force, active=True)
+            trial.client.change_state = lambda message, feet=feet: msgspec.structs.replace(message, contacts=feet)
+            trial.run(1)
+        trial.client.heal()
+        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.close()
+    assert server.recorder is not None
+    server.recorder.close()
+    ticks = sum(reply.solver is not None for reply in trial.client.received)
+    for said in opened_by_every_tool(log, caplog):
+        (line,) = [each for each in said if "the server refused 4 messages besides states" in each]
+        assert re.search(r"the first at \d+\.\d{3} s from client \w+, of length 1: bad_schema: messagePack data is ", line)
+    assert f"{ticks} ticks, {ticks} with the same torques bit for bit" in capsys.readouterr().out
 
 
 @full
@@ -202,6 +249,33 @@ def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert set(trial.run(500)) == {"ok"}
         assert trial.client.received[-1].message.startswith("not logged: the file was removed")
         trial.close()
+
+
+@told("the folder of the log is replaced by a link", "a warning; the log goes on in the folder that it began in", "goes on")
+def test_the_folder_of_the_log_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
+    folder, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with serving(tmp_path, log=folder / "log.mcap", part_bytes=300_000) as server:
+        trial = Trial(server)
+        assert set(trial.run(AFTER)) == {"ok"}
+        folder.rename(tmp_path / "old")
+        folder.symlink_to(elsewhere)
+        assert set(trial.run(2 * AFTER)) == {"ok"}
+        assert "not logged" not in trial.client.received[-1].message
+        trial.close()
+    assert server.recorder is not None
+    server.recorder.close()
+    assert list(elsewhere.iterdir()) == []
+    said = [record.getMessage() for record in caplog.records if "the folder was moved or replaced" in record.getMessage()]
+    assert len(said) == 1
+    with LogReader(tmp_path / "old" / "log.mcap") as log:
+        answered = sum(entry.answered for entry in log.exchanges())
+        assert log.complete
+    assert answered == len(trial.client.received) >= 3 * AFTER
+    assert len(list((tmp_path / "old").iterdir())) > 2
 
 
 @told("`hello` limits the motors to 0.3 N·m", "`limited_by` 1", "sinks, with torques within that limit")

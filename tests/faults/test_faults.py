@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from fast import fast_if
+from fast import fast_if, full
 from faults import FAULTS, Fault
+from log_tools import opened_by_every_tool
 from trial import AFTER, BEFORE, Server, Trial, serving
 
 from transport.protocol.messages.requests import Stats, StatsGet
@@ -13,7 +14,8 @@ from transport.protocol.messages.requests import Stats, StatsGet
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("server")) as server:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, log=folder / "log.mcap") as server:
         yield server
 
 
@@ -69,3 +71,12 @@ def test_each_fault_of_the_table(trial: Trial, fault: Fault) -> None:
         trial.put_back_on_its_feet()
         assert trial.side.reset()
         assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@full
+def test_every_tool_opens_the_log_of_all_these_faults(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    server.end()
+    assert server.recorder is not None
+    server.recorder.close()
+    for said in opened_by_every_tool(server.recorder.path, caplog):
+        assert len([line for line in said if "messages besides states" in line]) <= 1

@@ -1,6 +1,8 @@
 """Faults of files: robots, settings and logs that no server and no tool may accept."""
 
+import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from hostile import GB, chunk, zstd_of_zeros
 from controllers.build import load_controller
 from controllers.config.loading import find, load
 from controllers.robot.load import load_robot
-from idyn.errors import IdynError
+from idyn.errors import IdynError, ModelError
+from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.log.part import CONTINUES, LogPart
 from transport.log.provenance import attachments, metadata
@@ -96,6 +99,39 @@ def test_too_many_links(tmp_path: Path) -> None:
     assert "robot: expected at most 2000 links" in says
 
 
+@told("a URDF or settings with control characters in their names", "tools print them escaped", "–")
+def test_names_in_files_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = URDF.replace('<robot name="', '<robot name="\x9b31m\u202e', 1)
+    refuses(tmp_path, urdf=named, controller='"\\u001b[2J" = 1')
+    assert r"\x1b[2J" in (said := capsys.readouterr().err)
+    assert "\x1b" not in said
+    assert main(["check", str(tmp_path / "robot.urdf")]) != 2
+    assert r"\x9b31m\u202e" in (said := capsys.readouterr().out)
+    assert all(c.isprintable() or c == "\n" for c in said)
+
+
+NESTED = "<body>" * 20_000 + "</body>" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"<mujoco><worldbody>{NESTED}</worldbody></mujoco>", "Element nesting is too deep"),
+        (URDF.replace("</robot>", f"{NESTED}</robot>"), "expected at most 100 nested XML elements"),
+        (  # it has a joint that gets another name, for which its text is written anew
+            URDF.replace('name="LF_TIP"', 'name="root_joint"').replace("</robot>", f"{NESTED}</robot>"),
+            "expected at most 100 nested XML elements",
+        ),
+    ],
+)
+@told("a URDF or an MJCF nested 20 000 deep", "refuses to start: file and reason", "–")
+def test_a_file_that_is_nested_too_deeply(tmp_path: Path, text: str, says: str) -> None:
+    assert says in refuses(tmp_path, urdf=text)
+    for read in (Robot.from_file, Robot.from_mjcf if "<mujoco>" in text else Robot.from_urdf):
+        with pytest.raises(ModelError, match=rf"robot\.urdf: .*{says}"):
+            read(tmp_path / "robot.urdf")
+
+
 @told("a stance with a joint at 99 rad", "refuses to start: joint, limits and value", "–")
 def test_a_stance_beyond_the_limits(tmp_path: Path) -> None:
     says = refuses(tmp_path, robot="LF_X_1 = 99.0")
@@ -127,6 +163,54 @@ def cut_log(folder: Path, following: bytes = b"") -> Path:
     LogPart(path, [], {}).close()
     path.write_bytes(path.read_bytes() + following)
     return path
+
+
+TOOLS = (["export", "{}"], ["export", "{}", "--messages"], ["replay", "{}"], ["view", "{}"], ["check", "{}"], ["compare", "{}"])
+"""Commands that read a log."""
+
+
+def tool_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What each tool says of a log that it refuses."""
+    said = []
+    for command in TOOLS:
+        assert main([word.replace("{}", str(path)) for word in command]) == 2
+        said.append(capsys.readouterr().err)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("pipe", "a pipe"), ("socket", "a socket"), ("folder", "a folder"), ("device", "a device")]
+)
+@told("a log that is a pipe, a socket, a folder or a device", "every tool ends at once: an error names file and kind", "–")
+def test_a_log_that_is_no_regular_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # addresses of sockets are short
+    path = Path("log.mcap")
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "socket":
+            listener.bind(str(path))
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
+        for said in tool_errors(path, capsys):
+            assert said == f"idyn: log.mcap: expected a regular file, got {name}\n"
+
+
+@pytest.mark.parametrize(
+    ("record", "says"), [(b"\0" * 9, "a record of type 0"), (b"\x90" + b"\0" * 8, "more than 10000 records in a row")]
+)
+@told(
+    "a log that begins as one, with 50 MB of zeros or of empty records", "every tool ends at once: an error names the file", "–"
+)
+def test_a_log_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], record: bytes, says: str) -> None:
+    path = tmp_path / "log.mcap"
+    path.write_bytes(b"\x89MCAP0\r\n" + record * (50_000_000 // len(record)))
+    for said in tool_errors(path, capsys):
+        assert said.startswith(f"idyn: {path}: not a log, or its head is damaged ({says}")
 
 
 @told("a log of 98 kB with a chunk that declares 3 GB", "`idyn export` and `idyn replay` end: an error names the file", "–")

@@ -21,7 +21,7 @@ from sim_harness.run.plan import load_plan
 from sim_harness.run.scene import simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
-from transport.log.recorder import Recorder
+from transport.log.recorder import PART_BYTES, Recorder
 from transport.protocol.messages.hello import ClientLimits, Hello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
@@ -62,6 +62,7 @@ class Server:
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
         self.recorder: Recorder | None = None
+        self.part_bytes = PART_BYTES
         self.faults: list[str] = []
         self.address = "tcp://127.0.0.1:*" if tcp else f"ipc://{folder}/s"
         self._stop = threading.Event()
@@ -102,7 +103,10 @@ class Server:
     def _router(self, log: Path | None) -> Router:
         if log is not None:
             self.recorder = Recorder(
-                log, attachments(self.controller.snapshot(), self.settings), metadata(self.controller.robot, None)
+                log,
+                attachments(self.controller.snapshot(), self.settings),
+                metadata(self.controller.robot, None),
+                part_bytes=self.part_bytes,
             )
         builder = ControllerBuilder(controller_from_snapshot, in_thread=True)
         service = Service(self.controller, self.settings, recorder=self.recorder, builder=builder)
@@ -118,9 +122,15 @@ class Server:
 
 @contextmanager
 def serving(
-    folder: Path, *, log: Path | None = None, tcp: bool = False, curve: CurveSettings | None = None
+    folder: Path,
+    *,
+    log: Path | None = None,
+    part_bytes: int = PART_BYTES,
+    tcp: bool = False,
+    curve: CurveSettings | None = None,
 ) -> Iterator[Server]:
     server = Server(folder, tcp=tcp, curve=curve)
+    server.part_bytes = part_bytes
     server.begin(log)
     try:
         yield server

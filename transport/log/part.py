@@ -1,9 +1,10 @@
 """One file of a log: MCAP with the exact bytes of every exchange.
 
-Channels `/state`, `/torque` and `/session` (all other messages, and every refusal), one set for each client. The metadata of a
-channel holds the client's identity and the direction. Records have the order in which the service handled them, each request
-followed by its reply. An overtaken state (one that arrived together with a newer one) has no reply. `log_time` is the arrival
-time that the service was given, as wall-clock time. A `kill -9` loses at most the last chunk.
+Channels `/state`, `/torque`, `/refused` (refused messages besides states, with their refusals) and `/session` (all others, and
+refusals of states), one set for each client. The metadata of a channel holds the client's identity and the direction. Records
+have the order in which the service handled them, each request followed by its reply. An overtaken state (one that arrived
+together with a newer one) has no reply. `log_time` is the arrival time that the service was given, as wall-clock time. A
+`kill -9` loses at most the last chunk.
 """
 
 import os
@@ -22,8 +23,11 @@ from transport.protocol.messages.base import SCHEMA
 CHUNK_BYTES = 64 * 1024
 """Length at which a chunk is written [bytes]: about 30 ticks."""
 
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a file is created: never in the place of another one, or of a link."""
+
 PROFILE = "idyn"
-STATE, TORQUE, SESSION = "/state", "/torque", "/session"
+STATE, TORQUE, SESSION, REFUSED = "/state", "/torque", "/session", "/refused"
 REQUEST, REPLY = "request", "reply"
 
 CLOCKS = "clocks"
@@ -50,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     request, reply: bytes; the reply is empty for an overtaken state (one that arrived together with a newer one)
     about_state: the request is a state
     answered: the reply is a torque
+    refused: the request is no state, and the reply refuses it; the request may be any bytes
     """
 
     identity: bytes
@@ -58,6 +63,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     reply: bytes
     about_state: bool
     answered: bool
+    refused: bool = False
 
 
 class Attachment(msgspec.Struct, frozen=True):
@@ -91,14 +97,23 @@ def part_path(first: Path, number: int) -> Path:
 
 
 class LogPart:
-    """One file of a log, open for writing."""
+    """One file of a log, open for writing. folder: descriptor of its folder, also when another one takes the folder's path"""
 
-    def __init__(self, path: Path, attachments: Sequence[Attachment], metadata: Metadata) -> None:
-        """Create the file and write its head. Raises LogError when the file exists or cannot be created."""
+    def __init__(self, path: Path, attachments: Sequence[Attachment], metadata: Metadata, *, folder: int | None = None) -> None:
+        """Create the file and write its head. Raises LogError when the file exists or cannot be created.
+
+        folder: descriptor of the folder to create it in; None: that of `path`
+        """
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb")
+            if folder is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self.folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY) if folder is None else os.dup(folder)
+            try:
+                self._file = os.fdopen(os.open(path.name, NEW_FILE, 0o666, dir_fd=self.folder), "wb")
+            except OSError:
+                os.close(self.folder)
+                raise
         except OSError as error:
             raise LogError(f"{path}: cannot be created ({error})") from error
         self._writer = Writer(self._file, chunk_size=CHUNK_BYTES, compression=CompressionType.NONE, index_types=IndexType.ALL)
@@ -120,14 +135,27 @@ class LogPart:
 
     @property
     def exists(self) -> bool:
-        """Whether the file still exists at its path."""
-        return self.path.exists() and self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
+        """Whether the file still exists in its folder."""
+        try:
+            found = os.stat(self.path.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._file.fileno()))
+
+    @property
+    def moved(self) -> bool:
+        """Whether the path of the folder leads elsewhere by now, or nowhere."""
+        try:
+            return not os.path.samestat(os.stat(self.path.parent), os.fstat(self.folder))
+        except OSError:
+            return True
 
     def write(self, entry: Entry, sequence: int) -> int:
         """Add an exchange. Return the next sequence number."""
-        self._add(entry, STATE if entry.about_state else SESSION, REQUEST, entry.request, sequence)
+        other = REFUSED if entry.refused else SESSION
+        self._add(entry, STATE if entry.about_state else other, REQUEST, entry.request, sequence)
         if entry.reply:
-            self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply, sequence + 1)
+            self._add(entry, TORQUE if entry.answered else other, REPLY, entry.reply, sequence + 1)
         self._file.flush()  # a finished chunk must not wait in this process
         return sequence + (2 if entry.reply else 1)
 
@@ -138,9 +166,11 @@ class LogPart:
         self._writer.finish()
 
     def close(self) -> None:
-        """Close the file, after `finish` or a failure."""
-        with suppress(OSError):  # a failed flush has been reported before
-            self._file.close()
+        """Close the file, after `finish` or a failure. Further calls have no effect."""
+        if not self._file.closed:
+            with suppress(OSError):  # a failed flush has been reported before
+                self._file.close()
+            os.close(self.folder)
 
     def _add(self, entry: Entry, topic: str, direction: str, data: bytes, sequence: int) -> None:
         key = (entry.identity, topic, direction)

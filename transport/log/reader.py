@@ -1,7 +1,11 @@
 """Reading of a log, complete or cut off by a crash."""
 
+import logging
+import stat
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,16 +20,28 @@ from mcap.stream_reader import StreamReader
 
 from transport.log.checksums import damaged
 from transport.log.chunks import chunk_data
-from transport.log.part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry, LogError, wall_offset_ns
+from transport.log.part import CONTINUES, NEXT, REFUSED, REPLY, SESSION, STATE, TORQUE, Entry, LogError, wall_offset_ns
+from transport.printable import printable
+from transport.protocol.codec import decode, message_type
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.error import ErrorMessage
+
+log = logging.getLogger(__name__)
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
 """A record longer than this is damaged [bytes]."""
 
+EMPTY_MAX = 10_000
+"""Records in a row, other than messages and chunks, after which a log is damaged; at its end each chunk has one more."""
+
 RECORD, MESSAGE = struct.Struct("<BQ"), struct.Struct("<HIQQ")
 """Head of a record: opcode, length; head of a message: channel, sequence, log time, publish time."""
 
-OF_MESSAGE, OF_CHANNEL = int(Opcode.MESSAGE), int(Opcode.CHANNEL)
+OF_MESSAGE, OF_CHANNEL, OF_SCHEMA = int(Opcode.MESSAGE), int(Opcode.CHANNEL), int(Opcode.SCHEMA)
 """Opcodes as plain integers: using the enumeration would double the reading time of a message."""
+
+SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
+"""Kinds of files that are no logs."""
 
 _DAMAGE = (McapError, struct.error, ValueError)
 """Exceptions at a cut: end of file, impossible lengths, wrong checksums, incomplete UTF-8."""
@@ -53,14 +69,14 @@ class LogReader:
 
     attachments, metadata: by name, of the first file
     wall_offset_ns: offset from `Entry.t_recv_ns` to wall-clock time [ns]
-    messages: number of messages read so far
+    messages: number of messages read so far; refused: number of those, other than states, that were refused
     complete: whether the end was reached; False when the log is cut off, or a part of it is damaged or missing
     """
 
     def __init__(self, path: Path) -> None:
         """Read the header. Raises LogError for a file that is not a log, or whose header is missing or damaged."""
         self.path = path
-        self.messages = 0
+        self.messages = self.refused = 0
         self.complete = False
         self._part = _Part(path)
         self.attachments, self.metadata = self._part.attachments, self._part.metadata
@@ -78,7 +94,18 @@ class LogReader:
 
     def exchanges(self) -> Iterator[Entry]:
         """Yield every request with its reply, overtaken states without one. Ends where the log is cut off or damaged; see
-        `complete`."""
+        `complete`. Refused messages are logged at the end: their number, and the first."""
+        first, begin_ns = "", None
+        for entry in self._entries():
+            begin_ns = entry.t_recv_ns if begin_ns is None else begin_ns
+            if entry.refused:
+                self.refused += 1
+                first = first or _refusal(entry, begin_ns)
+            yield entry
+        if first:
+            _say(f"{self.path}: the server refused {self.refused} messages besides states, the first {first}")
+
+    def _entries(self) -> Iterator[Entry]:
         request: tuple[Message, Channel] | None = None
         for message in self._messages():
             channel = self._part.channels.get(message.channel)
@@ -86,16 +113,18 @@ class LogReader:
                 raise LogError(f"{self._part.path}: a message has the channel {message.channel}, which the log does not define")
             if not channel.replies:
                 if request is not None:
-                    yield self._entry(request, b"", answered=False)
+                    yield self._entry(request, b"", "")
                 request = message, channel
             elif request is not None:
-                yield self._entry(request, message.data, answered=channel.topic == TORQUE)
+                yield self._entry(request, message.data, channel.topic)
                 request = None
 
-    def _entry(self, request: tuple[Message, Channel], reply: bytes, *, answered: bool) -> Entry:
+    def _entry(self, request: tuple[Message, Channel], reply: bytes, answer: str) -> Entry:
+        """Return an exchange. answer: topic of its reply. Logs without the topic `/refused` have refusals in `/session`."""
         message, channel = request
         t_recv_ns = message.log_time - self.wall_offset_ns
-        return Entry(channel.identity, t_recv_ns, message.data, reply, channel.topic == STATE, answered)
+        refused = channel.topic == REFUSED or (channel.topic == SESSION and message_type(reply) == "error")
+        return Entry(channel.identity, t_recv_ns, message.data, reply, channel.topic == STATE, answer == TORQUE, refused)
 
     def _messages(self) -> Iterator[Message]:
         seen = {self.path.name}
@@ -122,6 +151,22 @@ class LogReader:
             self._part = part
 
 
+def _refusal(entry: Entry, begin_ns: int) -> str:
+    """Return a refused message in words. begin_ns: arrival of the first message of the log, server's clock [ns]"""
+    said = "no reason is recorded"
+    with suppress(ProtocolError):
+        if isinstance(error := decode(entry.reply), ErrorMessage):
+            said = f"{error.code}: {error.message}"
+    since = (entry.t_recv_ns - begin_ns) * 1e-9
+    return f"at {since:.3f} s from client {entry.identity.hex()}, of length {len(entry.request)}: {printable(said)}"
+
+
+@cache
+def _say(text: str) -> None:
+    """Log a text once: a tool may read a log several times."""
+    log.warning("%s", text)
+
+
 def _is_file_name(name: str) -> bool:
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
@@ -136,6 +181,9 @@ class _Part:
         self.channels: dict[int, Channel] = {}
         self.complete = False
         try:
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
+                raise LogError(f"{path}: expected a regular file, got {SPECIAL.get(stat.S_IFMT(mode), 'another kind of file')}")
             self._file = path.open("rb")
         except OSError as error:
             raise LogError(f"{path}: cannot be read ({error})") from error
@@ -212,11 +260,21 @@ class _Part:
                 found.append(Message(channel, sequence, log_time, data[begin + MESSAGE.size : end]))
             elif opcode == OF_CHANNEL:
                 self._note(mcap.records.Channel.read(ReadDataStream(BytesIO(data[begin:end]))))
+            elif opcode != OF_SCHEMA:
+                raise ValueError(f"a chunk with a record of type {opcode}")
         return found
 
 
 class _Records(StreamReader):
-    """Record reader that skips message indices, which sequential reading does not need."""
+    """Record reader that skips message indices, which sequential reading does not need, and bounds what has no messages."""
+
+    _full = _empty = 0
 
     def _read_record(self, opcode: int, length: int) -> Any:
+        full = opcode in (Opcode.CHUNK, Opcode.MESSAGE)
+        self._full, self._empty = self._full + full, 0 if full else self._empty + 1
+        if opcode == 0:
+            raise ValueError("a record of type 0")
+        if self._empty > EMPTY_MAX + self._full:
+            raise ValueError(f"more than {EMPTY_MAX + self._full} records in a row without a message")
         return None if opcode == Opcode.MESSAGE_INDEX else super()._read_record(opcode, length)

@@ -51,6 +51,7 @@ class Recorder:
         self._part = LogPart(path, attachments, metadata)
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._begun = self._checked = time.monotonic()
+        self._moved = False
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -97,13 +98,17 @@ class Recorder:
             self._checked = now
             if not self._part.exists:
                 self._fail("the file was removed")
+            elif self._part.moved and not self._moved:
+                self._moved = True
+                log.warning("%s: the folder was moved or replaced; the log goes on in the one that it began in", self.path)
         if self._part.size >= self._part_bytes or now - self._begun >= self._part_s:
             self._begin_next_part()
             self._begun = now
 
     def _begin_next_part(self) -> None:
         """Continue in the next file, with the same head."""
-        following = LogPart(part_path(self.path, self._number + 1), self._attachments, self._metadata)
+        path = part_path(self.path, self._number + 1)
+        following = LogPart(path, self._attachments, self._metadata, folder=self._part.folder)
         self._part.finish(following.path)
         self._part.close()
         self._number, self._part = self._number + 1, following

@@ -42,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """The reply to a message.
 
     reply: bytes to send; empty: the reply comes later from `Service.finished`
-    about_state: the message was a state; answered: the reply is a torque
+    about_state: the message was a state; answered: the reply is a torque; refused: it is a refusal, not of a state
     decision: the data from which a new torque was made; None: no torque, or one that was sent before
     fault: the fault that this message caused, which stops its session until a reset (latched); None without one
     """
@@ -50,6 +50,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     reply: bytes
     about_state: bool = False
     answered: bool = False
+    refused: bool = False
     decision: Decision | None = None
     fault: Fault | None = None
 
@@ -164,7 +165,8 @@ class Service:
             return Answer(outcome.reply, about_state=True, answered=True)
         if isinstance(outcome, Refusal):
             self._log_refusal(outcome.message, arrival.now_ns)
-            return Answer(encode(outcome.message), outcome.about_state, fault=outcome.fault)
+            about = outcome.about_state
+            return Answer(encode(outcome.message), about, refused=not about, fault=outcome.fault)
         if isinstance(outcome, Restart):
             self._slots[outcome.session.agreement.dry_run].reset()
             return Answer(encode(outcome.message), fault=outcome.fault)
@@ -179,9 +181,8 @@ class Service:
 
     def _record(self, arrival: Arrival, answer: Answer) -> None:
         if self._recorder is not None:
-            self._recorder.put(
-                Entry(arrival.identity, arrival.now_ns, arrival.data, answer.reply, answer.about_state, answer.answered)
-            )
+            kinds = answer.about_state, answer.answered, answer.refused
+            self._recorder.put(Entry(arrival.identity, arrival.now_ns, arrival.data, answer.reply, *kinds))
 
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """Log a refusal, at most one per second and code."""

@@ -109,6 +109,7 @@ def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
         assert (entries[0].t_recv_ns, entries[2].t_recv_ns) == (1, MS)
         assert entries[2].answered
         assert not entries[0].answered
+        assert [entry.refused for entry in entries] == [True] + [False] * (len(entries) - 1)
         assert log.attachments["robot.urdf"].decode() == robot.description.urdf
         assert log.metadata["run"] == {"seed": "7"}
         assert log.metadata["model"]["urdf_sha256"] == robot.urdf_sha256
@@ -136,7 +137,8 @@ def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
     assert counts == {
         "/state": TICKS + repeated + rejected,
         "/torque": TICKS + repeated,
-        "/session": 2 + 2 + rejected,
+        "/session": 2 + rejected,
+        "/refused": 2,
     }
 
 
