@@ -18,13 +18,14 @@ from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from transport.keys import client_keys, make_keys
+from transport.protocol.codec import encode
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Estop, EstopAck, Stats, StatsGet
-from transport.robot.client import RobotClient
+from transport.robot.client import RobotClient, connected
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.robot.observer import Observer
-from transport.server.settings import ClientKey, CurveSettings
+from transport.server.settings import ClientKey, CurveSettings, Role
 
 STRANGER = """
 import sys
@@ -281,6 +282,54 @@ def test_text_of_a_stop_is_escaped_for_everybody(tmp_path: Path, capsys: pytest.
     assert stats.fault == escaped
     assert f"  fault              {escaped}\n" in capsys.readouterr().out
     assert all(reply.message.isprintable() for reply in trial.client.received)
+
+
+def framings(stop: Estop) -> dict[str, list[bytes]]:
+    """An emergency stop, sent plainly and otherwise."""
+    data, fields = encode(stop), msgpack.unpackb(encode(stop))
+    return {
+        "plain": [data],
+        "padded": [msgpack.packb(fields | {"padding": bytes(70_000)})],
+        "in two halves": [data[:7], data[7:]],
+        "with an empty part": [b"", data],
+        "with another message": [data, encode(StatsGet())],
+        "with a field of broken text": [data[:1].replace(b"\x83", b"\x84") + data[1:] + b"\xa3seq\xa2\xff\xff"],
+        "cut": [data[:-1]],
+    }
+
+
+@told(
+    "an emergency stop by a key that may not stop the robot, in several parts, padded or malformed",
+    "`not_controlling`",
+    "goes on",
+)
+def test_a_role_holds_for_every_framing(tmp_path: Path) -> None:
+    """The role is decided before length, parts and fields; one that may stop the robot stops it in all of them."""
+    roles: dict[str, Role] = {"robot": "control", "watch": "watch", "plan": "plan", "configure": "configure", "button": "estop"}
+    public = {name: make_keys(tmp_path, name)[2] for name in ("server", *roles)}
+    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in roles}
+    clients = {name: ClientKey(key=public[name], role=role) for name, role in roles.items()}
+    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients=clients)
+    stop = framings(Estop(name="button", stop=True))
+    with serving(tmp_path, tcp=True, curve=curve) as server:
+        trial = Trial(server, keys=keys["robot"])
+        assert set(trial.run(BEFORE)) == {"ok"}
+        for name in ("watch", "plan", "configure"):
+            with connected(server.address, keys[name]) as other:
+                for framing, parts in stop.items():
+                    other.send_multipart(parts)
+                    assert set(trial.run(20)) == {"ok"}, (name, framing)
+                    assert other.poll(5000), (name, framing)
+                    assert b"not_controlling" in other.recv(), (name, framing)
+        for framing, parts in stop.items():
+            with connected(server.address, keys["button"]) as button:  # each over a connection of its own
+                button.send_multipart(parts)
+                assert button.poll(5000), framing
+                assert (b"estop_ack" if framing == "plain" else b"emergency stop is engaged") in button.recv(), framing
+            assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}, framing
+            trial.put_back_on_its_feet()
+            trial.side.reset()
+        trial.close()
 
 
 def test_a_message_that_does_not_wait(server: Server) -> None:

@@ -30,6 +30,9 @@ MOST_KNOWN = 1024
 SHORT = 256
 """Longest value that is decoded of a malformed message [bytes]."""
 
+TYPED = b"\xa1t\xa5estop"
+"""MessagePack of the type `estop`, in a message whose fields cannot be told apart."""
+
 
 class StopRequest(msgspec.Struct, frozen=True):
     """The sender of a request. session: number in the message, 0 if unreadable; name: of an `estop` message, None otherwise"""
@@ -70,15 +73,32 @@ def requested_stop(message: Message | None, data: bytes) -> StopRequest | None:
         return StopRequest(name=message.name) if message.stop else None
     if message is not None or WORD not in data:
         return None
+    kind, fields = _told_apart(data)
+    if fields is None:
+        return StopRequest(name="" if kind == "estop" else None) if _names_stop(data) else None
+    session, name = _short(fields.session), _short(fields.name)
+    number = session if type(session) is int else 0
+    if kind == "estop":
+        return StopRequest(number, name if isinstance(name, str) else "") if bytes(fields.stop) not in NO_STOP else None
+    return StopRequest(number) if _names_stop(bytes(fields.flags)) else None
+
+
+def claimed_type(data: bytes) -> str | None:
+    """Return the type by which a message may act, whatever its length, its parts and its other fields; None: unreadable.
+
+    It is the type that `requested_stop` finds, so that a role that may not send `estop` cannot stop by a malformed one.
+    """
+    return _told_apart(data)[0]
+
+
+def _told_apart(data: bytes) -> tuple[str | None, _Urgent | None]:
+    """Return type and fields of a message, each None if unreadable."""
     try:
         fields = _URGENT.decode(data.removeprefix(PARTS))
     except _MALFORMED:
-        return StopRequest() if _names_stop(data) else None
-    session, name = _short(fields.session), _short(fields.name)
-    number = session if type(session) is int else 0
-    if _short(fields.t) == "estop":
-        return StopRequest(number, name if isinstance(name, str) else "") if bytes(fields.stop) not in NO_STOP else None
-    return StopRequest(number) if _names_stop(bytes(fields.flags)) else None
+        return ("estop" if TYPED in data else None), None
+    kind = _short(fields.t)
+    return (kind if isinstance(kind, str) else None), fields
 
 
 def _names_stop(data: bytes) -> bool:

@@ -13,7 +13,7 @@ from zmq.utils import z85
 
 from idyn.errors import ConfigError
 from transport.keys import read_secret
-from transport.protocol.codec import message_type
+from transport.server.sessions.emergency_stop import claimed_type
 from transport.server.settings import CurveSettings, Role
 
 _COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get", "tick_get"}
@@ -86,8 +86,13 @@ class AccessControl:
             self._handshakes.send_multipart([ZAP_VERSION, request[1], *verdict, b""])
 
     def objection(self, key: str, data: bytes) -> str:
-        """Return why a client may not send a message, '' if it may. Malformed messages are refused elsewhere."""
-        role, kind = self._roles[key], message_type(data)
+        """Return why a client may not send a message, '' if it may: also of one that is too long, in parts or malformed.
+
+        An unreadable type may be sent by the roles that may stop the robot.
+        """
+        role, kind = self._roles[key], claimed_type(data)
+        if kind is None and role not in ROBOT_ROLES:
+            return f"the role '{role}' may not send a message without a readable type"
         if kind is not None and kind not in MAY_SEND[role]:
             return f"the role '{role}' may not send '{kind}'"
         if kind == "hello" and role != "control" and wants_control(data):

@@ -38,9 +38,11 @@ def receive(port: Port, dispatcher: Dispatcher, flags: int, control: bytes, robo
     if received is None:
         return None
     identity, data, in_parts, key = received
-    refusal = _form_refusal(dispatcher, identity, data, in_parts, control)
-    if not refusal and port.access is not None and (objection := port.access.objection(key, data)):
+    objection = "" if port.access is None else port.access.objection(key, data)
+    if objection:  # before all other checks
         refusal = _refusal(Code.NOT_CONTROLLING, None, objection)
+    else:
+        refusal = _form_refusal(dispatcher, identity, data, in_parts, control)
     if not refusal and robot_address and message_type(data) == "hello" and wants_control(data):
         refusal = _refusal(Code.NOT_CONTROLLING, "client.kind", f"the robot connects to {robot_address}")
     if refusal:
