@@ -124,7 +124,7 @@ class Inputs(Record, frozen=True):
         (n, 3); None: not measured
     steering: commanded motion of the base, which the trajectory follows from now on; None: no command
     tasks: tasks instead of the joint feedback, beside those of the reference, which stays as the last posture; None: no tasks
-    estop: emergency stop: command joint damping immediately
+    estop: why the emergency stop is engaged, which commands joint damping immediately; '' if it is not
     follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
@@ -141,7 +141,7 @@ class Inputs(Record, frozen=True):
     sensed_force: Array | None = None
     steering: Steering | None = None
     tasks: TaskStack | None = None
-    estop: bool = False
+    estop: str = ""
     delay: float = 0.0
     follows: bool = True
 

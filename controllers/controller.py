@@ -173,7 +173,7 @@ class Controller:
             at = robot.kinematics(given_state(state, robot))
             fault = self._safety.fault(at, inputs.dt)
         if inputs.estop or fault:
-            return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
+            return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
         mismatch = self._monitor.measure(at, inputs)
         angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
         alarm = self._alarms.judge(at, (angles, speeds), inputs, (self._wanted, self._safety.last), mismatch)

@@ -122,7 +122,7 @@ def test_reset_restores_the_initial_state():
 def test_an_emergency_stop_damps():
     c = controller("solo12", safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0), 0.5)
-    command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, estop=True))
+    command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, estop="emergency stop"))
     assert (command.mode, command.message, command.prediction) == (Mode.DAMPING, "emergency stop", None)
     np.testing.assert_allclose(command.tau, -0.1 * state.v[6:])
 
@@ -143,7 +143,7 @@ def test_after_an_emergency_stop_the_rate_limit_starts_from_the_damping_torque()
     state = at_rest(c)
     run(c, [state])
     moving = State(q=c.stance, v=np.r_[np.zeros(6), np.full(12, 5.0)])
-    stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop=True))
+    stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop="emergency stop"))
     resumed = c.step(state, c.contacts(state.q), TICK)
     assert np.abs(resumed.tau - stopped.tau).max() <= 0.1 + 1e-12
 
@@ -160,7 +160,7 @@ def test_an_emergency_stop_before_the_first_command_keeps_the_first_command_guar
     """Blending in starts with the first torque that passes the limits."""
     c = controller("solo12", safety__first_command_guard=0.1)
     had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
-    c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop=True))
+    c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop="emergency stop"))
     np.testing.assert_array_equal(c.step(at_rest(c), c.contacts(c.stance), had).tau, 0.5)
 
 

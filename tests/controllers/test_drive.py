@@ -44,7 +44,7 @@ def test_a_command_carries_drive_gains_and_their_reference():
     command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
     assert command.reference is not None
     np.testing.assert_array_equal(command.drive.kp, np.full(12, controller.settings.drive.kp))
-    stopped = controller.step(state, controller.contacts(state.q), Inputs(dt=1e-3, estop=True))
+    stopped = controller.step(state, controller.contacts(state.q), Inputs(dt=1e-3, estop="emergency stop"))
     assert stopped.drive is None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from trial import LONG, ONCE, Trial
 
 from transport.protocol.messages.error import Code
-from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
+from transport.protocol.messages.state import Contact, Flags, Imu, Reference, StateMessage
 
 Change = Callable[[Trial], None]
 
@@ -20,6 +20,7 @@ class Fault(NamedTuple):
     """
     name: for the table; arrange: what goes wrong; ticks: for so long
     after: the robot's mode 0.2 s later; code: of the refusals, None: there are none; perhaps: that code, if there is any
+    field: that the refusals name
     says: in a torque's `message`
     reset: whether `reset` ends it; unheard: the client takes the refusal for an answer to something else, and waits in vain
     """
@@ -33,6 +34,7 @@ class Fault(NamedTuple):
     says: str = ""
     reset: bool = False
     unheard: bool = False
+    field: str = ""
 
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ def table() -> str:
     becomes = {OK: "goes on", STOPPED: "holds its posture until `reset`", DAMPING: "damps until `reset`"}
     rows = [("what goes wrong", "the server says", "the robot"), ("---", "---", "---")]
     for fault in FAULTS:
-        said = [f"`{fault.code}`"] if fault.code else []
+        said = [f"`{fault.code}`" + (f" for `{fault.field}`" if fault.field else "")] if fault.code else []
         said += [f"`{fault.perhaps}`, or no refusal"] if fault.perhaps else []
         said += [f"`{fault.says} …`"] if fault.says else []
         rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
@@ -75,6 +77,11 @@ def state(**fields: object) -> Change:
         trial.client.change_state = change
 
     return arrange
+
+
+def readings(*, gyro: float = 0.0, acc: float = 9.81) -> Change:
+    """An IMU that says this about the vertical axis."""
+    return state(imu=Imu(quat=[0.0, 0.0, 0.0, 1.0], gyro=[0.0, 0.0, gyro], acc=[0.0, 0.0, acc]))
 
 
 def raw(change: Callable[[bytes], bytes]) -> Change:
@@ -238,6 +245,11 @@ FAULTS = (
     Fault("NaN in q for 150 ms", at("q", 8, NAN), LONG, STOPPED, NON_FINITE, reset=True),
     Fault("NaN in tau_applied", at("tau_applied", 0, NAN), 5, code=NON_FINITE),
     Fault("tau_applied of 1e300 N·m", at("tau_applied", 0, 1e300), 5, says="tau_applied ignored"),
+    Fault("an angle of 1e300 rad", at("q", 9, 1e300), 5, code=SCHEMA, field="q[9]"),
+    Fault("a joint at 1e300 rad/s", at("vel", 9, 1e300), 5, code=SCHEMA, field="vel[9]"),
+    Fault("tau_meas of 1e300 N·m", state(tau_meas=[0.0] * 11 + [1e300]), 5, code=SCHEMA, field="tau_meas[11]"),
+    Fault("a gyro of 1e300 rad/s", readings(gyro=1e300), 5, code=SCHEMA, field="imu.gyro[2]"),
+    Fault("an accelerometer of 1e300 m/s²", readings(acc=1e300), 5, code=SCHEMA, field="imu.acc[2]"),
     Fault("q too short", state(q=b"\0" * 80), code=LENGTH),
     Fault("vel of 7 bytes", state(vel=b"\0" * 7), code=LENGTH),
     Fault("quaternion of length 0", at("q", 6, 0.0), code=Code.QUATERNION_NOT_UNIT),

@@ -29,6 +29,8 @@ def trial(server: Server) -> Iterator[Trial]:
 FAST = (
     "NaN in q, once",
     "NaN in q for 150 ms",
+    "a joint at 1e300 rad/s",
+    "an accelerometer of 1e300 m/s²",
     "quaternion of length 0",
     "unknown contact",
     "old seq",
@@ -59,11 +61,14 @@ def test_each_fault_of_the_table(trial: Trial, fault: Fault) -> None:
     fault.arrange(trial)
     client.deadline = 0.02 if fault.unheard else client.deadline
     trial.run(fault.ticks)
-    said = [reply.message for reply in client.received]
+    said, refusal = [reply.message for reply in client.received], client.error
     client.heal()
     after = trial.run(AFTER)
     codes = {code for code, count in refusals(trial).items() if count > before[code]}
     assert (fault.code in codes) if fault.code else codes <= {fault.perhaps}, codes
+    if fault.field:
+        assert refusal is not None
+        assert refusal.field == fault.field
     if fault.says:
         assert any(fault.says in message for message in said), said
     assert max(after, key=lambda mode: after[mode]) == fault.after

@@ -83,6 +83,23 @@ def test_a_stop_by_another_client(trial: Trial, other: "zmq.Socket[bytes]") -> N
     damps(trial)
 
 
+@told(
+    "an emergency-stop client is not heard for `estop_timeout_ms`",
+    "`emergency stop: no message of an emergency-stop client …`",
+    "damps until `reset`",
+)
+def test_a_lost_heartbeat(tmp_path: Path, other: "zmq.Socket[bytes]") -> None:
+    with serving(tmp_path, estop_timeout_ms=600_000.0) as server:
+        trial = Trial(server)
+        assert set(trial.run(BEFORE)) <= {"damping", "failsafe:damping"}
+        assert trial.client.received[-1].message == "emergency stop: no message of an emergency-stop client since the start"
+        other.connect(server.address)
+        other.send(encode(Estop(name="button", stop=False)))
+        assert b"estop_ack" in other.recv()
+        damps(trial)
+        trial.close()
+
+
 @pytest.mark.parametrize("attempt", range(5))
 @told("an emergency stop over a new connection, whose next state is already queued", "`not_controlling`", "damps until `reset`")
 def test_a_stop_over_a_new_connection(trial: Trial, other: "zmq.Socket[bytes]", attempt: int) -> None:

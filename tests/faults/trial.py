@@ -50,7 +50,9 @@ ONCE, LONG = 1, 150
 class Server:
     """A quadruped's server behind its own socket; it runs in a thread from `begin` on, or in the caller of `serve`."""
 
-    def __init__(self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None, estop_timeout_ms: float | None = None
+    ) -> None:
         self.settings = ServerSettings(
             controller="quadruped",
             max_state_age_ms=1000.0,
@@ -58,6 +60,7 @@ class Server:
             curve=curve,
             planners=("mpc", "joystick"),
             estops=("button",),
+            estop_timeout_ms=estop_timeout_ms,
         )
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
@@ -128,8 +131,9 @@ def serving(
     part_bytes: int = PART_BYTES,
     tcp: bool = False,
     curve: CurveSettings | None = None,
+    estop_timeout_ms: float | None = None,
 ) -> Iterator[Server]:
-    server = Server(folder, tcp=tcp, curve=curve)
+    server = Server(folder, tcp=tcp, curve=curve, estop_timeout_ms=estop_timeout_ms)
     server.part_bytes = part_bytes
     server.begin(log)
     try:

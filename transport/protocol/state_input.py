@@ -34,12 +34,21 @@ GIVEN, FILLED = Borrowed(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Outp
 """Arguments of `_convert`.
 
 given: (numbers as sent, their order for the robot, start and end of each part of q that has length 1, indices of the actuated
-    joints' positions (na), indices of their speeds (na), largest torques [N·m] (na))
+    joints' positions (na), indices of their speeds (na), largest numbers (nq + nv + na))
 filled: (numbers in the robot's order, angles of the actuated joints (na), their speeds (na))
 """
 
-VALID, NOT_FINITE, TOO_LARGE = -1, -2, -3
+VALID, NOT_FINITE, TOO_LARGE, BEYOND = -1, -2, -3, -4
 """Results of `_convert`; a result ≥ 0 is the index of a part of q whose norm is not 1."""
+
+SANE, TURN, SLOW = 10.0, 2.0 * np.pi, 10.0
+"""Multiple of its limits that a joint is believed; range and speed that every joint is taken to have [rad or m, per s]."""
+
+ANGLE, RATE = 1e4, 1e3
+"""Bounds of joints without limits, the second also of rates of bases and gyros [rad or m, per s]."""
+
+FAR, FALL, IMPACT = 1e6, 981.0, 9810.0
+"""Bounds of a base's place [m], its speed, as after a fall of 100 s [m/s], and its specific force, 1000 g [m/s²]."""
 
 
 class Measured(Record, frozen=True):
@@ -76,8 +85,11 @@ class StateReader:
         whole = memoryview(self._sent.view(np.uint8))  # type: ignore[arg-type]
         self._places = tuple(whole[8 * first : 8 * last] for first, last in self._spans)
         self._tau_bound = np.where(np.isfinite(robot.limits.tau_max), LIMIT_FACTOR * robot.limits.tau_max, LARGEST_TORQUE)
-        tree = robot.tree
-        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._tau_bound
+        tree, most = robot.tree, largest_sane(robot)
+        self._most = np.empty_like(most)  # as sent
+        self._most[joints.state] = most
+        largest = np.concatenate((most[:v], self._tau_bound))
+        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, largest
         self._convert = entry_point(_convert, GIVEN, WHOLE, FILLED)
 
     def read(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
@@ -90,6 +102,9 @@ class StateReader:
         found = self._convert(self._given, size, (numbers, angles, speeds))
         if found >= 0:
             self._refuse_norm(numbers, *robot.tree.unit_spans[found].tolist())
+        if found == BEYOND:
+            for (_, _, field), (first, last) in zip(self._parts(values), self._spans):  # noqa: B905
+                check_sane(self._sent[first:last], self._most[first:last], field)
         if found == NOT_FINITE:
             refuse_non_finite(concatenated(self._parts(values)), self._parts(values))
         state = State(q=numbers[:nq], v=numbers[nq:nqv])
@@ -102,6 +117,12 @@ class StateReader:
             tau_applied=numbers[nqv:] if size > nqv and found == VALID else None,
             note="" if found == VALID else self._torque_note(numbers[nqv:]),
         )
+
+    def measured_torque(self, tau: Vector) -> Array:
+        """Return `tau_meas` in the robot's order [N·m] (na). Raises ProtocolError."""
+        sent = vector(tau, self._robot.na, "tau_meas")
+        check_sane(sent, self._most[-len(sent) :], "tau_meas")
+        return self._joints.torques_to_robot(sent)
 
     def _copy_in(self, values: tuple[Vector, ...]) -> None:
         """Copy q, vel and, if sent, tau_applied into the buffer. Raises ProtocolError for a wrong length."""
@@ -141,7 +162,8 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 
     given, filled: see `GIVEN`, `FILLED`
-    Return the first that applies: NOT_FINITE; index of the first part whose norm is not 1; TOO_LARGE for torques; VALID.
+    Return the first that applies: NOT_FINITE; BEYOND for q or v; index of the first part whose norm is not 1; TOO_LARGE for
+    torques; VALID.
     """
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled
@@ -152,6 +174,10 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
         finite = finite and bool(np.isfinite(numbers[i]))
     if not finite:
         return NOT_FINITE
+    first = len(order) - len(in_v)
+    for i in range(first):
+        if abs(numbers[i]) > largest[i]:
+            return BEYOND
     # normalise quaternions and (cos, sin) pairs
     for k in range(len(spans)):
         start, end = spans[k]
@@ -166,11 +192,46 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
     # angles and speeds of the actuated joints, then bounds of the torques
     for k in range(len(in_v)):
         angles[k], speeds[k] = numbers[in_q[k]], numbers[in_v[k]]
-    first = len(order) - len(largest)
     for i in range(first, size):
-        if abs(numbers[i]) > largest[i - first]:
+        if abs(numbers[i]) > largest[i]:
             return TOO_LARGE
     return VALID
+
+
+def largest_sane(robot: Robot) -> Array:
+    """Return the largest |q|, |v| and measured |τ| that are believed, in the robot's order (nq + nv + na).
+
+    Far beyond any motion, which the plausibility check and the alarms judge. Parts of q of length 1 are checked as such: inf.
+    """
+    limits, tree, nq, nqv = robot.limits, robot.tree, robot.nq, robot.nq + robot.nv
+    most, one_axis = np.repeat([ANGLE, RATE, LARGEST_TORQUE], [nq, robot.nv, robot.na]), tree.q_index >= 0
+    ranges = SANE * np.maximum(np.maximum(np.abs(limits.q_min), np.abs(limits.q_max)), TURN)
+    most[tree.q_index[one_axis]] = np.minimum(ranges, ANGLE)[one_axis]
+    most[nq + tree.a] = np.minimum(SANE * np.maximum(limits.v_max, SLOW), RATE)
+    most[nqv:] = np.where(np.isfinite(limits.tau_max), SANE * limits.tau_max, LARGEST_TORQUE)
+    if robot.floating:
+        most[:3], most[nq : nq + 3] = FAR, FALL
+    for start, end in tree.unit_spans:
+        most[start:end] = np.inf
+    return most
+
+
+def check_sane(values: Array, most: Array, field: str) -> None:
+    """Raise ProtocolError for the first number beyond its bound. values, most: (n); field: name of the vector"""
+    if (beyond := np.abs(values) > most).any():
+        i = int(beyond.argmax())
+        raise ProtocolError(Code.BAD_SCHEMA, f"{field}[{i}]", f"expected at most {most[i]:.4g} in size, got {values[i]:g}")
+
+
+def check_imu(imu: wire.Imu) -> None:
+    """Raise ProtocolError for readings of a wrong length, not finite or beyond their bounds."""
+    rates = vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))[4:]
+    if not (np.abs(rates) <= _IMU).all():
+        check_sane(rates[:3], _IMU[:3], "imu.gyro")
+        check_sane(rates[3:], _IMU[3:], "imu.acc")
+
+
+_IMU = np.repeat([RATE, IMPACT], 3)
 
 
 def check_recorded(message: StateMessage, agreement: Agreement) -> None:
@@ -183,8 +244,7 @@ def check_recorded(message: StateMessage, agreement: Agreement) -> None:
     if message.volt is not None and not math.isfinite(message.volt):
         raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
     if message.imu is not None:
-        imu = message.imu
-        vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+        check_imu(message.imu)
 
 
 def temperatures(message: StateMessage, agreement: Agreement) -> Array | None:
@@ -192,13 +252,6 @@ def temperatures(message: StateMessage, agreement: Agreement) -> Array | None:
     if message.temp is None:
         return None
     return agreement.joints.torques_to_robot(vector(message.temp, agreement.robot.na, "temp"))
-
-
-def measured_torque(message: StateMessage, agreement: Agreement) -> Array | None:
-    """Return `tau_meas` in the robot's order [N·m] (na), None if it was not sent. Raises ProtocolError."""
-    if message.tau_meas is None:
-        return None
-    return agreement.joints.torques_to_robot(vector(message.tau_meas, agreement.robot.na, "tau_meas"))
 
 
 def read_plan(message: StateMessage, agreement: Agreement, q: Array) -> tuple[Schedule | None, Array | None]:

@@ -201,7 +201,7 @@ class Dispatcher:
         self.states += 1
         session.keep_alive(state.session, arrival.now_ns)
         if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
-            session.latches.engage(silence)
+            session.latches.engage(f"emergency stop: {silence}")
         known = session.recorded_reply(state, arrival.data)
         return session.accept(state, arrival.now_ns) if known is None else Resend(known)
 

@@ -24,7 +24,6 @@ from transport.protocol.state_input import (
     Measured,
     StateReader,
     check_recorded,
-    measured_torque,
     read_plan,
     read_reference,
     temperatures,
@@ -166,7 +165,7 @@ class Session:
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
-        torque = None if message.tau_meas is None else measured_torque(message, self.agreement)
+        torque = None if message.tau_meas is None else self._reader.measured_torque(message.tau_meas)
         temperature = None if message.temp is None else temperatures(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
         if jump := self._plausibility.judge(measured, t_robot):
@@ -206,7 +205,7 @@ class Session:
             schedule=schedule,
             applied=applied,
             sensed_force=sensed,
-            estop=bool(self.latches.estop),
+            estop=self.latches.estop,
             delay=self._delay.accepted(t_robot, message.t_applied),
             follows=self._delay.follows,
         )

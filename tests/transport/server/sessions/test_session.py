@@ -175,6 +175,8 @@ def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
     assert times == {"FL_FOOT": INF, "FR_FOOT": 0.0, "HL_FOOT": 0.2, "HR_FOOT": INF}  # a switch in the past is due now
 
 
+LEVEL = [0.0, 0.0, 0.0, 1.0]
+
 BAD_STATES = [
     (lambda r: {"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
     (lambda r: {"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
@@ -197,6 +199,13 @@ BAD_STATES = [
         "schedule[1].frame",
     ),
     (lambda r: {"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
+    (lambda r: {"q": with_number(19, 8, -1e300)}, Code.BAD_SCHEMA, "q[8]"),
+    (lambda r: {"q": with_number(19, 1, 2e6)}, Code.BAD_SCHEMA, "q[1]"),
+    (lambda r: {"vel": with_number(18, 17, 1e300)}, Code.BAD_SCHEMA, "vel[17]"),
+    (lambda r: {"vel": with_number(18, 5, 1e4)}, Code.BAD_SCHEMA, "vel[5]"),
+    (lambda r: {"tau_meas": with_number(12, 3, 1e300)}, Code.BAD_SCHEMA, "tau_meas[3]"),
+    (lambda r: {"imu": Imu(quat=LEVEL, gyro=[0.0, -1e300, 0.0], acc=[0.0] * 3)}, Code.BAD_SCHEMA, "imu.gyro[1]"),
+    (lambda r: {"imu": Imu(quat=LEVEL, gyro=[0.0] * 3, acc=[0.0, 0.0, 1e300])}, Code.BAD_SCHEMA, "imu.acc[2]"),
     (lambda r: {"q": quaternion(r, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
     (lambda r: {"q": quaternion(r, 0.0)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
     (lambda r: {"ref": Reference(q=[0.0], v=[0.0] * 12, a=[0.0] * 12)}, Code.WRONG_LENGTH, "ref.q"),
