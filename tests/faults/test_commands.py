@@ -18,9 +18,10 @@ from sim_harness.run.scene import simulated_robot
 from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
-from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.task_input import write_tasks
+from transport.robot.client import connected
 from transport.robot.conversation import hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
@@ -75,6 +76,34 @@ def test_a_planner_ends(trial: Trial) -> None:
     before = trial.client.received[-1]
     trial.run(AFTER)
     assert np.abs(np.frombuffer(trial.client.received[-1].tau) - np.frombuffer(before.tau)).max() < 1.0  # type: ignore[arg-type]
+
+
+@told(
+    "an old command comes again, byte for byte, after it has expired",
+    "`out_of_order`, or `duplicate` for a command without `seq`",
+    "stands",
+)
+def test_an_old_command(trial: Trial) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    tasks = write_tasks([base(trial, (0.0, 0.0, 0.01))])
+    with connected(trial.server.address, None) as planner:
+
+        def answer(data: bytes) -> FromServer:
+            planner.send(data)
+            assert planner.poll(20_000)
+            return decode(planner.recv())  # type: ignore[return-value]
+
+        welcome = answer(encode(PlanHello(name="mpc")))
+        assert isinstance(welcome, PlanWelcome)
+        for number, code in ((0, Code.DUPLICATE), (7, Code.OUT_OF_ORDER)):
+            command = encode(CommandMessage(session=welcome.session, seq=number, valid_for=0.02, tasks=tasks))
+            assert isinstance(answer(command), CommandAck)
+            time.sleep(0.03)
+            assert set(trial.run(AFTER)) == {"ok"}
+            reply = answer(command)
+            assert isinstance(reply, ErrorMessage)
+            assert reply.code is code
+            assert any("expired" in message for message in messages(trial))
 
 
 @told("a planner that is not listed sends plan_hello", "`not_controlling`", "goes on")
@@ -222,7 +251,8 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
             robot.run(AFTER)
         task = FrameTask(frame="root_joint", position=place + np.array([0.005 if i % 2 else -0.005, 0.0, 0.0]))
         modes = {foot: "open"} if i % 2 else {}
-        answer = robot.tell(CommandMessage(session=robot.session, valid_for=0.2, tasks=write_tasks([task]), modes=modes))
+        asked = CommandMessage(session=robot.session, seq=i + 1, valid_for=0.2, tasks=write_tasks([task]), modes=modes)
+        answer = robot.tell(asked)
         if isinstance(answer, ErrorMessage):
             refusal = answer.message
             break

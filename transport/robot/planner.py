@@ -62,7 +62,7 @@ class PlannerClient:
         except IdynError:
             self._socket.close()
             raise
-        self.welcome = reply
+        self.welcome, self._seq = reply, 0
         self._see(reply)
 
     def __enter__(self) -> Self:
@@ -101,8 +101,10 @@ class PlannerClient:
         Raises CommandRefused when the server refuses it, ConnectionFailed without an answer, InputError for tasks that cannot
         be sent.
         """
+        self._seq += 1
         message = CommandMessage(
             session=self.welcome.session,
+            seq=self._seq,
             valid_for=valid_for,
             velocity=None if velocity is None else np.asarray(velocity, np.float64).tolist(),
             height=height,

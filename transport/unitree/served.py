@@ -104,7 +104,8 @@ class ServedRobot:
         if self._order is None or now_ns - self._ordered_ns < REPEAT_NS:
             return
         self._ordered_ns = now_ns
-        self._client.tell(CommandMessage(session=self._client.session, valid_for=VELOCITY_S, velocity=self._order.tolist()))
+        order, number = self._order.tolist(), now_ns  # it increases
+        self._client.tell(CommandMessage(session=self._client.session, seq=number, valid_for=VELOCITY_S, velocity=order))
 
     def _with_feedback(self, tau: Array, mode: FailsafeMode, state: LowState) -> MotorCommand:
         """Return the command whose torque and feedback are `tau` at this state."""

@@ -47,7 +47,8 @@ class CommandMessage(ClientMessage, tag="command"):
     return to those of the stance, motion tasks keep their last targets, contact tasks and modes end, and feet with a mode go
     down.
 
-    Commands come from one client at a time: another one is refused until the last command has expired.
+    Commands come from one client at a time: another one is refused until the last command has expired. An old command is
+    refused by its `seq` or, without one, if its bytes are those of one that has expired.
     """
 
     session: Count  # from `welcome` or `plan_welcome`
@@ -58,6 +59,7 @@ class CommandMessage(ClientMessage, tag="command"):
     gait: GaitPart | None = None  # of a controller whose reference is a gait
     tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
+    seq: Count = 0  # 1, 2, 3 … within a session; once it was sent, each command needs a larger one
 
 
 class CommandAck(ServerMessage, tag="command_ack"):

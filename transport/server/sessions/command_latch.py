@@ -1,5 +1,8 @@
 """The command in force: the last one that was accepted, until it expires. No clock: times are arguments."""
 
+from hashlib import blake2b
+from math import inf
+
 import msgspec
 import numpy as np
 
@@ -20,6 +23,9 @@ LONGEST_S = 60.0
 
 FASTEST = np.array([10.0, 10.0, 10.0])
 """Largest velocity of a command: forward, left [m/s], turn [rad/s]. Larger ones are errors of units."""
+
+MOST_KNOWN = 1024
+"""Number of commands without `seq` that are remembered of a session."""
 
 STANDS = "the last command has expired: the robot slows down and stands"
 
@@ -105,6 +111,35 @@ class CommandLatch:
             return self._after
         tasks = None if self._targets is None else self._targets.at(max(now_ns - self._since_ns, 0) * 1e-9)
         return InForce(steering=self._steering, tasks=tasks)
+
+
+class CommandOrder:
+    """The commands of one session, whose old ones are refused when they come again."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._until: dict[bytes, int] = {}  # of commands without seq: hash → time when they expire [ns]
+
+    def check(self, message: CommandMessage, data: bytes, now_ns: int) -> None:
+        """Raise ProtocolError for a command that came before. data: its bytes"""
+        if message.seq > self._seq:
+            self._seq = message.seq
+        elif message.seq or self._seq:
+            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected > {self._seq} in this session, got {message.seq}")
+        elif now_ns >= self._until.get(_hash(data), inf):
+            problem = "expected a larger one in each command: these bytes came before, and that command has expired"
+            raise ProtocolError(Code.DUPLICATE, "seq", problem)
+
+    def accepted(self, data: bytes, until_ns: int) -> None:
+        """Remember a command that is in force. until_ns: when it expires [ns]"""
+        if not self._seq:
+            self._until[_hash(data)] = until_ns
+            if len(self._until) > MOST_KNOWN:
+                del self._until[next(iter(self._until))]
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
 
 
 def read_steering(message: CommandMessage) -> Steering:

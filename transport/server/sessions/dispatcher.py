@@ -266,12 +266,15 @@ class Dispatcher:
 
     def _accept_command(self, session: Session | None, command: CommandMessage, arrival: Arrival) -> Reply:
         """Put the command of the controlling client or of a planner in force."""
-        if not self._planners.has(arrival.identity, command.session):
+        order = self._planners.commands(arrival.identity, command.session)
+        if order is None:
             if session is None:
                 raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send plan_hello or hello first")
             session.check_number(command.session)
             if not self._controls(session, arrival.now_ns):
                 raise ProtocolError(Code.NOT_CONTROLLING, None, "only the controlling client and planners may send commands")
+            order = session.commands
+        order.check(command, arrival.data, arrival.now_ns)
         if (fault := self._latches.fault) is not None:
             raise ProtocolError(Code.LATCHED_FAULT, None, fault.refusal)
         if command.tasks and not self.host.realises_tasks:
@@ -281,6 +284,7 @@ class Dispatcher:
                 Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
             )
         until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
+        order.accepted(arrival.data, until)
         return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))
 
     def _seen(self, now_ns: int) -> SeenState | None:

@@ -3,7 +3,7 @@
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import PlanHello, PlanWelcome, SeenState
 from transport.protocol.messages.error import Code
-from transport.server.sessions.command_latch import CommandLatch
+from transport.server.sessions.command_latch import CommandLatch, CommandOrder
 from transport.server.sessions.handshake import Host, session_id
 from transport.server.sessions.outcomes import Arrival, Reply
 
@@ -12,20 +12,20 @@ MOST_PLANNERS = 16
 
 
 class PlannerSessions:
-    """Identity and session number of each planner, by its name."""
+    """Identity, session number and commands of each planner, by its name."""
 
     def __init__(self, host: Host, command: CommandLatch) -> None:
         """command: the command in force"""
         self._host, self._command = host, command
-        self._sessions: dict[str, tuple[bytes, int]] = {}
+        self._sessions: dict[str, tuple[bytes, int, CommandOrder]] = {}
 
     def knows(self, identity: bytes) -> bool:
         """Return whether this client has a session."""
-        return any(identity == own for own, _ in self._sessions.values())
+        return any(identity == own for own, *_ in self._sessions.values())
 
-    def has(self, identity: bytes, session: int) -> bool:
-        """Return whether the session of this number belongs to this client."""
-        return (identity, session) in self._sessions.values()
+    def commands(self, identity: bytes, session: int) -> CommandOrder | None:
+        """Return the commands of the session of this number; None if it is not this client's."""
+        return next((order for *own, order in self._sessions.values() if own == [identity, session]), None)
 
     def begin(self, hello: PlanHello, arrival: Arrival, state: SeenState | None) -> Reply:
         """Start a session. Planners over CURVE have keys of the role 'plan'; others are listed by name.
@@ -36,7 +36,7 @@ class PlannerSessions:
         host = self._host
         if host.settings.curve is None and hello.name not in host.settings.planners:
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
-        other, _ = self._sessions.get(hello.name, (arrival.identity, 0))
+        other, *_ = self._sessions.get(hello.name, (arrival.identity,))
         if other != arrival.identity and (left := self._command.in_force_s(other, arrival.now_ns)) > 0.0:
             raise ProtocolError(
                 Code.NOT_CONTROLLING, "name", f"the command of another '{hello.name}' is in force for {left:.3f} s"
@@ -44,7 +44,7 @@ class PlannerSessions:
         if len(self._sessions) >= MOST_PLANNERS and hello.name not in self._sessions:
             del self._sessions[next(iter(self._sessions))]
         number = session_id(arrival.data, arrival.now_ns, host.settings.session_bits)
-        self._sessions[hello.name] = arrival.identity, number
+        self._sessions[hello.name] = arrival.identity, number, CommandOrder()
         robot = host.robot
         return Reply(
             PlanWelcome(

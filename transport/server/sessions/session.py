@@ -32,7 +32,7 @@ from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.clock_rate import ClockRate
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
-from transport.server.sessions.command_latch import CommandLatch
+from transport.server.sessions.command_latch import CommandLatch, CommandOrder
 from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
 from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
@@ -74,6 +74,7 @@ class Session:
 
     comm: communication statistics
     latches: fault and emergency stop of the robot, which outlast this session
+    commands: those of this client
     heard_ns: time of the last message that prolongs the client's control of the robot, server's clock [ns]
     used: a message of this session has come, so that a further hello starts another one
     """
@@ -93,7 +94,7 @@ class Session:
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
         self._dt_min, self._dt_max = (factor * (agreement.dt_ns * 1e-9) for factor in DT_FACTORS)
         self._ring: list[Exchange | None] = [None] * RING
-        self.latches, self._command = latches, command
+        self.latches, self._command, self.commands = latches, command, CommandOrder()
         self._start = settings.start
         self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)

@@ -96,6 +96,50 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
     assert applied(planned, 6) == ([0.0, 0.0, 1.0], "")
 
 
+@pytest.mark.parametrize("identity", [b"p", b"a"])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_an_old_command_that_comes_again_is_refused(planned: Rig, identity: bytes, numbered: bool) -> None:
+    """Of a planner and of the controlling client, whose commands have numbers or not; a new command is accepted."""
+    session = greet_planner(planned).session if identity == b"p" else planned.session
+    code = Code.OUT_OF_ORDER if numbered else Code.DUPLICATE
+
+    def sent(number: int, speed: float) -> object:
+        asked = CommandMessage(session=session, seq=number * numbered, valid_for=0.003, velocity=[speed, 0.0, 0.0])
+        return planned.send(asked, identity)
+
+    assert isinstance(sent(1, 0.4), CommandAck)
+    assert isinstance(sent(2, 0.1), CommandAck)
+    assert isinstance(sent(3, 0.4), CommandAck)  # the first one is in force
+    assert applied(planned, 4) == ([0.0] * 3, STANDS)
+    for number, speed in ((1, 0.4), (2, 0.1)):
+        refused = refusal(sent(number, speed))
+        assert (refused.code, refused.field) == (code, "seq")
+    assert applied(planned, 5) == ([0.0] * 3, STANDS)
+    assert isinstance(sent(4, 0.2), CommandAck)
+    assert applied(planned, 6) == ([0.2, 0.0, 0.0], "")
+    for number, speed in ((1, 0.4), (3, 0.4)):  # nor while another one is in force
+        assert refusal(sent(number, speed)).code == code
+    assert applied(planned, 6 + 1) == ([0.2, 0.0, 0.0], "")
+
+
+def test_a_client_that_numbers_its_commands_numbers_all(planned: Rig) -> None:
+    session = greet_planner(planned).session
+    for number, accepted in ((0, True), (5, True), (5, False), (0, False), (4, False), (6, True)):
+        reply = planned.send(CommandMessage(session=session, seq=number, valid_for=1.0, velocity=FORWARD), b"p")
+        assert isinstance(reply, CommandAck if accepted else ErrorMessage), number
+    again = greet_planner(planned).session  # another session counts anew
+    assert isinstance(planned.send(CommandMessage(session=again, seq=1, valid_for=1.0, velocity=FORWARD), b"p"), CommandAck)
+
+
+def test_a_numbered_command_that_was_refused_does_not_count_later(planned: Rig) -> None:
+    one, other = greet_planner(planned).session, greet_planner(planned, b"q", "mpc").session
+    planned.send(CommandMessage(session=one, seq=1, valid_for=0.005, velocity=FORWARD), b"p")
+    late = CommandMessage(session=other, seq=1, valid_for=1.0, velocity=FORWARD)
+    assert refusal(planned.send(late, b"q")).code == Code.NOT_CONTROLLING
+    planned.now = 5 * MS
+    assert refusal(planned.send(late, b"q")).code == Code.OUT_OF_ORDER
+
+
 def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> None:
     def pose(seq: int) -> list[float]:
         applied(planned, seq)
