@@ -125,7 +125,8 @@ class Inputs(Record, frozen=True):
     steering: commanded motion of the base, which the trajectory follows from now on; None: no command
     tasks: tasks instead of the joint feedback, beside those of the reference, which stays as the last posture; None: no tasks
     estop: why the emergency stop is engaged, which commands joint damping immediately; '' if it is not
-    follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side
+    follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side;
+        None: it is not known, nor is the delay
     delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
 
@@ -143,7 +144,7 @@ class Inputs(Record, frozen=True):
     tasks: TaskStack | None = None
     estop: str = ""
     delay: float = 0.0
-    follows: bool = True
+    follows: bool | None = True
 
     @property
     def lifted(self) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class Controller:
         """
         robot, wanted, surface = self.robot, self._wanted, self._placed.surface(state)
         off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
-        since = inputs.dt, inputs.follows and wanted is not None
+        since = inputs.dt, bool(inputs.follows) and wanted is not None
         return self._switches.judge(surface, closed, off, since, forces, inputs.lifted)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:

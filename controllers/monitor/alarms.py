@@ -217,9 +217,9 @@ class Alarms:
             self._record.put(tick=0)
             return power
         applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
-        if applied is None or not inputs.follows:
+        if applied is None or inputs.follows is False:
             applied = self._unknown
-        lag = min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
+        lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
         problem = "" if mismatch is None else mismatch.problem
         measured = at.q, at.v, *joints, reference, asked, applied
         found = self._watch(self._record.fields, inputs.dt, lag, problem != "", measured)

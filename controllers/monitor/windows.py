@@ -61,7 +61,7 @@ Arrays = tuple[Array, ...]
 def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 
-    dt: time since the last state [s]; lag: age of the torque that acted [ticks]
+    dt: time since the last state [s]; lag: age of the torque that acted [ticks], −1: that of the most similar torque
     mismatch: whether the mismatch monitor is degraded
     measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
         asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
@@ -72,9 +72,12 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, measured: Arr
         values[k] = 0.0
     values[REALITY] = 1.0 if mismatch else 0.0
     # torque that acted
-    acted, own = ring[(alarms.tick - lag) % len(ring)], ring[alarms.tick % len(ring)]
+    own = ring[alarms.tick % len(ring)]
     for j in range(len(asked)):
         own[j] = asked[j]
+    acted = ring[(alarms.tick - lag) % len(ring)]
+    if lag < 0 and len(applied):
+        acted = ring[((ring - applied) ** 2).sum(axis=1).argmin()]
     # measures; after a gap they begin anew
     if 0.0 < dt <= alarms.max_gap and alarms.tick > 0:
         lost = dt > alarms.lost_after

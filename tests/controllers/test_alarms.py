@@ -28,7 +28,7 @@ class Motion:
         self.change = lambda q, v: None
         self.torque = lambda: np.sin(2 * np.pi * self.t) * np.ones(NA)
         self.applied = lambda asked: asked
-        self.moves, self.mismatch, self.asked = True, None, np.zeros(NA)
+        self.moves, self.mismatch, self.asked, self.follows = True, None, np.zeros(NA), True
 
     def run(self, seconds):
         """Return (time, message, stops) of each alarm."""
@@ -45,7 +45,7 @@ class Motion:
             self.change(q, v)
             at = msgspec.structs.replace(self.robot.terms(self.stance, v), q=q, v=v)
             assert isinstance(at, Kinematics)
-            inputs = Inputs(dt=DT, tau_applied=self.applied(self.asked))
+            inputs = Inputs(dt=DT, tau_applied=self.applied(self.asked), follows=self.follows)
             verdict = self.alarms.judge(at, (q[7:], v[6:]), inputs, (reference, self.asked), self.mismatch)
             if verdict is not None:
                 found.append((self.t, verdict.message, verdict.stops))
@@ -74,6 +74,24 @@ def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot,
     assert not stops
     first_stop = next(time for time, _, stops in found if stops)
     assert first_stop == pytest.approx(t + AlarmSettings().sensor_stop, abs=1.5 * DT)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("ticks", [0, 4, 15])
+def test_motors_are_judged_without_a_known_delay(robot, ticks, share):
+    """The first motor gives a share of what was asked some ticks ago, the others all of it."""
+    motion, asked = Motion(robot), [np.zeros(NA)] * (ticks + 1)
+    motion.torque = lambda: 5.0 * np.sin(2 * np.pi * (5.0 * motion.t + np.arange(NA) / NA))
+    motion.follows = None
+
+    def late(torque):
+        asked.append(torque)
+        return asked[-1 - ticks] * np.where(np.arange(NA) == 0, share, 1.0)
+
+    motion.applied = late
+    found = motion.run(1.0)
+    assert all(message.startswith(f"motor: the torque of {robot.joint_names[0]}") for _, message, _ in found)
+    assert any(stops for *_, stops in found) == (share < 1.0)
 
 
 def wrong_speed_sign(q, v):

@@ -236,6 +236,7 @@ def loaded(force: float, *, active: bool) -> list[Contact]:
 
 
 NAN, INF = float("nan"), float("inf")
+STILL = [0.0] * 12
 ESTOP = Flags(estop=True)
 LATCHED, NON_FINITE, SCHEMA, LENGTH = Code.LATCHED_FAULT, Code.NON_FINITE, Code.BAD_SCHEMA, Code.WRONG_LENGTH
 
@@ -250,6 +251,18 @@ FAULTS = (
     Fault("tau_meas of 1e300 N·m", state(tau_meas=[0.0] * 11 + [1e300]), 5, code=SCHEMA, field="tau_meas[11]"),
     Fault("a gyro of 1e300 rad/s", readings(gyro=1e300), 5, code=SCHEMA, field="imu.gyro[2]"),
     Fault("an accelerometer of 1e300 m/s²", readings(acc=1e300), 5, code=SCHEMA, field="imu.acc[2]"),
+    Fault("tau_applied of 0 for 150 ms", state(tau_applied=STILL), LONG, DAMPING, LATCHED, says="motor", reset=True),
+    Fault("… without t_applied", state(tau_applied=STILL, t_applied=None), LONG, DAMPING, LATCHED, says="motor", reset=True),
+    Fault(
+        "… in tau_meas, without tau_applied and t_applied",
+        state(tau_applied=None, tau_meas=STILL, t_applied=None),
+        LONG,
+        DAMPING,
+        LATCHED,
+        says="motor",
+        reset=True,
+    ),
+    Fault("no t_applied, for 150 ms", state(t_applied=None), LONG),
     Fault("q too short", state(q=b"\0" * 80), code=LENGTH),
     Fault("vel of 7 bytes", state(vel=b"\0" * 7), code=LENGTH),
     Fault("quaternion of length 0", at("q", 6, 0.0), code=Code.QUATERNION_NOT_UNIT),

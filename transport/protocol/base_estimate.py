@@ -15,7 +15,7 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import Measured, check_imu
+from transport.protocol.state_input import Measured
 
 
 class BaseEstimator:
@@ -65,8 +65,6 @@ def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
 
 def at_reset(measured: Measured, message: Reset, estimator: Estimator) -> Measured:
     """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
-    if message.imu is not None:
-        check_imu(message.imu)
     attitude, gyro, _ = estimator.in_base(*_imu(message))
     length = float(np.linalg.norm(attitude))
     if not abs(length - 1.0) < UNIT:

@@ -201,7 +201,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
 def largest_sane(robot: Robot) -> Array:
     """Return the largest |q|, |v| and measured |τ| that are believed, in the robot's order (nq + nv + na).
 
-    Far beyond any motion, which the plausibility check and the alarms judge. Parts of q of length 1 are checked as such: inf.
+    Far beyond any motion, which the plausibility check and the alarms judge.
     """
     limits, tree, nq, nqv = robot.limits, robot.tree, robot.nq, robot.nq + robot.nv
     most, one_axis = np.repeat([ANGLE, RATE, LARGEST_TORQUE], [nq, robot.nv, robot.na]), tree.q_index >= 0
@@ -211,8 +211,6 @@ def largest_sane(robot: Robot) -> Array:
     most[nqv:] = np.where(np.isfinite(limits.tau_max), SANE * limits.tau_max, LARGEST_TORQUE)
     if robot.floating:
         most[:3], most[nq : nq + 3] = FAR, FALL
-    for start, end in tree.unit_spans:
-        most[start:end] = np.inf
     return most
 
 

@@ -24,11 +24,12 @@ class ActuationDelay:
     """Median actuation delay of one session.
 
     follows: whether the torque that acted until now is known to be that of the answer one delay ago: no answer was lost in the
-        last `SETTLING` states, and none for as long as the robot's own side waits before it stops
+        last `SETTLING` states, and none for as long as the robot's own side waits before it stops. None: no state had t_applied
     stopped: answers were missing for that long; the robot ignores further ones until a reset
     """
 
-    follows = stopped = False
+    follows: bool | None = None
+    stopped = False
 
     def __init__(self, period_ns: int) -> None:
         self._period_ns, self._unsettled = period_ns, 0

@@ -1,8 +1,5 @@
 """The command in force: the last one that was accepted, until it expires. No clock: times are arguments."""
 
-from hashlib import blake2b
-from math import inf
-
 import msgspec
 import numpy as np
 
@@ -118,7 +115,7 @@ class CommandOrder:
 
     def __init__(self) -> None:
         self._seq = 0
-        self._until: dict[bytes, int] = {}  # of commands without seq: hash → time when they expire [ns]
+        self._until: dict[int, int] = {}  # of commands without seq: hash → time when they expire [ns]
 
     def check(self, message: CommandMessage, data: bytes, now_ns: int) -> None:
         """Raise ProtocolError for a command that came before. data: its bytes"""
@@ -126,20 +123,16 @@ class CommandOrder:
             self._seq = message.seq
         elif message.seq or self._seq:
             raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected > {self._seq} in this session, got {message.seq}")
-        elif now_ns >= self._until.get(_hash(data), inf):
+        elif now_ns >= self._until.get(hash(data), now_ns + 1):
             problem = "expected a larger one in each command: these bytes came before, and that command has expired"
             raise ProtocolError(Code.DUPLICATE, "seq", problem)
 
     def accepted(self, data: bytes, until_ns: int) -> None:
         """Remember a command that is in force. until_ns: when it expires [ns]"""
         if not self._seq:
-            self._until[_hash(data)] = until_ns
+            self._until[hash(data)] = until_ns
             if len(self._until) > MOST_KNOWN:
                 del self._until[next(iter(self._until))]
-
-
-def _hash(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16).digest()
 
 
 def read_steering(message: CommandMessage) -> Steering:

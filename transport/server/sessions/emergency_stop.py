@@ -30,9 +30,6 @@ MOST_KNOWN = 1024
 SHORT = 256
 """Longest value that is decoded of a malformed message [bytes]."""
 
-TYPED = b"\xa1t\xa5estop"
-"""MessagePack of the type `estop`, in a message whose fields cannot be told apart."""
-
 
 class StopRequest(msgspec.Struct, frozen=True):
     """The sender of a request. session: number in the message, 0 if unreadable; name: of an `estop` message, None otherwise"""
@@ -73,7 +70,7 @@ def requested_stop(message: Message | None, data: bytes) -> StopRequest | None:
         return StopRequest(name=message.name) if message.stop else None
     if message is not None or WORD not in data:
         return None
-    kind, fields = _told_apart(data)
+    kind, fields = told_apart(data)
     if fields is None:
         return StopRequest(name="" if kind == "estop" else None) if _names_stop(data) else None
     session, name = _short(fields.session), _short(fields.name)
@@ -83,20 +80,15 @@ def requested_stop(message: Message | None, data: bytes) -> StopRequest | None:
     return StopRequest(number) if _names_stop(bytes(fields.flags)) else None
 
 
-def claimed_type(data: bytes) -> str | None:
-    """Return the type by which a message may act, whatever its length, its parts and its other fields; None: unreadable.
+def told_apart(data: bytes) -> tuple[str | None, _Urgent | None]:
+    """Return type and fields of a message, whatever its length and its parts, each None if unreadable.
 
-    It is the type that `requested_stop` finds, so that a role that may not send `estop` cannot stop by a malformed one.
+    Roles are checked by this type: a role that may not send `estop` cannot stop by a malformed one.
     """
-    return _told_apart(data)[0]
-
-
-def _told_apart(data: bytes) -> tuple[str | None, _Urgent | None]:
-    """Return type and fields of a message, each None if unreadable."""
     try:
         fields = _URGENT.decode(data.removeprefix(PARTS))
     except _MALFORMED:
-        return ("estop" if TYPED in data else None), None
+        return ("estop" if b"\xa1t\xa5estop" in data else None), None  # t: estop
     kind = _short(fields.t)
     return (kind if isinstance(kind, str) else None), fields
 

@@ -13,7 +13,7 @@ from zmq.utils import z85
 
 from idyn.errors import ConfigError
 from transport.keys import read_secret
-from transport.server.sessions.emergency_stop import claimed_type
+from transport.server.sessions.emergency_stop import told_apart
 from transport.server.settings import CurveSettings, Role
 
 _COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get", "tick_get"}
@@ -90,7 +90,7 @@ class AccessControl:
 
         An unreadable type may be sent by the roles that may stop the robot.
         """
-        role, kind = self._roles[key], claimed_type(data)
+        role, kind = self._roles[key], told_apart(data)[0]
         if kind is None and role not in ROBOT_ROLES:
             return f"the role '{role}' may not send a message without a readable type"
         if kind is not None and kind not in MAY_SEND[role]:
