@@ -77,6 +77,7 @@ def _exchanges(reader: LogReader, service: Service, now: "_Clock", unanswered: i
         if recorded is None and entry.answered:
             raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
         now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
+        now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
         missing = _misses_parts(recorded) or (recorded is None and NOT_LOADED.encode() in entry.reply)
         yield Replayed(entry, recorded, _answered(service, entry, missing))
 
@@ -98,9 +99,10 @@ def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
 
 
 class _Solver(msgspec.Struct, gc=False):
-    """The field of `Solver` that is compared."""
+    """The fields of `Solver` that are compared, and that decide on commanded tasks."""
 
     rung: str
+    time_us: float = 0.0
 
 
 class Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
@@ -139,12 +141,13 @@ def numbers(value: Vector) -> Array:
 
 
 class _Clock:
-    """The service's clock: returns the recorded time of the current answer [ns]."""
+    """The service's clock: returns the recorded time of the current answer [ns], first that of the beginning of its step."""
 
-    t_ns = 0
+    t_ns = step_ns = 0
 
     def __call__(self) -> int:
-        return self.t_ns
+        begin_ns, self.step_ns = self.t_ns - self.step_ns, 0
+        return begin_ns
 
 
 def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str, str | None], moving: bool) -> Service:

@@ -239,6 +239,8 @@ class Service:
         """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
         session = decision.accepted.session
         self.timings.note(decision.step_ns, decision.deadline_met)
+        if decision.command.prediction is not None:
+            session.measured(decision.accepted.inputs.tasks, decision.step_ns)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:

@@ -12,7 +12,7 @@ from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
-from transport.protocol.task_input import read_tasks
+from transport.protocol.task_input import MOST_TASKS, read_tasks
 from transport.server.sessions.handshake import Host
 
 LONGEST_S = 60.0
@@ -23,6 +23,10 @@ FASTEST = np.array([10.0, 10.0, 10.0])
 
 MOST_KNOWN = 1024
 """Number of commands without `seq` that are remembered of a session."""
+
+TASKS_SHARE, MOST_LONG = 0.8, 20
+"""Part of the period that a tick with commanded tasks may take, as the rest is for transmission; ticks beyond it, less those
+within, at which the tasks end."""
 
 STANDS = "the last command has expired: the robot slows down and stands"
 
@@ -58,6 +62,7 @@ class CommandLatch:
         self._steering: Steering | None = None
         self._targets: TargetMotion | None = None
         self._after = NOTHING
+        self._long, self._most_tasks, self._costly = 0, MOST_TASKS, ""
 
     def accept(self, message: CommandMessage, host: Host, source: bytes, now_ns: int) -> int:
         """Check a command and put it in force. Return the time when it expires, server's clock [ns].
@@ -71,6 +76,8 @@ class CommandLatch:
         if message.modes and not message.tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "modes", "expected `tasks` beside contact modes")
         tasks = read_tasks(host.robot, message.tasks, message.modes or {}) if message.tasks else None
+        if tasks is not None and len(tasks.tasks) > self._most_tasks:
+            raise ProtocolError(Code.BAD_SCHEMA, "tasks", f"expected at most {self._most_tasks}: {self._costly}")
         try:
             host.check_steering(steering, tasks)
         except InputError as error:
@@ -95,6 +102,17 @@ class CommandLatch:
         last = None if self._targets is None else self._targets.at_rest(message.valid_for, feet)
         self._after = InForce(steering=at_rest, tasks=last, note=STANDS)
         return self._until_ns
+
+    def measured(self, tasks: int, step_ns: int, period_ns: int) -> None:
+        """Judge the duration of a tick with so many tasks [ns]. Too many long ones end the tasks, and commands with as many are
+        refused until `clear`."""
+        most_ns = TASKS_SHARE * period_ns
+        self._long = max(self._long + (1 if step_ns > most_ns else -1), 0)
+        if self._long >= MOST_LONG:
+            self._long, self._most_tasks = 0, min(tasks - 1, int(tasks * most_ns / step_ns))
+            self._costly = f"{tasks} tasks take {step_ns * 1e-3:.0f} µs of a tick, of at most {most_ns * 1e-3:.0f}"
+            self._until_ns, self._targets = 0, None
+            self._after = InForce(steering=self._after.steering, note=f"the last command has ended: {self._costly}")
 
     def in_force_s(self, source: bytes, now_ns: int) -> float:
         """Return how long a command of this client is still in force [s]; 0 without one."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from controllers.command import Inputs, Reference
+from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import BaseEstimator, at_reset, touching
@@ -240,6 +241,11 @@ class Session:
         self._outage.answered(now_ns)
         if not self.agreement.robot_clock:
             self.latches.heard_ns = now_ns
+
+    def measured(self, tasks: TaskStack | None, step_ns: int) -> None:
+        """Note the duration of a tick with these commanded tasks. A robot with its own clock waits, however long it takes."""
+        if tasks is not None and not (self.agreement.robot_clock or self.agreement.dry_run):
+            self._command.measured(len(tasks.tasks), step_ns, self.agreement.dt_ns)
 
     def overtaken(self, t_robot: int, now_ns: int) -> None:
         """Note a state that arrived together with a newer one and is not answered."""
