@@ -3,6 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import ClientKind
 from transport.protocol.task_input import write_tasks
 from transport.robot.client import connected
 from transport.robot.conversation import hello_for
@@ -215,10 +218,11 @@ COMMANDS = 120
 class Rehearsal:
     """A standing robot, its server and a planner without sockets, on the robot's clock: a run is repeatable bit for bit."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: ClientKind = "sim", clock: Callable[[], int] = time.monotonic_ns) -> None:
+        """clock: of the server, for the times in its answers [ns]"""
         self.controller = load_controller("quadruped")
-        self._service = Service(self.controller, ServerSettings(controller="quadruped", planners=("mpc",)))
-        client = Loopback(self._service, hello_for(self.controller.robot, 1e-3, kind="sim"), clock=self._now_ns)
+        self._service = Service(self.controller, ServerSettings(controller="quadruped", planners=("mpc",)), clock=clock)
+        client = Loopback(self._service, hello_for(self.controller.robot, 1e-3, kind=kind), clock=self._now_ns)
         self._side = simulated_robot(load_plan("stand"), client)
         client.hello()
         self.torques: list[Array] = []
@@ -237,6 +241,27 @@ class Rehearsal:
 
     def _now_ns(self) -> int:
         return 0 if not hasattr(self, "_side") else round(self._side.world.t * 1e9)
+
+
+@told(
+    "32 tasks at 50 Hz, with which a tick takes twice the robot's period",
+    "`the last command has ended: 32 tasks take …`; `bad_schema` to the planner, with the number that is permitted",
+    "goes on",
+)
+def test_tasks_that_take_too_long() -> None:
+    """The clock of the server advances by 2 ms in each step."""
+    robot = Rehearsal("robot", clock=partial(next, count(0, 2_000_000)))
+    robot.run(BEFORE)
+    frame = FrameTask(frame="root_joint", position=robot.controller.stance[:3])
+    tasks, answers = write_tasks([frame] * 32), []
+    for i in range(10):
+        answers.append(robot.tell(CommandMessage(session=robot.session, seq=i + 1, valid_for=0.2, tasks=tasks)))
+        robot.run(20)
+    assert isinstance(answers[0], CommandAck)
+    refusal = answers[-1]
+    assert isinstance(refusal, ErrorMessage)
+    assert "expected at most 12: 32 tasks take 2000 µs of a tick" in refusal.message
+    assert robot.modes <= {"ok", "degraded"}
 
 
 def flickered(period: int) -> tuple[Rehearsal, str]:
