@@ -46,6 +46,9 @@ DT_FACTORS = (0.5, 5.0)
 RING = 50
 """Number of exchanges that are stored, for answers to duplicates and for the log of a fault."""
 
+MOST_UNANSWERED = 20
+"""States since the one whose torque the motors apply, beyond which they apply one of the robot's own side."""
+
 MAX_LOST = 1_000_000
 """Largest plausible number of lost states in a row. A larger `seq` is refused; accepting it would make all later ones old."""
 
@@ -194,6 +197,8 @@ class Session:
         command = self._command.at(now_ns)
         if command.note:
             measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
+        own = self.agreement.dry_run or (message.flags is not None and message.flags.dry_run)  # torques of the robot's own side
+        own = own or 0 < message.last_applied_seq < message.seq - MOST_UNANSWERED
         inputs = Inputs(
             dt=dt,
             steering=command.steering,
@@ -209,7 +214,7 @@ class Session:
             sensed_force=sensed,
             estop=self.latches.estop,
             delay=self._delay.accepted(t_robot, message.t_applied),
-            follows=self._delay.follows,
+            follows=False if own else self._delay.follows,
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 

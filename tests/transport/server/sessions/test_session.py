@@ -10,7 +10,7 @@ from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 
 from idyn.model.robot import Robot
-from transport.protocol.codec import encode
+from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Client, ClientKind, Welcome
@@ -98,6 +98,34 @@ def test_a_missed_deadline_is_reported(robot: Robot) -> None:
 def test_dry_run_is_echoed(rig: Rig) -> None:
     rig.greet()
     assert torque(rig.tick(1, flags=Flags(dry_run=True))).dry_run
+
+
+@pytest.mark.parametrize(
+    ("fields", "follows"),
+    [
+        ({}, None),
+        ({"flags": Flags(dry_run=True)}, False),
+        ({"last_applied_seq": 39}, None),
+        ({"last_applied_seq": 20}, None),
+        ({"last_applied_seq": 5}, False),
+    ],
+)
+def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(rig: Rig, fields: dict, follows: bool | None) -> None:
+    """Those of a client without `t_applied`: in a dry run, and while answers are lost."""
+    rig.greet()
+    torque(rig.tick(40, **fields))
+    assert rig.controller.last is not None
+    assert rig.controller.last.follows is follows
+
+
+def test_a_shadow_does_not_judge_the_motors_of_another_server(robot: Robot) -> None:
+    shadow = SpringDamper(robot)
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"), shadow=shadow, clock=lambda: 0)
+    welcome = decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply)
+    assert isinstance(welcome, Welcome)
+    assert isinstance(decode(service.handle(b"s", encode(state(robot, welcome.session, 1)), MS).reply), TorqueMessage)
+    assert shadow.last is not None
+    assert shadow.last.follows is False
 
 
 def test_the_period_is_measured_and_clamped(rig: Rig) -> None:
