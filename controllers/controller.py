@@ -63,7 +63,7 @@ class Controller:
         self._trajectory.on(self.terrain, contact.terrain.known)
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
-        self._alarms = Alarms(settings.alarms, robot, period)
+        self._alarms = Alarms(settings.alarms, robot, period, stance)
         self._switches = Switches(settings.alarms, robot)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
@@ -83,6 +83,7 @@ class Controller:
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
         self._placed.reset()
         self._wanted: Array | None = None  # angles of the last reference
+        self._lies, self._unanswered = False, 0.0  # the last reference `drags`; ticks without a torque, see `SafetySettings`
         for part in (
             self._source,
             self._feedforward,
@@ -176,7 +177,8 @@ class Controller:
             return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
         mismatch = self._monitor.measure(at, inputs)
         angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
-        alarm = self._alarms.judge(at, (angles, speeds), inputs, (self._wanted, self._safety.last), mismatch)
+        last = self._wanted, self._safety.last
+        alarm = self._alarms.judge(at, (angles, speeds), inputs, last, mismatch, lies=self._lies)
         if alarm is not None and alarm.stops:
             return self._stopped(at, Mode.FAULT, alarm.message)
         if self._feedforward.senses:
@@ -198,6 +200,7 @@ class Controller:
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
+        self._unanswered = max(self._unanswered - 0.02, 0.0)
         feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
         if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
@@ -241,6 +244,7 @@ class Controller:
         if self._grips:
             reference = self._grip.reference(reference, contacts, angles)
         # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
+        self._lies = reference.drags
         self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles
         return reference
 
@@ -280,7 +284,10 @@ class Controller:
         )  # fmt: skip
 
     def _without_answer(self, at: Kinematics, reason: str) -> Command:
-        last = self._safety.last
+        last, most = self._safety.last, self.settings.safety.unanswered
+        self._unanswered += 1.0
+        if self._unanswered > most:
+            return self._stopped(at, Mode.FAULT, f"no torque in more than {most} ticks: {reason}")
         if self.settings.safety.fallback == "hold" and last is not None:
             command = self._stopped(at, Mode.HOLD, reason)
             self._safety.record(last)

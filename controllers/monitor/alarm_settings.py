@@ -16,11 +16,13 @@ class AlarmSettings(Settings, frozen=True):
     base_frozen: largest motion of a joint's reference while the base's pose does not change at all [rad]
     motor: share of the asked torque that a motor gives too little or too much [–]
     saturation: share of the time in which a joint's torque is at its limit [–]
+    sunk: distance by which the base is too low over the lowest foot, as a share of its height in the stance, or of that of the
+        centre of mass if that is higher; off while the reference lies, and until a robot that lay has risen by half of it [–]
     roughness: swings of the torques in 0.2 s, mean over the joints, while the reference stands [–]
     roughness_moving: the same while the reference moves
     sensor_stop: time from an alarm of a sensor until the robot stops [s]
     motor_stop: from an alarm of a motor [s]
-    roughness_stop: from an alarm about roughness or saturation [s]
+    roughness_stop: from an alarm about roughness, saturation or height [s]
     reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
     switch_air: height above the lowest foot at which a foot switch cannot be closed [m]
     switch_held: change of a joint's distance from its reference, in the leg of a foot that does not move, at which its switch
@@ -40,6 +42,7 @@ class AlarmSettings(Settings, frozen=True):
     base_frozen: NonNegative = 0.06
     motor: NonNegative = 0.35
     saturation: NonNegative = 0.9
+    sunk: NonNegative = 0.5
     roughness: NonNegative = 4.0
     roughness_moving: NonNegative = 20.0
     sensor_stop: NonNegative = 0.03

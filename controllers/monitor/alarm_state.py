@@ -51,12 +51,15 @@ class AlarmState(ArrayRecord):
         tau_max: torque limits [N·m] (na)
         max_gap: longest time between states that are compared [s]; lost_after: beyond this time states were lost [s]
         floating: whether the base is free
+        feet: of the stance: joint, centre in its frame [m], radius [m] (n, 5)
+        tall: height of the base over the lowest foot in the stance; size: of the robot, see `AlarmSettings.sunk` [m]
     State
         memory: see `ANGLE` (ROWS, na)
         ring: torques asked in the last ticks [N·m] (ticks, na)
         base: see `POSE` (LAST)
         values, joints, above: values of the measures, joints of the largest ones, and times above the threshold [s], −1: below
         tick: number of states since `reset`
+        lay: whether the reference lay, and the robot has not risen since
     """
 
     memory: Matrix
@@ -69,21 +72,26 @@ class AlarmState(ArrayRecord):
     after: Vector
     stop: Vector
     tau_max: Vector
+    feet: Matrix
+    tall: float
+    size: float
     moving: float
     max_gap: float
     lost_after: float
     floating: bool
     tick: int
+    lay: bool
 
     def __init__(self, limits: tuple[Array, Array, Array], moving: float, tau_max: Array, ticks: int) -> None:
-        """limits: (thresholds, after, stop); ticks: length of the ring"""
+        """limits: (thresholds, after, stop); ticks: length of the ring. Without feet, until they are put"""
         (thresholds, after, stop), na = limits, len(tau_max)
         self.put(thresholds=thresholds, after=after, stop=stop, moving=moving, tau_max=np.array(tau_max, dtype=np.float64))
         self.put(memory=np.zeros((ROWS, na)), ring=np.zeros((ticks, na)), base=np.zeros(LAST), tick=0)
+        self.put(feet=np.zeros((0, 5)), tall=0.0, size=1.0, lay=False)
         self.put(**{name: np.zeros(len(thresholds)) for name in ("values", "joints", "above")})
 
     def reset(self) -> None:
         """Forget all states and torques."""
         for each in (self.memory, self.ring, self.base, self.values, self.joints, self.above):
             each.fill(0.0)
-        self.put(tick=0)
+        self.put(tick=0, lay=False)

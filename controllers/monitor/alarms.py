@@ -5,7 +5,7 @@ A single state says little; over a window the following must hold, and an alarm 
     position and speed      |e| with ė = q̇_measured − v − e/τ: how far the positions moved other than the speeds say
     frozen measurements     a value that stays the same to the last bit while the reference moves
     motors                  Σ τ_asked τ_applied / Σ τ_asked², the share of the torque that the motor gives
-    saturation              share of the time in which a joint's torque is at its limit
+    saturation, posture     share of the time in which a joint's torque is at its limit; height of the base over the lowest foot
     roughness               swings of a torque by more than `SWING` of its limit, mean over the joints
     reality                 `controllers.monitor.reality` has been degraded for a while
 
@@ -27,12 +27,13 @@ from controllers.monitor.alarm_state import RATE, AlarmState
 from controllers.monitor.power import Power
 from controllers.monitor.verdict import Verdict
 from controllers.monitor.windows import REALITY, watch
-from idyn.jit.compiled import FLAG, REAL, VECTOR, WHOLE, CompileTask
+from controllers.robot.kinematics import contact_places, feet_of
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
-MEASURED = Borrowed(*[VECTOR] * 7)
+MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)
 """Type of the argument `measured` of `watch`."""
 
 LOST = 1.5
@@ -156,6 +157,15 @@ ALARMS = (
         "reality_stop",
         "{mismatch}, for {held:.1f} s",
     ),
+    Alarm(
+        "sunk",
+        "distance by which the base is too low over the lowest foot, over its height in the stance, while the reference stands",
+        "–",
+        "sunk",
+        0.0,
+        "roughness_stop",
+        "the base has sunk by {value:.0%} of its height over the feet",
+    ),
 )
 """All alarms, in the order of the kernel's measures (`controllers.monitor.windows.watch`). The first that stops is reported."""
 
@@ -167,8 +177,8 @@ OF_ANGLES = ("joint_drift", "joint_frozen", "joint_rigid")
 class Alarms:
     """Watches the states and torques of one robot."""
 
-    def __init__(self, settings: AlarmSettings, robot: Robot, period: float) -> None:
-        """period: control period [s]"""
+    def __init__(self, settings: AlarmSettings, robot: Robot, period: float, stance: Array) -> None:
+        """period: control period [s]; stance: configuration in which the robot stands (nq)"""
         self._robot, self._period = robot, period
         stops = [getattr(settings, each.stop) for each in ALARMS]
         after = np.array([each.after for each in ALARMS])
@@ -178,12 +188,18 @@ class Alarms:
         limits = np.array(thresholds), after, after + np.array(stops)
         self._record = AlarmState(limits, float(settings.roughness_moving), robot.limits.tau_max, MAX_TICKS + 1)
         self._record.put(max_gap=MAX_GAP * period, lost_after=LOST * period, floating=robot.floating)
+        if robot.floating and robot.spheres.keys:
+            spheres, rows = robot.spheres, feet_of(robot, stance)
+            feet = np.column_stack([spheres.joints[rows], spheres.offsets[rows], spheres.radii[rows]])
+            lowest = float((contact_places(robot, stance)[:, 2] - spheres.radii).min())
+            base, centre = float(stance[2]) - lowest, float(robot.center_of_mass(stance)[2]) - lowest
+            self._record.put(feet=np.ascontiguousarray(feet, np.float64), tall=base, size=max(base, centre))
         self._unknown = np.empty(0)
         self._power = Power(settings, robot)
 
     @cached_property
     def _watch(self) -> Callable[..., int]:
-        return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, MEASURED)
+        return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
 
     def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
@@ -201,11 +217,14 @@ class Alarms:
         inputs: Inputs,
         last: tuple[Array | None, Array | None],
         mismatch: Mismatch | None,
+        *,
+        lies: bool = False,
     ) -> Verdict | None:
         """Compare a state with those before it. Return the most urgent alarm, None without one.
 
         at: as measured; joints: its angles [rad] and speeds [rad/s] (na)
         last: reference angles [rad] (na) and torque [N·m] (na) of the last tick; None: unknown
+        lies: whether the reference of the last tick was that of a lying robot
         """
         power = None
         if inputs.temperature is not None or inputs.voltage is not None:
@@ -221,8 +240,8 @@ class Alarms:
             applied = self._unknown
         lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
         problem = "" if mismatch is None else mismatch.problem
-        measured = at.q, at.v, *joints, reference, asked, applied
-        found = self._watch(self._record.fields, inputs.dt, lag, problem != "", measured)
+        measured = at.q, at.v, *joints, reference, asked, applied, at.placements
+        found = self._watch(self._record.fields, inputs.dt, lag, problem != "", lies, measured)
         return power if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 
 from controllers.command import LimitedBy
@@ -36,6 +37,7 @@ class SafetySettings(Settings, frozen=True):
         None: tau_max / `RATE_TIME` of each joint, no limit for joints without tau_max
     first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
     fallback: command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
+    unanswered: ticks without a finite torque before the robot is stopped; 50 with one make up for one without
     damping: damping torque per joint speed [N·m·s/rad]; less for joints with a small inertia, see `damping_gains`
     max_tilt: largest tilt of the base from upright [rad]; beyond: fault
     max_base_speed: largest angular speed of the base [rad/s]; beyond: fault
@@ -45,6 +47,7 @@ class SafetySettings(Settings, frozen=True):
     torque_rate: Annotated[float, within(0.001, np.inf, "N·m/s")] | None = None
     first_command_guard: Annotated[float, within(0, 60, "s")] = 0.25
     fallback: Literal["hold", "damping"] = "damping"
+    unanswered: Annotated[int, msgspec.Meta(ge=1)] = 50
     damping: Annotated[float, within(0, 1e4, "N·m·s/rad")] = 0.1
     max_tilt: Annotated[float, within(0.01, np.inf, "rad")] = 1.0
     max_base_speed: Annotated[float, within(0.01, np.inf, "rad/s")] = 6.0

@@ -36,6 +36,7 @@ from idyn.types import Array
 JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN, MOTOR, SATURATION, ROUGHNESS, REALITY = range(
     10
 )
+SUNK = REALITY + 1
 """Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
 
 WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03
@@ -58,19 +59,20 @@ Arrays = tuple[Array, ...]
 
 
 @compiled
-def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, measured: Arrays) -> int:
+def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 
     dt: time since the last state [s]; lag: age of the torque that acted [ticks], −1: that of the most similar torque
-    mismatch: whether the mismatch monitor is degraded
+    mismatch: whether the mismatch monitor is degraded; lies: whether the reference is that of a lying robot
     measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
-        asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown)
+        asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown), placements, see `Kinematics`
     """
-    q, v, angles, speeds, reference, asked, applied = measured
+    q, v, angles, speeds, reference, asked, applied, placements = measured
     memory, ring, base, values, found = alarms.memory, alarms.ring, alarms.base, alarms.values, (alarms.values, alarms.joints)
     for k in range(len(values)):
         values[k] = 0.0
     values[REALITY] = 1.0 if mismatch else 0.0
+    values[SUNK] = _sunk(alarms, q, placements, lies)
     # torque that acted
     own = ring[alarms.tick % len(ring)]
     for j in range(len(asked)):
@@ -100,6 +102,23 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, measured: Arr
             base[VELOCITY + i] = v[i]
     alarms.tick += 1
     return _first(alarms, dt)
+
+
+@compiled
+def _sunk(alarms: AlarmState, q: Array, placements: Array, lies: bool) -> float:
+    """Return by how much the base is too low over the lowest foot, as a share of the robot's size; 0 for one that may lie."""
+    feet, lowest = alarms.feet, math.inf
+    for i in range(len(feet)):
+        at = placements[int(feet[i, 0])]  # z of R c + p, R by columns
+        lowest = min(lowest, at[2] * feet[i, 1] + at[5] * feet[i, 2] + at[8] * feet[i, 3] + at[11] - feet[i, 4])
+    if lowest == math.inf:
+        return 0.0
+    sunk = (alarms.tall - (q[2] - lowest)) / alarms.size
+    if lies:
+        alarms.lay = True
+    elif sunk < 0.5 * alarms.thresholds[SUNK]:
+        alarms.lay = False
+    return 0.0 if alarms.lay else sunk
 
 
 @compiled

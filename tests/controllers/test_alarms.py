@@ -23,8 +23,9 @@ class Motion:
     """A robot whose joints swing by 0.3 rad at 1 Hz while its base moves at 0.5 m/s and turns at 0.2 rad/s, told to alarms."""
 
     def __init__(self, robot, **settings):
-        self.alarms, self.robot, self.t, self.tick = Alarms(AlarmSettings(**settings), robot, DT), robot, 0.0, 0
         self.stance = load_controller("quadruped").stance
+        self.alarms = Alarms(AlarmSettings(**settings), robot, DT, self.stance)
+        self.robot, self.t, self.tick = robot, 0.0, 0
         self.change = lambda q, v: None
         self.torque = lambda: np.sin(2 * np.pi * self.t) * np.ones(NA)
         self.applied = lambda asked: asked

@@ -39,7 +39,11 @@ from transport.protocol.messages.tasks import (
 MOST_TASKS = 32
 
 LARGEST = 1e6
-"""Largest gain and weight."""
+"""Largest gain, weight, position [m] and angle [rad]."""
+
+MULTIPLE, GRAVITY, ARM, TIME = 100.0, 9.81, 0.1, 0.1
+"""Larger targets are errors: accelerations of `MULTIPLE` times gravity [m/s²], turning about an `ARM` [m]; speeds that they
+give in `TIME` [s]; forces of as many weights, their moments with an arm of 1 m, and angular momenta that these give in 1 s."""
 
 UNIT = 1e-3
 """Largest deviation of a quaternion's length from 1; it is normalised."""
@@ -113,6 +117,8 @@ def _read(robot: Robot, part: AnyTask, where: str) -> Any:
             _check_number(name, value, f"{where}.{name}")
         if value is not None:
             fields[name] = _value(name, value, size, f"{where}.{name}")
+            if isinstance(fields[name], np.ndarray) or name == "normal":
+                _check_size(robot, part, name, fields[name], f"{where}.{name}")
     return RECORDS[type(part)](**fields)
 
 
@@ -135,6 +141,20 @@ def _check_number(name: str, value: float, field: str) -> None:
     low = 0.0 if name in ("stiffness", "damping") else -LARGEST if name == "normal" else 1e-12
     if not low <= value <= LARGEST:
         raise ProtocolError(Code.BAD_SCHEMA, field, f"expected {low:g} to {LARGEST:g}, got {value}")
+
+
+def _check_size(robot: Robot, part: AnyTask, name: str, value: Any, field: str) -> None:
+    """Raise ProtocolError for a target beyond what this robot can do."""
+    most = np.full(np.shape(value), LARGEST)
+    if name in ("velocity", "acceleration"):
+        linear = MULTIPLE * GRAVITY * (1.0 if name == "acceleration" else TIME)
+        most.fill(linear / ARM)
+        most[: 0 if isinstance(part, PosturePart) else 3] = linear
+    elif name in ("normal", "force", "momentum", "momentum_rate"):
+        most.fill(MULTIPLE * GRAVITY * robot.total_mass)
+    if not (np.abs(value) <= most).all():
+        sent = np.array(value).tolist()
+        raise ProtocolError(Code.BAD_SCHEMA, field, f"expected at most {np.round(most, 1).tolist()} of this robot, got {sent}")
 
 
 def _check_contact(robot: Robot, key: str, field: str) -> None:
