@@ -5,6 +5,7 @@ import numpy as np
 
 from controllers.estimation.estimator import UNIT, Estimate, Estimator, Measurement
 from idyn.errors import InputError
+from idyn.model.tree import Limits
 from idyn.types import Array, State
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vectors
@@ -15,14 +16,15 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import Measured
+from transport.protocol.state_input import LIMIT_FACTOR, Measured, largest_torques
 
 
 class BaseEstimator:
     """Completes the states of a session by estimates of the base."""
 
-    def __init__(self, estimator: Estimator) -> None:
-        self._estimator = estimator
+    def __init__(self, estimator: Estimator, limits: Limits) -> None:
+        """limits: of the motors, whose measured torques cannot be far beyond them"""
+        self._estimator, self._largest = estimator, largest_torques(limits)
         self._first: int | None = None  # t_robot of the first state
 
     def reset(self) -> None:
@@ -30,15 +32,26 @@ class BaseEstimator:
         self._estimator.reset()
         self._first = None
 
-    def complete(self, measured: Measured, message: StateMessage, torque: Array | None) -> Measured:
-        """Return the state with the estimated base.
+    def sensed(self, measured: Measured, message: StateMessage, torque: Array | None) -> Measured:
+        """Return the state with the IMU's readings in the base's axes: attitude, rate, and the specific force for its velocity.
 
         measured: the joints; torque: measured, in the robot's order [N·m] (na)
-        Raises ProtocolError if the IMU or the torques are missing or cannot be right; then the estimate is not changed.
+        Raises ProtocolError if the IMU or the torques are missing or cannot be right.
         """
-        attitude, gyro, acceleration = _imu(message)
+        imu = _imu(message)
         if torque is None:
             raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
+        if not (np.abs(torque) <= self._largest).all():
+            expected = f"at most {LIMIT_FACTOR:g} times the torque limits"
+            raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", f"expected {expected}, got {torque.tolist()} N·m")
+        attitude, rate, force = self._estimator.in_base(*imu)
+        state, self._readings = _turned(measured.state, attitude, rate), (imu, torque)
+        state.v[:3] = force
+        return msgspec.structs.replace(measured, state=state)
+
+    def complete(self, measured: Measured, message: StateMessage) -> Measured:
+        """Return the state with the estimated base, after `sensed` with the same arguments."""
+        (attitude, gyro, acceleration), torque = self._readings
         self._first = message.t_robot if self._first is None else self._first
         given = Measurement(
             t=(message.t_robot - self._first) * 1e-9,
@@ -66,12 +79,17 @@ def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
 def at_reset(measured: Measured, message: Reset, estimator: Estimator) -> Measured:
     """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
     attitude, gyro, _ = estimator.in_base(*_imu(message))
+    return msgspec.structs.replace(measured, state=_turned(measured.state, attitude, gyro))
+
+
+def _turned(state: State, attitude: Array, rate: Array) -> State:
+    """Return a state with this attitude (4) and rate (3) of the base. Raises ProtocolError for one of another length."""
     length = float(np.linalg.norm(attitude))
     if not abs(length - 1.0) < UNIT:
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
-    q, v = measured.state.q.copy(), measured.state.v.copy()
-    q[3:BASE_Q], v[3:BASE_V] = attitude / length, gyro
-    return msgspec.structs.replace(measured, state=State(q=q, v=v))
+    q, v = state.q.copy(), state.v.copy()
+    q[3:BASE_Q], v[3:BASE_V] = attitude / length, rate
+    return State(q=q, v=v)
 
 
 def _imu(message: StateMessage | Reset) -> tuple[Array, Array, Array]:

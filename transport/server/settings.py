@@ -54,8 +54,11 @@ class WatchdogSettings(Settings, frozen=True):
 class PlausibilitySettings(Settings, frozen=True):
     """Bounds of the plausibility check: largest change between states, minus the change that the speeds explain; inf: no bound.
 
-    joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s]
+    joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s];
+    specific_force of an IMU [m/s²]
     The bounds of speeds are doubled in the tick after a rejected state.
+    repeated: time for which the rate of the base, or all speeds of the joints, may stay the same to the last bit while the
+        other changes; then the sensor is frozen, and states are refused [s]
     most_rejected: more rejected states are a fault, also when accepted ones lie between them
     recovery: number of accepted states that make up for one rejected state
     The defaults are at least twice the largest changes per tick in trots with pushes and hard landings: 8 rad/s of light legs,
@@ -68,6 +71,8 @@ class PlausibilitySettings(Settings, frozen=True):
     base_attitude: Positive = 0.1
     base_velocity: Positive = 1.0
     base_rate: Positive = 4.0
+    specific_force: Positive = 150.0
+    repeated: Positive = 0.025
     most_rejected: Positive = 5.0
     recovery: Positive = 50.0
 

@@ -2,6 +2,9 @@
 
 The first rejected state is replaced by the last accepted one; a second one in a row is a fault. So are too many of them with
 accepted ones in between, as from two robots that send in turn: a leaky bucket counts them.
+
+Of a base that is not measured, the readings of the IMU are checked. Sensors have noise: the rate of the base, or the speeds of
+all joints, are frozen if they stay the same to the last bit while the other changes. Without noise both come to rest together.
 """
 
 import math
@@ -9,11 +12,13 @@ import math
 import numpy as np
 
 from controllers.monitor.safety import JUMP, unexplained
-from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, entry_point
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled, several
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, State
+from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import SeenState
+from transport.protocol.messages.error import Code
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
@@ -27,11 +32,23 @@ NAMES = (
 )
 """Settings, each with the message for a change that exceeds it."""
 
-CHANGE, BOUNDS = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR)
+OF_IMU = ("specific_force", "the specific force changed by {value:.3g} m/s²")
+"""In place of `base_velocity`, if an IMU replaces the base."""
+
+FROZEN = ("rate of the base", "joints move"), ("speeds of the joints", "base turns")
+"""Frozen sensors, and what changes meanwhile, in the order of the rows of `Plausibility`'s memory."""
+
+LIVE = 0.1
+"""Time for which all numbers must have changed in every state before their repeats count [s]."""
+
+CHANGE, BOUNDS, TIMES = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR), several(REAL, 3)
 """Arguments of the kernels.
 
 change: (q, v, last q, last v, joint angles [rad] (na), last joint angles [rad] (na), indices of the actuated joints in v (na))
+times: since the last accepted state, since the last state, and of `PlausibilitySettings.repeated` [s]
 bounds: in the order of `NAMES`
+memory: of the rate of the base and of the joints' speeds, see `FROZEN`: time for which they changed, and for which they have
+    stayed the same while the other changed [s] (2, 2)
 """
 
 Change = tuple[Array, Array, Array, Array, Array, Array, Array]
@@ -46,20 +63,25 @@ class Plausibility:
     level: number of rejected states, minus accepted states over `recovery`, ≥ 0
     """
 
-    def __init__(self, settings: PlausibilitySettings, robot: Robot, *, base: bool) -> None:
-        """base: check the base, too, if the robot has a free one"""
+    def __init__(self, settings: PlausibilitySettings, robot: Robot, *, imu: bool) -> None:
+        """imu: whether attitude, rate and specific force of an IMU are in place of the base's attitude, rate and velocity"""
         self._robot, self._leak, self._most = robot, 1.0 / settings.recovery, settings.most_rejected
-        once = np.array([getattr(settings, name) for name, _ in NAMES if (base and robot.floating) or name.startswith("joint")])
+        names = [OF_IMU if imu and name == "base_velocity" else (name, text) for name, text in NAMES]
+        self._names = names if robot.floating else names[:2]
+        once = np.array([getattr(settings, name) for name, _ in self._names])
         self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
+        self._repeated, self._memory = settings.repeated, np.zeros((2, 2))
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._zeros = np.zeros(robot.na)
-        self._within = entry_point(_within, CHANGE, REAL, BOUNDS)
+        self._compare = entry_point(_compare, CHANGE, TIMES, BOUNDS, Output(MATRIX))
         self.reset()
 
     def reset(self) -> None:
         """Accept the next state without a check."""
         self.last: Measured | None = None
-        self._t_ns = 0
+        self._sensed: State | None = None  # of the last accepted state, with the readings of the IMU if it has one
+        self._memory.fill(0.0)
+        self._t_ns = self._judged_ns = 0  # times of the last accepted state and of the last state
         self._rejected = False
         self.level = 0.0
 
@@ -83,41 +105,72 @@ class Plausibility:
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Return why a state cannot follow the last accepted one; '' if it can, see `accept`.
 
+        measured: with the IMU's attitude, rate and specific force in place of a base that is not measured
         t_ns: time of the state [ns]
+        Raises ProtocolError `stale_state` for a sensor that has been frozen for some time.
         """
-        if self.last is not None:
+        if self.last is not None and self._sensed is not None:
             most = self._bounds[self._rejected]
-            robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
-            now, last = measured.state, self.last.state
+            robot, dt, step = self._robot, (t_ns - self._t_ns) * 1e-9, (t_ns - self._judged_ns) * 1e-9
+            now, last = measured.state, self._sensed
             to, since = measured.angles, self.last.angles
             if not self._one_axis_each:
                 to, since = robot.joint_error(since, to), self._zeros
             change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
-            if not self._within(change, dt, (most,)):
+            found, self._judged_ns = self._compare(change, (dt, step, self._repeated), (most,), (self._memory,)), t_ns
+            if found > 0:
+                (what, other), held = FROZEN[found - 1], 1e3 * self._memory[found - 1, 1]
+                problem = f"the {what} has been frozen for {held:.0f} ms: the same to the last bit, while the {other}"
+                raise ProtocolError(Code.STALE_STATE, None, problem)
+            if found < 0:
                 jumps = np.zeros(len(most))
                 joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 self.level, self._rejected = self.level + 1.0, True
-                return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
+                return f"{self._names[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
         return ""
 
-    def accept(self, measured: Measured, t_ns: int) -> None:
-        """Use a state as the last accepted one. t_ns: time of the state [ns]"""
-        self.last, self._t_ns, self._rejected = measured, t_ns, False
+    def accept(self, measured: Measured, t_ns: int, sensed: Measured | None = None) -> None:
+        """Use a state as the last accepted one.
+
+        t_ns: time of the state [ns]; sensed: with the readings of the IMU, as for `judge`, if `measured` has an estimated base
+        """
+        self.last, self._t_ns, self._judged_ns, self._rejected = measured, t_ns, t_ns, False
+        self._sensed = (sensed or measured).state
         self.level = max(self.level - self._leak, 0.0)
 
 
 @compiled
-def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
-    """Return whether all changes are within their bounds."""
-    (most,) = bounds
+def _compare(change: Change, times: tuple[float, float, float], bounds: tuple[Array], memory: tuple[Array]) -> int:
+    """Return −1 if a change is beyond its bound, the number of a row of `memory` (1, 2) whose sensor is frozen, else 0."""
+    (most,), (dt, step, repeated) = bounds, times
     jumps = np.zeros(len(most))
     _jumps(change, dt, jumps)
-    small = True
     for k in range(len(jumps)):
-        small = small and bool(jumps[k] <= most[k])
-    return small
+        if not jumps[k] <= most[k]:
+            return -1
+    return _repeats(change, step, memory[0], repeated) if len(jumps) > 2 else 0
+
+
+@compiled
+def _repeats(change: Change, dt: float, memory: Array, repeated: float) -> int:
+    """Update `memory` by a time dt. Return the number of a row whose sensor is frozen, 0 without one."""
+    v, v0, a = change[1], change[3], change[6]
+    same = 0
+    for k in range(len(a)):
+        same += v[a[k]] == v0[a[k]]
+    turns, moves = v[3] != v0[3] or v[4] != v0[4] or v[5] != v0[5], same < len(a)
+    frozen = 0
+    for row, own, all_of_it, other in ((0, turns, turns, moves), (1, moves, same == 0, turns)):
+        if own:
+            memory[row, 0] = memory[row, 0] + dt if all_of_it and memory[row, 1] < 0.5 * repeated else 0.0
+            memory[row, 1] = 0.0
+        elif other:
+            memory[row, 1] += dt
+            if memory[row, 0] >= LIVE and memory[row, 1] >= repeated:
+                frozen = row + 1
+    return frozen
 
 
 @compiled

@@ -102,8 +102,8 @@ class Session:
         self._start = settings.start
         self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)
-        self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator)
-        self._plausibility = Plausibility(settings.plausibility, agreement.robot, base=self._base is None)
+        self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator, agreement.robot.limits)
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot, imu=self._base is not None)
         self._debounce = SwitchDebounce()
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
@@ -173,11 +173,12 @@ class Session:
         torque = None if message.tau_meas is None else self._reader.measured_torque(message.tau_meas)
         temperature = None if message.temp is None else temperatures(message, self.agreement)
         schedule, applied = read_plan(message, self.agreement, measured.state.q)
-        if jump := self._plausibility.judge(measured, t_robot):
+        seen = measured if self._base is None else self._base.sensed(measured, message, torque)
+        if jump := self._judge(seen, t_robot, now_ns):
             measured = self._substitute(measured, jump, now_ns)
         else:
-            measured = measured if self._base is None else self._base.complete(measured, message, torque)
-            self._plausibility.accept(measured, t_robot)
+            measured = measured if self._base is None else self._base.complete(measured, message)
+            self._plausibility.accept(measured, t_robot, seen)
         if measured.estimate is not None:
             contacts = touching(measured.estimate, self.agreement) if contacts is None else contacts
             applied = None if applied is None else read_plan(message, self.agreement, measured.state.q)[1]
@@ -217,6 +218,14 @@ class Session:
             follows=False if own else self._delay.follows,
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
+
+    def _judge(self, sensed: Measured, t_robot: int, now_ns: int) -> str:
+        """Return why a state is implausible, '' if it is not. Raises ProtocolError for a frozen sensor, which is no outage."""
+        try:
+            return self._plausibility.judge(sensed, t_robot)
+        except ProtocolError:
+            self._outage.heard(t_robot, now_ns)
+            raise
 
     def _substitute(self, measured: Measured, jump: str, now_ns: int) -> Measured:
         """Return the last accepted state instead of an implausible one. Raises Latched for the second implausible one in a row.

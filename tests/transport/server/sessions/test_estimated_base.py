@@ -107,7 +107,7 @@ def test_the_order_of_the_joints_is_the_clients():
     [
         ({"imu": None}, "bad_schema", "imu"),
         ({"tau_meas": None}, "bad_schema", "tau_meas"),
-        ({"imu": Imu(quat=[0.0, 0.0, 0.0, 1.1], gyro=[0.0] * 3, acc=[0.0] * 3)}, "quaternion_not_unit", "imu"),
+        ({"imu": Imu(quat=[0.0, 0.0, 0.0, 1.1], gyro=[0.0] * 3, acc=[0.0] * 3)}, "quaternion_not_unit", "imu.quat"),
         ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 2, acc=[0.0] * 3)}, "wrong_length", "imu.gyro"),
         ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 3, acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
         ({"q": standing(solo()).tobytes()}, "wrong_length", "q"),
