@@ -264,3 +264,36 @@ def with_lost_states(robot, rate):
 def test_lost_states_are_no_drift_and_do_not_hide_one(robot, rate, named):
     assert with_lost_states(robot, rate).startswith(named)
     assert bool(with_lost_states(robot, rate)) == bool(named)
+
+
+def lower(robot, height):
+    """A motion in which the base is at `height` over the feet, as a share of that of the stance."""
+    motion = Motion(robot, base_drift=np.inf)
+    motion.moves = False
+
+    def sink(q, v):
+        q[2] *= height
+
+    motion.change = sink
+    return motion
+
+
+@pytest.mark.parametrize(("height", "named"), [(0.6, False), (0.4, True), (0.1, True)])
+def test_a_robot_that_lies_while_its_reference_stands_is_named_and_stopped(robot, height, named):
+    found = lower(robot, height).run(2.0)
+    assert bool(found) == named
+    if named:
+        assert found[0][1].startswith(f"sunk: the base has sunk by {1.0 - height:.0%}")
+        stop = next(time for time, _, stops in found if stops)
+        assert stop - found[0][0] == pytest.approx(AlarmSettings().roughness_stop, abs=1.5 * DT)
+
+
+def test_a_robot_may_lie_while_its_reference_lies_and_until_it_has_risen(robot):
+    motion = lower(robot, 0.2)
+    judge = motion.alarms.judge
+    motion.alarms.judge = lambda *given: judge(*given, lies=motion.t < 1.0)
+    assert motion.run(2.0) == []
+    motion.change = lambda q, v: None
+    assert motion.run(0.1) == []
+    motion.change = lower(robot, 0.2).change
+    assert motion.run(0.1)[0][1].startswith("sunk")

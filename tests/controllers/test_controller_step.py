@@ -185,6 +185,25 @@ def test_without_a_prediction_the_fallback_acts(fallback, mode):
     assert after.mode is Mode.OK
 
 
+@pytest.mark.parametrize("fallback", ["hold", "damping"])
+def test_too_many_ticks_without_a_torque_are_a_fault(fallback):
+    c = controller("solo12", safety__fallback=fallback, safety__unanswered=5)
+    c.step(at_rest(c), c.contacts(at_rest(c)), FIRST)
+    commands = [c.step(at_rest(c), broken_contacts(c), TICK) for _ in range(6)]
+    assert [command.mode is Mode.FAULT for command in commands] == [False] * 5 + [True]
+    assert commands[-1].message.startswith(f"no torque in more than 5 ticks: {commands[0].message}")
+
+
+def test_ticks_without_a_torque_count_also_when_others_lie_between():
+    c = controller("solo12", safety__unanswered=5)
+    for tick in range(8):
+        assert c.step(at_rest(c), c.contacts(at_rest(c)), TICK if tick else FIRST).mode is not Mode.FAULT
+        last = c.step(at_rest(c), broken_contacts(c), TICK)
+        if last.mode is Mode.FAULT:
+            break
+    assert tick == 5
+
+
 def test_hold_without_a_previous_torque_damps():
     c = controller("solo12", safety__fallback="hold")
     assert c.step(at_rest(c), broken_contacts(c), FIRST).mode is Mode.DAMPING

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -65,8 +66,8 @@ class Spoiled(Loopback):
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         reply = super().exchange(self.change(state))
         said = reply.message if reply is not None else self.error.message if self.error is not None else ""
-        if said:
-            self.said[said.split(" by ")[0][:70]] += 1
+        if said and 1e-9 * state.t_robot >= BEGIN:
+            self.said[re.split("[0-9]", said)[0]] += 1
         return reply
 
 

@@ -72,7 +72,7 @@ class PlausibilitySettings(Settings, frozen=True):
     base_velocity: Positive = 1.0
     base_rate: Positive = 4.0
     specific_force: Positive = 150.0
-    repeated: Positive = 0.025
+    repeated: Positive = 0.005
     most_rejected: Positive = 5.0
     recovery: Positive = 50.0
 

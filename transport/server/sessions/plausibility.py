@@ -82,7 +82,7 @@ class Plausibility:
         self._sensed: State | None = None  # of the last accepted state, with the readings of the IMU if it has one
         self._memory.fill(0.0)
         self._t_ns = self._judged_ns = 0  # times of the last accepted state and of the last state
-        self._rejected = False
+        self._rejected = self._frozen = False
         self.level = 0.0
 
     @property
@@ -119,10 +119,11 @@ class Plausibility:
             change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
             found, self._judged_ns = self._compare(change, (dt, step, self._repeated), (most,), (self._memory,)), t_ns
             if found > 0:
+                self._frozen = True
                 (what, other), held = FROZEN[found - 1], 1e3 * self._memory[found - 1, 1]
                 problem = f"the {what} has been frozen for {held:.0f} ms: the same to the last bit, while the {other}"
                 raise ProtocolError(Code.STALE_STATE, None, problem)
-            if found < 0:
+            if found < 0 and not self._frozen:  # what a frozen sensor said last is long ago
                 jumps = np.zeros(len(most))
                 joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
@@ -132,12 +133,9 @@ class Plausibility:
         return ""
 
     def accept(self, measured: Measured, t_ns: int, sensed: Measured | None = None) -> None:
-        """Use a state as the last accepted one.
-
-        t_ns: time of the state [ns]; sensed: with the readings of the IMU, as for `judge`, if `measured` has an estimated base
-        """
-        self.last, self._t_ns, self._judged_ns, self._rejected = measured, t_ns, t_ns, False
-        self._sensed = (sensed or measured).state
+        """Use a state as the last accepted one. t_ns: its time [ns]; sensed: as given to `judge`, if its base is estimated"""
+        self.last, self._t_ns, self._judged_ns, self._sensed = measured, t_ns, t_ns, (sensed or measured).state
+        self._rejected = self._frozen = False
         self.level = max(self.level - self._leak, 0.0)
 
 

@@ -190,3 +190,43 @@ def test_a_message_without_a_base_has_no_other_fields():
     fields = msgspec.to_builtins(hello(solo()))
     assert "measured" not in fields["base"]
     assert msgspec.to_builtins(hello(solo(), base=SENSED))["base"]["measured"] == "imu"
+
+
+def read(attitude=LEVEL, gyro=(0.0, 0.0, 0.0), acc=(0.0, 0.0, 9.81)):
+    return Imu(quat=list(attitude), gyro=list(gyro), acc=list(acc))
+
+
+WILD = [
+    (read(gyro=(0.0, 7.0, 0.0)), "the rate of the base changed by 7 rad/s"),
+    (read(gyro=(1e300, 0.0, 0.0)), "the rate of the base changed by"),
+    (read(acc=(0.0, 500.0, 9.81)), "the specific force changed by 500 m/s²"),
+    (read(attitude=(0.1, 0.0, 0.0, float(np.sqrt(0.99)))), "the base turned 0.2 rad further than its rate explains"),
+]
+
+
+@pytest.mark.parametrize(("imu", "reason"), WILD, ids=["gyro", "gyro of 1e300", "acceleration", "attitude"])
+def test_one_implausible_reading_of_the_imu_is_replaced_and_two_are_a_fault(imu, reason):
+    trial, usual = Trial(), Trial()
+    before = trial.send().estimate
+    assert usual.send().estimate == before
+    reply = trial.send(imu=imu)
+    assert reply.status == "ok"
+    assert f"implausible state ignored: {reason}" in reply.message
+    assert reply.estimate == before
+    usual.now = trial.now
+    assert trial.send().estimate == usual.send().estimate  # the reading had no effect
+    wild = read(gyro=(1e300, 0.0, 0.0))
+    assert trial.send(imu=wild) is not None
+    assert trial.send(imu=wild) is None
+    assert trial.client.error.code == "latched_fault"
+    assert "two implausible states in a row" in trial.client.error.message
+
+
+def test_a_measured_torque_beyond_the_motors_is_refused_and_not_used():
+    spoiled, usual = Trial(), Trial()
+    for trial in (spoiled, usual):
+        trial.send()
+    assert spoiled.send(tau_meas=np.full(12, 1e300).tobytes()) is None
+    assert (spoiled.client.error.code, spoiled.client.error.field) == ("bad_schema", "tau_meas")
+    usual.now = spoiled.now
+    assert spoiled.send().estimate == usual.send().estimate

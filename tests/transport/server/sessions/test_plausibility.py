@@ -112,3 +112,54 @@ def test_one_implausible_state_after_a_lost_one_is_ignored(rig: Rig, robot: Robo
     after = rig.tick(13)
     assert isinstance(after, TorqueMessage)
     assert after.message == ""
+
+
+def trembling(robot: Robot, seq: int, *, base: bool = True, joints: bool = True) -> dict[str, bytes]:
+    """A robot that stands, with noise of its speeds where it is given."""
+    v, noise = np.zeros(robot.nv), np.random.default_rng(seq).normal(0.0, 1e-3, robot.nv)
+    v[3:6] = noise[3:6] if base else 1e-3
+    v[6:] = noise[6:] if joints else 1e-3
+    return {"vel": v.tobytes()}
+
+
+@pytest.mark.parametrize(("frozen", "named"), [("base", "rate of the base"), ("joints", "speeds of the joints")])
+def test_a_frozen_sensor_is_named_while_the_robot_stands_and_its_states_are_refused(
+    rig: Rig, robot: Robot, frozen: str, named: str
+) -> None:
+    rig.greet()
+    for seq in range(1, 200):
+        assert rig.tick(seq, **trembling(robot, seq)).message == ""  # type: ignore[union-attr]
+    replies = [rig.tick(seq, **trembling(robot, seq, **{frozen: False})) for seq in range(200, 240)]
+    refused = [isinstance(reply, ErrorMessage) for reply in replies]
+    assert refused == [False] * 5 + [True] * 35  # the first of them is another number than before
+    last = replies[-1]
+    assert isinstance(last, ErrorMessage)
+    assert last.code is Code.STALE_STATE
+    assert last.recoverable
+    assert f"the {named} has been frozen for 39 ms" in last.message
+    after = rig.tick(240, **trembling(robot, 240))
+    assert isinstance(after, TorqueMessage)
+    assert after.status == "ok"
+
+
+def test_the_first_state_after_a_frozen_sensor_may_be_anywhere(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    for seq in range(1, 230):
+        rig.tick(seq, **trembling(robot, seq, joints=seq < 200))
+    moved = standing(robot)
+    moved[9] += 0.5
+    reply = rig.tick(230, q=moved.tobytes(), **trembling(robot, 230))
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message == ""
+    assert rig.tick(231, **trembling(robot, 231)).message.startswith("implausible state ignored: ")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("period", [1, 20])
+def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(rig: Rig, robot: Robot, period: int) -> None:
+    """A simulated robot comes to rest in all its sensors together; a slow sensor repeats itself between two samples."""
+    rig.greet()
+    for seq in range(1, 300):
+        v, alive = np.zeros(robot.nv), seq < 150 or period > 1
+        v[3:6] = 1e-3 * np.sin(seq // period) if alive else 0.0
+        v[6:] = 1e-3 * np.cos(seq) if alive else 0.0
+        assert rig.tick(seq, vel=v.tobytes()).message == ""  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ from idyn.tasks import (
 )
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.tasks import ComPart, ForcePart, FramePart, PosturePart, PressurePart
+from transport.protocol.messages.tasks import ComPart, ForcePart, FramePart, MomentumPart, PosturePart, PressurePart
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.task_input import read_tasks, write_tasks
 from transport.server.service import Service
@@ -123,6 +123,16 @@ def test_a_command_replaces_the_last_one_as_a_whole(planned: Rig) -> None:
         ("tasks[0].contacts", [ForcePart(contacts=[], normal=1.0)], {}),
         ("tasks[0].normal", [ForcePart(contacts=[FOOT])], {}),
         ("tasks[0].contacts", [PressurePart(contacts=["nose"], point=[0.0] * 3)], {}),
+        ("tasks[0].acceleration", [ComPart(acceleration=[0.0, 0.0, 1e308])], {}),
+        ("tasks[0].acceleration", [FramePart(frame="root_joint", acceleration=[0.0] * 5 + [1e308])], {}),
+        ("tasks[0].acceleration", [PosturePart(acceleration=[1e308] + [0.0] * 11)], {}),
+        ("tasks[0].velocity", [ComPart(velocity=[0.0, -1e4, 0.0])], {}),
+        ("tasks[0].position", [ComPart(position=[0.0, 0.0, 1e9])], {}),
+        ("tasks[0].angles", [PosturePart(angles=[1e9] + [0.0] * 11)], {}),
+        ("tasks[0].momentum", [MomentumPart(momentum=[1e300, 0.0, 0.0])], {}),
+        ("tasks[0].momentum_rate", [MomentumPart(momentum_rate=[0.0, 0.0, 1e300])], {}),
+        ("tasks[0].force", [ForcePart(contacts=[FOOT], force=[0.0, 0.0, 1e5])], {}),
+        ("tasks[0].normal", [ForcePart(contacts=[FOOT], normal=1e5)], {}),
         ("tasks[1].name", [ComPart(name="sway"), FramePart(frame="root_joint", name="sway")], {}),
         ("tasks", [ComPart()] * 33, {}),
         ("modes.nose", [ComPart()], {"modes": {"nose": "open"}}),
