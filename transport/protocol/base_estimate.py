@@ -1,5 +1,7 @@
 """States of robots that do not measure their base: the server estimates it from the IMU, the joints and the torques."""
 
+import math
+
 import msgspec
 import numpy as np
 
@@ -16,7 +18,10 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import LIMIT_FACTOR, Measured, largest_torques
+from transport.protocol.state_input import LARGEST_TORQUE, LIMIT_FACTOR, Measured
+
+NO_TORQUE = np.zeros(0)
+"""Of a robot that is reset."""
 
 
 class BaseEstimator:
@@ -24,7 +29,8 @@ class BaseEstimator:
 
     def __init__(self, estimator: Estimator, limits: Limits) -> None:
         """limits: of the motors, whose measured torques cannot be far beyond them"""
-        self._estimator, self._largest = estimator, largest_torques(limits)
+        self._estimator = estimator
+        self._largest = LIMIT_FACTOR * float(np.minimum(limits.tau_max, LARGEST_TORQUE).max(initial=0.0))
         self._first: int | None = None  # t_robot of the first state
 
     def reset(self) -> None:
@@ -41,13 +47,26 @@ class BaseEstimator:
         imu = _imu(message)
         if torque is None:
             raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
-        if not (np.abs(torque) <= self._largest).all():
-            expected = f"at most {LIMIT_FACTOR:g} times the torque limits"
-            raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", f"expected {expected}, got {torque.tolist()} N·m")
+        self._readings = imu, torque
+        return self._put(measured, imu, torque)
+
+    def at_reset(self, measured: Measured, message: Reset) -> Measured:
+        """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
+        put = self._put(measured, _imu(message), NO_TORQUE)
+        put.state.v[:3] = 0.0
+        return put
+
+    def _put(self, measured: Measured, imu: tuple[Array, Array, Array], torque: Array) -> Measured:
+        """Fill the readings into the state, and return it. Raises ProtocolError."""
         attitude, rate, force = self._estimator.in_base(*imu)
-        state, self._readings = _turned(measured.state, attitude, rate), (imu, torque)
-        state.v[:3] = force
-        return msgspec.structs.replace(measured, state=state)
+        length = math.hypot(*attitude.tolist())
+        if not abs(length - 1.0) < UNIT:
+            raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
+        if (largest := max(map(abs, torque.tolist()), default=0.0)) > self._largest:
+            raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", f"expected at most {self._largest:.4g} N·m, got {largest:.4g}")
+        q, v = measured.state.q, measured.state.v
+        q[3:BASE_Q], v[:3], v[3:BASE_V] = attitude / length, force, rate
+        return measured
 
     def complete(self, measured: Measured, message: StateMessage) -> Measured:
         """Return the state with the estimated base, after `sensed` with the same arguments."""
@@ -74,22 +93,6 @@ def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
     """Return the feet that touch."""
     keys = tuple(key for key, touches in zip(agreement.robot.spheres.keys, estimate.touching, strict=True) if touches)
     return FootSwitches(keys=keys, mu=None if agreement.mu is None else (agreement.mu,) * len(keys))
-
-
-def at_reset(measured: Measured, message: Reset, estimator: Estimator) -> Measured:
-    """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
-    attitude, gyro, _ = estimator.in_base(*_imu(message))
-    return msgspec.structs.replace(measured, state=_turned(measured.state, attitude, gyro))
-
-
-def _turned(state: State, attitude: Array, rate: Array) -> State:
-    """Return a state with this attitude (4) and rate (3) of the base. Raises ProtocolError for one of another length."""
-    length = float(np.linalg.norm(attitude))
-    if not abs(length - 1.0) < UNIT:
-        raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
-    q, v = state.q.copy(), state.v.copy()
-    q[3:BASE_Q], v[3:BASE_V] = attitude / length, rate
-    return State(q=q, v=v)
 
 
 def _imu(message: StateMessage | Reset) -> tuple[Array, Array, Array]:

@@ -11,7 +11,6 @@ from idyn.errors import FrameNotFound
 from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
@@ -70,11 +69,6 @@ class Measured(Record, frozen=True):
     estimate: Estimate | None = None
 
 
-def largest_torques(limits: Limits) -> Array:
-    """Return the torques above which those of motors are not believed [N·m] (na)."""
-    return np.where(np.isfinite(limits.tau_max), LIMIT_FACTOR * limits.tau_max, LARGEST_TORQUE)
-
-
 class StateReader:
     """Reads the states of a session. Buffers and constant arguments are allocated once."""
 
@@ -90,7 +84,7 @@ class StateReader:
         self._spans = (free[0], q), (q + free[1], v), (v, end)
         whole = memoryview(self._sent.view(np.uint8))  # type: ignore[arg-type]
         self._places = tuple(whole[8 * first : 8 * last] for first, last in self._spans)
-        self._tau_bound = largest_torques(robot.limits)
+        self._tau_bound = np.where(np.isfinite(robot.limits.tau_max), LIMIT_FACTOR * robot.limits.tau_max, LARGEST_TORQUE)
         tree, most = robot.tree, largest_sane(robot)
         self._most = np.empty_like(most)  # as sent
         self._most[joints.state] = most

@@ -12,7 +12,7 @@ from controllers.command import Inputs, Reference
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
-from transport.protocol.base_estimate import BaseEstimator, at_reset, touching
+from transport.protocol.base_estimate import BaseEstimator, touching
 from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
@@ -311,8 +311,8 @@ class Session:
     def reset(self, message: Reset) -> None:
         """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""
         measured = self._reader.read(message.q, message.vel)
-        estimator, robot = self.agreement.estimator, self.agreement.robot
-        check_start(measured if estimator is None else at_reset(measured, message, estimator), robot, self._start)
+        measured = measured if self._base is None else self._base.at_reset(measured, message)
+        check_start(measured, self.agreement.robot, self._start)
         self.latches.release()
         if not self.agreement.dry_run:
             self._command.clear()
