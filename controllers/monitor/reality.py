@@ -150,7 +150,8 @@ class MismatchMonitor:
         # weight of the new difference in the means: 1 − e^{−dt/τ}
         share, robot, motion = -math.expm1(-inputs.dt / self._settings.memory), self._robot, None
         if robot.nu:
-            known = *self._counted(expected.M_u, at.q), self._before, before, expected.acceleration
+            rows = self._counted(expected.M_u, at.q) if robot.stops.rows.size else (expected.M_u, robot.tree.u)
+            known = *rows, self._before, before, expected.acceleration
             # √(rᵀ M_uu⁻¹ r / m) / g
             motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
@@ -177,7 +178,7 @@ class MismatchMonitor:
     def _counted(self, M_u: Array, q: Array) -> tuple[Array, Array]:
         """Return the rows M_u that count, and their indices: not those of joints at their stops."""
         u, stops = self._robot.tree.u, self._robot.stops
-        held = (q[stops.q] < stops.low + AT_STOP) | (q[stops.q] > stops.high - AT_STOP) if len(stops.rows) else stops.rows
+        held = (q[stops.q] < stops.low + AT_STOP) | (q[stops.q] > stops.high - AT_STOP)
         if not held.any():
             return M_u, u
         counted = np.delete(np.arange(len(u)), stops.rows[held])
