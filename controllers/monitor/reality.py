@@ -109,8 +109,7 @@ class MismatchMonitor:
         if settings.recovered > settings.degraded:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
         self._settings, self._robot, self._period = settings, robot, period
-        self._g = float(np.linalg.norm(robot.bodies.gravity))
-        self._weight = robot.total_mass * self._g
+        self._g, self._weight = robot.weight / robot.total_mass, robot.weight
         self._expected: deque[_Expected | None] = deque(maxlen=MAX_TICKS + 1)
         self._buffers = cycle([_empty(robot) for _ in range(MAX_TICKS + 1)])  # as many as the queue holds: reused in order
         self.reset()

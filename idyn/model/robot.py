@@ -29,12 +29,15 @@ from idyn.types import Array, DynamicsTerms, Kinematics, State
 WORLD = pin.Convention.WORLD
 """With this convention `pin.crba` computes the joint axes in world coordinates."""
 
+STANDARD_GRAVITY = 9.81
+"""Of the Earth [m/s²]."""
+
 
 class Robot:
     """A robot model with actuated and unactuated degrees of freedom, contact places and limits.
 
     description: what it was built from, armature by name; one_axis_each: every actuated joint has one axis
-    name: of the model; urdf_sha256: hash of the URDF text; total_mass [kg], weight [N]
+    name: of the model; urdf_sha256: hash of the URDF text; total_mass [kg], weight [N]: without gravity that on Earth, a scale
     nq, nv: sizes of q and v; na, nu: numbers of actuated and unactuated velocities (na + nu = nv)
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
     tree, bodies, limits, stops, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
@@ -70,7 +73,7 @@ class Robot:
         self._gyration = rotors_of_base[0] if len({*rotors_of_base}) == 1 else 0.0  # weightless mass of the base [kg]
         self.bodies = read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
-        self.weight = self.total_mass * float(np.linalg.norm(self.bodies.gravity))
+        self.weight = self.total_mass * (float(np.linalg.norm(self.bodies.gravity)) or STANDARD_GRAVITY)
         frames = {frame.name: frame for frame in model.frames}  # a joint and its link of the same name have the same parent
         self._frame_joints = {name: int(frame.parentJoint) for name, frame in frames.items()}
         self.spheres = place_spheres(frames, description.contact)

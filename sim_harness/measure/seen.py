@@ -81,7 +81,7 @@ def carried(trace: Trace, robot: Robot, terrain: Terrain) -> tuple[float, float]
     n, half = len(robot.spheres.keys), len(trace) // 2
     forces, own = (each[half:, :n] for each in normal_forces_of(trace))
     known = np.isfinite(forces).any(axis=1)
-    if not known.any() or not robot.weight:
+    if not known.any() or not robot.bodies.gravity.any():
         return None
     gaps = contacts_from_geometry(robot, trace.q[0], terrain, margin=np.inf).gaps[:n]
     total, feet = (np.nansum(each[known], axis=1).mean() for each in (forces, own[:, gaps <= gaps.min() + STANDS]))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from fast import fast_if, full
+from fast import full
 from known_ends import AHEAD, KNOWN, TROT, WET, ended
 
 from sim_harness.commands.main import main
@@ -32,7 +32,11 @@ def test_there_are_forty_runs_and_each_ending_is_among_them():
     assert {known.ending for known in KNOWN} >= set(Ending)
 
 
-@pytest.mark.parametrize("known", fast_if(KNOWN, lambda known: known.what in FAST), ids=lambda known: known.what)
+@pytest.mark.parametrize(
+    "known",
+    [pytest.param(known, marks=() if known.what in FAST else pytest.mark.long) for known in KNOWN],
+    ids=[known.what for known in KNOWN],
+)
 def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
     code, verdict = ended(known, tmp_path)
     assert (verdict["ending"], code) == (known.ending, known.exit_code)
