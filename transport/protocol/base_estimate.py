@@ -3,11 +3,9 @@
 import math
 
 import msgspec
-import numpy as np
 
 from controllers.estimation.estimator import UNIT, Estimate, Estimator, Measurement
 from idyn.errors import InputError
-from idyn.model.tree import Limits
 from idyn.types import Array, State
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vectors
@@ -18,19 +16,14 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import LARGEST_TORQUE, LIMIT_FACTOR, Measured
-
-NO_TORQUE = np.zeros(0)
-"""Of a robot that is reset."""
+from transport.protocol.state_input import Measured
 
 
 class BaseEstimator:
     """Completes the states of a session by estimates of the base."""
 
-    def __init__(self, estimator: Estimator, limits: Limits) -> None:
-        """limits: of the motors, whose measured torques cannot be far beyond them"""
+    def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
-        self._largest = LIMIT_FACTOR * float(np.minimum(limits.tau_max, LARGEST_TORQUE).max(initial=0.0))
         self._first: int | None = None  # t_robot of the first state
 
     def reset(self) -> None:
@@ -48,22 +41,20 @@ class BaseEstimator:
         if torque is None:
             raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
         self._readings = imu, torque
-        return self._put(measured, imu, torque)
+        return self._put(measured, imu)
 
     def at_reset(self, measured: Measured, message: Reset) -> Measured:
         """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
-        put = self._put(measured, _imu(message), NO_TORQUE)
+        put = self._put(measured, _imu(message))
         put.state.v[:3] = 0.0
         return put
 
-    def _put(self, measured: Measured, imu: tuple[Array, Array, Array], torque: Array) -> Measured:
+    def _put(self, measured: Measured, imu: tuple[Array, Array, Array]) -> Measured:
         """Fill the readings into the state, and return it. Raises ProtocolError."""
         attitude, rate, force = self._estimator.in_base(*imu)
         length = math.hypot(*attitude.tolist())
         if not abs(length - 1.0) < UNIT:
             raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
-        if (largest := max(map(abs, torque.tolist()), default=0.0)) > self._largest:
-            raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", f"expected at most {self._largest:.4g} N·m, got {largest:.4g}")
         q, v = measured.state.q, measured.state.v
         q[3:BASE_Q], v[:3], v[3:BASE_V] = attitude / length, force, rate
         return measured

@@ -102,7 +102,7 @@ class Session:
         self._start = settings.start
         self._judges_start = agreement.judges_start and settings.start != "motion"
         self._reader = StateReader(agreement)
-        self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator, agreement.robot.limits)
+        self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot, imu=self._base is not None)
         self._debounce = SwitchDebounce()
         self._clocks = ClockOffset(self._max_age_ns)

@@ -198,13 +198,13 @@ def read(attitude=LEVEL, gyro=(0.0, 0.0, 0.0), acc=(0.0, 0.0, 9.81)):
 
 WILD = [
     (read(gyro=(0.0, 7.0, 0.0)), "the rate of the base changed by 7 rad/s"),
-    (read(gyro=(1e300, 0.0, 0.0)), "the rate of the base changed by"),
+    (read(gyro=(900.0, 0.0, 0.0)), "the rate of the base changed by"),
     (read(acc=(0.0, 500.0, 9.81)), "the specific force changed by 500 m/s²"),
     (read(attitude=(0.1, 0.0, 0.0, float(np.sqrt(0.99)))), "the base turned 0.2 rad further than its rate explains"),
 ]
 
 
-@pytest.mark.parametrize(("imu", "reason"), WILD, ids=["gyro", "gyro of 1e300", "acceleration", "attitude"])
+@pytest.mark.parametrize(("imu", "reason"), WILD, ids=["gyro", "gyro of 900 rad/s", "acceleration", "attitude"])
 def test_one_implausible_reading_of_the_imu_is_replaced_and_two_are_a_fault(imu, reason):
     trial, usual = Trial(), Trial()
     before = trial.send().estimate
@@ -215,7 +215,7 @@ def test_one_implausible_reading_of_the_imu_is_replaced_and_two_are_a_fault(imu,
     assert reply.estimate == before
     usual.now = trial.now
     assert trial.send().estimate == usual.send().estimate  # the reading had no effect
-    wild = read(gyro=(1e300, 0.0, 0.0))
+    wild = read(gyro=(900.0, 0.0, 0.0))
     assert trial.send(imu=wild) is not None
     assert trial.send(imu=wild) is None
     assert trial.client.error.code == "latched_fault"
@@ -227,6 +227,6 @@ def test_a_measured_torque_beyond_the_motors_is_refused_and_not_used():
     for trial in (spoiled, usual):
         trial.send()
     assert spoiled.send(tau_meas=np.full(12, 1e300).tobytes()) is None
-    assert (spoiled.client.error.code, spoiled.client.error.field) == ("bad_schema", "tau_meas")
+    assert (spoiled.client.error.code, spoiled.client.error.field) == ("bad_schema", "tau_meas[0]")
     usual.now = spoiled.now
     assert spoiled.send().estimate == usual.send().estimate
