@@ -7,6 +7,7 @@ file has none. Actuators are off: torques act on the joints.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.robot import PlacedContent
 from sim_harness.mujoco.robot_model import set_options
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.urdf_world import joints_of, urdf_spec
+from sim_harness.mujoco.urdf_world import OTHER, joints_of, urdf_spec
 from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import Push, StepResult
@@ -85,12 +86,13 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWo
     Raises ModelError for a file that is refused.
     """
     robot, mjcf = bodies.robot, is_mjcf(read_text(path))
-    spec, said = (mujoco.MjSpec.from_file(str(path)), []) if mjcf else urdf_spec(robot, path, bodies.start.q)
+    spec, said = (mujoco.MjSpec.from_file(str(path)), []) if mjcf else urdf_spec(robot, path)
     flat = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
     stands = robot.floating or len(robot.spheres.keys) > 0
     if stands and not any(geom.type in flat for geom in spec.geoms):
-        mu = {} if mjcf else {"friction": [0.0, 0.005, 1e-4]}  # the larger friction of two shapes counts
-        spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0.0, 0.0, height], **mu)
+        more: dict[str, Any] = {} if mjcf else {"friction": [0.0, 0.005, 1e-4]}  # the larger friction of two shapes counts
+        more |= {} if mjcf else {"contype": OTHER[0], "conaffinity": OTHER[1]}
+        spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0.0, 0.0, height], **more)
     settings = MujocoSettings()
     if mjcf:
         settings = MujocoSettings(timestep=float(spec.option.timestep))

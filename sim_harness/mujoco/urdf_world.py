@@ -1,8 +1,8 @@
 """A URDF in MuJoCo: joints, limits, damping and friction as MuJoCo's own import reads them, with the masses of fixed links
 added to the bodies that carry them, and with the collision shapes of the file, meshes as convex hulls.
 
-What a URDF cannot say is that of the controller: rotor inertias and friction. Bodies whose shapes overlap in the stance make no
-contact with each other; a foot without shapes gets its contact places as spheres.
+What a URDF cannot say is that of the controller: rotor inertias and friction. Shapes of the robot do not touch each other, as
+in Gazebo: hulls are larger than bodies. A foot without shapes gets its contact places as spheres.
 """
 
 from pathlib import Path
@@ -15,7 +15,6 @@ from idyn.model.robot import Robot
 from idyn.model.urdf import ROOT_JOINT, parse_urdf, without_shapes
 from idyn.types import Array
 from sim_harness.engines.penalty import MU_CAP
-from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.hulls import add_shape
 from sim_harness.mujoco.robot_model import POINT
@@ -24,14 +23,17 @@ from sim_harness.shapes.shapes import collision_shapes
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
 
+OWN, OTHER = (1, 2), (2, 1)
+"""MuJoCo's contype and conaffinity of the robot's shapes and of what they touch: not each other."""
+
 MOST = 64
 """Largest number of corners of a hull."""
 
 
-def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[str]]:
+def urdf_spec(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
     """Return the bodies of a URDF with their shapes, and sentences about what is not as in the file.
 
-    q: stance (nq). Raises ModelError for a file that MuJoCo refuses, ConfigError without the reader of meshes.
+    Raises ModelError for a file that MuJoCo refuses, ConfigError without the reader of meshes.
     """
     spec, said = _imported(robot, path)
     shapes, lost = collision_shapes(robot, list(path.resolve().parents))
@@ -49,8 +51,10 @@ def urdf_spec(robot: Robot, path: Path, q: Array) -> tuple[mujoco.MjSpec, list[s
         joint.armature = armature[f"{ROOT_JOINT}.0" if joint.name == ROOT_JOINT else joint.name]
     for mesh in spec.meshes:
         mesh.maxhullvert, mesh.inertia = MOST, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+    for geom in spec.geoms:
+        geom.contype, geom.conaffinity = OWN
     try:
-        _exclude(spec, robot, q)
+        spec.compile()
     except ValueError as error:
         raise ModelError(f"{path.name}: shapes: {' '.join(str(error).split())}") from error
     if bare:
@@ -126,16 +130,3 @@ def _add_places(spec: mujoco.MjSpec, robot: Robot, links: dict[int, str], bare: 
             size = [max(radius, POINT), 0.0, 0.0]
             more = {"friction": [mu[joint], 0.005, 1e-4], "mass": 0.0}
             spec.body(links[joint]).add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=offset, **more)
-
-
-def _exclude(spec: mujoco.MjSpec, robot: Robot, q: Array) -> None:
-    """Exclude contacts of bodies that overlap in the stance or at angles of zero."""
-    model = spec.compile()
-    data, coordinates = mujoco.MjData(model), Coordinates(robot, model, joints_of(robot, model))
-    pairs = set()
-    for pose in (q, robot.neutral()):
-        data.qpos[:] = coordinates.to_mujoco(pose, np.zeros(robot.nv))[0]
-        mujoco.mj_forward(model, data)
-        pairs |= {tuple(sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)) for contact in data.contact}
-    for first, second in sorted(pairs):
-        spec.add_exclude(bodyname1=model.body(first).name, bodyname2=model.body(second).name)

@@ -15,7 +15,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.new.holding import MOST, holding_pose, load
-from sim_harness.new.limbs import UP, WHEEL, Foot, feet_of, legs_with_other_axis_up, provisional_feet
+from sim_harness.new.limbs import UP, Foot, feet_of, legs_with_other_axis_up, provisional_feet
 from sim_harness.new.pose import (
     COMPUTED,
     Pose,
@@ -228,9 +228,7 @@ def _controlled(
         duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
         return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], not stand
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
-    # by geometry a wheel that leans touches beside its sphere, and corners of a sole touch by turns
-    switches = walks or len(feet) == 2 or any(foot.source == WHEEL for foot in feet)
-    return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=switches)], walks
+    return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: Sequence[str] = ()) -> Draft:

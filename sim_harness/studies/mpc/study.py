@@ -58,11 +58,16 @@ def gait_of(robot: str, pattern: str) -> GaitSettings:
     return msgspec.convert({"pattern": pattern, "period": period, "duty": duty, "step_height": ROBOTS[robot]}, GaitSettings)
 
 
+FRICTION = 0.8
+"""Of the ground; given, so that the world is that of the controller's model."""
+
+
 def plan_of(robot: str, pattern: str, beside: bool, seconds: float = SECONDS) -> Plan:
-    """Return the plan of a run in MuJoCo with foot switches. beside: whether the planner is beside the loop"""
+    """Return the plan of a run in MuJoCo with foot switches, in the world of the controller's model: planners are compared, not
+    feet. beside: whether the planner is beside the loop"""
     settings = load_plan(f"trot-{robot}", seconds, engine="mujoco").settings
     noise = PerturbationSettings(shift=0.001, speed=0.01)
-    settings = msgspec.structs.replace(settings, contacts="binary", perturbation=noise, laws=("coulomb",))
+    settings = msgspec.structs.replace(settings, contacts="binary", perturbation=noise, laws=("coulomb",), mu=FRICTION)
     if beside:
         return msgspec.structs.replace(build_plan(settings), controller=load("controllers", robot, ControllerSettings))
     path = {"waypoints": [], "velocity": [SPEEDS[pattern], 0.0, 0.0]}
