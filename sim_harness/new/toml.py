@@ -144,7 +144,7 @@ def way_on_two_legs(height: float) -> tuple[float, float]:
 
 
 def experiment_section(*, mujoco: bool, switches: bool = False, law: str = "coulomb", duration: float = 10.0) -> str:
-    """Return the experiment. mujoco: in MuJoCo, not in the default engine; switches: of feet, whose shapes may touch elsewhere; duration: [s]"""
+    """Return the experiment. mujoco: in MuJoCo, not in the default engine; switches: of the feet; duration: [s]"""
     lines = ["[experiment]", f'laws = ["{law}"]']
     lines += ['engine = "mujoco"'] if mujoco else []
     lines += ['contacts = "binary"               # foot switches'] if switches else []

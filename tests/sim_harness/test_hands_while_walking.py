@@ -50,7 +50,7 @@ class Walk:
         self.world, self.hand, self.modes = self.side.world, [], set()
         self.scratch = mujoco.MjData(self.world.model)
         self.start, self.stand = self.place(), self.world.q[2]
-        self.session = self.ask(PlanHello(name="mpc")).session
+        self.session, self.seq = self.ask(PlanHello(name="mpc")).session, 0
 
     def now(self):
         return 0 if not hasattr(self, "side") else round(self.side.world.t * 1e9)
@@ -61,10 +61,9 @@ class Walk:
         return answer
 
     def command(self, forward, tasks, **fields):
-        velocity = [forward, 0.0, 0.0]
-        return self.ask(
-            CommandMessage(session=self.session, valid_for=VALID, velocity=velocity, tasks=write_tasks(tasks), **fields)
-        )
+        self.seq += 1
+        sent = {"session": self.session, "seq": self.seq, "valid_for": VALID, "velocity": [forward, 0.0, 0.0]}
+        return self.ask(CommandMessage(**sent, tasks=write_tasks(tasks), **fields))
 
     def place(self):
         """Return where the hand is [m]."""
