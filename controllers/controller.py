@@ -193,9 +193,7 @@ class Controller:
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
-        tasks = (asked, self._posture(reference)) if asked is not None and self.realises_tasks else None
-        if tasks is not None and reference.tasks is not None and inputs.tasks is not None:
-            tasks = beside(robot, at, reference.tasks, inputs.tasks, tasks[1]), tasks[1]
+        tasks = self._tasks(at, reference, asked) if asked is not None and self.realises_tasks else None
         target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
@@ -228,6 +226,11 @@ class Controller:
             reality=mismatch,
             outcomes=forecast.outcomes,
         )
+
+    def _tasks(self, at: Kinematics, reference: Reference, asked: TaskStack) -> tuple[TaskStack, PostureTask]:
+        """Return the tasks of a tick, commanded ones beside those of the reference, and the posture below them."""
+        posture, own = self._posture(reference), reference.tasks
+        return asked if own is None or own is asked else beside(self.robot, at, own, asked, posture), posture
 
     def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
         """Return the reference of a tick: that of the time when its torque acts, which never decreases."""

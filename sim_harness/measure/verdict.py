@@ -258,9 +258,9 @@ def _of_walk(trace: Trace, walk: WalkSettings, *, steered: bool) -> Verdict:
         return verdict(Ending.NEVER_MOVED, f"never moved ({made:.2f} of {expected:.2f} {unit})")
     if expected >= SHORTEST and made < WALKED * expected:
         return verdict(Ending.WALKED_PART, f"walked {made:.2f} of {expected:.2f} {unit}")
-    due = expected if path.waypoints else np.hypot(*path.velocity[:2]) * lasts
-    lagging = (path.speed if path.waypoints else np.hypot(*path.velocity[:2])) * LAG
-    if off > seen.DRIFT[0] + lagging + seen.SHARE * due:
+    speed = path.speed if path.waypoints else float(np.hypot(*path.velocity[:2]))
+    due = expected if path.waypoints else speed * lasts
+    if off > seen.DRIFT[0] + speed * LAG + seen.SHARE * due:
         return verdict(Ending.DRIFTED, f"drifted {off:.2f} m from its path (walked {made:.2f} {unit})")
     return verdict(Ending.WALKED, f"walked {made:.2f} {unit}")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from idyn.errors import ModelError
 from idyn.model.build import read_text
 from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot
@@ -99,7 +100,10 @@ def file_world(bodies: RobotBodies, path: Path, height: float) -> tuple[MujocoWo
     else:
         set_options(spec, settings)
         spec.option.gravity = robot.description.gravity
-    model = spec.compile()
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        raise ModelError(f"{path.name}: {' '.join(str(error).split())}") from error
     if mjcf:
         reading = Reading(path)
         links = {reading.names["body", body]: body for body in reading.bodies}

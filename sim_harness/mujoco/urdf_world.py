@@ -33,7 +33,7 @@ MOST = 64
 def urdf_spec(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
     """Return the bodies of a URDF with their shapes, and sentences about what is not as in the file.
 
-    Raises ModelError for a file that MuJoCo refuses, ConfigError without the reader of meshes.
+    Raises ModelError for joints or inertias that MuJoCo refuses, ConfigError without the reader of meshes.
     """
     spec, said = _imported(robot, path)
     shapes, lost = collision_shapes(robot, list(path.resolve().parents))
@@ -53,10 +53,6 @@ def urdf_spec(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
         mesh.maxhullvert, mesh.inertia = MOST, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
     for geom in spec.geoms:
         geom.contype, geom.conaffinity = OWN
-    try:
-        spec.compile()
-    except ValueError as error:
-        raise ModelError(f"{path.name}: shapes: {' '.join(str(error).split())}") from error
     if bare:
         said.append(f"without shapes, so that contact places touch: {', '.join(links[joint] for joint in sorted(bare))}")
     return spec, said
@@ -85,7 +81,10 @@ def _imported(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
             compiler.set("balanceinertia", "true")
             said.append(f"inertias that no body has are changed to spheres' ({reason.rpartition('Element name ')[2]})")
         else:
-            return spec, said
+            break
+    if several := [joint.name for joint in spec.joints if joint.name not in (ROOT_JOINT, *robot.tree.dof_names)]:
+        raise ModelError(f"{path.name}: a joint of several degrees of freedom, imported as {', '.join(several)}")
+    return spec, said
 
 
 def _inertial(robot: Robot, joint: int) -> ElementTree.Element:

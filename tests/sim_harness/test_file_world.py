@@ -252,8 +252,12 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
             stool().replace("</robot>", BALL),
             "made from the controller's model, because MuJoCo refuses the file: stool.urdf: Error: free joint can only be used",
         ),
+        (
+            stool().replace("</robot>", BALL.replace("floating", "planar").replace("</joint>", '<axis xyz="0 0 1"/></joint>')),
+            "refuses the file: stool.urdf: a joint of several degrees of freedom, imported as flies_TX, flies_TY, flies_RZ",
+        ),
     ],
-    ids=["as it is", "0.02 + 0.03 < 0.09", "a second free body"],
+    ids=["as it is", "0.02 + 0.03 < 0.09", "a second free body", "a planar joint"],
 )
 def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, text, note):
     _, _, path = stool_of(text)
