@@ -16,7 +16,7 @@ class Posed(Drive):
 
     def __init__(self, name, log=None):
         super().__init__(name, log)
-        self.poses, self.torques = [], []
+        self.poses, self.torques, self.commands = [], [], 0
 
     def step(self, tau):
         self.torques.append(tau)
@@ -30,7 +30,8 @@ class Posed(Drive):
         """Simulate, with a command every `PERIOD` ticks; without fields: no commands."""
         for tick in range(round(seconds / 1e-3)):
             if command and tick % PERIOD == 0:
-                reply = self.ask(CommandMessage(session=self.session, valid_for=VALID, **command))
+                self.commands += 1
+                reply = self.ask(CommandMessage(session=self.session, seq=self.commands, valid_for=VALID, **command))
                 assert reply.__struct_config__.tag == "command_ack", reply
             super().run(1e-3, None)
             self.poses.append(pose(self.state()[0]))
