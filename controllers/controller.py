@@ -12,7 +12,7 @@ from controllers.contact.placed import Placed
 from controllers.contact.soles import with_whole_soles
 from controllers.drive import drive_gains
 from controllers.estimation.estimator import Estimator
-from controllers.feedback.delay_compensation import DelayCompensation
+from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
 from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
 from controllers.feedback.stabilisation import Stabilisation, standing_height
@@ -24,7 +24,7 @@ from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
 from controllers.planners.two_legs.beside import beside
-from controllers.robot.damping import carried
+from controllers.robot.damping import carried_late
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
@@ -67,7 +67,8 @@ class Controller:
         self._switches = Switches(settings.alarms, robot)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
-        self._carried = carried(settings.torque_feedback.kd, robot, stance, period)
+        dampings = settings.torque_feedback.kd, settings.feedback.kd
+        self._carried = carried_late(dampings, robot, stance, period, MAX_TICKS)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._no_torque = np.zeros(robot.na)
@@ -202,7 +203,7 @@ class Controller:
         feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
         if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
-            feedback *= self._carried
+            feedback *= self._carried[min(round(inputs.delay / self.settings.period), MAX_TICKS)]
         if self._stabilisation.active and tasks is None:
             feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
         if grip is not None:  # it replaces the feedback of the joints that press

@@ -22,7 +22,7 @@ class AlarmSettings(Settings, frozen=True):
     roughness_moving: the same while the reference moves
     sensor_stop: time from an alarm of a sensor until the robot stops [s]
     motor_stop: from an alarm of a motor [s]
-    roughness_stop: from an alarm about roughness, saturation or height [s]
+    roughness_stop: from an alarm about roughness, saturation or height [s]; rough torques do not stop a robot that stands
     reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
     switch_air: height above the lowest foot at which a foot switch cannot be closed [m]
     switch_held: change of a joint's distance from its reference, in the leg of a foot that does not move, at which its switch

@@ -123,15 +123,20 @@ def _sunk(alarms: AlarmState, q: Array, placements: Array, lies: bool) -> float:
 
 @compiled
 def _first(alarms: AlarmState, dt: float) -> int:
-    """Update how long each measure has exceeded its threshold. Return the first alarm, as `watch` does."""
+    """Update how long each measure has exceeded its threshold. Return the first alarm, as `watch` does.
+
+    Damping drops a robot that stands. While its feet carry it, rough torques do not stop it, nor a mismatch with them.
+    """
     values, above, moves, first = alarms.values, alarms.above, _moves(alarms.memory), -1
+    carried = len(alarms.feet) > 0 and not (moves or alarms.lay or values[SUNK] > alarms.thresholds[SUNK])
+    spared = carried and values[ROUGHNESS] > alarms.thresholds[ROUGHNESS]
     for k in range(len(values)):
         most = alarms.moving if moves and k == ROUGHNESS else alarms.thresholds[k]
         if not values[k] > most:
             above[k] = -1.0
             continue
         above[k] = 0.0 if above[k] < 0.0 else above[k] + dt
-        if above[k] >= alarms.stop[k]:
+        if above[k] >= alarms.stop[k] and not (spared and k in (ROUGHNESS, REALITY)):
             return 2 * k + 1
         if first < 0 and above[k] >= alarms.after[k]:
             first = 2 * k

@@ -12,6 +12,9 @@ DELAYED = 0.5
 """Largest share of a joint's speed that the damping of a feedback takes within a period: from 1 on, motion grows if the torque
 is one period late."""
 
+LEAST_SHARE = 0.15
+"""Of a feedback, whatever the delay: a robot whose rotors are large and real stands by it."""
+
 
 def damping_gains(damping: float, robot: Robot, q: Array, dt: float) -> Array:
     """Return the damping of each actuated joint [N·m·s/rad] (na): `damping`, or less for joints with a small inertia.
@@ -32,3 +35,21 @@ def carried(damping: float, robot: Robot, q: Array, dt: float) -> Array:
     M = robot.terms(q, np.zeros(robot.nv)).M
     taken: Array = damping * dt * np.diag(np.linalg.inv(M))[robot.tree.a]
     return DELAYED / np.maximum(taken, DELAYED)
+
+
+def carried_late(gains: tuple[float, float], robot: Robot, q: Array, dt: float, ticks: int) -> Array:
+    """Return the shares of feedback gains on torque as `carried` does, by the age of the torques [ticks] (ticks + 1, na).
+
+    Where torques are n periods late, v⁺ = v − c v(t − n) decays for c < 2 sin(π/(4n + 2)). Half of this is for the damping of
+    torque and of demand together on links without rotors, (d + K_d/(M⁻¹)_jj) dt (M₀⁻¹)_jj: rotors of the model may be absent.
+
+    gains: d [N·m·s/rad] and K_d [1/s]
+    """
+    damping, demand = gains
+    bare = robot.variant(armature=0.0)
+    own, links = (np.diag(np.linalg.inv(each.terms(q, np.zeros(robot.nv)).M))[robot.tree.a] for each in (robot, bare))
+    shares = [carried(damping, robot, q, dt)]
+    for n in range(1, ticks + 1):
+        left = np.sin(np.pi / (4 * n + 2)) / (dt * links) - demand / own
+        shares.append(np.clip(left / max(damping, 1e-12), LEAST_SHARE * shares[0], shares[0]))
+    return np.array(shares)

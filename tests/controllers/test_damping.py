@@ -5,7 +5,7 @@ import pinocchio as pin
 import pytest
 
 from controllers.config.loading import load
-from controllers.robot.damping import carried, damping_gains
+from controllers.robot.damping import carried, carried_late, damping_gains
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.description import Description
@@ -14,14 +14,15 @@ from idyn.model.robot import Robot
 DT = 1e-3
 
 
-def speeds_after(model, damping, steps, *, late=False):
+def speeds_after(model, damping, steps, *, late=0):
     """Return the largest speed after each step from 1 rad/s in all joints; gravity off, positions held at the neutral pose.
-    late: the torque is that of the speeds one step before"""
+    late: the torque is that of the speeds so many steps before"""
     data, q, v = model.createData(), pin.neutral(model), np.ones(model.nv)
     model.gravity.linear = np.zeros(3)
-    largest, before = [], v
+    largest, before = [], [v] * (late + 1)
     for _ in range(steps):
-        v, before = v + DT * pin.aba(model, data, q, v, -damping * (before if late else v)), v
+        v = v + DT * pin.aba(model, data, q, v, -damping * before[-1 - late])
+        before.append(v)
         largest.append(np.abs(v).max())
     return largest
 
@@ -60,9 +61,22 @@ def test_feedback_that_is_a_period_late_does_not_drive_a_light_finger(inertia):
     share = carried(0.1, robot, robot.neutral(), DT)
     assert share[0] == 1.0
     assert (share[1] == 1.0) == (inertia > 5e-4)
-    assert speeds_after(model, 0.1 * share, 300, late=True)[-1] < 0.1
+    assert speeds_after(model, 0.1 * share, 300, late=1)[-1] < 0.1
     if share[1] < 1.0:
-        assert speeds_after(model, np.full(2, 0.1), 20, late=True)[-1] > 1e3
+        assert speeds_after(model, np.full(2, 0.1), 20, late=1)[-1] > 1e3
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5])
+@pytest.mark.parametrize("rotor", [0.0, 1e-4, 5e-4])
+def test_late_feedback_does_not_drive_a_finger_whose_rotor_is_absent(rotor, ticks):
+    """The demand damps the finger as if it had the rotor of the model; the torque's feedback adds to that."""
+    bare, model = light_finger(3e-4)
+    robot, demand = bare.variant(armature={"to_finger": rotor}), 20.0
+    late = carried_late((0.15, demand), robot, robot.neutral(), DT, 5)
+    np.testing.assert_array_equal(late[0], carried(0.15, robot, robot.neutral(), DT))
+    assert (np.diff(late, axis=0) <= 0.0).all()
+    asked = np.diag(robot.terms(robot.neutral(), np.zeros(2)).M) * demand
+    assert speeds_after(model, 0.15 * late[ticks] + asked, 500, late=ticks)[-1] < 0.1
 
 
 @pytest.mark.parametrize("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "talos", "bolt", "arm"])
