@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from pathlib import Path
 
-EXECUTORS = ("processes", "joblib", "dask", "ray")
+EXECUTORS = ("processes", "dask", "ray")
 """Libraries that distribute the runs of a comparison, and the replay of many logs."""
 
 

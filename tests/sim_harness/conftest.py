@@ -8,7 +8,7 @@ from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from sim_harness.compare import executors
+from sim_harness.compare import jobs
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.studies.demo import Demo, report_of
@@ -120,11 +120,11 @@ def here(monkeypatch):
     """Jobs run in this process; returns the names of those that ran."""
     done = []
 
-    def execute(function, tasks, jobs):
+    def execute(executor, function, tasks, count):
         for i, task in enumerate(tasks):
             function(*task)
             done.append(task[0].folder.name)
             yield i, None
 
-    monkeypatch.setitem(executors.EXECUTORS, "processes", execute)
+    monkeypatch.setattr(jobs, "run_tasks", execute)
     return done

@@ -16,7 +16,7 @@ class Posed(Drive):
 
     def __init__(self, name, log=None):
         super().__init__(name, log)
-        self.poses, self.torques, self.commands = [], [], 0
+        self.poses, self.torques = [], []
 
     def step(self, tau):
         self.torques.append(tau)

@@ -189,7 +189,7 @@ def test_a_single_replay_says_what_needs_a_folder(log, words, capsys):
     assert "--out" in capsys.readouterr().err
 
 
-NEEDS = {"processes": "multiprocessing", "joblib": "joblib", "dask": "distributed", "ray": "ray"}
+NEEDS = {"processes": "multiprocessing", "dask": "distributed", "ray": "ray"}
 
 
 @pytest.mark.long

@@ -39,7 +39,7 @@ class Drive(Walk):
         self.client = Loopback(self.service, hello_for(self.robot, DT, kind="sim"), clock=lambda: self.now)
         self.client.hello()
         self.session = self.ask(PlanHello(name="joystick")).session
-        self.messages = set()
+        self.messages, self.commands = set(), 0
 
     def ask(self, message):
         reply = decode(self.service.handle(b"planner", encode(message), self.now).reply)
@@ -51,7 +51,9 @@ class Drive(Walk):
         for tick in range(round(seconds / DT)):
             self.now += MS
             if velocity is not None and tick % PERIOD == 0:
-                self.ask(CommandMessage(session=self.session, valid_for=VALID, velocity=velocity, gait=gait))
+                self.commands += 1
+                sent = {"session": self.session, "seq": self.commands, "valid_for": VALID}
+                assert self.ask(CommandMessage(**sent, velocity=velocity, gait=gait)).__struct_config__.tag == "command_ack"
             q, v = self.state()
             self.reply = reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=self.now))
             assert reply is not None, self.client.error
