@@ -1,6 +1,8 @@
 """The order of imports between packages and groups of modules, and the modules that may import third parties."""
 
 import ast
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +18,6 @@ GROUPS = {
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),
-        ("idyn.motion",),
-        ("idyn.explain",),
         ("idyn.contact",),
         ("idyn.options",),
         ("idyn.terms",),
@@ -119,7 +119,6 @@ IMPORTERS = {
         "idyn.model.elements",
         "idyn.model.frames",
         "idyn.model.mjcf",
-        "idyn.model.osim.build",
         "idyn.model.robot",
         "idyn.solvers.proximal",  # contact solvers
         "sim_harness.shapes.shapes",  # geometry
@@ -340,3 +339,19 @@ def test_protocol_and_sessions_reach_no_socket():
     for name in MODULES:
         if within(name, ["transport.protocol", "transport.server.sessions"]):
             assert not {i for module in {name, *reached(name)} for i in graph()[module] if within(i, ["zmq", "mcap"])}, name
+
+
+FIRST_TICK = """
+import sys
+import numpy as np
+import idyn
+robot, q = idyn.load_robot("quadruped")
+state, contacts = idyn.State(q=q, v=np.zeros(robot.nv)), idyn.contacts_from_geometry(robot, q, idyn.Flat(), margin=0.002)
+idyn.predict(robot, state, contacts, np.zeros(robot.na), law=idyn.make_law("coulomb"), dt=0.001)
+print([name for name in ("scipy.interpolate", "zmq", "matplotlib", "mujoco") if name in sys.modules])
+"""
+
+
+def test_a_prediction_imports_no_splines_sockets_or_pictures():
+    done = subprocess.run([sys.executable, "-c", FIRST_TICK], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "[]"

@@ -18,7 +18,7 @@ from idyn.types import Array
 class RobotSettings(Settings, frozen=True):
     """Settings of a robot: `configs/robots/*.toml`.
 
-    urdf: path of a URDF, MJCF or OpenSim model, relative to the TOML file,
+    urdf: path of a URDF or MJCF, relative to the TOML file,
         `example-robot-data:<path below its robots folder>`, or `robot_descriptions:<name>`
     base: 'free_flyer' or 'fixed'
     actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
@@ -30,7 +30,7 @@ class RobotSettings(Settings, frozen=True):
     closure: closed chains: pairs of frames on two bodies whose origins coincide
     tau_max: effort limits that replace those of the URDF [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
-    gravity: acceleration in the world [m/s²]; absent: that of an MJCF or OpenSim model, else 9.81 downwards
+    gravity: acceleration in the world [m/s²]; absent: that of an MJCF, else 9.81 downwards
     standing: joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a
         motor in a closed chain are moved until it is closed
     """

@@ -1,4 +1,4 @@
-"""Pinocchio's model of a URDF, MJCF or `.osim`. A URDF is checked before and after: nothing may be lost."""
+"""Pinocchio's model of a URDF or MJCF. A URDF is checked before and after: nothing may be lost."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,9 +11,6 @@ from idyn.model.description import Description
 from idyn.model.inspection import Finding, inspect_urdf
 from idyn.model.lines import lines_of
 from idyn.model.mjcf import build_mjcf, is_mjcf
-from idyn.model.osim.build import build_osim
-from idyn.model.osim.document import is_osim
-from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.structure import inspect_structure
 from idyn.model.urdf import parse_urdf, with_counted_turns, without_shapes
 
@@ -37,9 +34,9 @@ def build_model(description: Description, source: str) -> pin.Model:
     base = description.base
     if base not in ("free_flyer", "fixed"):
         raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
-    kind = "MJCF" if is_mjcf(description.urdf) else "OpenSim model" if is_osim(description.urdf) else "URDF"
+    kind = "MJCF" if is_mjcf(description.urdf) else "URDF"
     try:
-        model = _build(kind, description, source)
+        model = build_mjcf(description.urdf) if kind == "MJCF" else _build_urdf(description, source)
     except (ElementTree.ParseError, ValueError, RuntimeError) as error:
         raise ModelError(f"{source}: not a {kind} that Pinocchio can parse ({error})") from error
     if model.nv == 0:
@@ -48,16 +45,6 @@ def build_model(description: Description, source: str) -> pin.Model:
         )
         raise ModelError(f"{source}: expected at least one moving joint, got none{unexpanded}")
     return model
-
-
-def _build(kind: str, description: Description, source: str) -> pin.Model:
-    if kind == "MJCF":
-        return build_mjcf(description.urdf)
-    if kind == "URDF":
-        return _build_urdf(description, source)
-    if description.base != "fixed":
-        raise InputError("base", "expected 'fixed' for an OpenSim model: the joint of its root body is in the file")
-    return build_osim(read_mechanism(description.urdf, source), source)
 
 
 def _build_urdf(description: Description, source: str) -> pin.Model:

@@ -66,7 +66,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a robot.
 
-    urdf: text of the URDF, also of a robot in MJCF, see `idyn.model.mjcf`; of an OpenSim model; in old logs of an MJCF
+    urdf: text of the URDF, also of a robot in MJCF, see `idyn.model.mjcf`; in old logs of an MJCF
     base: `free_flyer`: floating base; `fixed`: the root link is fixed to the world
     contact: contact places, which may touch the terrain and boxes of other bodies; for flat feet see `Sole.corners`
     box: boxes that contact places of other bodies may touch

@@ -18,9 +18,6 @@ from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
 from idyn.model.memory import inertias_of, memory, parts, placements_of
 from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.nearby import FAR, nearby
-from idyn.model.osim.coordinates import unactuated
-from idyn.model.osim.document import is_osim
-from idyn.model.osim.mechanism import read_mechanism
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_stops, read_tree, rotors
 from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
@@ -94,16 +91,16 @@ class Robot:
 
     @classmethod
     def from_file(cls, path: str | Path, base: str | None = None, **settings: Any) -> "Robot":
-        """Return the robot of a URDF, an MJCF or an OpenSim model, whose base is in the file.
+        """Return the robot of a URDF or an MJCF.
 
-        base: of a URDF, default what the file means (`idyn.model.urdf.base_of`); of another model: None, or that of the file,
-            else InputError is raised
-        settings: fields of `Description`; for exceptions see `from_urdf`, `from_mjcf` and `from_osim`
+        base: of a URDF, default what the file means (`idyn.model.urdf.base_of`); of an MJCF: None, or that of the file, else
+            InputError is raised
+        settings: fields of `Description`; for exceptions see `from_urdf` and `from_mjcf`
         """
         text = read_text(path)
-        if not (is_mjcf(text) or is_osim(text)):
+        if not is_mjcf(text):
             return cls.from_urdf(path, base=base or base_of(with_declared_prefixes(text), str(path)), **settings)
-        robot = (cls.from_mjcf if is_mjcf(text) else cls.from_osim)(path, **settings)
+        robot = cls.from_mjcf(path, **settings)
         if base not in (None, robot.description.base):
             raise InputError("base", f"expected '{robot.description.base}', as {path} has it, got '{base}'")
         return robot
@@ -115,8 +112,8 @@ class Robot:
         Raises ModelError for a file that cannot be read or is no URDF, and the exceptions of `Robot`.
         """
         text = read_text(path)
-        if (name := "mjcf" if is_mjcf(text) else "osim" if is_osim(text) else "") != "":
-            raise ModelError(f"{path}: expected a URDF, got an {name.upper()}: use `Robot.from_{name}`")
+        if is_mjcf(text):
+            raise ModelError(f"{path}: expected a URDF, got an MJCF: use `Robot.from_mjcf`")
         text = with_own_base(with_declared_prefixes(text), settings.get("base", "free_flyer"))
         return cls(Description(urdf=text, **settings), str(path))
 
@@ -136,18 +133,6 @@ class Robot:
         if not {"armature", "gravity"} & {*settings}:
             reading.check(robot.terms, robot.tree.dof_names)
         return robot
-
-    @classmethod
-    def from_osim(cls, path: str | Path, **settings: Any) -> "Robot":
-        """Return the robot of an OpenSim model, without muscles. z is up; joints of the ground are unactuated.
-        `idyn.model.osim.coordinates` maps OpenSim's coordinates to its joints. settings: as in `from_mjcf`
-        Raises ModelError, with line and element, for a file that is wrong or not supported, and the exceptions of `Robot`.
-        """
-        if "gravity" in settings:
-            raise InputError("gravity", "expected none for an OpenSim model, whose file says which way is up")
-        text = read_text(path)
-        passive = unactuated(read_mechanism(text, str(path)))
-        return cls(Description(**{"urdf": text, "base": "fixed", "unactuated": passive} | settings), str(path))
 
     def variant(self, **changes: Any) -> "Robot":
         """Return a robot with some fields of the description replaced."""
@@ -188,7 +173,7 @@ class Robot:
     def inspect(self) -> list[Finding]:
         """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
         limits = inspect_limits(self.limits, self.joint_names)
-        if is_mjcf(self.description.urdf) or is_osim(self.description.urdf):  # an MJCF: in logs of older versions
+        if is_mjcf(self.description.urdf):  # in logs of older versions
             return limits
         return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + limits
 

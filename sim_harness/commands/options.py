@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 
 from sim_harness.commands.bridges.options import bridge
-from sim_harness.commands.foreign.options import explain, judge
+from sim_harness.commands.foreign.options import judge
 from sim_harness.commands.logs.options import export, replay, view
 from sim_harness.commands.runs.options import bench, compare, demo, pauses, simulate
 from sim_harness.commands.service.options import conform, drive, plan, serve, top
@@ -33,7 +33,6 @@ COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "view": view,
     "compare": compare,
     "judge": judge,
-    "explain": explain,
     "pauses": pauses,
     "bench": bench,
     "conform": conform,

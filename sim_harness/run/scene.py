@@ -16,7 +16,6 @@ from idyn.contact.terrain import Flat, Terrain
 from idyn.errors import ConfigError, IdynError, ModelError
 from idyn.model.build import read_text
 from idyn.model.mjcf import is_mjcf
-from idyn.model.osim.document import is_osim
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.trace import TraceWriter
@@ -91,7 +90,6 @@ def own_world(plan: Plan, robot: Robot) -> tuple[Path | None, str]:
     beyond = {
         "another engine": not isinstance(settings.engine, MujocoSettings),
         "settings of the engine": settings.engine != MujocoSettings(),
-        "a model of OpenSim": is_osim(text),
         "boxes": bool(own.box),
         "closures": bool(own.closure) and not is_mjcf(text),
         "other bodies": bodies.trunk != BodySettings() or bool(bodies.links) or bodies.hulls,

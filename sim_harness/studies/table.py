@@ -69,13 +69,6 @@ def _tosses(words: list[str], options: Namespace) -> Study:
     return study.study(options.out, engines, options.data, options.parameters)
 
 
-def _walk(words: list[str], options: Namespace) -> Study:
-    _refuse("human-walk", words)
-    from sim_harness.studies.walk import study  # noqa: PLC0415
-
-    return study.study(options.data)
-
-
 STUDIES: dict[str, Make] = {
     "sap-study": _plain("sap-study", sap_study.study),
     "newton-study": _plain("newton-study", newton_study.study),
@@ -88,7 +81,6 @@ STUDIES: dict[str, Make] = {
     "own-robots": lambda words, _: own_robots.study(words),
     "unitree": _unitree,
     "cube-tosses": _tosses,
-    "human-walk": _walk,
 }
 """Studies of one engine or law, of task controllers, of robots, and of measured data."""
 
@@ -97,7 +89,7 @@ OF_STUDIES = {
     "placo": ("tasks",),
     "engines": ("cube-tosses",),
     "parameters": ("cube-tosses",),
-    "data": ("cube-tosses", "human-walk"),
+    "data": ("cube-tosses",),
 }
 """Options of the command that belong to some studies only."""
 

@@ -1,1 +1,1 @@
-"""Commands that take files of others: steps of simulators, motions of persons."""
+"""Commands that take files of others: steps of simulators."""

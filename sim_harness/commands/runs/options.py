@@ -13,7 +13,7 @@ PEERS = ("tsid", "placo")
 
 STUDIES = (
     *("sap-study", "newton-study", "first-order-study", "cone-study", "mujoco-law", "tasks", "contact-models", "mpc"),
-    *("own-robots", "unitree", "cube-tosses", "human-walk"),
+    *("own-robots", "unitree", "cube-tosses"),
 )
 """Studies of `idyn compare`."""
 
@@ -60,7 +60,7 @@ def compare(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--no-logs", action="store_true", help="do not write an MCAP log per run (2 MB per second)")
     parser.add_argument("--engines", metavar="NAMES", help="for 'cube-tosses': engines, separated by commas (default: all)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="for 'cube-tosses', 'human-walk': folder of measured data")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="for 'cube-tosses': folder of measured data")
     parser.add_argument(
         "--parameters", type=Path, metavar="FILE", help="for 'cube-tosses': identify nothing, judge by this file"
     )

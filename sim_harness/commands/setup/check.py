@@ -28,7 +28,7 @@ from sim_harness.scenes.load import load_scene
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 
-MODELS = (".urdf", ".xml", ".osim")
+MODELS = (".urdf", ".xml")
 """Ends of the names of files with a model alone."""
 
 FILES: dict[str, tuple[type[Settings], ...]] = {
@@ -76,13 +76,13 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _from_file(path: str, fixed: bool) -> Robot:
-    """Return the robot of a URDF, an MJCF or an OpenSim model. fixed: whether the base of a URDF is fixed"""
+    """Return the robot of a URDF or an MJCF. fixed: whether the base of a URDF is fixed"""
     try:
         return Robot.from_file(path, "fixed" if fixed else None)
     except InputError as error:
         if error.field != "base":
             raise
-        raise ConfigError("--fixed", "expected a URDF; other models say themselves whether their base is fixed") from error
+        raise ConfigError("--fixed", "expected a URDF; an MJCF says itself whether its base is fixed") from error
 
 
 def _robots(what: str) -> list[Robot]:

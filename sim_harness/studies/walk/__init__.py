@@ -1,1 +1,0 @@
-"""A walking person as judge: `idyn compare human-walk`."""
