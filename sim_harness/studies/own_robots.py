@@ -123,6 +123,19 @@ def _brief(message: str, path: Path) -> str:
     return message.replace(f"{path}: ", "").replace(str(path), path.name)
 
 
+def summary_table(found: Figures) -> Table:
+    """Return how many robots ended in which way, with the largest figures among them."""
+    ends: dict[str, list[Outcome]] = {}
+    for outcome in found["runs"].values():
+        if outcome is not None:
+            ends.setdefault(outcome.outcome, []).append(outcome)
+    head = ["outcome", "robots", "base tilt, largest [rad]", "mean of abs dτ/dt, largest [N·m/s]"]
+    rows = [
+        [end, str(len(all_of)), _g(max(o.tilt for o in all_of)), _g(max(o.rate for o in all_of))] for end, all_of in ends.items()
+    ]
+    return [head, *rows]
+
+
 def standing_table(found: Figures) -> Table:
     """Return what each robot does that shall stand still."""
     head = ["robot", "outcome", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]", "largest tracking error [rad or m]"]
@@ -163,6 +176,6 @@ def study(models: Sequence[str] = ()) -> Study:
         f"Each {'robot' if models else 'URDF of example-robot-data'}: drafted by `idyn new`, then {SECONDS:g} s in MuJoCo with "
         "its default ground.",
         sweeps={"runs": Sweep((given_robots(models) if models else robots(), ("stand", "walk")), outcome_of)},
-        tables=(standing_table, walking_table),
+        tables=(summary_table, standing_table, walking_table),
         notes=reasons,
     )

@@ -32,12 +32,16 @@ def test_all_urdfs_below_a_folder_and_single_files_are_simulated(robots, monkeyp
     words = [str(robots / "mine"), str(robots / "weak.urdf")]
     out = robots / "out"
     assert main(["compare", "own-robots", *words, "--out", str(out), "--json", str(robots / "figures.json")]) == 0
-    standing, walking = json.loads((robots / "figures.json").read_text(encoding="utf-8"))
+    summary, standing, walking = json.loads((robots / "figures.json").read_text(encoding="utf-8"))
     here = robots.name
     assert [row[:2] for row in standing[1:]] == [
         ["mine/arm", "held"], ["mine/deep/still", "refused"], [f"{here}/weak", "refused"]
     ]  # fmt: skip
     assert len(walking) == 1
+    held, refused = summary[1:]
+    assert held[:2] == ["held", "1"]
+    assert float(held[3]) == pytest.approx(float(standing[1][3]))
+    assert refused == ["refused", "2", "–", "–"]
     said = " ".join(capsys.readouterr().out.split())
     assert "mine/deep/still: refused; expected at least one joint with a motor" in said
     assert f"{here}/weak: refused; line 1, joint j: type: expected one of" in said
