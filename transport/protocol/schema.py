@@ -1,4 +1,4 @@
-"""The messages as a JSON Schema and as a page of tables, generated from their classes.
+"""The messages as a JSON Schema and as a page, generated from their classes.
 
 python -m transport.protocol.schema FOLDER: writes `messages.schema.json` and `messages.md` there
 """
@@ -29,13 +29,14 @@ COMMENT = re.compile(r"^    (\w+): [^#\n]*#\s*(.+)$", re.MULTILINE)
 
 HEAD = f"""# Messages
 
-Generated from the classes in `transport/protocol/messages` by `python -m transport.protocol.schema docs/reference`, like the
-[JSON Schema](messages.schema.json). Schema version {SCHEMA}.
+Generated, like the [JSON Schema](messages.schema.json), from the classes in `transport/protocol/messages` by
+`python -m transport.protocol.schema docs/reference`. Schema version {SCHEMA}.
 
-- The key `t` of a message is its type, as in the headings; `v` is the schema version.
-- A field that is not required may be omitted. An unknown field in a message of a client is refused; servers may add fields.
-- In a message of the server, a field that is not required may be nil.
+- The key `t` of a message is its type, as in the headings; every message has `v`, the schema version.
+- A field with an asterisk is required. Others may be omitted, and may be nil in a message of the server.
+- An unknown field in a message of a client is refused; servers may add fields.
 - A vector is `bin` of little-endian float64, or a list of numbers. nq, nv, na: lengths of configuration, velocity, torques.
+- A count is an integer from 0 on.
 
 [Wire protocol](wire-protocol.md) explains the conventions and the course of a session.
 """
@@ -62,7 +63,7 @@ def schema() -> Json:
 
 
 def page() -> str:
-    """Return the reference page: a table for each message and each part of messages."""
+    """Return the reference page: the fields of each message and of each part of messages."""
     definitions = schema()["$defs"]
     sections = [HEAD]
     senders = (("From the client", FromClient), ("From the server", FromServer))
@@ -107,16 +108,19 @@ def _simplified(field: Json) -> Json:
 
 def _section(title: str, definition: Json) -> str:
     about = " ".join(definition.get("description", "").split())
-    lines = [f"### {title}\n", f"{about}\n"]
+    lines = [f"### {title}\n", *([f"{about}\n"] if about else [])]
     if "enum" in definition:
         return "\n".join([*lines, f"One of {_type(definition)}.\n"])
     required = definition.get("required", [])
-    rows = ["| field | type | required | |", "|---|---|---|---|"]
-    for name, field in definition["properties"].items():
-        if name != "t":
-            note = field.get("description", "").replace("|", "\\|")
-            rows.append(f"| `{name}` | {_type(field)} | {'yes' if name in required else ''} | {note} |")
-    return "\n".join([*lines, *rows, ""])
+    fields = [
+        _entry(name, field, name in required) for name, field in definition["properties"].items() if name not in ("t", "v")
+    ]
+    return "\n".join([*lines, *fields, *([""] if fields else [])])
+
+
+def _entry(name: str, field: Json, required: bool) -> str:
+    mark, note = r"\*" if required else "", f": {field['description']}" if "description" in field else ""
+    return f"- `{name}`{mark} {_type(field)}{note}"
 
 
 def _type(field: Json) -> str:
@@ -130,9 +134,7 @@ def _type(field: Json) -> str:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
         return f"list of {_type(field.get('items', {}))}"
-    signs = (("minimum", "≥"), ("maximum", "≤"))
-    bounds = [f"{sign} {field[key]}" for key, sign in signs if abs(field.get(key, 2**62)) < 2**62]
-    return " ".join([field.get("type", "any"), *bounds])
+    return "count" if field.get("minimum") == 0 else str(field.get("type", "any"))
 
 
 def main() -> None:

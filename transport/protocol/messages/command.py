@@ -23,7 +23,7 @@ class SeenState(ServerPart):
 class PlanWelcome(ServerMessage, tag="plan_welcome"):
     """The answer to `plan_hello`."""
 
-    session: Count  # session number below 2⁵³, for commands
+    session: Count  # below 2⁵³, for commands
     model_name: str
     joint_names: list[str]  # motors, in the server's order
     contact_frames: list[str]
@@ -42,10 +42,9 @@ class GaitPart(Part):
 
 
 class CommandMessage(ClientMessage, tag="command"):
-    """Applies from the next state on, until it expires or the next command replaces it, with all its fields: fields that are
-    absent have their defaults. After it has expired the robot slows down and stands: the velocity is 0, height and attitude
-    return to those of the stance, motion tasks keep their last targets, contact tasks and modes end, and feet with a mode go
-    down.
+    """Applies from the next state on, until it expires or the next command replaces it as a whole. When it expires, the robot
+    slows down and stands: height and attitude return to those of the stance, motion tasks keep their last targets, contact
+    tasks and modes end, and feet with a mode go down.
 
     Commands come from one client at a time: another one is refused until the last command has expired. An old command is
     refused by its `seq` or, without one, if its bytes are those of one that has expired.
@@ -54,8 +53,8 @@ class CommandMessage(ClientMessage, tag="command"):
     session: Count  # from `welcome` or `plan_welcome`
     valid_for: float  # time from its arrival until it expires [s]
     velocity: Vector | None = None  # of the base: forward, left [m/s], turn [rad/s] (3); replaces the path of the gait
-    height: float | None = None  # of the base, relative to its stance [m]; it moves there smoothly
-    attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2); it moves there smoothly
+    height: float | None = None  # of the base, relative to its stance [m]
+    attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2)
     gait: GaitPart | None = None  # of a controller whose reference is a gait
     tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`

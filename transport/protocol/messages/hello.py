@@ -80,12 +80,12 @@ class EffectiveLimits(ServerPart):
 class Welcome(ServerMessage, tag="welcome"):
     """The answer to `hello`: the session has started."""
 
-    session: Count  # session number below 2⁵³, for all later messages
+    session: Count  # below 2⁵³, for all later messages
     server: str  # name and version of the server
     dry_run: bool  # true for a shadow: its torques must not be applied
     limits: EffectiveLimits
-    watchdog_ms: float  # time without a state after which the watchdog level is `hold` [ms]
-    latch_ms: float  # time without a state after which the session is latched: states are refused until `reset` [ms]
+    watchdog_ms: float  # time without states until the watchdog level is `hold` [ms]
+    latch_ms: float  # time without states until the session is latched [ms]
     deadline_us: float  # time budget of an answer [µs]
     max_state_age_ms: float  # older states are refused [ms]
     mode: Literal["ok", "latched"]  # initial mode

@@ -86,8 +86,7 @@ class StateMessage(ClientMessage, tag="state"):
     imu: Imu | None = None  # for the estimate of the base with `base.measured: imu`; otherwise recorded
     contacts: Annotated[list[Contact], Few] | None = None  # absent: from the robot's geometry; empty: no contacts
     ref: Reference | None = None  # absent: the controller's own reference
-    # which feet are planned to stand; replaces that of the gait; feet not listed stand
-    schedule: Annotated[list[Stance], Few] | None = None
+    schedule: Annotated[list[Stance], Few] | None = None  # replaces the gait's; feet that are not listed stand
     f_ext: ExternalForce | None = None
     temp: Vector | None = None  # of the motors [°C] (na); compared with limits that the controller may set, as is volt
     volt: float | None = None  # of the supply [V]

@@ -29,7 +29,7 @@ class Solver(ServerPart):
     res_primal: float  # largest residual of cone, penetration and slip [N·s or m/s]
     res_comp: float  # residual of complementarity [N·s or m/s]
     res_dyn: float  # residual of the dynamics [N·s, N·m·s]
-    res_demand: float  # amount by which the joint velocities' difference from the demand exceeds demand_change [rad/s]
+    res_demand: float  # difference of the joint velocities from the demand, beyond demand_change [rad/s]
     n_contacts: int
     null_dim: int  # dimension of the null space of the contact impulses
     demand_change: float = 0.0  # change of joint velocities by projection of the demand, max norm [rad/s]
@@ -42,7 +42,7 @@ class Comm(ServerPart):
     lost: int  # states that never arrived
     late: int  # states overtaken by a newer one, without an answer
     dup: int  # states that arrived again
-    out_of_order: int  # states refused for their seq or t_robot
+    out_of_order: int  # refused for their seq or t_robot
     age_ms: float  # delay of this state above the smallest recent delay [ms]
     clock_steps: int  # detected steps of the client's clock since hello
     rtt_p50_us: float | None  # median of the round trips that the client reports [µs]
@@ -64,7 +64,7 @@ class Watchdog(ServerPart):
 
     state: WatchdogLevel
     misses: int  # ticks without a state before this one
-    pause_ms: float = 0.0  # pause of the server since the last state, in which the robot did send states [ms]
+    pause_ms: float = 0.0  # pause of the server since the last state, while the robot sent states [ms]
 
 
 class Reality(ServerPart):
