@@ -6,10 +6,10 @@ from controllers.monitor.verdict import Verdict
 from idyn.model.robot import Robot
 
 ROWS = (
-    ("hot motor", "largest temperature of a motor (`temp`)", ("motor_warm", "motor_hot"), "°C", "inf"),
-    ("low voltage", "voltage of the supply (`volt`)", ("volt_low", "volt_empty"), "V", "0"),
+    ("hot motor", "largest temperature of a motor (`temp`)", ("motor_warm", "motor_hot"), "°C"),
+    ("low voltage", "voltage of the supply (`volt`)", ("volt_low", "volt_empty"), "V"),
 )
-"""Rows of the table of alarms: name, measure, settings of warning and stop, unit, value that switches them off."""
+"""Rows of the table of alarms: name, measure, settings of warning and stop, unit."""
 
 
 class Power:

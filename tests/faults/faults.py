@@ -53,17 +53,31 @@ def told(name: str, server: str, robot: str) -> Callable[[T], T]:
     return note
 
 
+HEADINGS = {
+    "goes on": "The robot goes on",
+    "holds its posture until `reset`": "The robot holds its posture until `reset`",
+    "damps until `reset`": "The robot damps until `reset`",
+    "–": "No robot takes part",
+    "": "Other ends",
+}
+"""What becomes of the robot → heading in the table; '': of all that have none of their own."""
+
+
 def table() -> str:
-    """All faults, for the README."""
-    becomes = {OK: "goes on", STOPPED: "holds its posture until `reset`", DAMPING: "damps until `reset`"}
-    rows = [("what goes wrong", "the server says", "the robot"), ("---", "---", "---")]
+    """All faults, for docs/reference/faults.md: what goes wrong → what the server says, by what becomes of the robot."""
+    becomes = dict(zip((OK, STOPPED, DAMPING), HEADINGS, strict=False))
+    rows = []
     for fault in FAULTS:
         said = [f"`{fault.code}`" + (f" for `{fault.field}`" if fault.field else "")] if fault.code else []
         said += [f"`{fault.perhaps}`, or no refusal"] if fault.perhaps else []
         said += [f"`{fault.says} …`"] if fault.says else []
         rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
     company = [row for _, row in sorted(COMPANY, key=lambda entry: entry[0])]  # whoever was imported first
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows + company)
+    sections: dict[str, list[str]] = {end: [] for end in HEADINGS}
+    for name, server, robot in rows + company:
+        parts = [name, server] if robot in HEADINGS else [name, server, robot]
+        sections[robot if robot in HEADINGS else ""].append(f"- {' → '.join(parts).removesuffix(' → –')}\n")
+    return "\n".join(f"### {HEADINGS[end]}\n\n{''.join(lines)}" for end, lines in sections.items())
 
 
 def state(**fields: object) -> Change:
@@ -252,9 +266,17 @@ FAULTS = (
     Fault("a gyro of 1e300 rad/s", readings(gyro=1e300), 5, code=SCHEMA, field="imu.gyro[2]"),
     Fault("an accelerometer of 1e300 m/s²", readings(acc=1e300), 5, code=SCHEMA, field="imu.acc[2]"),
     Fault("tau_applied of 0 for 150 ms", state(tau_applied=STILL), LONG, DAMPING, LATCHED, says="motor", reset=True),
-    Fault("… without t_applied", state(tau_applied=STILL, t_applied=None), LONG, DAMPING, LATCHED, says="motor", reset=True),
     Fault(
-        "… in tau_meas, without tau_applied and t_applied",
+        "tau_applied of 0 for 150 ms, without t_applied",
+        state(tau_applied=STILL, t_applied=None),
+        LONG,
+        DAMPING,
+        LATCHED,
+        says="motor",
+        reset=True,
+    ),
+    Fault(
+        "tau_meas of 0, without tau_applied and t_applied",
         state(tau_applied=None, tau_meas=STILL, t_applied=None),
         LONG,
         DAMPING,
@@ -268,10 +290,10 @@ FAULTS = (
     Fault("quaternion of length 0", at("q", 6, 0.0), code=Code.QUATERNION_NOT_UNIT),
     Fault("unknown contact", state(contacts=[Contact(frame="NOSE")]), code=Code.CONTACT_UNKNOWN),
     Fault("contact with NaN", state(contacts=[Contact(frame=FEET[0], p=[NAN] * 3, n=[0, 0, 1])]), code=NON_FINITE),
-    Fault("foot switches: no foot touches", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
-    Fault("foot switches: none closes any more", state(contacts=[]), LONG, says="foot switch"),
-    Fault("foot switches: one is open under its force", state(contacts=loaded(10.0, active=False)), 50, says="foot switch"),
-    Fault("foot switches: one closes without a force", state(contacts=loaded(0.0, active=True)), 600, says="foot switch"),
+    Fault("no foot switch is closed", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
+    Fault("no foot switch closes any more", state(contacts=[]), LONG, says="foot switch"),
+    Fault("a foot switch is open under its force", state(contacts=loaded(10.0, active=False)), 50, says="foot switch"),
+    Fault("a foot switch closes without a force", state(contacts=loaded(0.0, active=True)), 600, says="foot switch"),
     Fault("old seq", envelope(seq=1), code=Code.OUT_OF_ORDER, unheard=True),
     Fault("t_robot does not advance", envelope(t_robot=0), 5, code=Code.OUT_OF_ORDER),
     Fault("t_robot is negative", envelope(t_robot=-(10**15)), 5, code=Code.OUT_OF_ORDER),
@@ -294,10 +316,10 @@ FAULTS = (
     Fault("the base 1 m off, once", further("q", 0, 1.0), says="implausible state ignored"),
     Fault("the base 1 m off, for 150 ms", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
     Fault("the base upside down, once", state(q=upside_down), says="implausible state ignored"),
-    Fault("every second state: the base 3 m off", in_turn("q", 0, 3.0), LONG, DAMPING, LATCHED, reset=True),
+    Fault("the base 3 m off in every second state", in_turn("q", 0, 3.0), LONG, DAMPING, LATCHED, reset=True),
     Fault("a joint drifts by 1 rad/s, its speed does not", drifting("q", 9, 1.0), LONG, DAMPING, LATCHED, reset=True),
-    Fault("impossible reference: 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
-    Fault("impossible reference: 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
+    Fault("an impossible reference of 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
+    Fault("an impossible reference of 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
     Fault("reference with NaN", reference(NAN, "v"), 5, code=NON_FINITE),
     Fault("emergency stop", state(flags=ESTOP), ONCE, DAMPING, reset=True),
     Fault("emergency stop in a state with NaN", stop_too(at("q", 8, NAN)), ONCE, DAMPING, NON_FINITE, reset=True),

@@ -129,7 +129,7 @@ def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
 
 
 @full
-@told("… 10 ± 10 ms late, for 1 s", "–", "follows `ref`, or holds its posture until `reset`")
+@told("all data arrive 10 ± 10 ms late, for 1 s", "–", "follows `ref`, or holds its posture until `reset`")
 def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
     trial, _ = proxied
     delayed(*proxied, delay=10e-3, jitter=10e-3)

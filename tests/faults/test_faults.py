@@ -38,7 +38,7 @@ FAST = (
     "front and hind legs exchanged",
     "a joint at 31 rad/s, once",
     "a joint at 31 rad/s, twice",
-    "impossible reference: 1e9 rad/s²",
+    "an impossible reference of 1e9 rad/s²",
     "emergency stop",
     "50 % of the answers lost",
     "no answers for 150 ms",

@@ -158,7 +158,7 @@ def test_after_a_killed_robot_a_new_one_connects(kills: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("milliseconds", fast([5, 20, 50, 200, 2000], 200))
-@told("… for 200 ms, 2 s", "goes on, as above", "holds its posture until `reset`")
+@told("the server's process is paused for 200 ms, 2 s", "goes on with the newest state", "holds its posture until `reset`")
 @told("the server's process is paused for 5, 20, 50 ms", "goes on with the newest state", "goes on")
 def test_the_server_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
     server = Server(tmp_path)

@@ -1,4 +1,4 @@
-"""The table of all alarms, generated from the code: what is measured, threshold, time, action, and how to switch it off."""
+"""The table of all alarms, generated from the code: what is measured, threshold, times and action."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from controllers.monitor.switches import ROWS
 from transport.server.sessions.switch_debounce import FLICKERS, WINDOW_S
 from transport.server.settings import PlausibilitySettings
 
-HEADER = ("alarm", "measure", "threshold", "`degraded` after", "stops after", "switch off")
+HEADER = ("alarm", "measure", "threshold", "`degraded` after", "stops after")
 
 
 def rows() -> Iterator[tuple[str, ...]]:
@@ -20,12 +20,11 @@ def rows() -> Iterator[tuple[str, ...]]:
         if each.threshold:
             names = (each.threshold, each.also) if each.also else (each.threshold,)
             threshold = ", ".join(f"`{name}` {getattr(settings, name):g} {each.unit}".rstrip(" –") for name in names)
-            off, after = ", ".join(f"`{name} = inf`" for name in names), f"{1e3 * each.after:g} ms"
+            after = f"{1e3 * each.after:g} ms"
         else:
-            threshold, off = f"`reality.degraded` {reality.degraded:g}", f"`{each.stop} = inf`, `reality.degraded = inf`"
-            after = f"{1e3 * reality.patience:g} ms (`reality.patience`)"
+            threshold, after = f"`reality.degraded` {reality.degraded:g}", f"{1e3 * reality.patience:g} ms (`reality.patience`)"
         stop = f"{1e3 * getattr(settings, each.stop):g} ms more (`{each.stop}`)"
-        yield each.name, each.measure, threshold, after, stop, off
+        yield each.name, each.measure, threshold, after, stop
     yield (
         "implausible state",
         "change since the last state, minus what the speeds explain",
@@ -33,7 +32,6 @@ def rows() -> Iterator[tuple[str, ...]]:
         "the second of `recovery` states",
         f"two in a row, or more than {jumps.most_rejected:g} (`most_rejected`), of which {jumps.recovery:g} accepted states "
         "(`recovery`) make up for one",
-        "bounds `= inf`",
     )
     yield (
         "flickering foot switch",
@@ -41,16 +39,15 @@ def rows() -> Iterator[tuple[str, ...]]:
         f"{FLICKERS:g}",
         "0 ms",
         "–",
-        "report no contacts",
     )
     for name, measure, setting, unit, after in ROWS:
         threshold = f"`{setting}` {getattr(settings, setting):g} {unit}".rstrip(" –")
-        yield name, measure, threshold, after, "–", f"`{setting} = inf`"
+        yield name, measure, threshold, after, "–"
 
-    for name, measure, limits, unit, off in POWER:
+    for name, measure, limits, unit in POWER:
         threshold = ", ".join(f"`{limit}` {getattr(settings, limit):g} {unit}" for limit in limits)
         stop = f"{1e3 * settings.power_stop:g} ms beyond `{limits[1]}` (`power_stop`)"
-        yield name, measure, threshold, "0 ms", stop, ", ".join(f"`{limit} = {off}`" for limit in limits)
+        yield name, measure, threshold, "0 ms", stop
 
 
 def table() -> str:
