@@ -39,14 +39,12 @@ from sim_harness.studies.table import STUDIES
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
+from transport.protocol.messages.torque import WatchdogLevel
 from transport.robot.failsafe import FailsafeMode
 from transport.server.settings import ServerSettings
 
 SETTINGS = "docs/reference/settings.md"
 STATUSES = "docs/reference/statuses.md"
-WIRE = "docs/reference/wire-protocol.md"
 
 CONFIGURATIONS = {
     "robot": (RobotSettings, {"urdf": "my_robot.urdf"}),
@@ -278,13 +276,11 @@ def test_the_table_of_kinds_is_complete_with_all_settings():
         (STATUSES, "levels", list(WatchdogLevel)),
         (STATUSES, "failsafe", list(FailsafeMode)),
         (STATUSES, "codes", list(Code)),
-        (WIRE, "state", StateMessage.__struct_fields__),
-        (WIRE, "torque", TorqueMessage.__struct_fields__),
     ],
 )
 def test_each_table_of_kinds_is_complete(document, mark, names):
     named = [word for row in table(document, mark) for word in words(row[0])]
-    assert sorted(named) == sorted({*names} - {"v"})  # the schema version is in every message
+    assert sorted(named) == sorted({*names})
 
 
 def test_the_table_of_exported_quantities_is_that_of_the_code():

@@ -54,7 +54,7 @@ class ExternalForce(Part):
 
 
 class Stance(Part):
-    """The plan of a gait planner for one contact frame."""
+    """The plan of a gait planner for one contact frame; it selects the contacts of the source `planner`."""
 
     frame: Name  # as in `contacts`
     stance: bool  # in stance now
@@ -80,7 +80,7 @@ class StateMessage(ClientMessage, tag="state"):
     last_applied_seq: Count = 0  # seq of the state whose torque the motors apply now
     t_applied: Time | None = None  # t_robot of the state whose torque acted until now; gives the actuation delay
     rtt_us: float | None = None  # measured round trip of the last exchange [µs]
-    tau_applied: Vector | None = None  # torques that the motors applied last [N·m] (na)
+    tau_applied: Vector | None = None  # torques that the motors applied last [N·m] (na); the rate limit counts from them
     tau_meas: Vector | None = None  # [N·m] (na); compared with the asked torque if tau_applied is absent
     a_meas: Vector | None = None  # [m/s², rad/s²] (nv), recorded
     imu: Imu | None = None  # for the estimate of the base with `base.measured: imu`; otherwise recorded
