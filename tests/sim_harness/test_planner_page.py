@@ -1,5 +1,6 @@
 """The code of docs/how-to/planner.md works: a policy commands a server, and a whole-body controller runs."""
 
+import runpy
 import threading
 import time
 
@@ -7,7 +8,7 @@ import msgpack
 import mujoco
 import numpy as np
 import zmq
-from documents import titled
+from documents import ROOT, titled
 from fast import full
 
 from controllers.config.loading import load
@@ -33,6 +34,11 @@ def code(title):
     names = {}
     exec(titled(title).text, names)
     return names
+
+
+def example(path):
+    """The names that a file of docs/examples defines."""
+    return runpy.run_path(str(ROOT / "docs" / "examples" / path))
 
 
 def ready(endpoint):
@@ -71,11 +77,13 @@ class World:
 
 @full
 def test_the_whole_body_controller_of_the_page():
-    page, world, errors = code("whole-body controller"), World(), []
+    page, world, errors, guess = example("planners/whole_body.py"), World(), [], None
     for k in range(5000):
         t = k * DT
         q, v = world.state
-        world.step(page["torques"](t, q, v))
+        prediction = page["control"](t, q, v, guess)
+        guess = prediction.guess
+        world.step(prediction.tau)
         if t > 4.0:
             foot = world.robot.frames.placement("FL_foot", q).translation
             wanted, _, _ = page["circle"](t - 2.0, 0.03, np.eye(3)[[0, 2]])
@@ -136,7 +144,8 @@ def test_a_client_of_the_page_s_world_stands(tmp_path):
     """The quadruped, through a client that knows the world by its messages only."""
     settings, heights = ServerSettings(controller="quadruped", endpoint=f"ipc://{tmp_path}/s"), []
     address, (robot, stance) = f"ipc://{tmp_path}/w", load_robot("quadruped")
-    thread = threading.Thread(target=lambda: heights.append(code("world")["simulate"](address, "quadruped", 1000)))
+    simulate = example("clients/python/mujoco_world.py")["simulate"]
+    thread = threading.Thread(target=lambda: heights.append(simulate(address, "quadruped", 1000)))
     with (
         ServerProcess(settings, load("controllers", "quadruped", ControllerSettings)) as server,
         RobotClient(server.endpoint, hello_for(robot, DT, kind="sim"), deadline_ms=5000) as client,
