@@ -8,16 +8,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
-import msgspec
 import numpy as np
 import pytest
 from documents import BLOCKS, DOCUMENTS, ROOT, anchors, blocks, inline, links, table, titled, words
-from fast import full
 from tutorials import TUTORIALS
 
 from controllers.build import build_controller
 from controllers.command import Inputs, Mode
-from controllers.config.loading import files, has_sections, load, parse
+from controllers.config.loading import files, has_sections, parse
 from controllers.config.tables import kind_of
 from controllers.contact.ground import AnyGround
 from controllers.contact.source import AnySource
@@ -34,7 +32,6 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.settings import ComparisonSettings, load_comparison, plan_of
 from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
-from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.table import STUDIES
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
@@ -159,18 +156,6 @@ def test_inline_commands_are_valid(document):
             assert all((ROOT / path).exists() for path in code.split() if "/" in path), code
         elif re.match(r"idyn [a-z]", code) and not re.search(r"[\[|…]", code):
             check_command(shlex.split(code)[1:])
-
-
-@full
-def test_the_client_written_by_hand_gets_a_torque(tmp_path):
-    namespace: dict = {}
-    exec(compile(titled("client").text, "own-client.md", "exec"), namespace)
-    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
-    with ServerProcess(settings) as server:
-        status, tau = namespace["talk"](server.endpoint)
-    assert status == "ok"
-    assert tau.shape == (12,)
-    assert np.abs(tau).max() > 0.1
 
 
 def test_the_gait_example_makes_a_robot_walk():

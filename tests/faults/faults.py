@@ -73,11 +73,16 @@ def table() -> str:
         said += [f"`{fault.says} …`"] if fault.says else []
         rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
     company = [row for _, row in sorted(COMPANY, key=lambda entry: entry[0])]  # whoever was imported first
-    sections: dict[str, list[str]] = {end: [] for end in HEADINGS}
+    sections: dict[str, dict[str, list[str]]] = {end: {} for end in HEADINGS}
     for name, server, robot in rows + company:
-        parts = [name, server] if robot in HEADINGS else [name, server, robot]
-        sections[robot if robot in HEADINGS else ""].append(f"- {' → '.join(parts).removesuffix(' → –')}\n")
-    return "\n".join(f"### {HEADINGS[end]}\n\n{''.join(lines)}" for end, lines in sections.items())
+        end, says = (robot, server) if robot in HEADINGS else ("", f"{server} → {robot}")
+        sections[end].setdefault(says, []).append(name)
+    return "\n".join(f"### {HEADINGS[end]}\n\n{_lines(said)}" for end, said in sections.items())
+
+
+def _lines(said: dict[str, list[str]]) -> str:
+    """What the server says → the faults: one line each."""
+    return "".join(f"- {'; '.join(names)} → {says}\n" for says, names in said.items())
 
 
 def state(**fields: object) -> Change:

@@ -133,7 +133,8 @@ def _type(field: Json) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}))}"
+        item = _type(field.get("items", {}))
+        return f"list of {item}" if item.startswith("[") else f"{item}s"
     return "count" if field.get("minimum") == 0 else str(field.get("type", "any"))
 
 

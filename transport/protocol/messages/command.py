@@ -56,9 +56,9 @@ class CommandMessage(ClientMessage, tag="command"):
     height: float | None = None  # of the base, relative to its stance [m]
     attitude: Vector | None = None  # of the base over the ground: roll, pitch [rad] (2)
     gait: GaitPart | None = None  # of a controller whose reference is a gait
-    tasks: list[AnyTask] | None = None  # replace the controller's joint feedback, which stays as the last level
+    tasks: list[AnyTask] | None = None  # the controller's reference stays as the last level
     modes: dict[str, Literal["stick", "slide", "open"]] | None = None  # of contacts, by key, for `tasks`
-    seq: Count = 0  # 1, 2, 3 … within a session; once it was sent, each command needs a larger one
+    seq: Count = 0  # once it was sent, each command of the session needs a larger one
 
 
 class CommandAck(ServerMessage, tag="command_ack"):

@@ -47,7 +47,7 @@ class Estop(ClientMessage, tag="estop"):
 class EstopAck(ServerMessage, tag="estop_ack"):
     stopped: bool  # the emergency stop is engaged
     reason: str  # '' if it is not
-    timeout_ms: float | None  # after this time without a message of such a client the robot is stopped [ms]
+    timeout_ms: float | None  # longest time between messages of such a client [ms]
 
 
 class Heartbeat(ClientMessage, tag="heartbeat"):
@@ -93,10 +93,10 @@ class Stats(ServerMessage, tag="stats"):
     deadline_misses: int
     step_us_mean: float  # duration of a controller step [µs]
     step_us_max: float  # [µs]
-    comm: Comm | None  # of the requesting client's session; without one, of the last client that took control
-    fault: str | None  # what stops the robot of that session, or the controlled one, until `reset`
-    others_us_mean: float = 0.0  # time spent on other clients than the controlling one, per torque [µs]
-    dropped: int = 0  # messages that were not answered: their client sent more than the server has time for
+    comm: Comm | None  # of the client's session, else of the last one that took control
+    fault: str | None  # what stops the robot until `reset`
+    others_us_mean: float = 0.0  # time for other clients per torque [µs]
+    dropped: int = 0  # messages without an answer, for lack of time
     states: int = 0  # states of clients with a session, answered or not
 
 
@@ -116,7 +116,7 @@ class Tick(ServerMessage, tag="tick"):
     """The last tick of the controlled robot, in the server's order of the joints, for observers."""
 
     urdf_sha256: str  # of the server's model
-    state: SeenState | None = None  # that was answered; absent before the first one, and while no client controls the robot
+    state: SeenState | None = None  # that was answered; absent while no client controls the robot
     tau: Vector | None = None  # of the answer [N·m] (na)
     contact_force: list[WorldForce] = msgspec.field(default_factory=list)  # of the answer
     imu: Imu | None = None  # of the state

@@ -99,7 +99,7 @@ class BaseEstimate(ServerPart):
     quat: list[float]  # xyzw (4)
     vel: list[float]  # linear [m/s], then angular [rad/s], in the axes of the base (6)
     deviations: list[float]  # standard deviations of attitude [rad], velocity [m/s] and position [m] of the IMU (9)
-    feet: list[FootEstimate]  # without `contacts` in the state the feet that touch are its contacts
+    feet: list[FootEstimate]  # those that touch are the contacts of a state without `contacts`
 
 
 class TorqueMessage(ServerMessage, tag="torque"):
@@ -111,7 +111,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     t_recv: int  # server clock
     t_send: int  # server clock
     deadline_met: bool
-    valid_until: int  # robot's clock: until then the torque may be applied and `ref` followed
+    valid_until: int  # robot's clock: until then torque and `ref` may be followed
     dry_run: bool
     tau: Vector  # [N·m] (na)
     tau_ff: Vector  # inverse-dynamics part within the limits and rates of `tau` [N·m] (na), for a drive with its own feedback
@@ -124,11 +124,11 @@ class TorqueMessage(ServerMessage, tag="torque"):
     comm: Comm
     watchdog: Watchdog
     ref: Reference | None = None  # reference of the motors
-    kp: Vector | None = None  # gains of the failsafe, see `transport.robot.failsafe` [N·m/rad] (na)
-    kd: Vector | None = None  # gains of the failsafe on speeds [N·m·s/rad] (na)
+    kp: Vector | None = None  # gains of the failsafe [N·m/rad] (na)
+    kd: Vector | None = None  # [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
     reality: Reality | None = None  # absent before the first comparison
     tasks: list[TaskReport] = msgspec.field(default_factory=list)  # of the command in force
-    ff_limited: bool = False  # a limit changed tau_ff: the certificate and the predicted forces belong to another torque
+    ff_limited: bool = False  # a limit changed tau_ff: certificate and predicted forces belong to another torque
     pose: list[float] | None = None  # reference of the base: height over the stance [m], roll, pitch [rad]; absent: stance
-    estimate: BaseEstimate | None = None  # of this state's base, if the hello says `base.measured: imu`
+    estimate: BaseEstimate | None = None  # of the base, with `base.measured: imu`
