@@ -137,32 +137,28 @@ def _numbers(block: Block) -> Array:
 
 
 QUANTITIES = (
-    Quantity("/position", JOINTS, "rad", "measured position of the joint", _positions),
+    Quantity("/position", JOINTS, "rad", "measured position", _positions),
     Quantity(
         "/velocity",
         JOINTS,
         "rad/s",
-        "measured velocity of the joint",
+        "measured velocity",
         lambda block: block.trace.v[:, block.controller.robot.tree.a],
     ),
-    Quantity("/position_ref", JOINTS, "rad", "reference of the position", lambda block: block.trace.q_ref),
-    Quantity("/velocity_ref", JOINTS, "rad/s", "reference of the velocity", lambda block: block.trace.v_ref),
+    Quantity("/position_ref", JOINTS, "rad", "reference position", lambda block: block.trace.q_ref),
+    Quantity("/velocity_ref", JOINTS, "rad/s", "reference velocity", lambda block: block.trace.v_ref),
     Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda block: block.trace.tau),
     Quantity("/torque_ff", JOINTS, "N·m", "its part from inverse dynamics, `tau_ff`", _torques(lambda reply: reply.tau_ff)),
     Quantity("/torque_fb", JOINTS, "N·m", "its part from feedback, `tau_fb`", _torques(lambda reply: reply.tau_fb)),
-    Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if the robot sends it", _applied),
+    Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if sent", _applied),
     Quantity("/limited_by", JOINTS, "bits", "what limited the torque, as in the reply", _limits),
     Quantity("/force_predicted", CONTACTS, "N", "predicted force on the robot", lambda block: _flat(block.trace.predicted)),
-    Quantity(
-        "/force_sensed", CONTACTS, "N", "sensed force on the robot, `f_sensed`", lambda block: _flat(block.trace.simulated)
-    ),
+    Quantity("/force_sensed", CONTACTS, "N", "sensed force, `f_sensed`", lambda block: _flat(block.trace.simulated)),
     Quantity("/normal_force", ("predicted", "sensed"), "N", "sum of the normal forces", _force_sums),
-    Quantity("/base_position", XYZ, "m", "position of the base in the world", lambda block: block.trace.q[:, :3], base=True),
-    Quantity("/base_attitude", ("roll", "pitch", "yaw"), "rad", "attitude of the base", _attitude, base=True),
-    Quantity("/base_velocity", XYZ, "m/s", "velocity of the base in its axes", lambda block: block.trace.v[:, :3], base=True),
-    Quantity(
-        "/base_rate", XYZ, "rad/s", "angular velocity of the base in its axes", lambda block: block.trace.v[:, 3:6], base=True
-    ),
+    Quantity("/base_position", XYZ, "m", "position in the world", lambda block: block.trace.q[:, :3], base=True),
+    Quantity("/base_attitude", ("roll", "pitch", "yaw"), "rad", "attitude", _attitude, base=True),
+    Quantity("/base_velocity", XYZ, "m/s", "velocity in its axes", lambda block: block.trace.v[:, :3], base=True),
+    Quantity("/base_rate", XYZ, "rad/s", "angular velocity in its axes", lambda block: block.trace.v[:, 3:6], base=True),
     Quantity(
         "/residual",
         ("primal", "complementarity", "dynamics", "demand"),
