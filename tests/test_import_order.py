@@ -64,6 +64,7 @@ GROUPS = {
         ("sim_harness.new",),
         ("sim_harness.judge",),
         ("sim_harness.compare",),
+        ("sim_harness.demo",),
         ("sim_harness.fleet",),
         ("sim_harness.studies",),
         ("sim_harness.bench",),

@@ -31,8 +31,8 @@ from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
 
-NOT_RUN = ("bench", "commands", "compare", "report", "studies", "view")
-"""Subpackages of `sim_harness` that only start runs or evaluate results: they do not enter the digest."""
+NOT_RUN = ("bench", "commands", "compare", "demo.py", "report", "studies", "view")
+"""Parts of `sim_harness` that only start runs or evaluate results: they do not enter the digest."""
 
 Keep = Literal["log", "trace", "fall"]
 """What a run saves besides its result: "log": trace and MCAP log; "trace": the trace; "fall": the trace if the robot fell."""

@@ -1,1 +1,1 @@
-"""Studies of single engines or laws, the study of pauses, and the demo."""
+"""Studies of single engines or laws, of robots and of measured data."""

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from idyn.errors import ConfigError
 from sim_harness.compare.study import Study
+from sim_harness.compare.tasks import study as tasks_study
 from sim_harness.compare.tasks.peer import PEERS
-from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study, tasks_study
+from sim_harness.studies import cone_study, first_order_study, newton_study, own_robots, sap_study
 
 Make = Callable[[list[str], Namespace], Study]
 """Makes a study from the words behind its name and the options of the command."""

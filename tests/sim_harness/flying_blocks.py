@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from sim_harness.studies.tosses.data import RATE, Toss
+from sim_harness.judge.tosses import RATE, Toss
 
 CENTRE, GRAVITY = np.array([0.001, -0.002, 0.006]), 9.6
 

@@ -15,8 +15,8 @@ from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
+from sim_harness.judge.tosses import FILE, VARIABLE, load_tosses
 from sim_harness.studies.tosses import plan
-from sim_harness.studies.tosses.data import FILE, VARIABLE, load_tosses
 from sim_harness.studies.tosses.entries import ENTRIES
 from sim_harness.studies.tosses.film import tosses_page
 from sim_harness.studies.tosses.fit import intervals, search

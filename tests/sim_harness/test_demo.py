@@ -9,9 +9,8 @@ from fast import full
 from test_compare_claims import FELL, SUMMARY
 
 from sim_harness.commands.main import main
+from sim_harness.demo import laws_table, right_and_wrong
 from sim_harness.measure.verdict import GOOD, Ending, verdict
-from sim_harness.studies.demo import laws_table
-from sim_harness.studies.sentences import right_and_wrong
 
 GOOD_RUN = msgspec.structs.replace(SUMMARY, label="coulomb", tracking=0.002, substituted=0.0)
 

@@ -3,10 +3,10 @@
 import pytest
 from fast import full
 
+from sim_harness.compare.pauses import Outcome, run_pause, study, table, walking, walks
 from sim_harness.compare.study import report_of
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
 
 
 @full

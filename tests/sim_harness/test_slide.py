@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fast import full
 
-from sim_harness.studies.slide import (
+from sim_harness.demo import (
     friction_error,
     friction_picture,
     in_words,

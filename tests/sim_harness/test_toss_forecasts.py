@@ -8,11 +8,11 @@ from scipy.spatial.transform import Rotation
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.sap.engine import Sap
+from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
 from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene
 from sim_harness.studies.tosses import plan
 from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.data import EDGE, MASS, RATE, Toss
 from sim_harness.studies.tosses.entries import ENTRIES
 from sim_harness.studies.tosses.flight import Flight, identify_flight
 from sim_harness.studies.tosses.forecast import Contact, EngineForecaster, Forecast, first_motion

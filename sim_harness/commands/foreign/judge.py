@@ -23,9 +23,9 @@ from sim_harness.judge.measured import Block, Sample, explained_step, samples_of
 from sim_harness.judge.report import report_of
 from sim_harness.judge.step import Step, read_steps
 from sim_harness.judge.torch_file import read_tensor
+from sim_harness.judge.tosses import EDGE, MASS, RATE, load_tosses, toss_of_tensor
 from sim_harness.judge.verdict import judge
 from sim_harness.scenes.bodies.settings import is_scene
-from sim_harness.studies.tosses.data import EDGE, MASS, RATE, load_tosses, toss_of_tensor
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -8,9 +8,8 @@ import msgspec
 
 from controllers.config.tables import named
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish
+from sim_harness.demo import CHATTER_SECONDS, report_of, run_demo, slide_plan
 from sim_harness.run.plan import load_plan
-from sim_harness.studies.demo import CHATTER_SECONDS, report_of, run_demo
-from sim_harness.studies.slide import slide_plan
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

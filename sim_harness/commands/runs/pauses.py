@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sim_harness.commands.output import new_folder, publish, run_bar
+from sim_harness.compare.pauses import study as pauses
 from sim_harness.compare.study import measure, report_of
-from sim_harness.studies.pauses import study as pauses
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

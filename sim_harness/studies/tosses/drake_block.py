@@ -6,8 +6,8 @@ In point contact a box on a plane has one contact point. The block therefore has
 import numpy as np
 
 from idyn.extras import missing_extra
+from sim_harness.judge.tosses import RATE, Toss
 from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.data import RATE, Toss
 from sim_harness.studies.tosses.forecast import Contact, Forecast, first_motion
 
 try:

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
+from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings, Shape
 from sim_harness.shapes.shapes import look_of
-from sim_harness.studies.tosses.data import EDGE, MASS, RATE, Toss
 from sim_harness.studies.tosses.forecast import Forecast
 from sim_harness.view.film import Film
 from sim_harness.view.ground import Ground

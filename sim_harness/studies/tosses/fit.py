@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from idyn.types import Array
-from sim_harness.studies.tosses.data import Toss
+from sim_harness.judge.tosses import Toss
 from sim_harness.studies.tosses.entries import Entry
 from sim_harness.studies.tosses.flight import Flight
 from sim_harness.studies.tosses.judge import loss, whole_errors

@@ -13,8 +13,8 @@ import numpy as np
 
 from controllers.config.loading import NonNegative, Positive, Settings
 from idyn.types import Array
+from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
 from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.data import EDGE, MASS, RATE, Toss
 
 STANDARD_GRAVITY = 9.81
 """[m/s²]"""

@@ -10,8 +10,8 @@ import numpy as np
 
 from idyn.types import Array
 from sim_harness.engines.engine import Engine, ForwardProblem
+from sim_harness.judge.tosses import RATE, Toss
 from sim_harness.studies.tosses.block import Block, Motion, contact_terms, turned
-from sim_harness.studies.tosses.data import RATE, Toss
 
 FASTEST = 4.0
 """Corners lower than they fall within a step at this speed are given to the engine [m/s]."""

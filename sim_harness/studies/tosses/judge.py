@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.types import Array
-from sim_harness.studies.tosses.data import EDGE, Toss
+from sim_harness.judge.tosses import EDGE, Toss
 from sim_harness.studies.tosses.forecast import Forecast
 
 Forecaster = Callable[[Toss, int, int], Forecast]

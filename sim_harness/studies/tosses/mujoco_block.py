@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from sim_harness.judge.tosses import RATE, Toss
 from sim_harness.mujoco.door import mujoco
 from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.data import RATE, Toss
 from sim_harness.studies.tosses.forecast import Forecast, first_motion
 
 SUBSTEPS = 8

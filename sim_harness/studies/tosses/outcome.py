@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from idyn.types import Array, Record
+from sim_harness.judge.tosses import RATE, Toss
 from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.data import RATE, Toss
 from sim_harness.studies.tosses.entries import Entry
 from sim_harness.studies.tosses.flight import Flight
 from sim_harness.studies.tosses.forecast import Forecast

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from idyn.types import Array
+from sim_harness.judge.tosses import EDGE, RATE, Toss
 from sim_harness.report.canvas import mpl, plt
 from sim_harness.report.plots import STYLE, Line, Plot, picture, png
-from sim_harness.studies.tosses.data import EDGE, RATE, Toss
 from sim_harness.studies.tosses.outcome import SHOWN, Outcome
 
 CORNERS = np.array([*product((-1.0, 1.0), repeat=3)])

@@ -7,9 +7,9 @@ import numpy as np
 
 from idyn.errors import ConfigError, nearest
 from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
+from sim_harness.judge.tosses import Toss, default_folder, load_tosses
 from sim_harness.report.tables import Table
 from sim_harness.studies.tosses import pictures, plan, tables
-from sim_harness.studies.tosses.data import Toss, default_folder, load_tosses
 from sim_harness.studies.tosses.entries import ENTRIES, REFERENCE, installed
 from sim_harness.studies.tosses.film import tosses_page
 from sim_harness.studies.tosses.fit import identify

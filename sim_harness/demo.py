@@ -1,5 +1,6 @@
-"""The demo: a robot walks with several contact laws; tables, pictures and a report."""
+"""The demo: a robot walks with several contact laws, and slides with them; tables, pictures and a report."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,18 +11,16 @@ from controllers.config.tables import kind_of, named
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt
-from sim_harness.measure.metrics import Summary, normal_forces
+from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.pace import slowness
 from sim_harness.measure.trace import Trace
 from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.report.summaries import FORCE_ERROR, LARGEST_RATE, OK, PACE, RATE, TORQUE, TRACKING, VERDICT, legend, table
-from sim_harness.report.tables import Table
+from sim_harness.report.tables import Table, listed
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
-from sim_harness.studies.sentences import right_and_wrong
-from sim_harness.studies.slide import MEANING, friction_picture, run_slide, slide_plan, slide_table
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_run
 
@@ -34,6 +33,31 @@ CHATTER_SECONDS = 2.0
 UNLIMITED_RATE = 1e9
 """Torque rate limit of the chatter comparison [N·m/s], so high that the limiter does not hide the chatter of the law."""
 
+SLIDE_SCENE = "slippery-push"
+"""Experiment in which feet must slide."""
+
+LOADED = 0.05
+"""Feet with at least this share of the weight have a friction ratio."""
+
+BEYOND = 1.05
+"""Predicted friction above this many times the limit of the ground counts as impossible."""
+
+LARGER = 1.5
+"""An error that is this many times the smallest one counts as wrong."""
+
+MEANING = (
+    "friction / limit: largest predicted friction of a loaded foot, relative to μ f_N, the most that the ground can give. "
+    "friction error: mean difference of the friction of a foot to the simulated one."
+)
+
+FORESEEN = 0.1
+"""Relative error of the sum of the normal forces up to which a prediction counts as right."""
+
+FOLLOWED = 0.05
+"""Mean tracking error of the joints up to which they count as following their reference [rad]."""
+
+RESTLESS = 3.0
+"""The torque counts as restless when its mean rate is this many times that of the smoothest whole run."""
 
 FOOTFALL_SECONDS = 1.5
 """Length of the gait diagram [s]."""
@@ -256,3 +280,111 @@ def round_trips(runs: Sequence[Run], period: float) -> bytes:
     lines["_period"] = ([1e6 * period] * 2, [1e-4, 1.0], "k--")
     labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of slower ticks"}
     return picture([Plot(lines=lines, log="xy", legend=True, axes=labels)])
+
+
+def slide_plan() -> Plan:
+    return load_plan(SLIDE_SCENE)
+
+
+def run_slide(plan: Plan, progress: Progress) -> list[Run]:
+    """Run the scene with each of its laws."""
+    return [run_in_process(with_controller(plan, {"law": law}), str(law), progress) for law in plan.settings.laws]
+
+
+def slide_table(plan: Plan, runs: Sequence[Run]) -> Table:
+    """Return a table with a row for each law, which ends with what the law got right and wrong."""
+    mu = _friction(plan)
+    columns = {
+        "verdict": lambda run: run.summary.verdict.text,
+        "friction / limit": lambda run: f"{worst_share(run.trace, mu):.2f}",
+        "friction error N": lambda run: f"{friction_error(run.trace):.3f}",
+        "Σf_N error N": lambda run: f"{run.summary.force_error:.3f}",
+        "tracking mrad": lambda run: f"{1e3 * run.summary.tracking:.2f}",
+        "in words": lambda run: in_words(run, runs, mu),
+    }
+    return listed("law", ((run.summary.label, run) for run in runs), columns)
+
+
+def in_words(run: Run, runs: Sequence[Run], mu: float) -> str:
+    """Return what a law got right and wrong about the sliding feet."""
+    share, normal = worst_share(run.trace, mu), run.summary.force_error
+    friction = friction_error(run.trace) / min(friction_error(each.trace) for each in runs)
+    right, wrong = list[str](), list[str]()
+    if share > BEYOND:
+        wrong.append(f"expects {share:.1f} times the friction that the ground can give")
+    else:
+        right.append("friction within its limit")
+    errors = {"friction": friction, "normal forces": normal / min(each.summary.force_error for each in runs)}
+    for what, times in errors.items():
+        if times > LARGER:
+            wrong.append(f"error of {what} {times:.1f} times the least")
+    if not wrong:
+        right.append("least errors")
+    return ". ".join(f"{word}: {'; '.join(found)}" for word, found in (("right", right), ("wrong", wrong)) if found)
+
+
+def worst_share(trace: Trace, mu: float) -> float:
+    """Return the largest predicted ‖f_T‖/(μ f_N) of a loaded foot, over all ticks but the first."""
+    forces = np.nan_to_num(trace.predicted[SETTLED:])
+    normal, friction = forces[..., 0], np.hypot(forces[..., 1], forces[..., 2])
+    loaded = normal > LOADED * normal.sum(axis=1, keepdims=True)
+    return float((friction[loaded] / (mu * normal[loaded])).max(initial=0.0))
+
+
+def friction_error(trace: Trace) -> float:
+    """Return the mean difference of predicted and simulated friction of a foot [N]."""
+    difference = np.nan_to_num(trace.predicted) - np.nan_to_num(trace.simulated)
+    return float(np.hypot(difference[SETTLED:, :, 1], difference[SETTLED:, :, 2]).mean())
+
+
+def friction_picture(plan: Plan, runs: Sequence[Run]) -> bytes:
+    """Draw the friction of all feet over time, predicted and simulated, and the limit of the ground, for each law."""
+    mu, lines = _friction(plan), dict[str, dict[str, Line]]()
+    for run in runs:
+        trace = run.trace
+        predicted, simulated = (_sum_of_friction(forces) for forces in (trace.predicted, trace.simulated))
+        limit = mu * np.nansum(trace.simulated[..., 0], axis=1)
+        both = {"predicted": (trace.t, predicted), "simulated": (trace.t, simulated), "limit": (trace.t, limit, "k--")}
+        lines[f"{run.summary.label}\nΣ ‖f_T‖ [N]"] = both
+    return stacked(lines, spans=[(push.start, push.start + push.duration) for push in plan.settings.push])
+
+
+def _sum_of_friction(forces: Array) -> Array:
+    return np.nansum(np.hypot(forces[..., 1], forces[..., 2]), axis=1)
+
+
+def _friction(plan: Plan) -> float:
+    assert plan.settings.mu is not None
+    return plan.settings.mu
+
+
+def right_and_wrong(summary: Summary, others: Sequence[Summary]) -> str:
+    """Return what went right and what went wrong in a run, as text that begins with its verdict.
+
+    others: all runs with the same task, to compare the torque rates with
+    """
+    right, wrong = _judged(summary, others)
+    parts = [f"{word}: {'; '.join(found)}" for word, found in (("right", right), ("wrong", wrong)) if found]
+    return ". ".join(parts if summary.verdict.good else parts[::-1])
+
+
+def _judged(summary: Summary, others: Sequence[Summary]) -> tuple[list[str], list[str]]:
+    right, wrong = list[str](), list[str]()
+    (right if summary.verdict.good else wrong).append(summary.verdict.text)
+    wrong.extend(summary.verdict.noted)
+    error = summary.force_error_relative
+    if not math.isnan(error):
+        good = error <= FORESEEN
+        (right if good else wrong).append(f"contact forces {'foreseen to' if good else 'wrong by'} {100 * error:.2g} %")
+    if not math.isnan(summary.tracking):
+        good = summary.tracking <= FOLLOWED
+        text = f"joints within {1e3 * summary.tracking:.2g} mrad" if good else f"joints {1e3 * summary.tracking:.2g} mrad off"
+        (right if good else wrong).append(text)
+    if summary.substituted > 0.0:
+        wrong.append(f"another law answered {100 * summary.substituted:.2g} % of the ticks")
+    whole = [each for each in others if each.upright and each.torque_rate > 0.0]
+    smoothest = min(whole, key=lambda each: each.torque_rate, default=None)
+    if smoothest is not None and summary.torque_rate > RESTLESS * smoothest.torque_rate:
+        factor = summary.torque_rate / smoothest.torque_rate
+        wrong.append(f"torques change {factor:.2g} times as fast as with {smoothest.label}")
+    return right, wrong
