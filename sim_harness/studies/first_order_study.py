@@ -8,18 +8,331 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.spatial.transform import Rotation
 
-from idyn.types import Record
+from idyn.jit.compiled import compiled
+from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows
 from sim_harness.engines.first_order.engine import FirstOrder
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
-from sim_harness.studies import first_order_models as models
-from sim_harness.studies import foundation
 from sim_harness.studies.first_order_published import Published
+
+GRAVITY = 9.81
+"""[m/s²]"""
+
+BOB_INERTIA = 1 / 12
+"""Moment of inertia of the pendulum's bob about its centre; its mass is 1 kg, its arm 1 m [kg·m²]."""
+
+RAMP_GRAVITY, RAMP, RAMP_DT, RAMP_K = 9.8, np.deg2rad(15), 0.01, 1e10
+"""Gravity [m/s²], inclination [rad], time step [s] and contact stiffness [N/m] of the ramp  [Drumwright §6.4]."""
+
+EMPTY = ForwardProblem(
+    M=np.eye(1), h=np.zeros(1), v=np.zeros(1), J=np.zeros((0, 1)), force=np.zeros(1), mu=np.zeros(0), gaps=np.zeros(0), dt=1e-3
+)
+"""Forward problem of one degree of freedom without contacts and rows; other problems replace its fields."""
+
+
+class Motion(NamedTuple):
+    """State after a step, and forces during the step: of the rows (b), or of the contact (3) [N, N·m]."""
+
+    q: Array
+    v: Array
+    forces: Array
+
+
+def springs(G: Array, g: Array, K: float, B: float, stop: bool) -> Rows:
+    """Return compliant rows G, g with K [N/m, N·m/rad] and B [N·s/m, N·m·s/rad]. stop: whether they are unilateral"""
+    n = len(g)
+    return Rows(G=G, g=g, stops=np.full(n, stop), compliance=np.full(n, 1 / K), dissipation=np.full(n, B / K))
+
+
+def simulated(
+    engine: FirstOrder, q: Array, v: Array, dt: float, steps: int, problem: Callable[[Array, Array], ForwardProblem]
+) -> Iterator[Motion]:
+    """Simulate from q, v and yield the motion after each step. Raises RuntimeError if a step is not solved.
+
+    problem: function of q, v that returns the forward problem of a step
+    """
+    for _ in range(steps):
+        solution = engine.solve(problem(q, v))
+        if not solution.status.ok:
+            raise RuntimeError(solution.status.sentence)
+        v = solution.v_plus
+        q = q + dt * v
+        yield Motion(q, v, (solution.p[0] if solution.rows is None else solution.rows) / dt)
+
+
+def pendulum(dt: float, seconds: float = 1.0, K: float = 1e15, B: float = 1.0) -> Motion:
+    """Simulate a pendulum in the plane, released with a horizontal arm  [Drumwright §4.4].
+
+    Two rows tie the bob (x, y, angle) to its pivot.
+    """
+
+    def problem(q: Array, v: Array) -> ForwardProblem:
+        c, s = np.cos(q[2]), np.sin(q[2])
+        rows = springs(np.array([[1.0, 0.0, s], [0.0, 1.0, -c]]), q[:2] - np.array([c, s]), K, B, stop=False)
+        return msgspec.structs.replace(
+            EMPTY, M=M, h=np.array([0.0, GRAVITY, 0.0]), v=v, J=np.zeros((0, 3)), force=np.zeros(3), dt=dt, rows=rows
+        )
+
+    M = np.diag([1.0, 1.0, BOB_INERTIA])
+    *_, end = simulated(FirstOrder(), np.array([1.0, 0.0, 0.0]), np.zeros(3), dt, round(seconds / dt), problem)
+    return end
+
+
+def exact_pendulum(seconds: float = 1.0) -> Motion:
+    """Return the exact final motion of `pendulum` with rigid rows, from the equation of its angle."""
+    pull = GRAVITY / (1.0 + BOB_INERTIA)
+    found = solve_ivp(lambda _, y: [y[1], -pull * np.cos(y[0])], (0, seconds), [0.0, 0.0], "DOP853", rtol=1e-12, atol=1e-12)
+    a, w = found.y[:, -1]
+    c, s, turn = np.cos(a), np.sin(a), -pull * np.cos(a)
+    speed = w * np.array([-s, c, 1.0])
+    forces = np.array([-s * turn - c * w * w, c * turn - s * w * w + GRAVITY])
+    return Motion(np.array([c, s, a]), speed, forces)
+
+
+def on_a_stop(q: Array, v: Array, dt: float, K: float, B: float, pull: float) -> ForwardProblem:
+    """Return the forward problem of a joint of 1 kg·m² with a stop at 0. pull: torque of gravity at 90° [N·m]"""
+    return msgspec.structs.replace(EMPTY, h=pull * np.sin(q), v=v, dt=dt, rows=springs(np.eye(1), q, K, B, stop=True))
+
+
+def limited_pendulum(dt: float, seconds: float, K: float, B: float) -> Motion:
+    """Simulate a mass of 1 kg at 1 m from its joint that falls from θ = π/2 onto a stop at θ = 0  [Drumwright §5.4]."""
+    steps, start = round(seconds / dt), np.array([np.pi / 2])
+    *_, end = simulated(FirstOrder(), start, np.zeros(1), dt, steps, lambda q, v: on_a_stop(q, v, dt, K, B, GRAVITY))
+    return end
+
+
+def exact_limited_pendulum(seconds: float, K: float, B: float) -> Motion:
+    """Return the exact final motion of `limited_pendulum`, integrated between the times at which contact begins and ends.
+
+    The stop presses with max(0, −K θ − B θ̇).
+    """
+    y, t = np.array([np.pi / 2, 0.0]), 0.0
+    presses = False
+
+    def load(y: Array) -> float:
+        return -K * y[0] - B * y[1]
+
+    def meets(_: float, y: Array) -> float:
+        return load(y) if presses else -load(y)
+
+    meets.terminal, meets.direction = True, -1  # type: ignore[attr-defined]
+    while t < seconds:
+        pushed = presses  # constant until the next event
+
+        def motion(_: float, y: Array, pushed: bool = pushed) -> list[float]:
+            return [y[1], -GRAVITY * np.sin(y[0]) + (load(y) if pushed else 0.0)]
+
+        found = solve_ivp(motion, (t, seconds), y, "DOP853", rtol=1e-11, atol=1e-13, events=meets)
+        t, y, presses = float(found.t[-1]), found.y[:, -1], not presses
+    return Motion(y[:1], y[1:], np.array([max(0.0, load(y))]))
+
+
+def restitution(dt: float, share: float, K: float = 1e12, speed: float = 4.429) -> float:
+    """Return the coefficient of restitution of a joint of 1 kg·m² at its stop: (speed after impact) / (speed before it).
+
+    share: initial distance from the stop, as a multiple of speed · dt; speed: before the impact [rad/s]
+    """
+    steps, begin, v = round(8.0 / np.sqrt(K) / dt) + 4, np.array([share * dt * speed]), 0.0
+    for end in simulated(FirstOrder(), begin, np.array([-speed]), dt, steps, lambda q, v: on_a_stop(q, v, dt, K, 1e-9, 0.0)):
+        v = float(end.v[0])
+        if v > 0.0 and end.q[0] > 0.0:
+            break
+    return max(v, 0.0) / speed
+
+
+def ramp(mu: float, engine: FirstOrder, seconds: float = 1.0) -> Motion:
+    """Simulate 1 kg on a ramp of 15° from rest  [Drumwright §6.4].
+
+    q: position along and above the ramp [m]; forces: of the first step along s, t, n [N]
+    """
+    engine = msgspec.structs.replace(engine, stiffness=RAMP_K, dissipation=1 / RAMP_K, tangential=1e6 / RAMP_DT)
+    weight, J = RAMP_GRAVITY * np.array([-np.sin(RAMP), np.cos(RAMP)]), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+
+    def problem(q: Array, v: Array) -> ForwardProblem:
+        force, gaps = np.zeros(2), q[1:].copy()
+        return ForwardProblem(M=np.eye(2), h=weight, v=v, J=J, force=force, mu=np.array([mu]), gaps=gaps, dt=RAMP_DT)
+
+    start, steps = np.array([0.0, -weight[1] / RAMP_K]), round(seconds / RAMP_DT)
+    first, *_, end = simulated(engine, start, np.zeros(2), RAMP_DT, steps, problem)
+    return end._replace(forces=first.forces)
+
+
+def exact_ramp(mu: float, seconds: float = 1.0) -> float:
+    """Return the exact distance that the block of `ramp` slides [m]."""
+    return max(0.0, 0.5 * RAMP_GRAVITY * (np.sin(RAMP) - mu * np.cos(RAMP)) * seconds**2)
+
+
+SIDE, DENSITY, DEPTH, DAMPER, TURN, GRAVITY = 1.0, 8.0, 1.0, 1.0, 10.0, 9.81
+"""Side s [m], density [kg/m³], depth of the bed [m], B of each element [N·s/m], angular speed of the load [rad/s], g [m/s²]."""
+
+MASS, INERTIA = DENSITY * SIDE**3, DENSITY * SIDE**5 / 6
+"""Mass of the cube [kg], and its moment of inertia about any axis [kg·m²]."""
+
+
+class Bed(NamedTuple):
+    """The foundation and its load.
+
+    points: of the elements on the cube's lower face, in the cube's frame [m] (n, 3); K: of each element [N/m]; force: F [N]
+    """
+
+    points: Array
+    K: float
+    force: float
+
+
+def bed(per_side: int, modulus: float, force: float) -> Bed:
+    """Return a foundation with per_side² elements. modulus: E [N/m²]; force: F [N]"""
+    at = SIDE * ((np.arange(per_side) + 0.5) / per_side - 0.5)
+    points = np.array([(x, y, -0.5 * SIDE) for x in at for y in at])
+    return Bed(points, modulus * (SIDE / per_side) ** 2 / DEPTH, force)
+
+
+class Pose(Record, frozen=True):
+    """State of the cube.
+
+    q: position [m] and unit quaternion xyzw (7); v: linear and angular velocity in world axes [m/s, rad/s] (6)
+    """
+
+    q: Array
+    v: Array
+
+    @property
+    def tilt(self) -> float:
+        """Angle of the cube's z axis from the vertical [rad]."""
+        up = Rotation.from_quat(self.q[3:]).as_matrix()[:, 2]
+        return float(np.arctan2(np.hypot(up[0], up[1]), up[2]))
+
+
+START = Pose(q=np.array([0.0, 0.0, 0.5 * SIDE, 0.0, 0.0, 0.0, 1.0]), v=np.zeros(6))
+"""Initial state: at rest on the undeformed bed."""
+
+
+@compiled
+def turned(quaternion: Array, points: Array) -> Array:
+    """Return R p for each point p (n, 3), with R of a unit quaternion xyzw."""
+    x, y, z, w = quaternion
+    out = np.empty_like(points)
+    for i in range(len(points)):
+        a, b, c = points[i]
+        # R p = p + 2 x × (x × p + w p), x the vector part of the quaternion
+        s, t, u = y * c - z * b + w * a, z * a - x * c + w * b, x * b - y * a + w * c
+        out[i, 0], out[i, 1], out[i, 2] = a + 2 * (y * u - z * t), b + 2 * (z * s - x * u), c + 2 * (x * t - y * s)
+    return out
+
+
+@compiled
+def wrench(quaternion: Array, force: float, t: float) -> Array:
+    """Return force [N] and torque about the centre [N·m] of weight and F, in world axes (6)."""
+    arm = 0.5 * SIDE * np.array([[np.cos(TURN * t), np.sin(TURN * t), 1.0]])
+    arm = turned(quaternion, arm)
+    return np.array([0.0, 0.0, -MASS * GRAVITY - force, -arm[0, 1] * force, arm[0, 0] * force, 0.0])
+
+
+@compiled
+def derivative(t: float, state: Array, points: Array, K: float, B: float, force: float) -> Array:
+    """Return d/dt of pose and velocity (13)."""
+    q, v, w = state[3:7], state[7:10], state[10:13]
+    arms, load = turned(q, points), wrench(q, force, t)
+    # elements: f = max(0, −K φ − B φ̇) with the deformation φ of the element
+    for i in range(len(points)):
+        x, y, z = arms[i]
+        speed = v[2] + w[0] * y - w[1] * x
+        press = -K * (state[2] + z) - B * speed
+        if press > 0.0:
+            load[2] += press
+            load[3] += press * y
+            load[4] -= press * x
+    out = np.empty(13)
+    out[:3] = v
+    # quaternion: q̇ = ½ (ω, 0) q
+    a, b, c, d = q
+    out[3] = 0.5 * (w[0] * d + w[1] * c - w[2] * b)
+    out[4] = 0.5 * (w[1] * d + w[2] * a - w[0] * c)
+    out[5] = 0.5 * (w[2] * d + w[0] * b - w[1] * a)
+    out[6] = -0.5 * (w[0] * a + w[1] * b + w[2] * c)
+    out[7:10] = load[:3] / MASS
+    out[10:13] = load[3:] / INERTIA
+    return out
+
+
+def integrated(on: Bed, method: str, seconds: float, rtol: float, atol: float) -> tuple[Pose, int]:
+    """Integrate the differential equation with a method of `scipy.integrate`; return (final state, number of evaluations).
+
+    Raises RuntimeError if the method fails.
+    """
+    found = solve_ivp(
+        derivative,
+        (0.0, seconds),
+        np.concatenate([START.q, START.v]),
+        method,
+        args=(on.points, on.K, DAMPER, on.force),
+        rtol=rtol,
+        atol=atol,
+        t_eval=[seconds],
+    )
+    if not found.success:
+        raise RuntimeError(f"{method}: {found.message}")
+    q = found.y[:7, -1]
+    q[3:] /= np.linalg.norm(q[3:])
+    return Pose(q=q, v=found.y[7:, -1]), int(found.nfev)
+
+
+def bed_problem(on: Bed, pose: Pose, t: float, dt: float) -> ForwardProblem:
+    """Return the forward problem of the step that begins at t. Elements are contacts with zero tangential rows and μ = 0."""
+    arms, n = turned(pose.q[3:], on.points), len(on.points)
+    J = np.zeros((3 * n, 6))
+    J[2::3, 2], J[2::3, 3], J[2::3, 4] = 1.0, arms[:, 1], -arms[:, 0]
+    return ForwardProblem(
+        M=np.diag([MASS] * 3 + [INERTIA] * 3),
+        h=np.zeros(6),
+        v=pose.v,
+        J=J,
+        force=wrench(pose.q[3:], on.force, t),
+        mu=np.zeros(n),
+        gaps=pose.q[2] + arms[:, 2],
+        dt=dt,
+        stiffness=np.full(n, on.K),
+        dissipation=np.full(n, DAMPER / on.K),
+    )
+
+
+def stepped(engine: Engine, on: Bed, dt: float, seconds: float) -> tuple[Pose, ForwardSolution, int]:
+    """Simulate with an engine; return (final state, solution of the last step, fewest elements that pressed in a step).
+
+    Raises RuntimeError if a step is not solved.
+    """
+    pose, pressed = START, len(on.points)
+    for k in range(round(seconds / dt)):
+        solution = engine.solve(bed_problem(on, pose, k * dt, dt))
+        if not solution.status.ok:
+            raise RuntimeError(f"at {k * dt:.4g} s: {solution.status.sentence}")
+        pressed = min(pressed, int(np.count_nonzero(solution.p[:, 2] > 0.0)))
+        v = solution.v_plus
+        q = pose.q.copy()
+        q[:3] += dt * v[:3]
+        q[3:] = (Rotation.from_rotvec(dt * v[3:]) * Rotation.from_quat(q[3:])).as_quat()
+        pose = Pose(q=q, v=v)
+    return pose, solution, pressed
+
+
+def distance(a: Pose, b: Pose) -> float:
+    """Return the norm of the difference of two poses: of position [m] and quaternion together.
+
+    Q and −Q are the same attitude; the sign with the smaller difference is used.
+    """
+    sign = 1.0 if a.q[3:] @ b.q[3:] >= 0.0 else -1.0
+    return float(np.hypot(np.linalg.norm(a.q[:3] - b.q[:3]), np.linalg.norm(a.q[3:] - sign * b.q[3:])))
+
 
 DT, FINE_DT = 0.01, 0.001
 """Time steps of the foundation [s]."""
@@ -92,22 +405,22 @@ class Cell(Record, frozen=True):
 
 def cell(per_side: int, modulus: float, force: float) -> Cell:
     """Measure engine, reference and scipy's methods on one foundation. modulus: E [N/m²]; force: F [N]"""
-    on, engine = foundation.bed(per_side, modulus, force), FirstOrder()
-    foundation.stepped(engine, on, DT, DT)
-    foundation.integrated(on, "RK45", 1e-6, *ROUGH)  # compile kernels
+    on, engine = bed(per_side, modulus, force), FirstOrder()
+    stepped(engine, on, DT, DT)
+    integrated(on, "RK45", 1e-6, *ROUGH)  # compile kernels
     begin = time.perf_counter()
-    _, _, pressed = foundation.stepped(engine, on, DT, 1.0)
+    _, _, pressed = stepped(engine, on, DT, 1.0)
     seconds = {"first-order": time.perf_counter() - begin}
     end = _end(modulus)
-    exact, _ = foundation.integrated(on, "DOP853", end, *TIGHT[modulus])
+    exact, _ = integrated(on, "DOP853", end, *TIGHT[modulus])
     errors = {}
     for name, dt in (("first-order", DT), ("1 ms", FINE_DT)):
-        errors[name] = foundation.distance(foundation.stepped(engine, on, dt, end)[0], exact)
+        errors[name] = distance(stepped(engine, on, dt, end)[0], exact)
     for method in METHODS[1:]:
         begin = time.perf_counter()
-        pose, _ = foundation.integrated(on, method, end, *ROUGH)
+        pose, _ = integrated(on, method, end, *ROUGH)
         seconds[method] = (time.perf_counter() - begin) / end
-        errors[method] = foundation.distance(pose, exact)
+        errors[method] = distance(pose, exact)
     return Cell(seconds=seconds, errors=errors, pressed=pressed)
 
 
@@ -125,19 +438,19 @@ def systems() -> dict[str, tuple[float, Callable[[float], float]]]:
 
     The function takes a time step and returns the error of q or, for some systems, of the forces.
     """
-    rigid, stop = models.exact_pendulum(), models.exact_limited_pendulum(1.0, STOP_K, STOP_B)
-    on, engine = foundation.bed(10, 1e3, 5.0), FirstOrder()
-    exact, _ = foundation.integrated(on, "DOP853", 1.0, 1e-11, 1e-13)
+    rigid, stop = exact_pendulum(), exact_limited_pendulum(1.0, STOP_K, STOP_B)
+    on, engine = bed(10, 1e3, 5.0), FirstOrder()
+    exact, _ = integrated(on, "DOP853", 1.0, 1e-11, 1e-13)
     return {
-        "pendulum, q": (1.0, lambda dt: float(np.linalg.norm(models.pendulum(dt).q - rigid.q))),
-        "pendulum, λ": (1.0, lambda dt: float(np.linalg.norm(models.pendulum(dt).forces - rigid.forces))),
+        "pendulum, q": (1.0, lambda dt: float(np.linalg.norm(pendulum(dt).q - rigid.q))),
+        "pendulum, λ": (1.0, lambda dt: float(np.linalg.norm(pendulum(dt).forces - rigid.forces))),
         "pendulum that meets a stop, q": (
             0.125,
-            lambda dt: abs(float(models.limited_pendulum(dt, 1.0, STOP_K, STOP_B).q[0] - stop.q[0])),
+            lambda dt: abs(float(limited_pendulum(dt, 1.0, STOP_K, STOP_B).q[0] - stop.q[0])),
         ),
         "foundation, E = 1e3 N/m², q": (
             1.0,
-            lambda dt: foundation.distance(foundation.stepped(engine, on, dt, 1.0)[0], exact),
+            lambda dt: distance(stepped(engine, on, dt, 1.0)[0], exact),
         ),
     }
 
@@ -187,7 +500,7 @@ def ramp_table(found: Figures) -> Table:
     """Return a table of the block's displacement, its exact value, the height, and the first normal force."""
     body = []
     for (mu, name), end in found["ramp"].items():
-        slid, exact = f"{end.q[0]:.4f}", f"{models.exact_ramp(float(mu)):.4f}"
+        slid, exact = f"{end.q[0]:.4f}", f"{exact_ramp(float(mu)):.4f}"
         body.append([mu, name, slid, exact, f"{1e3 * end.q[1]:.3g}", f"{end.forces[2]:.2f}"])
     return [["ramp, μ", "friction", "displacement in 1 s [m]", "exact [m]", "above the ramp [mm]", "first N [N]"], *body]
 
@@ -215,8 +528,8 @@ def study() -> Study:
         sweeps={
             "foundation": Sweep((cells,), lambda point: cell(*point)),
             "orders": Sweep((systems(),), lambda system: [(system[0] * dt, system[1](system[0] * dt)) for dt in STEPS]),
-            "restitution": Sweep((STOP_STEPS, SHARES), models.restitution),
-            "ramp": Sweep(({f"{mu:g}": mu for mu in (0.0, 0.125, 0.25, 0.375)}, FRICTIONS), models.ramp),
+            "restitution": Sweep((STOP_STEPS, SHARES), restitution),
+            "ramp": Sweep(({f"{mu:g}": mu for mu in (0.0, 0.125, 0.25, 0.375)}, FRICTIONS), ramp),
         },
         tables=(
             lambda found: time_table([*found["foundation"].values()]),

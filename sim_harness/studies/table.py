@@ -35,16 +35,16 @@ def _tasks(words: list[str], options: Namespace) -> Study:
 
 def _contact_models(words: list[str], options: Namespace) -> Study:
     _refuse("contact-models", words)
-    from sim_harness.studies.contact_models import study  # noqa: PLC0415
+    from sim_harness.studies import contact_models  # noqa: PLC0415
 
-    return study.study(options.tsid, options.seeds)
+    return contact_models.study(options.tsid, options.seeds)
 
 
 def _mpc(words: list[str], options: Namespace) -> Study:
     _refuse("mpc", words)
-    from sim_harness.studies.mpc import study  # noqa: PLC0415
+    from sim_harness.studies import mpc  # noqa: PLC0415
 
-    return study.study(options.seeds)
+    return mpc.study(options.seeds)
 
 
 def _mujoco_law(words: list[str], options: Namespace) -> Study:
@@ -57,17 +57,17 @@ def _mujoco_law(words: list[str], options: Namespace) -> Study:
 def _unitree(words: list[str], options: Namespace) -> Study:
     if len(words) not in (1, 2):
         raise ConfigError("unitree", "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
-    from sim_harness.studies.unitree import runs  # noqa: PLC0415
+    from sim_harness.studies import unitree  # noqa: PLC0415
 
-    return runs.study(Path(words[0]).resolve(), options.seeds or 1, *words[1:])
+    return unitree.study(Path(words[0]).resolve(), options.seeds or 1, *words[1:])
 
 
 def _tosses(words: list[str], options: Namespace) -> Study:
     _refuse("cube-tosses", words)
-    from sim_harness.studies.tosses import study  # noqa: PLC0415
+    from sim_harness.studies import cube_tosses  # noqa: PLC0415
 
     engines = [name for name in (options.engines or "").split(",") if name]
-    return study.study(options.out, engines, options.data, options.parameters)
+    return cube_tosses.study(options.out, engines, options.data, options.parameters)
 
 
 STUDIES: dict[str, Make] = {

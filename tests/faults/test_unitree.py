@@ -15,7 +15,7 @@ from faults import told
 
 from controllers.robot.load import load_robot
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.studies.unitree.trace import read_truth
+from sim_harness.studies.unitree_simulator import read_truth
 from transport.server.settings import ServerSettings
 
 UNITREE = Path(__file__).parents[2].parent / "shared" / "third_party" / "unitree"

@@ -7,7 +7,7 @@ from sim_harness.engines.newton.iteration import iterate
 from sim_harness.engines.newton.passes import free_motion, velocity_after
 from sim_harness.engines.newton.rows import constraints
 from sim_harness.engines.newton.stack import stack_of
-from sim_harness.studies.newton_scheme import Scheme
+from sim_harness.studies.newton_study import Scheme
 
 G = 9.81
 H = 1 / 120

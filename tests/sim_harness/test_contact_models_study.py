@@ -19,8 +19,8 @@ from idyn import ConfigError, State
 from sim_harness.commands.main import main
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.scene import terrain_of
-from sim_harness.studies.contact_models import runs, study
-from sim_harness.studies.contact_models.runs import SCENES, by_touch_down, outcome_of, plan_of, slip_of
+from sim_harness.studies import contact_models
+from sim_harness.studies.contact_models import SCENES, by_touch_down, outcome_of, plan_of, slip_of
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +82,9 @@ def test_an_environment_without_tsid_is_named(python, said):
 
 
 def test_the_page_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(study, "SCENES", {"flat, μ 0.8": SCENES["flat, μ 0.8"]})
-    monkeypatch.setattr(study, "ROBOTS", ("go2",))
-    monkeypatch.setattr(runs, "SECONDS", 1.0)
+    monkeypatch.setattr(contact_models, "SCENES", {"flat, μ 0.8": SCENES["flat, μ 0.8"]})
+    monkeypatch.setattr(contact_models, "ROBOTS", ("go2",))
+    monkeypatch.setattr(contact_models, "SECONDS", 1.0)
     assert main(["compare", "contact-models", "--seeds", "1", "--out", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "contact-models.png"}
     printed = capsys.readouterr().out

@@ -16,15 +16,21 @@ from scipy.spatial.transform import Rotation
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from sim_harness.judge.tosses import FILE, VARIABLE, load_tosses
-from sim_harness.studies.tosses import plan
-from sim_harness.studies.tosses.entries import ENTRIES
-from sim_harness.studies.tosses.film import tosses_page
-from sim_harness.studies.tosses.fit import intervals, search
-from sim_harness.studies.tosses.flight import Flight, identify_flight
-from sim_harness.studies.tosses.forecast import Forecast
-from sim_harness.studies.tosses.judge import whole_errors, window_errors
-from sim_harness.studies.tosses.parameters import Identified, Parameters, load_parameters, resumed, save_parameters
-from sim_harness.studies.tosses.tables import paired
+from sim_harness.studies.cube_tosses import paired, tosses_page
+from sim_harness.studies.toss_fits import (
+    ENTRIES,
+    Identified,
+    Parameters,
+    intervals,
+    load_parameters,
+    resumed,
+    save_parameters,
+    search,
+    split,
+    whole_errors,
+    window_errors,
+)
+from sim_harness.studies.toss_forecasts import Flight, Forecast, identify_flight
 
 DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "cube-tosses-parameters.json"
@@ -68,7 +74,7 @@ def test_a_missing_file_and_a_file_of_another_kind_are_refused(tmp_path):
 
 
 def test_the_split_is_300_to_100_and_has_no_common_toss():
-    fitted, judged = plan.split(400)
+    fitted, judged = split(400)
     assert (len(fitted), len(judged)) == (300, 100)
     assert sorted([*fitted, *judged]) == list(range(400))
 
@@ -190,7 +196,7 @@ def test_wrong_options_are_refused(tmp_path, monkeypatch, capsys, words, message
 @measured
 def test_the_measured_block_is_smaller_than_its_source_says_and_heavier_on_one_side():
     tosses = load_tosses(DATA)
-    found = identify_flight([tosses[i] for i in plan.split(len(tosses))[0]])
+    found = identify_flight([tosses[i] for i in split(len(tosses))[0]])
     assert found.scale == pytest.approx(0.979, abs=2e-3)
     assert found.centre[2] == pytest.approx(5.5e-3, abs=1e-3)
     assert found.residual < 1e-4
@@ -200,7 +206,7 @@ def test_the_measured_block_is_smaller_than_its_source_says_and_heavier_on_one_s
 @full
 def test_the_published_parameters_reach_the_published_lines():
     tosses, known = load_tosses(DATA), load_parameters(PUBLISHED)
-    judged = [tosses[i] for i in plan.split(len(tosses))[1]]
+    judged = [tosses[i] for i in split(len(tosses))[1]]
     found = {
         name: whole_errors(ENTRIES[name].build(known.flight, known.engines[name].values), judged)
         for name in ("mujoco", "sap", "newton")
@@ -217,7 +223,7 @@ def test_the_published_parameters_reach_the_published_lines():
 @full
 def test_short_windows_of_the_published_parameters():
     tosses, known = load_tosses(DATA), load_parameters(PUBLISHED)
-    judged = [tosses[i] for i in plan.split(len(tosses))[1]]
+    judged = [tosses[i] for i in split(len(tosses))[1]]
     errors = window_errors(ENTRIES["sap"].build(known.flight, known.engines["sap"].values), judged, 16)
     assert errors.position.mean() <= 0.025
     assert np.degrees(errors.rotation.mean()) <= 2.3

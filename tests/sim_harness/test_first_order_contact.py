@@ -8,7 +8,7 @@ from first_order_bodies import G, along_normals, hertz, rod, step_of, stops
 from first_order_scenes import CREEP, RAMP, RAMP_G, RAMP_H, leaning_rod, ramp
 
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.studies import foundation
+from sim_harness.studies import first_order_study as study
 
 ENGINE = FirstOrder()
 K = 1e12
@@ -72,22 +72,22 @@ def test_predicted_contacts_do_not_bounce_at_large_steps(share):
 
 def test_the_springs_of_the_bed_add_up_to_its_stiffness():
     for per_side, modulus, expected in ((10, 1e7, 1e5), (10, 1e11, 1e9), (30, 1e7, 1.11e4), (30, 1e11, 1.11e8)):
-        assert pytest.approx(expected, rel=2e-3) == foundation.bed(per_side, modulus, 5.0).K
+        assert pytest.approx(expected, rel=2e-3) == study.bed(per_side, modulus, 5.0).K
 
 
 def test_five_newtons_keep_the_bed_pressed():
     """Statics: z = 0.5 m − (m g + F) / (E s²/depth) = 0.49999165 m, tilt F s/2 / (K Σ x²) = 3.0e-6 rad."""
-    on = foundation.bed(10, 1e7, 5.0)
-    pose, solution, pressed = foundation.stepped(ENGINE, on, 0.01, 1.0)
+    on = study.bed(10, 1e7, 5.0)
+    pose, solution, pressed = study.stepped(ENGINE, on, 0.01, 1.0)
     assert pressed == 100
     assert pose.q[2] == pytest.approx(0.49999165, abs=1e-8)
     assert pose.tilt == pytest.approx(3.0e-6, rel=0.02)
     assert pose.tilt == pytest.approx(2.5 / (on.K * (on.points[:, 0] ** 2).sum()), rel=1e-2)
-    assert solution.p[:, 2].sum() / 0.01 == pytest.approx(foundation.MASS * foundation.GRAVITY + 5.0, rel=1e-3)
+    assert solution.p[:, 2].sum() / 0.01 == pytest.approx(study.MASS * study.GRAVITY + 5.0, rel=1e-3)
 
 
 def test_fifty_newtons_lift_an_edge_of_the_bed():
-    _, _, pressed = foundation.stepped(ENGINE, foundation.bed(10, 1e7, 50.0), 0.01, 1.0)
+    _, _, pressed = study.stepped(ENGINE, study.bed(10, 1e7, 50.0), 0.01, 1.0)
     assert 50 < pressed < 100
 
 
@@ -95,11 +95,11 @@ def test_fifty_newtons_lift_an_edge_of_the_bed():
 @pytest.mark.parametrize(("force", "note"), [(5.0, 1.4e-7), (50.0, 1.5e-6)])
 def test_the_bed_follows_its_differential_equation(force, note):
     """At h = 0.01 s, after 1 s, of which 50 N take four: [Drumwright Table 2] has 2.96e-5 and 0.813."""
-    on = foundation.bed(10, 1e7, force)
-    exact, _ = foundation.integrated(on, "DOP853", 1.0, 1e-9, 1e-12)
-    pose, _, _ = foundation.stepped(ENGINE, on, 0.01, 1.0)
-    assert foundation.distance(pose, exact) == pytest.approx(note, rel=0.1)
-    assert foundation.distance(pose, exact) < 1e-5
+    on = study.bed(10, 1e7, force)
+    exact, _ = study.integrated(on, "DOP853", 1.0, 1e-9, 1e-12)
+    pose, _, _ = study.stepped(ENGINE, on, 0.01, 1.0)
+    assert study.distance(pose, exact) == pytest.approx(note, rel=0.1)
+    assert study.distance(pose, exact) < 1e-5
 
 
 def test_a_sphere_on_a_hertz_spring_has_the_closed_form_depth():

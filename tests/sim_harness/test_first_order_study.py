@@ -11,8 +11,7 @@ from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from sim_harness.engines.first_order.engine import FirstOrder
 from sim_harness.studies import first_order_study as page
-from sim_harness.studies import foundation
-from sim_harness.studies.first_order_models import exact_pendulum, pendulum
+from sim_harness.studies.first_order_study import exact_pendulum, pendulum
 from sim_harness.world.worlds import AnyEngine
 
 
@@ -49,17 +48,17 @@ def test_every_cell_of_the_table_has_bounded_errors(per_side, modulus, force):
     """At h = 0.01 s for 1 s: every step solved, in 2 to 5 iterations on the mean, whatever their number and stiffness (at 1e11
     N/m² some take 30 to 40, at rounding); 50 N lift an edge, 5 N none; errors below 1e-5 at the end, at 1e11 N/m² after
     0.02 s, where the reference needs half a million evaluations already."""
-    on, engine = foundation.bed(per_side, modulus, force), Counting()
-    pose, _, pressed = foundation.stepped(engine, on, page.DT, 1.0)
+    on, engine = page.bed(per_side, modulus, force), Counting()
+    pose, _, pressed = page.stepped(engine, on, page.DT, 1.0)
     assert np.mean(engine.iterations) <= 6
     assert max(engine.iterations) <= 50
     assert np.isfinite(pose.q).all()
     assert pressed == per_side**2 if force == 5.0 else 0.8 * per_side**2 < pressed < 0.95 * per_side**2
-    sink = (foundation.MASS * foundation.GRAVITY + force) * foundation.DEPTH / (modulus * foundation.SIDE**2)
-    assert 0.5 * foundation.SIDE - pose.q[2] == pytest.approx(sink, rel=1e-3 if force == 5.0 else 0.05)
+    sink = (page.MASS * page.GRAVITY + force) * page.DEPTH / (modulus * page.SIDE**2)
+    assert 0.5 * page.SIDE - pose.q[2] == pytest.approx(sink, rel=1e-3 if force == 5.0 else 0.05)
     end = 1.0 if modulus < 1e9 else 0.02
-    exact, _ = foundation.integrated(on, "DOP853", end, *page.TIGHT[modulus])
-    assert foundation.distance(foundation.stepped(engine, on, page.DT, end)[0], exact) < 1e-5
+    exact, _ = page.integrated(on, "DOP853", end, *page.TIGHT[modulus])
+    assert page.distance(page.stepped(engine, on, page.DT, end)[0], exact) < 1e-5
 
 
 @pytest.mark.bench
@@ -68,12 +67,12 @@ def test_the_time_of_a_step_grows_at_most_linearly_with_the_elements():
     the cube's velocity."""
     engine, spent = FirstOrder(), {}
     for per_side in (10, 30):
-        on = foundation.bed(per_side, 1e7, 50.0)
-        foundation.stepped(engine, on, 0.01, 0.01)
+        on = page.bed(per_side, 1e7, 50.0)
+        page.stepped(engine, on, 0.01, 0.01)
         times = []
         for _ in range(3):
             begin = time.perf_counter()
-            foundation.stepped(engine, on, 0.01, 0.3)
+            page.stepped(engine, on, 0.01, 0.3)
             times.append(time.perf_counter() - begin)
         spent[per_side] = min(times)
     print(f"\n100 elements: {spent[10]:.3f} s for 0.3 s, 900: {spent[30]:.3f} s")
@@ -92,17 +91,17 @@ def test_errors_halve_with_the_step():
 
 @full
 def test_errors_of_the_foundation_halve_with_the_step():
-    on = foundation.bed(6, 1e3, 5.0)
-    exact, _ = foundation.integrated(on, "DOP853", 0.5, 1e-11, 1e-13)
-    errors = [foundation.distance(foundation.stepped(FirstOrder(), on, dt, 0.5)[0], exact) for dt in (1e-3, 5e-4)]
+    on = page.bed(6, 1e3, 5.0)
+    exact, _ = page.integrated(on, "DOP853", 0.5, 1e-11, 1e-13)
+    errors = [page.distance(page.stepped(FirstOrder(), on, dt, 0.5)[0], exact) for dt in (1e-3, 5e-4)]
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
 @full
 def test_errors_of_a_pendulum_with_a_stop_halve_with_the_step():
     """[Drumwright §5.4]: linear in the step once it resolves the stop."""
-    exact = page.models.exact_limited_pendulum(1.0, page.STOP_K, page.STOP_B)
-    errors = [page.models.limited_pendulum(dt, 1.0, page.STOP_K, page.STOP_B).q[0] - exact.q[0] for dt in (1e-4, 5e-5)]
+    exact = page.exact_limited_pendulum(1.0, page.STOP_K, page.STOP_B)
+    errors = [page.limited_pendulum(dt, 1.0, page.STOP_K, page.STOP_B).q[0] - exact.q[0] for dt in (1e-4, 5e-5)]
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 

@@ -23,8 +23,7 @@ from sim_harness.commands.service import plan as plan_command
 from sim_harness.run.experiment import run_connected
 from sim_harness.run.scene import simulated_robot
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.studies.mpc.planned import Planned
-from sim_harness.studies.mpc.study import DEATHS, DIES, SPEEDS, gait_of, outcome_of, plan_of
+from sim_harness.studies.mpc import DEATHS, DIES, SPEEDS, Planned, gait_of, outcome_of, plan_of
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.replay import replay

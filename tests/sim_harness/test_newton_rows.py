@@ -8,7 +8,7 @@ from newton_problems import STACKED, G, H, box, followed, paper, particle, probl
 
 from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.functions import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
-from sim_harness.studies.newton_scheme import FUNCTIONS
+from sim_harness.studies.newton_study import FUNCTIONS
 
 BOTH = pytest.mark.parametrize("function", FUNCTIONS)
 

@@ -11,13 +11,17 @@ from sim_harness.engines.sap.engine import Sap
 from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
 from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene
-from sim_harness.studies.tosses import plan
-from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.entries import ENTRIES
-from sim_harness.studies.tosses.flight import Flight, identify_flight
-from sim_harness.studies.tosses.forecast import Contact, EngineForecaster, Forecast, first_motion
-from sim_harness.studies.tosses.judge import whole_errors, window_errors
-from sim_harness.studies.tosses.outcome import depth_of, energy_of
+from sim_harness.studies.cube_tosses import depth_of, energy_of
+from sim_harness.studies.toss_fits import BOUNDS, ENTRIES, whole_errors, window_errors
+from sim_harness.studies.toss_forecasts import (
+    Block,
+    Contact,
+    EngineForecaster,
+    Flight,
+    Forecast,
+    first_motion,
+    identify_flight,
+)
 from sim_harness.world.worlds import build_scene
 
 
@@ -33,7 +37,7 @@ def test_a_flight_is_forecast_from_its_first_state(name):
     pytest.importorskip({"drake": "pydrake"}.get(name, "mujoco"))
     toss = flying(3)
     flight = Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
-    values = {key: plan.BOUNDS[key].start for key in ENTRIES[name].parameters}
+    values = {key: BOUNDS[key].start for key in ENTRIES[name].parameters}
     errors = whole_errors(ENTRIES[name].build(flight, values), [toss])
     assert errors.position[0] < 1e-3  # 0.1 mm: velocity by differences of a turning body
     turned = 0.01 if name == "drake" else 1e-5  # Drake integrates quaternions to first order
@@ -90,7 +94,7 @@ def test_foreign_engines_slide_and_rest_like_ours(name):
     """A block that lies flat and slides stops after v² / 2 μ g, in every engine."""
     pytest.importorskip({"drake": "pydrake"}.get(name, name))
     flight = Flight(gravity=9.81, centre=(0.0, 0.0, 0.0))
-    values = {key: plan.BOUNDS[key].start for key in ENTRIES[name].parameters} | {"mu": 0.2}
+    values = {key: BOUNDS[key].start for key in ENTRIES[name].parameters} | {"mu": 0.2}
     rest = np.tile([0.0, 0.0, 0.5 * EDGE], (2, 1))
     toss = Toss(
         position=rest,

@@ -140,7 +140,7 @@ def test_the_checklist_must_be_confirmed(tmp_path):
 @needs_unitree
 def test_a_go2_walks_in_lock_step_with_commands_that_act_late():
     """Each state waits for its command, so that the load of the machine does not matter."""
-    from sim_harness.studies.unitree.runs import Setup, run_once  # noqa: PLC0415 (needs the extra mujoco)
+    from sim_harness.studies.unitree import Setup, run_once  # noqa: PLC0415 (needs the extra mujoco)
 
     found = run_once(Setup(FOLDER, "go2", "stand 1\nvelocity 0.3 0 0 3\nlie\n", delay=3), "coulomb")
     assert found.ended == ""

@@ -7,8 +7,7 @@ import numpy as np
 
 from idyn.extras import missing_extra
 from sim_harness.judge.tosses import RATE, Toss
-from sim_harness.studies.tosses.block import Block
-from sim_harness.studies.tosses.forecast import Contact, Forecast, first_motion
+from sim_harness.studies.toss_forecasts import Block, Contact, Forecast, first_motion
 
 try:
     from pydrake import all as drake

@@ -1,1 +1,0 @@
-"""A Go2 in Unitree's own simulator, judged by the simulator's trace."""
