@@ -131,7 +131,8 @@ def summary_table(found: Figures) -> Table:
             ends.setdefault(outcome.outcome, []).append(outcome)
     head = ["outcome", "robots", "base tilt, largest [rad]", "mean of abs dτ/dt, largest [N·m/s]"]
     rows = [
-        [end, str(len(all_of)), _g(max(o.tilt for o in all_of)), _g(max(o.rate for o in all_of))] for end, all_of in ends.items()
+        [end, str(len(all_of)), _g(max(o.tilt for o in all_of)), _g(max(o.rate for o in all_of))]
+        for end, all_of in ends.items()
     ]
     return [head, *rows]
 
