@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode, Reference, Steering
+from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
 from controllers.contact.placed import Placed
-from controllers.contact.soles import with_whole_soles
+from controllers.contact.source import with_whole_soles
 from controllers.drive import drive_gains
 from controllers.estimation.estimator import Estimator
 from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
@@ -17,25 +17,44 @@ from controllers.feedback.grip import Grip
 from controllers.feedback.joints import JointFeedback
 from controllers.feedback.stabilisation import Stabilisation, standing_height
 from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feedforward
-from controllers.given import given_reference, given_state
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.task_motion.targets import LAST_LEVEL
-from controllers.planners.two_legs.beside import beside
+from controllers.planners.two_legs.tasks import beside
 from controllers.robot.damping import carried_late
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
 from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
 from idyn.tasks import PostureTask, TaskStack
 from idyn.terms.dynamics import evaluate
+from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
+
+
+def given_state(state: State, robot: Robot) -> State:
+    """Convert the entries of a state to float arrays. Raises InputError for wrong sizes."""
+    state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
+    check_size(robot, state)
+    return state
+
+
+def given_reference(given: Reference, robot: Robot) -> Reference:
+    """Copy a reference. Raises InputError for a schedule of wrong size."""
+    plan, feet = given.schedule, len(robot.spheres.keys)
+    if plan is not None:
+        if not len(plan.stance) == len(plan.time_to_switch) == feet:
+            got = f"{len(plan.stance)} and {len(plan.time_to_switch)}"
+            raise InputError("reference.schedule", f"expected {feet} entries each, one per contact, got {got}")
+        plan = Schedule(stance=np.array(plan.stance, np.bool_), time_to_switch=np.array(plan.time_to_switch, np.float64))
+    q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
+    return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
 
 
 class Controller:

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places
     from idyn.contact.ground import Ground
     from idyn.contact.terrain import Flat
+    from idyn.differentiation.derivatives import Derivatives, derivatives
     from idyn.errors import ConfigError, InputError, ModelError
     from idyn.laws import LAWS, make_law
     from idyn.model.description import ContactPoint, Description, Sole
@@ -94,7 +95,6 @@ if TYPE_CHECKING:
     from idyn.prediction.outcomes import outcomes
     from idyn.prediction.predict import predict
     from idyn.prediction.uniqueness import all_outcomes
-    from idyn.slopes.derivatives import Derivatives, derivatives
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
     from transport.keys import client_keys
@@ -176,7 +176,7 @@ _MODULES = {
     "idyn.model.description": ("ContactPoint", "Description", "Sole"),
     "idyn.model.robot": ("Robot",),
     "idyn.options": ("Options",),
-    "idyn.slopes.derivatives": ("Derivatives", "derivatives"),
+    "idyn.differentiation.derivatives": ("Derivatives", "derivatives"),
     "idyn.prediction.outcomes": ("outcomes",),
     "idyn.prediction.uniqueness": ("all_outcomes",),
     "idyn.prediction.predict": ("predict",),

@@ -12,13 +12,24 @@ from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
-from sim_harness.measure.pace import slowness
+from sim_harness.measure.run_time import slowness
 from sim_harness.measure.trace import Trace
-from sim_harness.report.canvas import Axes
-from sim_harness.report.plots import Line, Plot, picture, stacked
+from sim_harness.report.plots import Axes, Line, Plot, picture, stacked
 from sim_harness.report.report import Report
-from sim_harness.report.summaries import FORCE_ERROR, LARGEST_RATE, OK, PACE, RATE, TORQUE, TRACKING, VERDICT, legend, table
-from sim_harness.report.tables import Table, listed
+from sim_harness.report.tables import (
+    FORCE_ERROR,
+    LARGEST_RATE,
+    OK,
+    PACE,
+    RATE,
+    TORQUE,
+    TRACKING,
+    VERDICT,
+    Table,
+    legend,
+    listed,
+    table,
+)
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.view.page import page_of
@@ -161,8 +172,7 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     report.heading("Timing")
     for sentence in demo.slowness(plan):
         report.paragraph(sentence)
-    timing = "Round trips between the processes of server and robot over ipc."
-    report.picture(round_trips(runs, plan.controller.period), timing, "round_trips")
+    report.picture(round_trips(runs, plan.controller.period), "Round trips of server and robot over ipc.", "round_trips")
     return report
 
 

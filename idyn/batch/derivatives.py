@@ -7,13 +7,13 @@ import numpy as np
 
 from idyn.batch.arrays import Batch, BatchGuess, expand, expand_guess
 from idyn.batch.predict import BatchPrediction
+from idyn.differentiation.derivatives import Derivatives, Slope, check_supported, derivatives
 from idyn.errors import InputError
 from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import DEFAULT
-from idyn.slopes.derivatives import Derivatives, Slope, check_supported, derivatives
 from idyn.types import Guess
 
 

@@ -2,7 +2,7 @@
 bit.
 
 A law tries several solvers in turn, its rungs; most of them are compiled kernels. Members that a kernel solves are solved in
-chunks, one compiled call for each chunk (`idyn.batch.members`), on several threads (`idyn.batch.workers`). All other members,
+chunks, one compiled call for each chunk (`idyn.batch.members`), on several threads (`idyn.batch.members`). All other members,
 and those of laws without kernels, are solved one by one with `predict`.
 """
 
@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from idyn.batch.arrays import TOUCH, Batch, BatchGuess, ExpandedBatch, expand, expand_guess
-from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members
-from idyn.batch.workers import cores, pool_for
+from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members, cores, pool_for
 from idyn.errors import InputError
 from idyn.laws import law_of
 from idyn.laws.law import Law

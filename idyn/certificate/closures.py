@@ -2,8 +2,15 @@
 
 import numpy as np
 
-from idyn.certificate.drift import closure_drift, passive_part
-from idyn.certificate.motion import body_twists, divide_by_inertia, midpoint, point_velocity, sign_of
+from idyn.certificate.drift import (
+    body_twists,
+    closure_drift,
+    divide_by_inertia,
+    midpoint,
+    passive_part,
+    point_velocity,
+    sign_of,
+)
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given

@@ -1,14 +1,14 @@
 """Terms of the certificate in the full space: momentum, demand, contact velocities.
 
 They are computed from the problem data only (M, h, joint axes, contact geometry), by code that no law or solver uses. Body
-twists are summed along the tree (`idyn.certificate.motion`); impulses are vectors in the world; `idyn.certificate.closures`
+twists are summed along the tree (`idyn.certificate.drift`); impulses are vectors in the world; `idyn.certificate.closures`
 handles closed chains. The input is a `Given` (`idyn.terms.stages`), without J or Y.
 """
 
 import numpy as np
 
 from idyn.certificate.closures import keep_closures
-from idyn.certificate.motion import body_twists, cross, divide_by_inertia, midpoint, point_velocity, sign_of
+from idyn.certificate.drift import body_twists, cross, divide_by_inertia, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given

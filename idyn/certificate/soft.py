@@ -3,8 +3,8 @@
 import numpy as np
 
 from idyn.certificate.conditions import COMPLEMENTARITY, CONE, DYNAMICS, nearest_in_cone, worse
+from idyn.certificate.drift import body_twists, cross, sign_of
 from idyn.certificate.momentum import contact_velocities, in_world, speed_per_impulse
-from idyn.certificate.motion import body_twists, cross, sign_of
 from idyn.contact.soft import (
     CONDIM,
     DAMPING,

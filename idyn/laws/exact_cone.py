@@ -26,7 +26,7 @@ import numpy as np
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.convex.rays import units
+from idyn.laws.convex.program import units
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import (
     FACE_ZERO,

@@ -11,8 +11,7 @@ from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
 from idyn.laws.exact_cone import ExactCone
 from idyn.laws.law import Law
-from idyn.laws.mujoco.law import Mujoco
-from idyn.laws.mujoco.parameters import Soft, SoftContact, SoftJoint
+from idyn.laws.mujoco.law import Mujoco, Soft, SoftContact, SoftJoint
 from idyn.laws.no_slip import NoSlip
 from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed

@@ -8,11 +8,9 @@ import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
-from idyn.model.inspection import Finding, inspect_urdf
-from idyn.model.lines import lines_of
+from idyn.model.inspection import Finding, inspect_structure, inspect_urdf
 from idyn.model.mjcf import build_mjcf, is_mjcf
-from idyn.model.structure import inspect_structure
-from idyn.model.urdf import parse_urdf, with_counted_turns, without_shapes
+from idyn.model.urdf import lines_of, parse_urdf, with_counted_turns, without_shapes
 
 SHOWN = 8
 """Number of errors in one message."""

@@ -24,8 +24,7 @@ from idyn.errors import ModelError
 from idyn.extras import missing_extra
 from idyn.model.actuators import actuator_problems, motors
 from idyn.model.description import Closure, ContactPoint
-from idyn.model.elements import add_origin, pose_of, rotation_of, text_of
-from idyn.model.urdf import ROOT_JOINT
+from idyn.model.urdf import ROOT_JOINT, add_origin, pose_of, rotation_of, text_of
 from idyn.types import Array
 
 SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))

@@ -11,15 +11,24 @@ import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.model.build import build_model, check_mass_matrix, read_text
-from idyn.model.closures import place_closures
 from idyn.model.description import Description
 from idyn.model.frames import Frames, wheel_frames
 from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
-from idyn.model.memory import inertias_of, memory, parts, placements_of
 from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.nearby import FAR, nearby
-from idyn.model.places import place_boxes, place_spheres
-from idyn.model.tree import positions, read_bodies, read_limits, read_stops, read_tree, rotors
+from idyn.model.places import place_boxes, place_closures, place_spheres
+from idyn.model.tree import (
+    inertias_of,
+    memory,
+    parts,
+    placements_of,
+    positions,
+    read_bodies,
+    read_limits,
+    read_stops,
+    read_tree,
+    rotors,
+)
 from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 

@@ -1,8 +1,8 @@
 """Parts of the fallback cascade that are not loaded yet.
 
 A server that starts with an empty kernel cache is ready before the kernels of rarely used parts are compiled: another process
-compiles them, and a thread loads them (`transport.kernels`). Until then predictions skip these parts, and `Prediction.rung`
-reports this, so that a tick never waits for a compilation. When `idyn` is used as a library, all parts count as loaded and are
+compiles them, and a thread loads them (`transport.startup.warm_up`). Until then predictions skip these parts, and
+`Prediction.rung` reports this, so that a tick never waits for a compilation. As a library, all parts count as loaded and are
 compiled on first use.
 """
 

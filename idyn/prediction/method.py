@@ -1,9 +1,11 @@
 """Methods and workspaces. A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. A
-`Workspace` contains the solver buffers for one robot and one number of contacts, which are allocated once."""
+`Workspace` contains the solver buffers for one robot and one number of contacts, which are allocated once.
+"""
 
+import logging
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -16,15 +18,57 @@ from idyn.jit.records import ArrayRecord, Indices, Mask
 from idyn.laws.law import Law, LawData, Rung, Start, is_compliant, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.advice import warn
 from idyn.prediction.finish import Finish, Sizes, choose_for_kernel, choose_for_solution, finish_solution, keep_forces
 from idyn.prediction.request import Request
 from idyn.prediction.soft_tables import constraints_of
 from idyn.prediction.solve import solve_again, tick
+from idyn.status import Conditions
 from idyn.terms.given import CONTACTS
 from idyn.terms.inputs import check_keys
 from idyn.terms.stages import ReducedProblem
-from idyn.types import Consistency
+from idyn.types import Consistency, Selection
+
+log = logging.getLogger("idyn.options")
+
+SHORTEST_RELAXATION = 0.02
+"""Relaxation time T_r from which standing is smooth [s]."""
+
+
+def advice(law: Law, options: Options, dt: float) -> list[str]:
+    """Return what to expect on ground that yields from each unsuitable setting, which it names. Period: dt [s]"""
+    found: list[str] = []
+    ground = options.ground
+    if law.conditions is Conditions.FREE:
+        return found
+    if is_compliant(law):
+        found.append(f"law {law.name}: it takes the ground for as stiff as its material says; on softer ground robots fall")
+    elif ground.relaxation <= dt:
+        found.append(
+            f"ground.relaxation = {ground.relaxation:g} s: up to the period of {dt:g} s contacts are rigid; robots fall within "
+            f"seconds"
+        )
+    elif ground.relaxation < SHORTEST_RELAXATION:
+        found.append(f"ground.relaxation = {ground.relaxation:g} s: below {SHORTEST_RELAXATION:g} s feet may bounce")
+    if not is_compliant(law) and options.consistency is not Consistency.HOLD:
+        found.append(f"consistency = '{options.consistency}': torques chatter by hundreds of N·m/s and more")
+    elif options.selection in (Selection.TORQUE, Selection.TORQUE_CHANGE):
+        found.append(f"selection = '{options.selection}': feet brace against each other and creep apart")
+    elif options.selection is Selection.OFF:
+        found.append("selection = 'off': torques jump between equivalent solutions")
+    return found
+
+
+def warn(law: Law, options: Options, dt: float) -> None:
+    """Log the advice for these settings, the same words once in this process."""
+    found = advice(law, options, dt)
+    if found:
+        _log_once("; ".join(found))
+
+
+@cache
+def _log_once(words: str) -> None:
+    log.warning("on ground that yields: %s. With Options() robots stand in MuJoCo", words)
+
 
 STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
 DEMAND, AIMED, START = Borrowed(VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)

@@ -15,7 +15,7 @@ from idyn.jit.compiled import FLAG, MASK, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import entry_point
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex.basis import face_at
-from idyn.laws.convex.rays import Program
+from idyn.laws.convex.program import Program
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options

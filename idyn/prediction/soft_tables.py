@@ -5,8 +5,7 @@ import numpy as np
 from idyn.contact.soft import CONTACT, DOF, NO_CONSTRAINTS, SoftConstraints
 from idyn.errors import ConfigError, nearest
 from idyn.laws.law import Law
-from idyn.laws.mujoco.law import Mujoco
-from idyn.laws.mujoco.parameters import Soft, SoftContact, SoftJoint
+from idyn.laws.mujoco.law import Mujoco, Soft, SoftContact, SoftJoint
 from idyn.model.robot import Robot
 from idyn.types import Array
 

@@ -12,8 +12,8 @@ import numpy as np
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.batch.arrays import TOUCH, Batch
+from idyn.batch.members import cores
 from idyn.batch.predict import predict_batch
-from idyn.batch.workers import cores
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.laws import make_law

@@ -22,12 +22,11 @@ from sim_harness.report.tables import Table
 from sim_harness.robot.pacing import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.codec import encode
+from transport.protocol.codec import HIGH_WATER, encode
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.sizes import HIGH_WATER
-from transport.realtime import off_core, on_core, spare_core, steady
 from transport.robot.conversation import Conversation, hello_for
+from transport.server.realtime import off_core, on_core, spare_core, steady
 from transport.server.settings import ServerSettings
 
 BLOCK_TICKS = 500

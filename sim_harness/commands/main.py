@@ -22,7 +22,7 @@ from idyn import __version__
 from idyn.errors import IdynError
 from sim_harness.commands.figures import run_command
 from sim_harness.commands.options import COMMANDS
-from transport.printable import Screen
+from transport.protocol.printable import Screen
 
 LIBRARY = "libgomp.so.1"
 """Library that the wheels of Pinocchio load from the system; minimal systems do not have it."""

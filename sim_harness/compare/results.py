@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
 from sim_harness.measure.metrics import Summary
 
 
@@ -79,3 +80,84 @@ class Outcome(NamedTuple):
     holds: bool | None
     measured: str
     explanation: str
+
+
+def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:
+    """Check a claim in all its scenes; return the outcome in the scene with the smallest margin."""
+    scenes = check.scenes or tuple(scene.name for scene in comparison.scene)
+    margins_of = _order_margins if check.larger else _range_margins
+    margins = [entry for scene in scenes for entry in margins_of(check, scene, results)]
+    decided = [entry for entry in margins if not math.isnan(entry[0])]
+    if not decided:
+        return Outcome(check.claim, None, margins[0][1] if margins else "no data", check.explanation)
+    margin, measured = min(decided, key=lambda entry: entry[0])
+    return Outcome(check.claim, margin >= 0.0, measured, check.explanation)
+
+
+Margins = list[tuple[float, str]]
+"""Pairs (margin, measured values as text); a margin is ≥ 0 where the claim holds, NaN where it cannot be decided."""
+
+
+def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
+    """Return a margin for each pair of `larger` and `smaller`; NaN if the run of `larger` was cut short.
+
+    Nothing can be compared with such a run: it neither supports nor refutes the claim. One of `smaller` refutes it.
+    """
+    margins = []
+    for larger in check.larger:
+        for smaller in check.smaller:
+            if (scene, larger) not in results or (scene, smaller) not in results:
+                continue
+            more, less = (_level(results[scene, name], check.quantity) for name in (larger, smaller))
+            if math.isinf(more):
+                margins.append((math.nan, _cut_short(larger, scene, results)))
+            elif math.isinf(less):
+                margins.append((-math.inf, _cut_short(smaller, scene, results)))
+            elif not math.isnan(ratio := _ratio(more, less)):
+                margins.append((ratio - check.factor, f"{larger} over {smaller}: {ratio:.3g} times ({scene})"))
+    return margins
+
+
+def _cut_short(controller: str, scene: str, results: Results) -> str:
+    endings = statistic(results[scene, controller], "torque").cut_short
+    return f"{controller}: {either(endings)} ({scene})"
+
+
+def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
+    """Return a margin for each controller of the claim."""
+    margins = []
+    for name in check.controllers:
+        if (scene, name) not in results:
+            continue
+        value = _level(results[scene, name], check.quantity)
+        if math.isinf(value):
+            margins.append((-math.inf, _cut_short(name, scene, results)))
+        elif not math.isnan(value):
+            margin = min(value - check.at_least, check.at_most - value)
+            margins.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
+    return margins
+
+
+def _level(runs: Runs, quantity: str) -> float:
+    """Return the mean of a quantity over the seeds, infinite if any run was cut short: its values are not comparable."""
+    figures = statistic(runs, quantity)
+    return math.inf if figures.cut_short else figures.mean
+
+
+def _ratio(more: float, less: float) -> float:
+    """Return the quotient of two numbers ≥ 0: infinite for a divisor 0, NaN when one of them is NaN."""
+    return more / less if less else more + math.inf
+
+
+def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
+    """Return PASS, or FAIL with the reason; '–' if all runs of `smooth` were cut short: there is nothing to compare with."""
+    runs = results[scene, controller]
+    rates = statistic(runs, "torque-rate")
+    if rates.cut_short:
+        return f"FAIL ({either(rates.cut_short)}, {len(rates.cut_short)} of {rates.runs})"
+    smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
+    if math.isnan(rates.mean) or math.isnan(smooth):
+        return "–"
+    if rates.mean > settings.factor * smooth:
+        return f"FAIL (torque chatter, {_ratio(rates.mean, smooth):.0f} times {settings.smooth})"
+    return "PASS"

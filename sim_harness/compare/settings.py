@@ -7,9 +7,7 @@ import msgspec
 
 from controllers.config.loading import Settings, load
 from idyn.errors import ConfigError
-from sim_harness.compare.changes import Changes, plan_with
-from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.known import check_known
+from sim_harness.compare.controllers import CONTROLLERS, Changes, check_known, plan_with
 from sim_harness.compare.matrix.settings import Cell, Count, MatrixSettings, cells, check_matrix, layers
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.race.run import RaceSettings, check_race
@@ -23,7 +21,7 @@ PAPER = (
 """Comparisons of the paper in `configs/experiments`; its Figure 6 equals Figure 15."""
 
 FIGURES = ("tracking", "torque-rate", "path", "forces")
-"""Names of the plots of a scene (`sim_harness.compare.figures`)."""
+"""Names of the plots of a scene (`sim_harness.compare.report`)."""
 
 
 class SceneSettings(Settings, frozen=True):

@@ -14,8 +14,8 @@ from sim_harness.fleet.logs import RECORDED, How, Log, Window, windows
 from sim_harness.fleet.ticks import About, TickWriter, rows_of, write
 from transport.log.part import LogError
 from transport.log.reader import LogReader
-from transport.realtime import steady
-from transport.replayed_exchanges import replayed
+from transport.log.replay import replayed
+from transport.server.realtime import steady
 
 FILE = "ticks.parquet"
 

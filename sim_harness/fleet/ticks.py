@@ -12,7 +12,7 @@ from idyn.extras import missing_extra
 from idyn.types import Array
 from sim_harness.export.quantities import STATUSES
 from sim_harness.run.log_blocks import REFUSED_STATE
-from transport.replayed_exchanges import Replayed, numbers, torque_of
+from transport.log.replay import Replayed, numbers, torque_of
 
 ABOUT = b"idyn.replay"
 """Key of a file's metadata for `About`."""

@@ -7,12 +7,16 @@ s_k = tr(J_k M⁻¹ J_kᵀ) / 3 of the contact, so that the verdict does not dep
 from collections.abc import Callable
 from enum import StrEnum
 
+import msgspec
 import numpy as np
 
 from idyn.certificate.conditions import COMPLEMENTARITY, Contact, coulomb, exact_cone, no_slip, optimal, worse
+from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.types import Array, Record
+from sim_harness.engines.engine import Engine
 from sim_harness.judge.step import Step
+from sim_harness.world.worlds import ENGINES
 
 TOLERANCE = 1e-6
 """Default tolerance [m/s]. Solutions in single precision, or of iterative solvers, need a larger one."""
@@ -198,3 +202,18 @@ LAWS: dict[str, Callable[[Contact], float]] = {
     "cone": _by(lambda c, residuals: optimal(c, np.array([c.vs, c.vt, c.w]), POLYGON, residuals)),
 }
 """Law → residual at a contact, by the conditions of the certificate. `coulomb` and `cone`: with the default polygon."""
+
+
+ANSWERS = {"exact-cone": "newton", "coulomb": "lcp", "no-slip": "no-slip"}
+"""Law → engine that solves it. The engines are rigid, so that solutions scale with the masses."""
+
+
+def answer_to(step: Step, law: str = "exact-cone", tolerance: float = TOLERANCE) -> Verdict:
+    """Solve a step under a law and judge the solution. Raises ConfigError for an unknown law."""
+    if law not in ANSWERS:
+        raise ConfigError("--law", f"expected one of {', '.join(ANSWERS)}, got '{law}'")
+    engine: Engine = ENGINES[ANSWERS[law]]()
+    b = step.problem
+    unit = float(np.diag(b.M).max())  # engines have tolerances in N·s
+    solution = engine.solve(msgspec.structs.replace(b, M=b.M / unit, h=b.h / unit, force=b.force / unit))
+    return judge(Step(name=law, problem=b, p=unit * solution.p.ravel(), v_plus=solution.v_plus), tolerance)

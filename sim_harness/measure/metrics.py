@@ -8,8 +8,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.measure.fall import base_tilt
-from sim_harness.measure.rise import risen
+from sim_harness.measure.fall import base_tilt, risen
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Task, Verdict, judge
 from sim_harness.world.jacobian import contact_jacobian

@@ -16,9 +16,7 @@ from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.measure import seen
-from sim_harness.measure.fall import Posture
-from sim_harness.measure.progress import LAG, progress_of
-from sim_harness.measure.rise import risen
+from sim_harness.measure.fall import LAG, Posture, progress_of, risen
 from sim_harness.measure.trace import Trace
 
 SHORTEST = 0.05

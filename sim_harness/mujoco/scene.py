@@ -11,19 +11,151 @@ from collections.abc import Sequence
 import numpy as np
 
 from idyn.contact.contacts import first_tangents
+from idyn.errors import ConfigError
 from idyn.types import Array, ContactSet, State
 from sim_harness.engines.engine import ForwardSolution
+from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.robot_model import body_name
-from sim_harness.mujoco.scene_model import geom_name, scene_model
+from sim_harness.mujoco.robot_model import bodies_of, body_name, compiled_model, quaternion_of
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import Content, Ending, MujocoWorld
-from sim_harness.scenes.bodies.contacts import GROUND, touching_materials
+from sim_harness.scenes.bodies.contacts import GROUND, candidate_pairs, touching_materials
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.rows import has_compliant_rows
+from sim_harness.scenes.bodies.settings import ClosureSettings, Shape
+from sim_harness.scenes.bodies.urdf import joint_name
 from sim_harness.scenes.scene import Scene, force_now, where_now
 from sim_harness.world.bodies import forward_problem
 from sim_harness.world.jacobian import along_contacts
 from sim_harness.world.world import ForceTimes, Push, Step, Touching, step_of
+
+
+def geom_name(body: int) -> str:
+    """Return the name of the geometry of a body or of the ground."""
+    return "ground" if body == GROUND else f"shape {body}"
+
+
+def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
+    """Return the MuJoCo model of a scene. Raises ConfigError for a scene that MuJoCo does not support."""
+    _check(scene, settings)
+    spec = bodies_of(scene.robot, settings)
+    spec.option.gravity = scene.gravity
+    spec.option.timestep = scene.settings.dt
+    for i, body in enumerate(scene.settings.body):
+        kind, size = _shape(body.shape)
+        spec.body(body_name(int(scene.joints[i]))).add_geom(
+            name=geom_name(i), type=kind, size=size, pos=scene.offsets[i], quat=quaternion_of(scene.rotations[i])
+        )
+    pairs = candidate_pairs(scene)
+    if scene.settings.ground is not None:
+        spec.worldbody.add_geom(name=geom_name(GROUND), type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+        moving = [i for i, body in enumerate(scene.settings.body) if body.touches and scene.joints[i]]
+        pairs += [(i, GROUND) for i in moving]
+    for geom in spec.geoms:
+        geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
+    for i, j in pairs:
+        _add_pair(spec, scene, settings, (i, j))
+    closures = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
+    model = compiled_model(spec, scene.robot)
+    for row, data in enumerate(closures):
+        model.eq_data[row] = data  # the compiler has computed it at the neutral configuration
+    _add_effects(model, scene)
+    return model
+
+
+def _check(scene: SceneModel, settings: MujocoSettings) -> None:
+    """Raise ConfigError for features of a scene that only other engines support."""
+    if scene.settings.dt > settings.timestep * (1 + 1e-9):
+        raise ConfigError(
+            "engine.timestep", f"expected at least the step of the scene, {scene.settings.dt} s, got {settings.timestep} s"
+        )
+    ground = [] if scene.settings.ground is None else [("scene.ground", scene.settings.ground.material)]
+    bodies = [(f"scene.body[{i}]", body.material) for i, body in enumerate(scene.settings.body)]
+    for i, body in enumerate(scene.settings.body):
+        if body.shape.hull is not None:
+            raise ConfigError(
+                f"scene.body[{i}].shape.hull", "expected a box, sphere or cylinder for the engine 'mujoco', got a hull"
+            )
+    if has_compliant_rows(scene.settings):
+        raise ConfigError(
+            "scene", "the engine 'mujoco' does not support closures and stops with stiffness or elastic bodies in scenes"
+        )
+    if scene.settings.cells:
+        raise ConfigError("scene.cells", "the engine 'mujoco' does not support cells, it has its own collision detection")
+    for where, material in ground + bodies:
+        if np.isfinite(material.stiffness):
+            raise ConfigError(
+                f"{where}.material.stiffness", "the engine 'mujoco' does not support stiffness in N/m, expected inf"
+            )
+
+
+def _shape(shape: Shape) -> tuple[int, list[float]]:
+    """Return MuJoCo's geometry type and its sizes [m]."""
+    kinds = mujoco.mjtGeom
+    if shape.box is not None:
+        return kinds.mjGEOM_BOX, [edge / 2 for edge in shape.box]
+    if shape.sphere is not None:
+        return kinds.mjGEOM_SPHERE, [shape.sphere, 0, 0]
+    assert shape.cylinder is not None
+    return kinds.mjGEOM_CYLINDER, [shape.cylinder[0], shape.cylinder[1] / 2, 0]
+
+
+def _add_pair(spec: mujoco.MjSpec, scene: SceneModel, settings: MujocoSettings, pair: tuple[int, int]) -> None:
+    mu = min(max(touching_materials(scene.settings, *pair).mu, mujoco.mjMINMU), MU_CAP)
+    spec.add_pair(
+        geomname1=geom_name(pair[0]),
+        geomname2=geom_name(pair[1]),
+        condim=settings.condim,
+        friction=[mu, mu, settings.spin, settings.roll, settings.roll],
+        solref=settings.contact_solref,
+        solimp=settings.solimp,
+        solreffriction=settings.solreffriction or (0.0, 0.0),
+    )
+
+
+def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSettings) -> Array:
+    """Add an equality constraint between two bodies and return its data at the reference configuration."""
+    joints = [int(scene.joints[scene.names.index(name)]) if name else 0 for name in closure.bodies]
+    (turn, place), (other_turn, other_place) = (_joint_pose(scene, joint) for joint in joints)
+    equality = spec.add_equality()
+    equality.objtype = mujoco.mjtObj.mjOBJ_BODY
+    equality.name1, equality.name2 = (body_name(joint) for joint in joints)
+    data = np.zeros(len(equality.data))
+    if closure.kind == "pin":
+        equality.type = mujoco.mjtEq.mjEQ_CONNECT
+        data[:3] = turn.T @ (np.array(closure.at) - place)
+        data[3:6] = other_turn.T @ (np.array(closure.at) - other_place)
+    else:
+        equality.type = mujoco.mjtEq.mjEQ_WELD
+        data[:3] = other_turn.T @ (np.array(closure.at) - other_place)
+        data[3:6] = turn.T @ (np.array(closure.at) - place)
+        data[6:10] = quaternion_of(turn.T @ other_turn)
+        data[10] = 1.0
+    equality.data = data
+    return data
+
+
+def _joint_pose(scene: SceneModel, joint: int) -> tuple[Array, Array]:
+    """Return rotation (3, 3) and origin [m] (3) of a joint's frame at the reference configuration."""
+    rotations, origins = scene.robot.place(scene.reference)
+    return rotations[joint].copy(), origins[joint].copy()
+
+
+def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
+    """Set springs, dampers, friction and stops of slides and hinges."""
+    effects = scene.effects
+    for body in scene.settings.body:
+        for k in range(0 if isinstance(body.joint, str) else len(body.joint)):
+            dof = scene.dofs[joint_name(body, k)][0]
+            joint = model.body(body_name(int(scene.robot.tree.dof_joint[dof]))).jntadr[0]
+            address = model.jnt_dofadr[joint]
+            model.jnt_stiffness[joint], model.qpos_spring[model.jnt_qposadr[joint]] = effects.stiffness[dof], effects.rest[dof]
+            model.dof_damping[address], model.dof_frictionloss[address] = effects.viscous[dof], effects.coulomb[dof]
+            ends = np.array([effects.low[dof], effects.high[dof]])
+            if np.isfinite(ends).any():
+                model.jnt_limited[joint], model.jnt_range[joint] = 1, ends
+
 
 FORCE_TIMES = ForceTimes(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
 """Force times of MuJoCo's integrator `Euler`. The other integrators evaluate more forces at the end of the step."""

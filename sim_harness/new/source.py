@@ -3,18 +3,15 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from controllers.robot.collections import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder
-from controllers.robot.load import urdf_path
+from controllers.robot.load import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder, urdf_path
 from idyn.errors import ConfigError, nearest
 from idyn.extras import install_command
 from idyn.model.build import read_text
-from idyn.model.lines import lines_of
 from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot
-from idyn.model.urdf import parse_urdf
+from idyn.model.urdf import lines_of, parse_urdf
 from sim_harness.new.pose import Pose, ordered, poses_beside, srdf_poses
-from sim_harness.shapes.meshes import Mesh
-from sim_harness.shapes.shapes import Shape, collision_shapes, mesh_shape
+from sim_harness.shapes.shapes import Mesh, Shape, collision_shapes, mesh_shape
 
 SHOWN = 4
 """Warnings that are shown."""

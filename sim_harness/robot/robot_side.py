@@ -15,7 +15,6 @@ from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.pacing import Pacer
 from sim_harness.world.world import Push, World
-from transport.printable import printable
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import FromClient, FromServer
@@ -23,9 +22,10 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import Imu, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.printable import printable
 from transport.protocol.torque_gate import limits_of
-from transport.realtime import steady
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+from transport.server.realtime import steady
 
 log = logging.getLogger(__name__)
 

@@ -1,15 +1,19 @@
 """Runs of an experiment: a simulated robot with a torque server, one run for each law, and the saved data."""
 
 import json
+import re
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from controllers.build import build_controller
-from controllers.config.tables import Choice, kind_of, named
+from controllers.config.loading import parse
+from controllers.config.tables import KIND, Choice, Table, kind_of, named
 from controllers.controller import Controller
 from controllers.planners.getting_up.planner import GetUpSettings
 from controllers.robot.load import load_robot
@@ -21,17 +25,116 @@ from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.measure.verdict import Task
 from sim_harness.robot.robot_side import Exchanger
-from sim_harness.run.listener import Listener
 from sim_harness.run.plan import Plan, with_controller
 from sim_harness.run.scene import hello_of, pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
-from sim_harness.run.served import other_controller, served_controller
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient
 from transport.server.service import Service
+from transport.server.sessions.command_latch import STANDS
+from transport.startup.loopback import Loopback
+
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+
+MOST_LINES = 20
+
+
+class Listener:
+    """An exchanger in front of another one. Messages that differ by numbers only count as one."""
+
+    def __init__(self, client: Exchanger) -> None:
+        self._client = client
+        self.error: ErrorMessage | None = None
+        self._messages: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+        self._tasks: dict[str, tuple[int, int, float]] = {}  # name → ticks, ticks in which it was met, largest missing
+
+    @property
+    def deadline(self) -> float:
+        return self._client.deadline
+
+    @property
+    def session(self) -> int:
+        return self._client.session
+
+    def ask(self, message: FromClient) -> FromServer:
+        return self._client.ask(message)
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        reply = self._client.exchange(state)
+        self.error = self._client.error
+        if reply is not None:
+            if reply.message:
+                kind = NUMBER.sub("#", reply.message)
+                self._first.setdefault(kind, reply.message)
+                self._messages[kind] += 1
+            for task in reply.tasks:
+                ticks, met, missing = self._tasks.get(task.name, (0, 0, 0.0))
+                self._tasks[task.name] = ticks + 1, met + task.met, max(missing, task.missing)
+        return reply
+
+    @property
+    def steered(self) -> bool:
+        """Whether replies show that commands were in force: they report tasks, or that the last command has expired."""
+        return bool(self._tasks) or any(STANDS in message for message in self._messages)
+
+    def report(self) -> tuple[str, ...]:
+        """Return what was said, one line each."""
+        said = [f"in {count} ticks: {self._first[kind]}" for kind, count in self._messages.most_common(MOST_LINES)]
+        tasks = [
+            f"task {name}: met in {met} of {ticks} ticks, at most {missing:.3g} m/s², rad/s² or N off"
+            for name, (ticks, met, missing) in self._tasks.items()
+        ]
+        return (*said, *tasks[:MOST_LINES])
+
+
+MOST = 8
+"""Largest number of differing settings that are named."""
+
+
+def served_controller(settings: Table) -> ControllerSettings:
+    """Return the controller settings of a `welcome`. Raises ConfigError for settings of a server with other kinds or names."""
+    return parse(settings, ControllerSettings, "welcome.controller")
+
+
+def other_controller(plan: Plan, served: ControllerSettings) -> str:
+    """Return how the server's controller differs from the one that the experiment asks for, '' if it does not.
+
+    Any of the experiment's laws will do. The robot is compared by the server, when the session starts.
+    """
+    asked = [with_controller(plan, {"law": law}).controller for law in plan.settings.laws]
+    nearest = next((each for each in asked if kind_of(each.law) == kind_of(served.law)), asked[0])
+    found = list(_differences(msgspec.to_builtins(nearest), msgspec.to_builtins(served), ""))
+    found.sort(key=lambda text: f"{KIND} = " not in text)  # kinds first
+    if not found:
+        return ""
+    more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"the server runs another controller than the experiment asks for: {', '.join(found[:MOST])}{more}"
+
+
+def _differences(ours: Table, theirs: Table, path: str) -> Iterator[str]:
+    """Yield settings that differ, with both values; of tables of different kinds only the kind."""
+    if KIND in ours and ours[KIND] != theirs.get(KIND):
+        yield f"{path}{KIND} = {theirs.get(KIND)!r} instead of {ours[KIND]!r}"
+        return
+    for key, own in ours.items():
+        other = theirs.get(key)
+        if isinstance(own, dict) and isinstance(other, dict):
+            yield from _differences(own, other, f"{path}{key}.")
+        elif own != other and f"{path}{key}" != "robot":
+            yield f"{path}{key} = {_brief(other)} instead of {_brief(own)}"
+
+
+def _brief(value: Any) -> str:
+    """Return a value as text; of a table its kind."""
+    return repr(value.get(KIND)) if isinstance(value, dict) else repr(value)
+
 
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the number of ticks since the last call."""

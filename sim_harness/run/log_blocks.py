@@ -18,16 +18,15 @@ from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import decode, vector
-from transport.protocol.contact_input import read_contacts
+from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
-from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.command import CommandAck, CommandMessage
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.state_input import StateReader
-from transport.server.served_controller import build_host
+from transport.server.controller_slot import build_host
 from transport.server.sessions.handshake import agree
 from transport.server.settings import ServerSettings
 

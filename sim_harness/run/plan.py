@@ -14,11 +14,10 @@ from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.robot.foot_sensors import Report
+from sim_harness.robot.hardware import Report
 from sim_harness.robot.imperfections.check import check_imperfections
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
-from sim_harness.robot.lying import Pose
-from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.robot.lying import PerturbationSettings, Pose
 from sim_harness.robot.pushes import PushSettings, push_of
 from sim_harness.world.worlds import AnyEngine, check_engine
 from transport.robot.failsafe import FailsafeSettings

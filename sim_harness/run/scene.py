@@ -24,8 +24,7 @@ from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
 from sim_harness.robot.imperfections.link import Link
 from sim_harness.robot.imperfections.settings import BodySettings, DriveSettings
-from sim_harness.robot.lying import lying
-from sim_harness.robot.perturbation import perturbed
+from sim_harness.robot.lying import lying, perturbed
 from sim_harness.robot.pushes import push_of, repeated
 from sim_harness.robot.robot_side import Exchanger, RobotSide
 from sim_harness.run.plan import Plan

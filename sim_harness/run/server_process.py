@@ -7,8 +7,8 @@ from types import TracebackType
 
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
-from transport.serve import serve
 from transport.server.settings import ServerSettings
+from transport.startup.serve import serve
 
 START_S = 900.0
 """Longest time until a server is ready [s]: with an empty kernel cache it compiles its kernels first."""

@@ -9,13 +9,12 @@ from controllers.config.loading import load, parse
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, nearest
 from sim_harness.scenes.bodies.expand import expanded
-from sim_harness.scenes.bodies.finite import check_finite
-from sim_harness.scenes.bodies.hulls import CENTRED, Corners, hull_of
 from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.polyhedra import CENTRED, Corners, hull_of
 from sim_harness.scenes.bodies.rows import Closure
-from sim_harness.scenes.bodies.settings import BodySettings, JointSettings, SceneSettings
+from sim_harness.scenes.bodies.settings import BodySettings, JointSettings, SceneSettings, check_finite
 from sim_harness.scenes.results.formulas import FORMULAS
-from sim_harness.scenes.results.quantities import QUANTITIES
+from sim_harness.scenes.results.measures import QUANTITIES
 from sim_harness.world.worlds import AnyEngine
 
 CLOSED = 1e-9

@@ -25,7 +25,7 @@ from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
-from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
 from sim_harness.run.scene import terrain_of

@@ -13,8 +13,7 @@ from idyn.errors import ConfigError, nearest
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
 from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss, default_folder, load_tosses
-from sim_harness.report.canvas import mpl, plt
-from sim_harness.report.plots import STYLE, Line, Plot, picture, png
+from sim_harness.report.plots import STYLE, Line, Plot, mpl, picture, plt, png
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings, Shape
@@ -42,8 +41,7 @@ from sim_harness.studies.toss_fits import (
     window_errors,
 )
 from sim_harness.studies.toss_forecasts import Block, Flight, Forecast, identify_flight
-from sim_harness.view.film import Film
-from sim_harness.view.ground import Ground
+from sim_harness.view.film import Film, Ground
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
 
 SHOWN = 110

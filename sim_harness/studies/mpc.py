@@ -21,12 +21,11 @@ from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
-from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process, task_of
 from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
 from sim_harness.run.scene import hello_of, simulated_robot
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode, vector
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
@@ -35,6 +34,7 @@ from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.task_input import write_tasks
 from transport.server.service import Service
+from transport.startup.loopback import Loopback
 
 LATENCY = 3
 """Time from a state to the command that follows from it [ticks]."""

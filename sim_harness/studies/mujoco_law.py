@@ -18,7 +18,7 @@ from controllers.command import Inputs
 from controllers.controller import Controller
 from idyn.contact.terrain import Flat
 from idyn.laws import LAWS, make_law
-from idyn.laws.mujoco.parameters import SoftContact
+from idyn.laws.mujoco.law import SoftContact
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, State
 from sim_harness.compare.study import Figures, Picture, Study, Sweep

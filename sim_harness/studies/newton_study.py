@@ -19,8 +19,7 @@ from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.iteration import Rules, iterate
 from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import PassSettings, free_motion
-from sim_harness.engines.newton.rows import Constraints, constraints
-from sim_harness.engines.newton.stack import stack_of
+from sim_harness.engines.newton.stack import Constraints, constraints, stack_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controllers.robot.collections import ROBOT_DATA
-from controllers.robot.load import load_robot
+from controllers.robot.load import ROBOT_DATA, load_robot
 from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors

@@ -30,9 +30,9 @@ from sim_harness.report.tables import Table, listed
 from sim_harness.run.log_blocks import Exchange, LogBlocks
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.unitree_simulator import MODELS, PushOnBase, SimulatorSetup, Truth, UnitreeModel, read_truth
+from transport.bridges.unitree.script import Step, parse_script
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.settings import ServerSettings
-from transport.unitree.script import Step, parse_script
 
 TROT_S = 0.2
 """A robot trots while a foot has been in the air within this time [s]."""

@@ -8,15 +8,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
-from sim_harness.scenes.bodies.hulls import hull_of
 from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.polyhedra import hull_of
 from sim_harness.scenes.bodies.touch import half_extents
 from sim_harness.scenes.bodies.urdf import COLOURS
 from sim_harness.scenes.results.keep import SavedRun
-from sim_harness.shapes.meshes import Mesh
-from sim_harness.shapes.shapes import Look, Shape, look_of
-from sim_harness.view.film import RATE, Film, frames, poses_of
-from sim_harness.view.ground import Ground
+from sim_harness.shapes.shapes import Look, Mesh, Shape, look_of
+from sim_harness.view.film import RATE, Film, Ground, frames, poses_of
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
 
 AROUND = 0.3

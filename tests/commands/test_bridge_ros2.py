@@ -1,4 +1,4 @@
-"""`idyn bridge ros2`: its options. tests/transport/ros2 and tests/sim_harness/test_ros2_walk.py test the bridge."""
+"""`idyn bridge ros2`: its options. tests/transport/bridges/ros2 and tests/sim_harness/test_ros2_walk.py test the bridge."""
 
 import pytest
 

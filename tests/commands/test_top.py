@@ -33,7 +33,7 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings, WatchdogSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.warm_up import warm_up
+from transport.startup.warm_up import warm_up
 
 
 @contextmanager

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from controllers.planners.task_motion.blending import STRETCH, TargetMotion
-from controllers.planners.task_motion.rotations import exponential, left_jacobian, logarithm
+from controllers.planners.task_motion.targets import STRETCH, TargetMotion, exponential, left_jacobian, logarithm
 from idyn.tasks import AngularMomentumTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 
 T = 0.02

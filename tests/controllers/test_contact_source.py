@@ -7,8 +7,7 @@ from rigs import at_rest, controller
 
 from controllers.command import Inputs, Schedule
 from controllers.config.loading import parse
-from controllers.contact.landing import RESTS, Landing
-from controllers.contact.source import AnySource
+from controllers.contact.source import RESTS, AnySource, Landing
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground

@@ -220,7 +220,7 @@ def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("controllers.robot.collections.distribution", missing)
+    monkeypatch.setattr("controllers.robot.load.distribution", missing)
     with pytest.raises(ConfigError, match=r"pip install .*\[robots\]'$"):
         urdf_path("example-robot-data:x.urdf", Path())
 

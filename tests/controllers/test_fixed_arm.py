@@ -19,13 +19,13 @@ from idyn.prediction.predict import predict
 from idyn.types import Selection, State
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world.worlds import ENGINES, build_world
-from transport.loopback import Loopback
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.startup.loopback import Loopback
+from transport.startup.warm_up import warm_up
 
 DT, REACH = 1e-3, 0.4
 INERTIAL = (

@@ -6,9 +6,8 @@ import pytest
 from walking import DT, Walker
 
 from controllers.contact.plane import StandingPlane
-from controllers.planners.footholds import plane
 from controllers.planners.gait import GaitSettings
-from controllers.planners.locomotion import Locomotion
+from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from idyn.contact.contacts import contacts_from_geometry

@@ -14,12 +14,12 @@ from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from sim_harness.world.worlds import ENGINES, build_world
-from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 DT = 1e-3
 INERTIAL = '<inertial><mass value="2"/><inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial>'

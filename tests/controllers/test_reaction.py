@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rigs import controller
 
-from controllers.monitor.reaction import react
+from controllers.monitor.reality import react
 from idyn.contact.ground import Ground
 from idyn.terms.dynamics import evaluate
 from idyn.types import State

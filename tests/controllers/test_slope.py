@@ -7,9 +7,8 @@ from scipy.spatial.transform import Rotation
 from walking import DT, Walker
 
 from controllers.contact.plane import StandingPlane
-from controllers.planners.footholds import plane
 from controllers.planners.gait import GaitSettings
-from controllers.planners.locomotion import Locomotion
+from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
 from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, heading_axes, observe, plane_error, watch

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from controllers.build import load_controller
-from controllers.floors import floor_map, floor_warning
-from controllers.monitor.stability import VerticalLeg, critical_damping, spectral_radius
+from controllers.floors import VerticalLeg, critical_damping, floor_map, floor_warning, spectral_radius
 
 QUADRUPED = VerticalLeg(base=1.15, foot=0.05, kp=900.0, kd=60.0)
 SOFT = VerticalLeg(base=1.15, foot=0.05, kp=400.0, kd=40.0, relaxation=0.025)

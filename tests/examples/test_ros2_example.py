@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from controllers.robot.load import load_robot
-from transport.ros2.bridge import JOINT_STATES, POSTURE
+from transport.bridges.ros2.bridge import JOINT_STATES, POSTURE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "examples" / "ros2"
 MOTOR = "{http://www.ros.org/wiki/xacro}motor"

@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transport.unitree.dds import Bus
-from transport.unitree.layout import Message
-from transport.unitree.messages import FAMILIES
-from transport.unitree.raw_log import COMMAND, STATE
+from transport.bridges.unitree.dds import Bus
+from transport.bridges.unitree.messages import FAMILIES, Message
+from transport.bridges.unitree.raw_log import COMMAND, STATE
 
 STOP = 1 << 5 | 1 << 9
 """L2 and B."""

@@ -17,7 +17,6 @@ from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.types import Array
 from sim_harness.run.plan import load_plan
 from sim_harness.run.scene import simulated_robot
-from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
@@ -29,6 +28,7 @@ from transport.robot.conversation import hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.log.part import CONTINUES, LogPart
 from transport.log.provenance import attachments, metadata
-from transport.serve import serve
 from transport.server.settings import ServerSettings
+from transport.startup.serve import serve
 
 SOURCE = find("robots", "quadruped")
 URDF = (SOURCE.parent / "quadruped.urdf").read_text(encoding="utf-8")

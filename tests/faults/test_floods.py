@@ -34,9 +34,9 @@ from transport.protocol.messages.command import CommandMessage, PlanHello, PlanW
 from transport.protocol.messages.requests import Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.realtime import steady
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
+from transport.server.realtime import steady
 from transport.server.settings import ServerSettings
 
 BLOCK, PAIRS = 250, 24

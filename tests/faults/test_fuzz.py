@@ -23,13 +23,13 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, TickGet
 from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
-from transport.realtime import steady
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
+from transport.server.realtime import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.startup.warm_up import warm_up
 
 STALL_S = 0.05
 """No message may keep the loop for longer, of those that a machine with other things to do did not interrupt."""

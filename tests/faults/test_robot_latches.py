@@ -169,7 +169,7 @@ def test_a_signal_ends_the_server_with_a_goodbye(name: signal.Signals, tmp_path:
 
 @told("the file of the server's address is removed", "binds it anew, and logs it", "goes on")
 def test_a_removed_address(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.server.sockets.address.CHECK_NS", 0)
+    monkeypatch.setattr("transport.server.sockets.listening.CHECK_NS", 0)
     assert set(trial.run(BEFORE)) == {"ok"}
     path = Path(trial.server.address.removeprefix("ipc://"))
     path.unlink()
@@ -190,7 +190,7 @@ def test_a_removed_address(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> Non
     "holds its posture until `reset`",
 )
 def test_a_replaced_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.server.sockets.address.CHECK_NS", 0)
+    monkeypatch.setattr("transport.server.sockets.listening.CHECK_NS", 0)
     caught: list[BaseException] = []
     monkeypatch.setattr(threading, "excepthook", lambda arguments: caught.append(arguments.exc_value))
     with serving(tmp_path) as server, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:

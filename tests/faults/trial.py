@@ -27,15 +27,15 @@ from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import Conversation, hello_for
-from transport.serve import stop_on_signals
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings, ServerSettings, WatchdogSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.systemd import NOBODY, Systemd
-from transport.warm_up import warm_up
+from transport.server.systemd import NOBODY, Systemd
+from transport.startup.serve import stop_on_signals
+from transport.startup.warm_up import warm_up
 
 PATIENCE_MS = 20_000
 """A busy machine may take its time."""

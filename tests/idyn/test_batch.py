@@ -9,13 +9,13 @@ from numba.core import event
 from same import assert_same
 from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
 
-import idyn.batch.workers
+import idyn.batch.members
 from controllers.robot.load import load_robot
 from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
 from idyn.laws import LAWS
 from idyn.laws.law import Start
-from idyn.laws.mujoco.parameters import SoftContact
+from idyn.laws.mujoco.law import SoftContact
 from idyn.types import Consistency, Selection
 
 YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
@@ -134,7 +134,7 @@ def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
     scenes = mixed(30)
     robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
     expected = predict_batch(robot, batch, law=law, dt=DT, threads=1)
-    monkeypatch.setattr(idyn.batch.workers, "CHUNK", 7)
+    monkeypatch.setattr(idyn.batch.members, "CHUNK", 7)
     robot.scratch.clear()
     answer = predict_batch(robot, batch, law=law, dt=DT, threads=threads)
     robot.scratch.clear()

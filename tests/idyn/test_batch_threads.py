@@ -11,7 +11,7 @@ from scenes import DT, PLAIN, random_scene, walker
 
 from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
-from idyn.batch.workers import CHUNK
+from idyn.batch.members import CHUNK
 from idyn.model.robot import Robot
 
 COUNT = 6 * CHUNK

@@ -9,8 +9,7 @@ from scenes import DT, LITERAL, WALKERS, each_walker, many_points, random_scene
 from idyn.laws.convex.basis import basis_of, solve_basis
 from idyn.laws.convex.law import Convex
 from idyn.laws.convex.pivoting import pivot_to_basis
-from idyn.laws.convex.program import assemble
-from idyn.laws.convex.rays import Program, cone_rays
+from idyn.laws.convex.program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status

@@ -12,8 +12,7 @@ from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, random_scene, stan
 
 from idyn.errors import ConfigError
 from idyn.laws import make_law
-from idyn.laws.coulomb import Coulomb, assemble, scaled
-from idyn.laws.coulomb_basis import at_basis
+from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.solvers.lemke import lemke

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from idyn.laws.law import polygon
-from idyn.laws.rank_selection import select_rows
+from idyn.laws.no_slip import select_rows
 from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve, null_space
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from fast import fast
 
-from controllers.robot.collections import shared_folder
-from controllers.robot.load import load_robot
+from controllers.robot.load import load_robot, shared_folder
 from idyn import Flat, InputError, ModelError, State, contacts_from_geometry
 from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
 

@@ -13,7 +13,7 @@ from idyn.certificate.momentum import demand_error
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
-from idyn.laws.mujoco.parameters import SoftContact
+from idyn.laws.mujoco.law import SoftContact
 from idyn.options import Options
 from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import predict

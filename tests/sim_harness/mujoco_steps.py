@@ -5,7 +5,7 @@ import numpy as np
 from controllers.robot.load import load_robot
 from idyn import predict
 from idyn.contact.terrain import Flat
-from idyn.laws.mujoco.parameters import SoftContact, SoftJoint
+from idyn.laws.mujoco.law import SoftContact, SoftJoint
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 

@@ -19,10 +19,10 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings, ImuSe
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
 from sim_harness.run.scene import hello_of, simulated_robot, terrain_of
-from transport.loopback import Loopback
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.service import Service
+from transport.startup.loopback import Loopback
 
 NOISE = Spread(joint_position=1e-4, joint_speed=0.02, base_orientation=5e-4, base_rate=5e-3, base_velocity=5e-3)
 BEGIN, END = 0.45, 1.5

@@ -2,11 +2,11 @@
 
 import pytest
 
-from idyn.laws.mujoco.parameters import SoftContact
+from idyn.laws.mujoco.law import SoftContact
 from idyn.laws.settings import CoulombSettings, MujocoLawSettings
 from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.mujoco.agreement import differences
+from sim_harness.mujoco.law import differences
 from sim_harness.mujoco.settings import MujocoSettings
 
 

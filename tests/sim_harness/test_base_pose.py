@@ -5,8 +5,8 @@ import pytest
 from fast import first_is_fast, full
 from test_steering import PERIOD, VALID, Drive
 
+from transport.log.replay import replay
 from transport.protocol.messages.command import CommandMessage, GaitPart
-from transport.replay import replay
 
 LOWER, ROLL, PITCH = -0.04, 0.1, -0.06
 

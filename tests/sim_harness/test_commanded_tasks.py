@@ -12,15 +12,15 @@ from sim_harness.mujoco.robot_model import build_model
 from sim_harness.mujoco.settings import MujocoSettings
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
+from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.state import ExternalForce, Stance, StateMessage
 from transport.protocol.task_input import write_tasks
-from transport.replay import replay
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 DT, MS = 1e-3, 1_000_000
 

@@ -5,10 +5,9 @@ import math
 import msgspec
 import pytest
 
-from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.report import scene_table
-from sim_harness.compare.results import Runs, statistic
+from sim_harness.compare.results import Runs, decide, statistic, verdict
 from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,

@@ -12,9 +12,8 @@ from faulty_client import FAULTS
 from controllers.build import load_controller
 from controllers.config.loading import load
 from sim_harness.commands.main import main
-from sim_harness.conform.client import try_client
-from sim_harness.conform.client_rules import RULES
-from sim_harness.conform.server_rules import RULES as SERVER_RULES
+from sim_harness.conform.client import RULES, try_client
+from sim_harness.conform.server import RULES as SERVER_RULES
 from sim_harness.conform.server_safety_rules import RULES as SAFETY_RULES
 from transport.server.settings import ServerSettings
 

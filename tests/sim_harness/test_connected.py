@@ -8,8 +8,8 @@ from fast import full
 from known_ends import STAND
 
 from sim_harness.commands.main import main
+from sim_harness.run.experiment import other_controller, served_controller
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.run.served import other_controller, served_controller
 from sim_harness.run.server_process import ServerProcess
 
 

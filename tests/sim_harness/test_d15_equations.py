@@ -9,8 +9,7 @@ from test_engines import DT, random_problems
 
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.no_slip import NoSlip
-from sim_harness.engines.sticking import stick_rows
+from sim_harness.engines.no_slip import NoSlip, stick_rows
 from sim_harness.engines.viscous import Viscous
 
 

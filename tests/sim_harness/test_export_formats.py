@@ -33,11 +33,11 @@ from sim_harness.run.plan import build_plan, load_plan
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.state import StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
+from transport.startup.loopback import Loopback
 
 TICKS = 60
 BLOCK = 7  # ticks that an export holds at a time

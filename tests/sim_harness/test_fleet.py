@@ -26,7 +26,7 @@ from sim_harness.fleet.trial import tried
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from transport.log.part import LogError
-from transport.replay import replay
+from transport.log.replay import replay
 
 TICKS, WINDOW = 60, 25
 KEYS = ("session", "seq", "t_robot")

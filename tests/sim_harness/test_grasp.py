@@ -16,7 +16,7 @@ from sim_harness.run import experiment
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.world.worlds import ENGINES, build_world
-from transport.loopback import Loopback
+from transport.startup.loopback import Loopback
 
 DT = 1e-3
 G = 9.81

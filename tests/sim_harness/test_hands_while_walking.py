@@ -9,10 +9,9 @@ from task_runs import follow, ramp
 
 from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask
-from sim_harness.robot.perturbation import PerturbationSettings
+from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.plan import build_plan, load_plan
 from sim_harness.run.scene import simulated_robot
-from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.error import ErrorMessage
@@ -20,6 +19,7 @@ from transport.protocol.task_input import write_tasks
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 HANDS = {"g1": "left_wrist_yaw_link", "talos": "arm_left_7_link"}
 """Links, which are MuJoCo's bodies in the world of the robot's own file."""

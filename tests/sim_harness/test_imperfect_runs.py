@@ -10,10 +10,10 @@ from idyn.errors import ConfigError
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan
 from transport.log.reader import LogReader
+from transport.log.replay import replay
 from transport.protocol.codec import decode, vector
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.replay import replay
 
 
 def plan_of(changes, base="stand", duration=0.1):

@@ -6,12 +6,10 @@ from fast import first_is_fast, full
 
 from controllers.robot.load import load_robot
 from idyn.types import State
-from sim_harness.robot.foot_sensors import FootSensors
-from sim_harness.robot.imperfections.actuators import Actuators
+from sim_harness.robot.hardware import FootSensors
 from sim_harness.robot.imperfections.bodies import world_robot
-from sim_harness.robot.imperfections.draws import Purpose, stream
 from sim_harness.robot.imperfections.link import Link, Losses
-from sim_harness.robot.imperfections.sensors import Sensors
+from sim_harness.robot.imperfections.sensors import Actuators, Purpose, Sensors, stream
 from sim_harness.robot.imperfections.settings import (
     BodySettings,
     DriveSettings,

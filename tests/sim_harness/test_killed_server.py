@@ -14,7 +14,7 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.world.worlds import ENGINES, build_world
-from transport.replay import replay
+from transport.log.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings

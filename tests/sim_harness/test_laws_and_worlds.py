@@ -7,9 +7,8 @@ import pytest
 from fast import fast, full
 
 from idyn.laws.settings import LAWS
-from sim_harness.compare.matrix.figure import part_figure
 from sim_harness.compare.matrix.settings import Cell, cells
-from sim_harness.compare.matrix.table import Panel, quantity_table
+from sim_harness.compare.matrix.table import Panel, part_figure, quantity_table
 from sim_harness.compare.results import Runs, statistic
 from sim_harness.compare.settings import load_comparison, plan_of_cell
 from sim_harness.run.experiment import run_in_process

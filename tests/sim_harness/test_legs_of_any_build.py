@@ -7,7 +7,7 @@ from many_hinges import PLACES, angles_of, urdf_of
 
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from sim_harness.robot.perturbation import PerturbationSettings, perturbed
+from sim_harness.robot.lying import PerturbationSettings, perturbed
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 

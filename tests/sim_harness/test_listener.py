@@ -5,7 +5,7 @@ import numpy as np
 from test_commanded_tasks import Planned
 
 from idyn.tasks import FrameTask
-from sim_harness.run.listener import Listener
+from sim_harness.run.experiment import Listener
 from transport.protocol.messages.command import CommandAck, CommandMessage
 from transport.protocol.task_input import write_tasks
 

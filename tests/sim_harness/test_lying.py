@@ -6,8 +6,7 @@ import pytest
 from fast import fast, full
 
 from controllers.config.loading import load, parse
-from controllers.robot.collections import shared_path
-from controllers.robot.load import load_robot
+from controllers.robot.load import load_robot, shared_path
 from idyn.errors import ConfigError
 from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.verdict import Ending, judge

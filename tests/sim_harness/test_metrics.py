@@ -13,7 +13,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat, Slope, Stairs
 from sim_harness.measure.fall import above_ground
 from sim_harness.measure.metrics import SETTLED, contact_force_error, path_error, summarise
-from sim_harness.measure.pace import slowness
+from sim_harness.measure.run_time import slowness
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Task
 from sim_harness.run.experiment import task_of

@@ -26,7 +26,7 @@ from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.mpc import DEATHS, DIES, SPEEDS, Planned, gait_of, outcome_of, plan_of
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.replay import replay
+from transport.log.replay import replay
 
 RATES = {"go2": 420.0, "a1": 320.0, "solo12": 45.0}
 """Largest mean |dτ/dt| [N·m/s]; the bound has the largest."""

@@ -11,7 +11,7 @@ from idyn import predict
 from idyn.contact.terrain import Flat, Slope
 from idyn.errors import ConfigError
 from idyn.laws import make_law
-from idyn.laws.mujoco.parameters import SoftContact, SoftJoint
+from idyn.laws.mujoco.law import SoftContact, SoftJoint
 from idyn.laws.settings import LAWS
 from idyn.prediction.soft_tables import inverse_weights
 from sim_harness.mujoco.settings import MujocoSettings

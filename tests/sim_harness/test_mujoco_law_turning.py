@@ -9,7 +9,7 @@ from mujoco_steps import DT, FORCE, check, random_step, resisting, turning, worl
 
 from idyn import Batch, predict, predict_batch
 from idyn.laws import make_law
-from idyn.laws.mujoco.parameters import SoftContact
+from idyn.laws.mujoco.law import SoftContact
 from idyn.options import Options
 from idyn.prediction.request import Request
 from idyn.prediction.torques import under_torques

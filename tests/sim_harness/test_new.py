@@ -13,7 +13,7 @@ from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from idyn import Robot, State
 from sim_harness.commands.main import main
-from sim_harness.new.holding import load
+from sim_harness.new.draft import load
 from transport.protocol.joint_map import joint_slots
 
 DATA = "example-robot-data:"

@@ -8,7 +8,7 @@ from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
 from idyn import Flat, State, contacts_from_geometry
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
-from sim_harness.compare.tasks.references import ramp
+from sim_harness.compare.tasks.runs import ramp
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 

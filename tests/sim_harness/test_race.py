@@ -10,9 +10,8 @@ from fast import first_is_fast, full
 
 from controllers.config.loading import find
 from idyn.errors import ConfigError
-from sim_harness.compare.race.march import March
 from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
-from sim_harness.compare.race.run import Race, Stopwatch, Trial, run_race, standings
+from sim_harness.compare.race.run import March, Race, Stopwatch, Trial, run_race, standings
 from sim_harness.compare.report import Finding, comparison_report
 from sim_harness.compare.settings import load_comparison
 from sim_harness.engines.lcp import PolygonLcp

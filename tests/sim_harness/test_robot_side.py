@@ -16,11 +16,11 @@ from idyn.errors import InputError
 from sim_harness.measure.fall import Posture
 from sim_harness.robot import pacing
 from sim_harness.robot.robot_side import RobotSide
-from transport.loopback import Loopback
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 DT = 1e-3
 

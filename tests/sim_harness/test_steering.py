@@ -11,14 +11,14 @@ from controllers.build import load_controller
 from controllers.robot.attitude import tilt
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
+from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandMessage, GaitPart, PlanHello
 from transport.protocol.messages.state import StateMessage
-from transport.replay import replay
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 MS = 1_000_000
 

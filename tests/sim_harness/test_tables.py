@@ -11,8 +11,7 @@ from test_compare_claims import FELL, SUMMARY
 
 from sim_harness.commands.main import main
 from sim_harness.report.report import Report
-from sim_harness.report.summaries import FIRST, REST, table, text_summary
-from sim_harness.report.tables import WIDTH, text_table
+from sim_harness.report.tables import FIRST, REST, WIDTH, table, text_summary, text_table
 
 CELL = st.text("abcdefgh 0123456789.", max_size=30).map(lambda text: " ".join(text.split()))
 

@@ -11,8 +11,7 @@ from idyn import ConfigError, ContactPoint, Flat, Robot, contacts_from_geometry
 from sim_harness.commands.main import main
 from sim_harness.compare.tasks import study as tasks_study
 from sim_harness.compare.tasks.peer import PeerController, contact_link, with_contact_links
-from sim_harness.compare.tasks.references import circle, ramp
-from sim_harness.compare.tasks.runs import RUNS, stance, targets_of
+from sim_harness.compare.tasks.runs import RUNS, circle, ramp, stance, targets_of
 
 
 @pytest.mark.parametrize("curve", [ramp, lambda t: circle(t, 0.05, 1.0, (0, 2))])

@@ -12,7 +12,7 @@ from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from sim_harness.measure.progress import progress_of
+from sim_harness.measure.fall import progress_of
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Ending, Task, judge
 from sim_harness.run.experiment import run_in_process, task_of

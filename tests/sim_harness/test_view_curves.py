@@ -8,7 +8,7 @@ import pytest
 
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.view.curves import POINTS, extremes, intervals, panels_of
+from sim_harness.view.page import POINTS, extremes, intervals, panels_of
 from sim_harness.view.runs import read_run, read_runs
 
 

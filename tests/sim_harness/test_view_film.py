@@ -11,8 +11,7 @@ from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.view.film import film_of, poses_of
-from sim_harness.view.ground import ground_of
+from sim_harness.view.film import film_of, ground_of, poses_of
 from sim_harness.view.page import newtons_per_metre, size_of
 
 

@@ -18,7 +18,7 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings, ImuSe
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.log_blocks import LogBlocks
 from sim_harness.run.plan import ExperimentSettings, build_plan
-from transport.replay import replay
+from transport.log.replay import replay
 
 IMU = (-0.026, 0.0, 0.042)
 NOISE = Spread(joint_position=1e-3, joint_speed=0.05, base_orientation=2e-3, base_rate=0.01)

@@ -10,10 +10,10 @@ from controllers.robot.attitude import tilt
 from sim_harness.measure.fall import Posture
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.scene import simulated_robot
-from transport.loopback import Loopback
 from transport.protocol.messages.state import Contact
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
+from transport.startup.loopback import Loopback
 
 AFTER = 0.8
 """Time from the fault to the end of a run [s]."""

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from controllers.build import build_controller, load_controller
-from transport.loopback import Loopback
 from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 
 @pytest.fixture

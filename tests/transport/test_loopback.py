@@ -5,7 +5,6 @@ import pytest
 from standin import MS, SpringDamper, standing
 
 from idyn.model.robot import Robot
-from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import StateMessage
@@ -13,6 +12,7 @@ from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 
 def loopback(robot: Robot, kind: str = "sim") -> Loopback:

@@ -18,16 +18,16 @@ from standin import MS, SpringDamper, standing
 from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from transport.metrics import metrics
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
-from transport.serve import serve
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.warm_up import warm_up
+from transport.startup.metrics import metrics
+from transport.startup.serve import serve
+from transport.startup.warm_up import warm_up
 
 PATIENCE_MS = 30_000
 

@@ -12,17 +12,17 @@ from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
-from transport.loopback import Loopback
+from transport.log.replay import replay
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
 from transport.protocol.messages.state import Contact, Reference, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.replay import replay
 from transport.robot.conversation import hello_for
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.startup.loopback import Loopback
+from transport.startup.warm_up import warm_up
 
 TICKS = 60
 

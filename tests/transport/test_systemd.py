@@ -22,14 +22,14 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import build_parser
 from transport.protocol.messages.state import StateMessage
-from transport.realtime import PRIORITY
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
+from transport.server.realtime import PRIORITY
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.systemd import NEVER_NS, NOBODY, Systemd
+from transport.server.systemd import NEVER_NS, NOBODY, Systemd
 
 UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
 
@@ -155,7 +155,7 @@ CHILD = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 from standin import SpringDamper, solo
-import transport.serve as server
+import transport.startup.serve as server
 class Hanging(SpringDamper):
     hangs = False
     def settle(self):

@@ -8,12 +8,12 @@ from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import Reference, StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 DT, INERTIA, KP, SPEED = 1e-3, 0.02, 400.0, 20.0
 WHEEL = f"""

@@ -1,8 +1,10 @@
 """The head of a log: settings, robot, versions and clocks, as a replay needs them."""
 
+import copy
 import json
 import platform
 import time
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -10,9 +12,149 @@ import msgspec
 
 from controllers.config.loading import Settings
 from idyn.model.robot import Robot
-from transport.log.migrations import MigrationError, migrated, settings_version, version_record, with_placeholder
 from transport.log.part import CLOCKS, Attachment, LogError
 from transport.log.reader import LogReader
+
+RECORD, KEY = "settings", "settings_version"
+"""Metadata record that holds the version, and its key there."""
+
+
+class MigrationError(ValueError):
+    """The settings of a log have no equivalent today."""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """The changes from one version of the settings to the next, by paths that begin with `controller.` or `server.`.
+
+    constants: removed settings, and the constants that they became
+    renamed: old path → new path
+    added: new settings, with the values for which nothing changes; they are added to recorded tables that lack them
+    joined: function that changes the settings in place where several became one
+    """
+
+    constants: Mapping[str, float] = {}
+    renamed: Mapping[str, str] = {}
+    added: Mapping[str, Any] = {}
+    joined: Callable[[dict[str, Any]], None] | None = None
+
+
+def _one_ground(settings: dict[str, Any]) -> None:
+    """Replace what the gait knew of the ground, and the terrain of the law, by the terrain that both believe.
+
+    Where these differ, as by default ('estimated', 'flat'), or the feet did not notice steps, the terrain keeps them apart.
+    """
+    known = _take(settings, "controller.reference.ground")
+    if known is None:
+        return
+    contact = settings["controller"].setdefault("contact", {})
+    law = contact.setdefault("terrain", {"kind": "flat"})
+    if law["kind"] == "standing" and known == "told":
+        known = "estimated"
+    if known != "told" and (known, law["kind"]) != ("flat", "flat"):
+        contact["terrain"] = {"kind": "apart", "law": law, "gait": known}
+
+
+MIGRATIONS = (
+    Migration(
+        constants={
+            "controller.reference.gait.touchdown_speed": 0.15,  # [m/s]
+            "controller.reference.gait.redirect": 0.75,
+            "controller.reference.gait.touching": 1e-4,  # [m]
+            "controller.reference.gait.settle": 0.1,  # [s]
+            "controller.reference.path.heading": 0.7,  # [rad]
+            "controller.reference.path.turn_gain": 3.0,  # [1/s]
+            "controller.reference.path.turn_acceleration": 2.0,  # [rad/s²]
+        },
+        renamed={"server.anticipation.lead_us": "server.anticipation_us"},
+    ),
+    Migration(added={"server.start": "motion", "server.watchdog.silence_ms": 1e6}),
+    Migration(added={"server.session_bits": 64}),
+    Migration(added={"controller.ground.drift": False}, joined=_one_ground),
+    Migration(),  # efforts of 1000 N·m and more are limits: see `with_placeholder`
+)
+"""Entry k leads from version k to version k + 1."""
+
+FINITE_EFFORTS = 5
+"""First version in which all efforts of a URDF are limits."""
+
+SETTINGS_VERSION = len(MIGRATIONS)
+"""Version of the settings that this code reads and writes."""
+
+
+def version_record() -> dict[str, dict[str, str]]:
+    """Return the metadata record of a new log."""
+    return {RECORD: {KEY: str(SETTINGS_VERSION)}}
+
+
+def settings_version(metadata: Mapping[str, Mapping[str, str]]) -> int:
+    """Return the version of a log's settings. Raises MigrationError for a malformed version and for one of newer code."""
+    text = metadata.get(RECORD, {}).get(KEY, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise MigrationError(f"{KEY}: expected an integer ≥ 0, got '{text}'")
+    version = int(text)
+    if version > SETTINGS_VERSION:
+        raise MigrationError(f"{KEY}: expected at most {SETTINGS_VERSION}, got {version}; a newer idyn wrote this log")
+    return version
+
+
+def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Convert the settings of controller and server from `version` to today's version.
+
+    Raises MigrationError for a removed setting whose value differs from the constant that it became.
+    """
+    settings = copy.deepcopy({"controller": controller, "server": server})
+    for migration in MIGRATIONS[version:]:
+        for path, constant in migration.constants.items():
+            value = _take(settings, path)
+            if value not in (None, constant):
+                raise MigrationError(f"{path} = {value!r}: this setting was removed and is now the constant {constant!r}")
+        for old, new in migration.renamed.items():
+            if (value := _take(settings, old)) is not None:
+                _put(settings, new, value)
+        for path, value in migration.added.items():
+            _add(settings, path, value)
+        if migration.joined is not None:
+            migration.joined(settings)
+    return settings["controller"], settings["server"]
+
+
+def with_placeholder(snapshot: dict[str, Any], version: int) -> None:
+    """Let the efforts of the URDF of an older log mean what they meant: from 1000 N·m on they were no limits."""
+    if version < FINITE_EFFORTS:
+        snapshot.setdefault("placeholder", 1000.0)
+
+
+def _take(settings: dict[str, Any], path: str) -> Any:
+    """Remove a value and return it; None if it is absent. Remove its table, too, once that is empty."""
+    key, _, rest = path.partition(".")
+    if not rest:
+        return settings.pop(key, None)
+    table = settings.get(key)
+    if not isinstance(table, dict):
+        return None
+    value = _take(table, rest)
+    if value is not None and not table:
+        del settings[key]
+    return value
+
+
+def _put(settings: dict[str, Any], path: str, value: Any) -> None:
+    *tables, key = path.split(".")
+    for table in tables:
+        settings = settings.setdefault(table, {})
+    settings[key] = value
+
+
+def _add(settings: dict[str, Any], path: str, value: Any) -> None:
+    """Add a value where it is absent, unless its outermost table is empty."""
+    root, *tables, key = path.split(".")
+    table = settings[root]
+    if not table:
+        return
+    for name in tables:
+        table = table.setdefault(name, {})
+    table.setdefault(key, value)
+
 
 CONTROLLER, SERVER, URDF = "controller.json", "server.json", "robot.urdf"
 """Names of the attachments: controller snapshot, server settings, robot."""

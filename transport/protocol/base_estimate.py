@@ -9,8 +9,8 @@ from idyn.errors import InputError
 from idyn.types import Array, State
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vectors
+from transport.protocol.contact_input import FootSwitches
 from transport.protocol.errors import ProtocolError
-from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset

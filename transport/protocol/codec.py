@@ -13,7 +13,20 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
 from transport.protocol.messages.base import SCHEMA, Vector
 from transport.protocol.messages.error import Code
-from transport.protocol.sizes import MAX_BYTES
+
+MAX_BYTES = 64 * 1024
+"""Largest message that is decoded [bytes]. A state of a 50-joint robot with 20 contacts has about 8 KiB."""
+
+HIGH_WATER = 64
+"""Messages that may wait in a socket (ZMQ high-water mark).
+
+Fewer would suffice, but libzmq reports read messages to the sender in batches of half this number, and checks for such reports
+once a millisecond: with a mark of 4 it occasionally refuses a message although the queue is empty.
+"""
+
+PARTS = b"\xc1"
+"""Prefix of a message that arrived in several parts, which are joined: no MessagePack begins with it, so it is refused."""
+
 
 _MAJOR = SCHEMA.split(".", maxsplit=1)[0]
 _PREFIX = _MAJOR + "."

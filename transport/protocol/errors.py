@@ -1,8 +1,8 @@
 """The error for a refused message, and its conversion to an error reply."""
 
 from idyn.errors import IdynError
-from transport.printable import printable
 from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.printable import printable
 
 _UNRECOVERABLE = frozenset(
     {

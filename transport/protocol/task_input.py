@@ -21,7 +21,6 @@ from idyn.tasks import (
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
-from transport.printable import printable
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Vector
@@ -35,6 +34,7 @@ from transport.protocol.messages.tasks import (
     PosturePart,
     PressurePart,
 )
+from transport.protocol.printable import printable
 
 MOST_TASKS = 32
 

@@ -7,14 +7,13 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from transport.keys import Keys
-from transport.protocol.codec import decode, encode
+from transport.protocol.codec import HIGH_WATER, decode, encode
 from transport.protocol.messages import FromClient
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import Stop, StopAck
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.sizes import HIGH_WATER
 from transport.robot.conversation import BaseClient, ConnectionFailed
 
 DEADLINE_MS = 5

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.alarms import ALARMS
-from controllers.monitor.power import ROWS as POWER
+from controllers.monitor.alarms import ROWS as POWER
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.switches import ROWS
-from transport.server.sessions.switch_debounce import FLICKERS, WINDOW_S
+from transport.server.sessions.plausibility import FLICKERS, WINDOW_S
 from transport.server.settings import PlausibilitySettings
 
 HEADER = ("alarm", "measure", "threshold", "`degraded` after", "stops after")

@@ -6,7 +6,7 @@ from pathlib import Path
 from transport.log.part import Entry, LogError
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.server.served_controller import ServedController
+from transport.server.controller_slot import ServedController
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
 

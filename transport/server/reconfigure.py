@@ -15,7 +15,7 @@ from idyn.errors import ConfigError, IdynError
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import ConfigSet
-from transport.server.served_controller import ServedController
+from transport.server.controller_slot import ServedController
 
 COLLECT_EVERY = 16
 """Requests between two garbage collections; a replaced controller has 0.7 MB."""

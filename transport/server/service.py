@@ -16,24 +16,62 @@ from idyn.terms.inputs import finite
 from idyn.types import ContactSet
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
-from transport.printable import printable
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.requests import Config, ConfigSet
+from transport.protocol.messages.requests import Config, ConfigSet, Stats
 from transport.protocol.messages.state import StateMessage
-from transport.server.controller_slot import ControllerSlot
+from transport.protocol.printable import printable
+from transport.server.controller_slot import ControllerSlot, ServedController, build_host
 from transport.server.rate_limit import RateLimit, similar
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
-from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
 from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest, TickRequest
 from transport.server.sessions.session import Accepted, Session
 from transport.server.settings import ServerSettings
-from transport.server.timings import Timings
 from transport.server.torque_reply import Decision, tick_message, torque_message
+
+
+class Timings:
+    """Step durations [ns] and missed deadlines of all ticks since the start of the service.
+
+    others_ns: time spent on clients other than the controlling one, while there was one [ns]; dropped: their dropped messages
+    """
+
+    def __init__(self) -> None:
+        self.others_ns = self.dropped = 0
+        self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
+
+    def note(self, step_ns: int, deadline_met: bool) -> None:
+        """Count one tick."""
+        self.steps += 1
+        self.total_ns += step_ns
+        self.max_ns = max(self.max_ns, step_ns)
+        self.deadline_misses += not deadline_met
+
+    @property
+    def summary(self) -> str:
+        """The work so far in a few words."""
+        return f"{self.steps} torques, {self.deadline_misses} of them late"
+
+    def report(self, dispatcher: Dispatcher, session: Session | None) -> Stats:
+        """Return the statistics, with the counters of the dispatcher and of a session, of the robot without one."""
+        return Stats(
+            received=dispatcher.received,
+            torques=self.steps,
+            refused=dict(dispatcher.refused),
+            deadline_misses=self.deadline_misses,
+            step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
+            step_us_max=self.max_ns * 1e-3,
+            comm=dispatcher.comm(session),
+            others_us_mean=self.others_ns * 1e-3 / max(1, self.steps),
+            dropped=self.dropped,
+            fault=dispatcher.fault(session),
+            states=dispatcher.states,
+        )
+
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import msgspec
 from controllers.config.loading import Positive, Settings
 from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
-from transport.realtime import RealTime
+from transport.server.realtime import RealTime
 
 Role = Literal["control", "watch", "configure", "plan", "estop"]
 Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]

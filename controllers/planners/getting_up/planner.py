@@ -13,21 +13,144 @@ other side pushes. Of the state only angles at the start, attitude and angular s
 """
 
 import math
+from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 from controllers.command import Reference
 from controllers.config.loading import Positive
 from controllers.contact.terrain import Known
-from controllers.planners.getting_up.motion import Motion, duration, rise
-from controllers.planners.getting_up.postures import posture, sides_of, within_limits
-from controllers.planners.trajectory import MotionSettings, Trajectory
+from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
 from controllers.robot.attitude import up
-from idyn.errors import ConfigError
+from controllers.robot.kinematics import angles_for_base_shift
+from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
-from idyn.types import Array, ContactSet, Kinematics, State
+from idyn.types import Array, ContactSet, Kinematics, Record, State
+
+MIRRORED = 0.02
+"""Largest distance between a joint and the mirror image of its counterpart [m]; the same for the directions of their axes."""
+
+
+class Sides(Record, frozen=True):
+    """Symmetry of a robot about the xz plane of its base.
+
+    left: whether a joint is on the left side (na)
+    partner: the joint on the other side (na)
+    sign: angle of the partner in a mirrored posture, per angle of the joint, 1 or −1 (na)
+    """
+
+    left: Array
+    partner: Array
+    sign: Array
+
+
+def sides_of(robot: Robot) -> Sides:
+    """Return the symmetry of a robot. Raises ConfigError for a robot whose joints are not in pairs of hinges."""
+    neutral = robot.neutral()
+    joints = robot.tree.dof_joint[robot.tree.a]
+    axes = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a, 3:].copy()
+    places = robot.place(neutral)[1][joints].copy()
+    # the mirror image of a rotation about w is one about −(w − 2 w_y e_y)
+    images, turned = places * [1.0, -1.0, 1.0], axes * [-1.0, 1.0, -1.0]
+    along = turned @ axes.T
+    apart = np.linalg.norm(images[:, None] - places[None], axis=2) + (1.0 - np.abs(along))
+    partner = apart.argmin(axis=1)
+    alone = (apart.min(axis=1) > MIRRORED) | (partner == np.arange(len(partner)))
+    if alone.any():
+        name = robot.joint_names[int(alone.argmax())]
+        raise ConfigError("reference.kind", f"'get-up' needs legs of hinges in pairs left and right; '{name}' has no partner")
+    sign = np.sign(np.take_along_axis(along, partner[:, None], axis=1)[:, 0])
+    return Sides(left=places[:, 1] > 0.0, partner=partner, sign=sign)
+
+
+def posture(robot: Robot, sides: Sides, others: Array, angles: dict[str, float], where: str) -> Array:
+    """Return a symmetric posture [rad] (na).
+
+    others: angles of joints that are left out [rad] (na); angles: of joints of the left side; where: path in errors
+    Raises ConfigError for an unknown joint, one of the right side, or an angle beyond its limits.
+    """
+    result, names = others.copy(), list(robot.joint_names)
+    for name, angle in angles.items():
+        if name not in names or not sides.left[names.index(name)]:
+            left = [each for each, there in zip(names, sides.left, strict=True) if there]
+            raise ConfigError(f"{where}.{name}", f"expected a joint of the left side{nearest(name, left)}")
+        k = names.index(name)
+        result[k], result[sides.partner[k]] = angle, sides.sign[k] * angle
+    return within_limits(robot, result, where)
+
+
+def within_limits(robot: Robot, angles: Array, where: str) -> Array:
+    """Return the angles [rad] (na). Raises ConfigError, with the path `where`, for a joint beyond its limits."""
+    limits = robot.limits
+    beyond = (angles < limits.q_min) | (angles > limits.q_max)
+    if beyond.any():
+        k = int(beyond.argmax())
+        expected = f"expected {limits.q_min[k]:g} to {limits.q_max[k]:g} rad of {robot.joint_names[k]}"
+        raise ConfigError(where, f"{expected}, got {angles[k]:g}")
+    return angles
+
+
+PEAK = 15.0 / 8.0
+"""Largest speed of a quintic, relative to its mean speed."""
+
+KNOTS = 41
+"""Inverse-kinematics solutions along the rise."""
+
+Sample = tuple[Array, Array, Array]
+"""Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
+
+
+class Motion(Record, frozen=True):
+    """A motion of the joints.
+
+    start, goal: angles [rad] (na); speeds: at the start [rad/s] (na)
+    begin, lasts: time of the start, duration [s]
+    path: θ(x, n): n-th derivative of the angles between start, x = 0, and goal, x = 1; None: a straight line
+    """
+
+    start: Array
+    goal: Array
+    speeds: Array
+    begin: float
+    lasts: float
+    path: Callable[[float, int], Array] | None = None
+
+    def at(self, t: float) -> Sample:
+        """Return the motion at time t [s]; before it begins as at its start."""
+        x, dx, ddx = smooth_step(max(t - self.begin, 0.0), self.lasts)
+        if self.path is None:
+            along = self.goal - self.start
+            q, v, a = self.start + x * along, dx * along, ddx * along
+        else:
+            first = self.path(x, 1)
+            q, v, a = self.path(x, 0), dx * first, dx * dx * self.path(x, 2) + ddx * first
+        h, dh, ddh = _fading(min(max(t - self.begin, 0.0) / self.lasts, 1.0))
+        return q + self.lasts * h * self.speeds, v + dh * self.speeds, a + ddh / self.lasts * self.speeds
+
+
+def _fading(s: float) -> tuple[float, float, float]:
+    """Return the quintic with slope 1 at s = 0 that is 0 at both ends and flat at s = 1, and its derivatives."""
+    return s - 6 * s**3 + 8 * s**4 - 3 * s**5, 1 - 18 * s**2 + 32 * s**3 - 15 * s**4, -36 * s + 96 * s**2 - 60 * s**3
+
+
+def duration(start: Array, goal: Array, speed: float) -> float:
+    """Return the time in which the fastest joint moves from start to goal with this largest speed [rad/s], ≥ 0.1 s."""
+    return max(PEAK * float(np.abs(goal - start).max()) / speed, 0.1)
+
+
+def rise(robot: Robot, stance: Array, depth: float) -> Callable[[float, int], Array]:
+    """Return θ(x, n) of a base that rises from `depth` [m] below the stance, x = 0, to the stance, x = 1, over standing feet.
+
+    Raises ConfigError if the legs do not fold as far.
+    """
+    share = np.linspace(0.0, 1.0, KNOTS)
+    down = np.array([0.0, 0.0, -depth])
+    angles = [angles_for_base_shift(robot, stance, (1.0 - x) * down, "reference.depth") for x in share]
+    spline = CubicSpline(share, np.array(angles))
+    return lambda x, n: np.asarray(spline(x, n))
 
 
 class Phase(Enum):

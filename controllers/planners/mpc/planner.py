@@ -5,11 +5,12 @@ Each time
 2. contact table and reference of the body over the horizon
 3. contact forces and motion of a single rigid body                        `controllers.planners.mpc.rigid_body`
 4. tasks: accelerations of the centre of mass and of the base, feet, preferred forces. The contact law decides which forces act
-                                                                           `controllers.planners.mpc.tasks`
+                                                                           `controllers.planners.mpc.planner`
 Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in its
 swing has landed.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,16 +18,174 @@ import numpy as np
 from controllers.planners.gait import GaitSettings
 from controllers.planners.mpc.rigid_body import STATE, Body, Horizon, Weights, planned_motion
 from controllers.planners.mpc.settings import MpcSettings
-from controllers.planners.mpc.steps import Feet, Phases
-from controllers.planners.mpc.tasks import BodyMotion, Tasks, angles_of, body_tasks, foot_tasks
 from controllers.planners.path import Path, command, corrected
 from controllers.planners.plan import GRAVITY
 from controllers.planners.speed import from_hip
 from controllers.planners.two_legs.feet import turned
+from controllers.planners.two_legs.swing import Swing
+from controllers.planners.two_legs.tasks import BASE
 from controllers.robot.attitude import rotation
 from controllers.robot.kinematics import contact_places
 from idyn.model.robot import Robot
+from idyn.tasks import ComTask, ForceTask, FrameTask
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.motion import MotionTask
 from idyn.types import Array, State
+
+LATE, TOUCHES = 0.6, 1e-3
+"""Share of a swing after which a foot lower than this above its goal has landed [m]."""
+
+
+class Phases:
+    """Which foot stands when: phases run evenly."""
+
+    def __init__(self, gait: GaitSettings, feet: int) -> None:
+        """Raises ConfigError if the settings are not a gait of these feet."""
+        self._touchdown, self._walks = gait.phases(feet), gait.pattern != "stand"
+        self.gait, self._cycle = gait, 0.0
+
+    def advance(self, dt: float) -> None:
+        """Go on by a time [s]."""
+        self._cycle += dt / self.gait.period
+
+    def at(self, ahead: float | Array) -> Array:
+        """Return the phases of the feet a time ahead [s]: share of the period since touchdown (…, n)."""
+        phases: Array = (self._cycle + np.asarray(ahead)[..., None] / self.gait.period - self._touchdown) % 1.0
+        return phases
+
+    def stands(self, ahead: float | Array) -> Array:
+        """Return which feet stand a time ahead [s] (…, n)."""
+        return np.asarray((self.at(ahead) < self.gait.duty) | (not self._walks))
+
+    @property
+    def swing_time(self) -> float:
+        """Return the duration of a swing [s]."""
+        return (1.0 - self.gait.duty) * self.gait.period
+
+
+class Step(NamedTuple):
+    """A foot in the air. swing: its path; share: of the swing time since lift-off"""
+
+    swing: Swing
+    share: float
+
+    @property
+    def motion(self) -> tuple[Array, Array, Array]:
+        """Return position [m], velocity [m/s] and acceleration [m/s²] now (3 each)."""
+        return self.swing.x[:3], self.swing.v[:3], self.swing.a[:3]
+
+
+class Feet:
+    """Swings of the feet.
+
+    steps: of each foot, None while it stands; landed: whether a foot touched before its planned time (n)
+    """
+
+    def __init__(self, count: int) -> None:
+        self.steps: list[Step | None] = [None] * count
+        self.landed = np.zeros(count, np.bool_)
+
+    def update(self, phases: Phases, places: Array, goals: Array) -> None:
+        """Lift, aim and land feet. places: where the feet are [m] (n, 3); goals: where those in the air shall land (n, 3)"""
+        stands, lasts, gait = phases.stands(0.0), phases.swing_time, phases.gait
+        shares = (phases.at(0.0) - gait.duty) / (1.0 - gait.duty)
+        for i, (step, share) in enumerate(zip(self.steps, shares.tolist(), strict=True)):
+            low = step is not None and step.share > LATE and places[i, 2] < goals[i, 2] + TOUCHES
+            self.landed[i] = not stands[i] and (low or self.landed[i])
+            if stands[i] or self.landed[i]:
+                self.steps[i] = None
+                continue
+            if step is None:
+                swing = Swing(_four(places[i]), _four(goals[i]), lasts, gait.step_height)
+            else:
+                swing = step.swing
+                swing.aim(_four(goals[i]), share * lasts)
+            swing.move(share * lasts)
+            self.steps[i] = Step(swing, share)
+
+
+def _four(place: Array) -> Array:
+    return np.array([*place, 0.0])
+
+
+TRUNK = 0.1
+"""Weight of the attitude of the base beside that of the motion of the centre of mass: on two feet no force turns the base about
+the line between them, and legs in the air shall not."""
+
+LOWERING, ABOVE = 0.15, 0.005
+"""Speed of a foot that is to stand and does not touch [m/s]; height above the lowest foot from which it does not touch [m]."""
+
+Tasks = list[MotionTask | ContactTask]
+
+
+class BodyMotion(NamedTuple):
+    """Motion of the body now, in the world: centre of mass [m], velocity, acceleration; attitude of the base (3, 3), angular
+    velocity, angular acceleration (3 each)."""
+
+    position: Array
+    velocity: Array
+    acceleration: Array
+    attitude: Array
+    turn: Array
+    turning: Array
+
+
+def body_tasks(body: BodyMotion, stiffness: float) -> Tasks:
+    """Return the tasks of the body."""
+    pad = np.zeros(3)
+    return [
+        ComTask(position=body.position, velocity=body.velocity, acceleration=body.acceleration, stiffness=stiffness),
+        FrameTask(
+            frame=BASE,
+            name="trunk",
+            rotation=body.attitude,
+            velocity=np.concatenate([pad, body.turn]),
+            acceleration=np.concatenate([pad, body.turning]),
+            stiffness=stiffness,
+            weight=TRUNK,
+        ),
+    ]
+
+
+def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequence[Step | None], stiffness: float) -> Tasks:
+    """Return the tasks of the feet: swings, the way down of feet that do not touch, and forces, below all other tasks.
+
+    feet: their centres (n, 3), and preferred forces on them (n, 3); steps: of each foot, None while it stands
+    """
+    places, forces = feet
+    tasks, lowest, pad = Tasks(), float(places[:, 2].min()), np.zeros(3)
+    rows = zip(robot.spheres.keys, robot.description.contact, steps, places, forces, strict=True)
+    for key, place, step, at, force in rows:
+        if step is not None:
+            x, v, a = step.motion
+            offset = at - robot.frames.placement(place.frame, q).translation
+            task: MotionTask | ContactTask = FrameTask(
+                frame=place.frame,
+                name=f"swing {key}",
+                position=x - offset,
+                velocity=np.concatenate([v, pad]),
+                acceleration=np.concatenate([a, pad]),
+                stiffness=stiffness,
+            )
+        elif at[2] - lowest > ABOVE:
+            task = FrameTask(
+                frame=place.frame,
+                name=f"landing {key}",
+                velocity=[0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0],
+                stiffness=0.0,
+                damping=2.0 * float(np.sqrt(stiffness)),
+                mask=(True, True, True, False, False, False),
+            )
+        else:
+            task = ForceTask(contacts=key, force=force, name=f"force {key}", level=1)
+        tasks.append(task)
+    return tasks
+
+
+def angles_of(R: Array) -> Array:
+    """Return roll, pitch and yaw of a rotation Rz(yaw) Ry(pitch) Rx(roll) [rad] (3)."""
+    return np.array([np.arctan2(R[2, 1], R[2, 2]), -np.arcsin(np.clip(R[2, 0], -1.0, 1.0)), np.arctan2(R[1, 0], R[0, 0])])
+
 
 AHEAD = 0.03
 """Largest distance of the reference from the measured body in the plane [m, rad]: after a push it does not return."""

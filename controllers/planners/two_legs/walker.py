@@ -18,12 +18,11 @@ import numpy as np
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.terrain import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
-from controllers.planners.two_legs.beside import check_beside, legs_of
 from controllers.planners.two_legs.dcm import nearest_inside
 from controllers.planners.two_legs.feet import Pose, feet_of
 from controllers.planners.two_legs.settings import BalanceSettings, GainSettings, StepSettings
 from controllers.planners.two_legs.steps import Steps
-from controllers.planners.two_legs.tasks import Aims, task_stack
+from controllers.planners.two_legs.tasks import Aims, check_beside, legs_of, task_stack
 from idyn.errors import ConfigError, InputError
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot

@@ -41,8 +41,7 @@ from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.laws.convex.basis import basis_of, face_at, solve_basis
 from idyn.laws.convex.pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy, pivot_to_basis
-from idyn.laws.convex.program import assemble
-from idyn.laws.convex.rays import Program, units
+from idyn.laws.convex.program import Program, assemble, units
 from idyn.laws.law import (
     FACE_ZERO,
     Attempt,

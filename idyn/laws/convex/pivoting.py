@@ -1,6 +1,6 @@
 """The convex programs as linear complementarity problems, solved exactly by pivoting.
 
-In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex.rays`):
+In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex.program`):
 
     contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
     kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
@@ -16,7 +16,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.convex.basis import solve_basis
-from idyn.laws.convex.rays import Program, Rays, cone_rays, units
+from idyn.laws.convex.program import Program, Rays, cone_rays, units
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
 from idyn.solvers.lemke import covering, lemke, pivot

@@ -1,11 +1,117 @@
 """Matrices of the convex program of stage I; facets of a polygonal friction cone."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.laws.convex.rays import Program, units
 from idyn.laws.law import is_free
 from idyn.types import Array
+
+
+class Program(NamedTuple):
+    """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0.
+
+    Y (3n, nu), b [m/s] (3n): see `ReducedProblem`
+    energy: gradient e of the energy at p = 0 [m/s] (3n)
+    mu: friction coefficients (n)
+    unlimited: whether every μ > 0 counts as ∞
+    directions: corners of the friction polygon (k, 2)
+    """
+
+    Y: Array
+    b: Array
+    energy: Array
+    mu: Array
+    unlimited: bool
+    directions: Array
+
+
+class Rays(NamedTuple):
+    """Rays of all contacts: k entries for each contact; entries may be unused.
+
+    axes: rays in (s, t, n) (n k, 3); G: R Y (n k, nu); slopes: R e (n k)
+    taken: whether an entry is used (n k, bool)
+    signed: whether the coordinate of an entry must be ≥ 0 (n k, bool)
+    """
+
+    axes: Array
+    G: Array
+    slopes: Array
+    taken: Array
+    signed: Array
+
+
+@compiled
+def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
+    """Return the mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s]; 1 instead of zero."""
+    n, d, speed = len(b) // 3, 0.0, 0.0
+    for i in range(n):
+        for c in range(Y.shape[1]):
+            d += Y[3 * i + 2, c] ** 2 / n
+        speed = max(speed, abs(b[3 * i + 2]))
+        for r in range(3):
+            speed = max(speed, abs(energy[3 * i + r]))
+    return (d if d > 0.0 else 1.0), (speed if speed > 0.0 else 1.0)
+
+
+@compiled
+def cone_rays(program: Program) -> Rays:
+    """Return the rays of the friction cones."""
+    Y, energy, mu, directions = program.Y, program.energy, program.mu, program.directions
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    axes, G, slopes = np.zeros((n * k, 3)), np.zeros((n * k, m)), np.zeros(n * k)
+    taken, signed = np.zeros(n * k, dtype=np.bool_), np.ones(n * k, dtype=np.bool_)
+    for i in range(n):
+        free = is_free(mu[i], program.unlimited)
+        for j in range(0 if mu[i] > 0.0 else 2, 3 if free or mu[i] == 0.0 else k):
+            # axis: s, t or n; or (μ corner j, 1)
+            row = k * i + j
+            taken[row] = True
+            if free:
+                axes[row, j] = 1.0
+                signed[row] = j == 2
+            else:
+                axes[row, 0], axes[row, 1], axes[row, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
+            # R e and G = R Y
+            for r in range(3):
+                a = axes[row, r]
+                if a != 0.0:
+                    slopes[row] += a * energy[3 * i + r]
+                    for c in range(m):
+                        G[row, c] += a * Y[3 * i + r, c]
+    return Rays(axes, G, slopes, taken, signed)
+
+
+@compiled
+def along_rays(program: Program, p: Array) -> Array:
+    """Return coordinates of impulses p along the rays (n k). The tangential part is represented by the two rays next to it,
+    the remaining normal part by two opposite rays."""
+    mu, directions = program.mu, program.directions
+    n, k = len(mu), len(directions)
+    out = np.zeros(n * k)
+    for i in range(n):
+        ps, pt, pn = p[3 * i], p[3 * i + 1], p[3 * i + 2]
+        if is_free(mu[i], program.unlimited):
+            out[k * i], out[k * i + 1], out[k * i + 2] = ps, pt, pn
+            continue
+        if mu[i] == 0.0:
+            out[k * i + 2] = pn
+            continue
+        # p_T = μ (share0 a + share1 e), both ≥ 0 between the right corners
+        best, corner, share0, share1 = -np.inf, 0, 0.0, 0.0
+        for j in range(k):
+            a, e = directions[j], directions[(j + 1) % k]
+            det = mu[i] * (a[0] * e[1] - a[1] * e[0])
+            s0, s1 = (ps * e[1] - pt * e[0]) / det, (a[0] * pt - a[1] * ps) / det
+            if min(s0, s1) > best:
+                best, corner, share0, share1 = min(s0, s1), j, s0, s1
+        # p_N = share0 + share1 + rest, which two opposite rays share
+        rest = max(pn - share0 - share1, 0.0) / 2
+        out[k * i + corner] += max(share0, 0.0) + rest
+        out[k * i + (corner + 1) % k] += max(share1, 0.0)
+        out[k * i + (corner + k // 2) % k] += rest
+    return out
 
 
 @compiled

@@ -25,8 +25,7 @@ from idyn.contact.soft import (
 )
 from idyn.jit.compiled import compiled
 from idyn.laws.compliant import SIX, THREE, minimise
-from idyn.laws.mujoco.rows import LEAST_R, fill_contacts, free_joint_terms, impedance, implicit_part, spring
-from idyn.laws.mujoco.turning import contact_rows
+from idyn.laws.mujoco.rows import LEAST_R, contact_rows, fill_contacts, free_joint_terms, impedance, implicit_part, spring
 from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
 from idyn.status import SOLVED
 from idyn.terms.stages import Given, ReducedProblem

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import allowance
+from idyn.differentiation.dense import axpy, multiply
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.slopes.dense import axpy, multiply
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.rows import solve_all, solve_and_span
 from idyn.solvers.vectors import copy, dot, fill_rows

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.differentiation.dense import axpy
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.slopes.dense import axpy
 from idyn.solvers.vectors import fill_rows
 from idyn.tasks.follow import REST, ROWS
 from idyn.tasks.limited.held import HeldMotion

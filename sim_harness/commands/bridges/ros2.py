@@ -10,11 +10,10 @@ from typing import Any
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from sim_harness.commands.output import confirm
+from transport.bridges.ros2.bridge import Bridge, ServerLink
+from transport.bridges.ros2.dds import Bus
 from transport.keys import client_keys
-from transport.realtime import steady
-from transport.ros2.bridge import Bridge
-from transport.ros2.dds import Bus
-from transport.ros2.link import ServerLink
+from transport.server.realtime import steady
 from transport.server.settings import runtime_directory
 
 MOST_RATE = 500.0

@@ -13,20 +13,18 @@ from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.commands.output import confirm
 from sim_harness.report.tables import Table, text_table
-from transport.realtime import real_time, steady
+from transport.bridges.unitree.bridge import Bridge, Report
+from transport.bridges.unitree.clock import PERIOD_NS
+from transport.bridges.unitree.dds import Bus, MotionSwitcher
+from transport.bridges.unitree.low_level import LowLevel
+from transport.bridges.unitree.low_state import StateDecoder
+from transport.bridges.unitree.raw_log import RawLog
+from transport.bridges.unitree.robots import ROBOTS
+from transport.bridges.unitree.script import KD, PostureMotion, Step, parse_script, read_script
+from transport.bridges.unitree.served import ServedRobot
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
-from transport.unitree.bridge import Bridge, Report
-from transport.unitree.clock import PERIOD_NS
-from transport.unitree.dds import Bus
-from transport.unitree.low_level import LowLevel
-from transport.unitree.low_state import StateDecoder
-from transport.unitree.motion_switcher import MotionSwitcher
-from transport.unitree.postures import KD, PostureMotion
-from transport.unitree.raw_log import RawLog
-from transport.unitree.robots import ROBOTS
-from transport.unitree.script import Step, parse_script, read_script
-from transport.unitree.served import ServedRobot
+from transport.server.realtime import real_time, steady
 
 CONNECT_MS = 200
 """Time to wait for a server's answer to a request [ms]: the robot gets no commands meanwhile."""

@@ -16,15 +16,13 @@ import numpy as np
 
 from idyn.errors import ConfigError, InputError
 from sim_harness.commands.output import publish, run_bar
-from sim_harness.judge.answer import answer_to
 from sim_harness.judge.fclib import SUFFIXES, read_fclib
 from sim_harness.judge.logs import steps_of_log
-from sim_harness.judge.measured import Block, Sample, explained_step, samples_of
+from sim_harness.judge.measured import Block, Sample, explained_step, read_tensor, samples_of
 from sim_harness.judge.report import report_of
 from sim_harness.judge.step import Step, read_steps
-from sim_harness.judge.torch_file import read_tensor
 from sim_harness.judge.tosses import EDGE, MASS, RATE, load_tosses, toss_of_tensor
-from sim_harness.judge.verdict import judge
+from sim_harness.judge.verdict import answer_to, judge
 from sim_harness.scenes.bodies.settings import is_scene
 
 

@@ -16,7 +16,7 @@ from sim_harness.fleet.logs import RECORDED, How
 from sim_harness.fleet.run import run_fleet
 from sim_harness.report.tables import text_table
 from sim_harness.run.logs import logged_runs
-from transport.replay import replay
+from transport.log.replay import replay
 
 EXPLAINED, SEARCHES = 10, 60
 """Each 10th tick is explained; searches in a tick with many contacts."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from idyn.jit.compiled import compiling
 from sim_harness.bench.batch_bench import study
+from sim_harness.bench.derivatives import bench_slopes, slopes_table
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
-from sim_harness.bench.slopes import bench_slopes, slopes_table
 from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.study import measure, report_of

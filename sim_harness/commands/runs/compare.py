@@ -11,15 +11,13 @@ import msgspec
 
 from idyn.errors import ConfigError
 from sim_harness.commands.output import publish, run_bar
-from sim_harness.compare.engines.jobs import ENGINES, jobs_of, run_jobs
-from sim_harness.compare.engines.report import engines_table, summary, write_engine_report
+from sim_harness.compare.engines.report import ENGINES, engines_table, jobs_of, run_jobs, summary, write_engine_report
 from sim_harness.compare.race.run import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.study import Study, measure, report_of
-from sim_harness.report.summaries import text_summary
-from sim_harness.report.tables import text_table
+from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
 from sim_harness.studies.table import STUDIES, check_options

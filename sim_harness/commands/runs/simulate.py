@@ -14,10 +14,10 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar
 from sim_harness.commands.runs import scene
-from sim_harness.mujoco.agreement import differences
+from sim_harness.mujoco.law import differences
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
-from sim_harness.report.summaries import text_summary
+from sim_harness.report.tables import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.scene import frictions, note_of_world

@@ -12,7 +12,7 @@ from idyn.errors import ConfigError
 from sim_harness.steering.gamepad import HELP as PAD_HELP
 from sim_harness.steering.gamepad import LIFT, Gamepad, Wish
 from transport.keys import client_keys
-from transport.printable import printable
+from transport.protocol.printable import printable
 from transport.robot.conversation import ConnectionFailed
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import runtime_directory

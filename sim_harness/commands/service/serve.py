@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from controllers.config.loading import load
-from transport.serve import serve
 from transport.server.settings import ServerSettings
+from transport.startup.serve import serve
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError
 from transport.keys import Keys, client_keys
-from transport.printable import printable, raw
 from transport.protocol.messages.requests import Config, ConfigGet, Stats, StatsGet
+from transport.protocol.printable import printable, raw
 from transport.robot.conversation import ConnectionFailed, expected
 from transport.robot.observer import Observer
 from transport.server.settings import runtime_directory

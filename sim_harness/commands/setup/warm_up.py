@@ -8,8 +8,8 @@ from typing import Any
 from controllers.build import load_controller
 from controllers.config.loading import load
 from idyn.jit.cache import root
-from transport.kernels import Precompilation
 from transport.server.settings import ServerSettings
+from transport.startup.warm_up import Precompilation
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -15,8 +15,7 @@ from controllers.config.loading import Settings
 from controllers.config.tables import kind_of
 from controllers.settings import AnyControlLaw
 from idyn.errors import ConfigError
-from sim_harness.compare.changes import Changes
-from sim_harness.compare.known import check_known
+from sim_harness.compare.controllers import Changes, check_known
 from sim_harness.compare.quantities import QUANTITIES
 
 Count = Annotated[int, msgspec.Meta(ge=1)]

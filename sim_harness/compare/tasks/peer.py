@@ -14,8 +14,18 @@ from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet
-from sim_harness.compare.tasks.own import DAMPING, FRICTION_MARGIN, LEAST_FORCE, STIFFNESS, TaskTick
-from sim_harness.compare.tasks.runs import DT, PRESSING, SWINGING, Targets, TaskRun
+from sim_harness.compare.tasks.runs import (
+    DAMPING,
+    DT,
+    FRICTION_MARGIN,
+    LEAST_FORCE,
+    PRESSING,
+    STIFFNESS,
+    SWINGING,
+    Targets,
+    TaskRun,
+    TaskTick,
+)
 
 SCRIPT = Path(__file__).parent / "peers" / "serve.py"
 

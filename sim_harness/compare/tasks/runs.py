@@ -1,13 +1,60 @@
 """Runs of the comparison of task controllers: what the robot shall do, and in which world."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.model.robot import Robot
-from idyn.types import Array, Record
-from sim_harness.compare.tasks.references import Curve, circle, ramp
+from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
+from idyn.types import Array, Guess, Record, State
+from sim_harness.measure.fall import Posture
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.world.worlds import build_world
+
+
+class Curve(NamedTuple):
+    """A function of n times, with its first and second derivative: each (n), or (n, 3) for a point in the world [m]."""
+
+    x: Array
+    v: Array
+    a: Array
+
+    def __add__(self, other: "Curve | Array") -> "Curve":  # type: ignore[override]
+        """Return the sum of two curves, or the curve moved by a constant offset (3)."""
+        if isinstance(other, Curve):
+            return Curve(self.x + other.x, self.v + other.v, self.a + other.a)
+        return Curve(self.x + other, self.v, self.a)
+
+    def along(self, direction: Array) -> "Curve":
+        """Return the curve of a point that moves along a direction (3) by the values of this function."""
+        return Curve(*(np.multiply.outer(each, direction) for each in self))
+
+
+def ramp(t: Array) -> Curve:
+    """Return a polynomial of fifth degree, 0 for t ≤ 0 and 1 for t ≥ 1 s, with zero slope and curvature at both ends."""
+    s = np.clip(t, 0.0, 1.0)
+    return Curve(
+        s**3 * (10.0 - 15.0 * s + 6.0 * s**2),
+        30.0 * s**2 * (1.0 - s) ** 2,
+        60.0 * s * (1.0 - s) * (1.0 - 2.0 * s),
+    )
+
+
+def circle(t: Array, radius: float, frequency: float, axes: tuple[int, int]) -> Curve:
+    """Return a circle in the plane of two world axes, whose radius grows from 0 between t = 0 and 1 s."""
+    w = 2.0 * np.pi * frequency
+    r, turn = ramp(t), np.exp(1j * w * t)
+    # z = r e^{iωt}, ż = (ṙ + iω r) e^{iωt}, z̈ = (r̈ + 2iω ṙ − ω² r) e^{iωt}
+    parts = (r.x * turn, (r.v + 1j * w * r.x) * turn, (r.a + 2j * w * r.v - w**2 * r.x) * turn)
+    first, second = np.eye(3)[list(axes)]
+    return Curve(*(radius * (np.outer(z.real, first) + np.outer(z.imag, second)) for z in parts))
+
 
 ROBOT, SWINGING, PRESSING = "go2", "FL_foot", "FL_foot"
 """Robot; the foot that leaves the ground in runs with a free foot; the foot whose force is asked for."""
@@ -93,3 +140,185 @@ def measured(robot: Robot, q: Array, v: Array, noise: float, rng: np.random.Gene
     shift[:3], shift[3:6], speed[:6] = 2e-4, 1e-3, 1e-2
     draws = noise * rng.normal(size=(2, robot.nv))
     return robot.integrate(q, shift * draws[0]), v + speed * draws[1]
+
+
+STIFFNESS, DAMPING = 100.0, 20.0
+"""Gains of all tasks [1/s²], [1/s]."""
+
+FRICTION_MARGIN, LEAST_FORCE = 0.05, 1.0
+"""Share of the friction that is not used; least normal force of a foot that stands [N]."""
+
+LEVEL = np.eye(3)
+STILL = np.zeros(3)
+
+
+class TaskTick(NamedTuple):
+    """What a controller returns.
+
+    tau: joint torques [N·m] (na)
+    normal: normal force of each contact place that the controller computes [N] (contacts)
+    seconds: run time of the computation, from the state and the targets to the torques [s]
+    ok: whether the controller found a solution
+    """
+
+    tau: Array
+    normal: Array
+    seconds: float
+    ok: bool
+
+
+class TaskController(Protocol):
+    """A controller of one run."""
+
+    def tick(self, k: int, q: Array, v: Array) -> TaskTick:
+        """Return the torques for tick k in the measured state (q, v)."""
+        ...
+
+    def close(self) -> None:
+        """Release what the controller holds."""
+        ...
+
+
+class OwnController:
+    """`idyn.tasks.predict_tasks` with its default settings."""
+
+    def __init__(self, robot: Robot, stance: Array, run: TaskRun, targets: Targets) -> None:
+        self._robot, self._targets = robot, targets
+        self._guess: Guess | None = None
+        self._mu = None if run.mu is None else np.full(len(robot.spheres.keys), run.mu)
+        self._posture = PostureTask(angles=robot.joint_angles(stance), level=1, stiffness=STIFFNESS, damping=DAMPING)
+
+    def tick(self, k: int, q: Array, v: Array) -> TaskTick:
+        robot, targets = self._robot, self._targets
+        begin = perf_counter()
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=0.002, mu=self._mu)
+        stands = targets.stands[k]
+        if not stands.all():
+            contacts = contacts.take(np.array([stands[robot.spheres.keys.index(key)] for key in contacts.keys]))
+        answer = predict_tasks(
+            robot, State(q=q, v=v), contacts, TaskStack(tasks=self._tasks(k)), law="coulomb", dt=DT, guess=self._guess
+        )
+        prediction = answer.prediction
+        self._guess = prediction.guess
+        seconds = perf_counter() - begin
+        normal = np.zeros(len(stands))
+        normal[[robot.spheres.keys.index(key) for key in contacts.keys]] = prediction.normal_force
+        return TaskTick(prediction.tau, normal, seconds, prediction.status.ok)
+
+    def _tasks(self, k: int) -> Sequence[FrameTask | ForceTask | PostureTask]:
+        targets = self._targets
+        tasks: list[FrameTask | ForceTask | PostureTask] = [_follow("root_joint", targets.trunk[k], LEVEL), self._posture]
+        if not targets.stands[k].all():
+            tasks.append(_follow(SWINGING, targets.foot[k], None))
+        if not np.isnan(targets.presses[k]):
+            tasks.append(ForceTask(contacts=PRESSING, normal=float(targets.presses[k])))
+        return tasks
+
+    def close(self) -> None:
+        pass
+
+
+def _follow(frame: str, target: Array, rotation: Array | None) -> FrameTask:
+    """Return the task of a frame that follows a row of a curve (9)."""
+    return FrameTask(
+        frame=frame,
+        position=target[:3],
+        rotation=rotation,
+        velocity=np.concatenate([target[3:6], STILL]),
+        acceleration=np.concatenate([target[6:], STILL]),
+        stiffness=STIFFNESS,
+        damping=DAMPING,
+    )
+
+
+class TaskFigures(NamedTuple):
+    """Figures of a run, from `SETTLED` until the end or the fall.
+
+    tracking: root mean square of the position error of the trunk, or of the free foot [mm]
+    tilt: root mean square of the angle between the vertical axes of trunk and world [mrad]
+    force: root mean square over feet and ticks of the normal force in the world minus that of the controller [N]
+    pressing: largest difference of the normal force in the world from the one that is asked for [N]; NaN if none is
+    rate: mean of |dτ/dt| over joints and ticks [N·m/s]
+    fell: time of the fall [s]; inf: upright to the end
+    seconds: median run time of the controller [s]
+    failed: number of ticks without a solution
+    errors: the position errors, one per tick [mm] (n)
+    """
+
+    tracking: float
+    tilt: float
+    force: float
+    pressing: float
+    rate: float
+    fell: float
+    seconds: float
+    failed: int
+    errors: Array
+
+
+class Sample(NamedTuple):
+    """What is recorded of a tick: position error [m], tilt [rad], difference of the normal forces [N] (contacts), difference
+    from the force that is asked for [N], torques [N·m] (na), run time [s], whether there was a solution."""
+
+    error: float
+    tilt: float
+    force: Array
+    pressing: float
+    tau: Array
+    seconds: float
+    ok: bool
+
+
+def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, controller: TaskController) -> TaskFigures:
+    """Run a controller. The same noise is drawn for every controller."""
+    keys = robot.spheres.keys
+    mu = None if run.mu is None else np.full(len(keys), run.mu)
+    world, rng, records, fell = (
+        build_world(MujocoSettings(), robot, Flat(), stance, mu=mu),
+        np.random.default_rng(0),
+        [],
+        np.inf,
+    )
+    posture = Posture(robot, Flat(), stance)
+    for k in range(len(targets.trunk)):
+        q, v = world.q, world.v
+        if not posture.upright(q[None]):
+            fell = k * DT
+            break
+        tick = controller.tick(k, *measured(robot, q, v, run.noise, rng))
+        step = world.step(tick.tau, DT)
+        normal = np.zeros(len(keys))
+        normal[[keys.index(key) for key in step.contacts.keys]] = step.normal_force
+        x = robot.frames.placement(SWINGING, q).translation if run.lifts else q[:3]
+        records.append(
+            Sample(
+                error=float(np.linalg.norm(x - (targets.foot if run.lifts else targets.trunk)[k, :3])),
+                tilt=float(tilt(q[3:7])),
+                force=normal - tick.normal,
+                pressing=float(abs(normal[keys.index(PRESSING)] - targets.presses[k])),
+                tau=tick.tau,
+                seconds=tick.seconds,
+                ok=tick.ok,
+            )
+        )
+    return _figures(records, float(fell))
+
+
+def _figures(records: list[Sample], fell: float) -> TaskFigures:
+    first = min(round(SETTLED / DT), len(records) // 2)  # of a robot that falls early, the second half of what there is
+    error, tilts, force, pressing, tau, seconds, ok = (np.array(column) for column in zip(*records[first:], strict=True))
+    return TaskFigures(
+        tracking=1e3 * _rms(error),
+        tilt=1e3 * _rms(tilts),
+        force=_rms(force),
+        pressing=float(pressing.max()),
+        rate=float(np.abs(np.diff(tau, axis=0)).mean() / DT),
+        fell=fell,
+        seconds=float(np.median(seconds)),
+        failed=int(np.sum(~ok)),
+        errors=1e3 * error,
+    )
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

@@ -12,10 +12,19 @@ import numpy as np
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
-from sim_harness.compare.tasks.loop import TaskFigures, run_controller
-from sim_harness.compare.tasks.own import OwnController
 from sim_harness.compare.tasks.peer import PEERS, PeerController
-from sim_harness.compare.tasks.runs import DT, RUNS, SECONDS, SETTLED, TaskRun, stance, targets_of
+from sim_harness.compare.tasks.runs import (
+    DT,
+    RUNS,
+    SECONDS,
+    SETTLED,
+    OwnController,
+    TaskFigures,
+    TaskRun,
+    run_controller,
+    stance,
+    targets_of,
+)
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 

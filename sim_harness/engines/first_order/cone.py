@@ -18,8 +18,20 @@ from idyn.jit.compiled import compiled
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.first_order.convex import convexified
-from sim_harness.engines.first_order.law import NORMAL, STEEPEST, TANGENT, Table, law_impulse, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, ScaledJacobian, add_product, eliminate, law_velocity
+from sim_harness.engines.first_order.law import (
+    NORMAL,
+    STEEPEST,
+    STIFFEST,
+    TANGENT,
+    Rules,
+    ScaledJacobian,
+    Table,
+    add_product,
+    eliminate,
+    law_impulse,
+    law_velocity,
+    violation,
+)
 from sim_harness.engines.sparse import pushed, speeds
 
 NON_FINITE = Status.NON_FINITE.value

@@ -13,8 +13,20 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
-from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table, law_impulse, slope, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, ScaledJacobian, add_product, eliminate, law_velocity
+from sim_harness.engines.first_order.law import (
+    NORMAL,
+    STIFFEST,
+    TANGENT,
+    Rules,
+    ScaledJacobian,
+    Table,
+    add_product,
+    eliminate,
+    law_impulse,
+    law_velocity,
+    slope,
+    violation,
+)
 from sim_harness.engines.sap.cone import APART
 from sim_harness.engines.sparse import pushed, speeds
 

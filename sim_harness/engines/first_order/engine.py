@@ -35,8 +35,7 @@ from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.first_order.cone import solve
 from sim_harness.engines.first_order.convex import convexified
-from sim_harness.engines.first_order.law import Table
-from sim_harness.engines.first_order.methods import Rules, ScaledJacobian
+from sim_harness.engines.first_order.law import Rules, ScaledJacobian, Table
 from sim_harness.engines.first_order.space import Bodies, Free, free_motion, scaled_jacobian, times_transposed, velocity_after
 from sim_harness.engines.items import items_of
 

@@ -11,8 +11,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
-from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
-from sim_harness.engines.first_order.methods import ScaledJacobian
+from sim_harness.engines.first_order.law import NORMAL, TANGENT, ScaledJacobian, Table
 from sim_harness.engines.sap.islands import (
     backward_within,
     cholesky_within,

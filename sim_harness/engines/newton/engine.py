@@ -32,12 +32,11 @@ from idyn.status import Status
 from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.impacts import Restitution
-from sim_harness.engines.newton.functions import FISCHER_BURMEISTER
+from sim_harness.engines.newton.exact import FISCHER_BURMEISTER
 from sim_harness.engines.newton.iteration import Rules
 from sim_harness.engines.newton.linear import DENSE
 from sim_harness.engines.newton.passes import PassSettings, free_motion, solve_passes
-from sim_harness.engines.newton.rows import EFFECTIVE_MASS
-from sim_harness.engines.newton.stack import stack_of
+from sim_harness.engines.newton.stack import EFFECTIVE_MASS, stack_of
 
 MOST_ITERATIONS = 10000
 """Largest number of Newton steps plus sweeps over the contacts."""

@@ -12,8 +12,53 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.types import Array
-from sim_harness.engines.newton.rows import Constraints, normal_row
+from sim_harness.engines.newton.stack import Constraints, normal_row
 from sim_harness.engines.vectors import add_pushed, dot
+
+FISCHER_BURMEISTER, MINIMUM_MAP = 0, 1
+
+LEAST = 1e-9
+"""Lower bound of the denominator of W, as a share of r μ p_N."""
+
+TINY = 1e-300
+"""Below this √(a² + r² p²) both arguments count as 0."""
+
+
+@compiled
+def complementarity(function: int, a: float, p: float, r: float) -> tuple[float, float, float]:
+    """Return φ(a, r p), ∂φ/∂a and ∂φ/∂p."""
+    b = r * p
+    if function == MINIMUM_MAP:
+        return (a, 1.0, 0.0) if a <= b else (b, 0.0, r)
+    s = np.hypot(a, b)
+    if s <= TINY:
+        return 0.0, 0.0, r
+    phi = 2.0 * a * b / (a + b + s) if a + b > 0.0 else a + b - s
+    alpha = b * b / (s * (s + a)) if a > 0.0 else 1.0 - a / s
+    beta = a * a / (s * (s + b)) if b > 0.0 else 1.0 - b / s
+    return phi, alpha, r * beta
+
+
+@compiled
+def friction_compliance(function: int, speed: float, impulse: float, bound: float, r: float) -> float:
+    """Return W ≥ 0 of a pressing contact [(m/s)/(N·s)].
+
+    speed: ‖v_T‖ [m/s]
+    impulse: ‖p_T‖ [N·s]
+    bound: μ p_N > 0, may be inf [N·s]
+    r: scale of impulses [(m/s)/(N·s)]
+    """
+    if bound == np.inf:
+        return 0.0
+    slack = r * (bound - impulse)
+    if function == MINIMUM_MAP:
+        return 0.0 if speed <= slack else (speed - slack) / bound
+    root = np.hypot(speed, slack)
+    above = speed * speed / (root + slack) if slack > 0.0 else root - slack
+    if above <= 1e-15 * (root + abs(slack)):
+        return 0.0
+    return r * above / max(speed + r * bound - root, LEAST * r * bound)
+
 
 SHIFT = 1e-9
 """Smallest diagonal shift, as a share of the row's diagonal. It keeps changes of redundant impulses small."""

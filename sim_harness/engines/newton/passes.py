@@ -15,8 +15,7 @@ from idyn.types import Array, Record
 from sim_harness.engines.contact_space import unconstrained
 from sim_harness.engines.newton.exact import motion
 from sim_harness.engines.newton.iteration import Rules, iterate, solve_evenly
-from sim_harness.engines.newton.rows import Constraints, constraints
-from sim_harness.engines.newton.stack import Stack
+from sim_harness.engines.newton.stack import Constraints, Stack, constraints
 
 PASSES = 60
 """Largest number of passes. Typical: 2 or 3; strips under large strain need more."""

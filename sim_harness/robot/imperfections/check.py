@@ -3,8 +3,7 @@
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.robot.imperfections.bodies import joint_friction, world_robot
-from sim_harness.robot.imperfections.imu import SimulatedImu
-from sim_harness.robot.imperfections.sensors import Sensors
+from sim_harness.robot.imperfections.sensors import Sensors, SimulatedImu
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim_harness.robot.imperfections.draws import Purpose, stream
+from sim_harness.robot.imperfections.sensors import Purpose, stream
 from sim_harness.robot.imperfections.settings import LinkSettings, Loss
 from sim_harness.robot.robot_side import Exchanger
 from transport.protocol.messages import FromClient, FromServer

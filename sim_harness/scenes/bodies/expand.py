@@ -6,10 +6,17 @@ from scipy.optimize import brentq
 
 from idyn.errors import ConfigError
 from idyn.types import Array
-from sim_harness.scenes.bodies.elastic import particles_of
-from sim_harness.scenes.bodies.finite import check_finite
-from sim_harness.scenes.bodies.hulls import hull_of
-from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, SceneSettings, Shape, Vector
+from sim_harness.scenes.bodies.polyhedra import hull_of
+from sim_harness.scenes.bodies.rows import particles_of
+from sim_harness.scenes.bodies.settings import (
+    ArchSettings,
+    BodySettings,
+    JointSettings,
+    SceneSettings,
+    Shape,
+    Vector,
+    check_finite,
+)
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:

@@ -6,10 +6,22 @@ All values are in world axes at the reference configuration, in which all slides
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
 from controllers.config.loading import NonNegative, Positive, Settings, load
 from controllers.config.tables import Choice
+from idyn.errors import ConfigError
 from sim_harness.world.elements import Energy
+
+
+def check_finite(where: str, settings: Settings, *fields: str) -> None:
+    """Raise ConfigError for the first of the fields (numbers or tuples of numbers) that is non-finite; None is allowed."""
+    for field in fields:
+        value = getattr(settings, field)
+        if value is not None and not np.isfinite(value).all():
+            expected = "a finite number" if isinstance(value, float) else "finite numbers"
+            raise ConfigError(f"{where}.{field}", f"expected {expected}, got {value}")
+
 
 Vector = tuple[float, float, float]
 Count = Annotated[int, msgspec.Meta(ge=1)]

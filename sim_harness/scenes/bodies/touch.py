@@ -16,8 +16,15 @@ import coal
 import numpy as np
 
 from idyn.types import Array
-from sim_harness.scenes.bodies.hulls import Corners, hull_of
-from sim_harness.scenes.bodies.polyhedra import Polyhedron, Spot, polyhedron_at, touching_polyhedra, with_points_between
+from sim_harness.scenes.bodies.polyhedra import (
+    Corners,
+    Polyhedron,
+    Spot,
+    hull_of,
+    polyhedron_at,
+    touching_polyhedra,
+    with_points_between,
+)
 from sim_harness.scenes.bodies.settings import Shape
 
 PARALLEL = 1e-3

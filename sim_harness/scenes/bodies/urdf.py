@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array, Record
-from sim_harness.scenes.bodies.hulls import hull_of
+from sim_harness.scenes.bodies.polyhedra import hull_of
 from sim_harness.scenes.bodies.settings import BodySettings, JointSettings, Shape
 
 COLOURS = ("0.30 0.47 0.66", "0.95 0.56 0.17", "0.46 0.72 0.70", "0.35 0.63 0.31", "0.93 0.79 0.28", "0.69 0.48 0.63")

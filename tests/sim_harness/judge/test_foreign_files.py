@@ -15,7 +15,7 @@ from scipy import sparse
 from idyn.errors import InputError
 from sim_harness.commands.foreign.judge import steps_of
 from sim_harness.judge.fclib import read_fclib
-from sim_harness.judge.torch_file import read_tensor
+from sim_harness.judge.measured import read_tensor
 from sim_harness.judge.verdict import Kind, judge
 
 h5py = pytest.importorskip("h5py")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from fast import fast
 
-from sim_harness.judge.answer import ANSWERS, answer_to
 from sim_harness.judge.step import step_of
-from sim_harness.judge.verdict import Kind, judge
+from sim_harness.judge.verdict import ANSWERS, Kind, answer_to, judge
 
 DT, G = 1e-3, 9.81
 

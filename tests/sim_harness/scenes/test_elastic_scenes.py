@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness.scenes.bodies.elastic import elastic_of, grid_of, particles_of
+from sim_harness.scenes.bodies.rows import elastic_of, grid_of, particles_of
 from sim_harness.scenes.bodies.settings import ForceSettings
 from sim_harness.scenes.load import engine_named, load_scene
 from sim_harness.scenes.results.recording import run_scene

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
 from sim_harness.scenes.bodies.expand import blocks_of, copies_of
-from sim_harness.scenes.bodies.hulls import hull_of
 from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.polyhedra import hull_of
 from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, Shape
 from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, face_points
 from sim_harness.scenes.bodies.urdf import inertia, mass_of, tensor, volume

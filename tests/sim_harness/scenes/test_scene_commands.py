@@ -8,8 +8,7 @@ import pytest
 from fast import full
 
 from sim_harness.commands.main import main
-from sim_harness.compare.engines.jobs import jobs_of, run_job, run_jobs
-from sim_harness.compare.engines.report import engines_figure, engines_table, write_engine_report
+from sim_harness.compare.engines.report import engines_figure, engines_table, jobs_of, run_job, run_jobs, write_engine_report
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.results.keep import read, saved_runs
 from sim_harness.view.bodies import film_of_scene
@@ -64,7 +63,7 @@ def test_server_options_are_refused_for_scenes(option, capsys):
 )
 def test_a_missing_package_is_asked_for_before_a_folder_is_made(tmp_path, monkeypatch, capsys, module, arguments):
     monkeypatch.setitem(sys.modules, module, None)  # what the import system takes for a module that is not there
-    for door in ("sim_harness.mujoco.door", "sim_harness.report.canvas"):
+    for door in ("sim_harness.mujoco.door", "sim_harness.report.plots"):
         monkeypatch.delitem(sys.modules, door, raising=False)
     if module == "meshcat":
         monkeypatch.setattr("sim_harness.view.page.LIBRARY", "nowhere")

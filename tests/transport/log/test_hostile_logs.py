@@ -15,11 +15,10 @@ from standin import SpringDamper
 from test_log import SETTINGS, head, run
 
 from idyn.model.robot import Robot
-from transport.log.chunks import CHUNK_MAX_BYTES
 from transport.log.export import export
 from transport.log.part import CLOCKS, CONTINUES, NEXT, PROFILE, LogError, LogPart
-from transport.log.reader import LogReader
-from transport.replay import replay
+from transport.log.reader import CHUNK_MAX_BYTES, LogReader
+from transport.log.replay import replay
 
 assert SETTINGS.controller == "standin"
 MOST = 4 * CHUNK_MAX_BYTES

@@ -23,16 +23,16 @@ from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadat
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import WAITING_MAX, Recorder
-from transport.loopback import Loopback
+from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.replay import replay
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 SETTINGS = ServerSettings(controller="standin")
 TICKS = 300

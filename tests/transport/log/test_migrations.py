@@ -19,12 +19,20 @@ from controllers.planners import steps
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from transport.log.migrations import MIGRATIONS, SETTINGS_VERSION, MigrationError, migrated, settings_version
 from transport.log.part import LogError
-from transport.log.provenance import attachments, metadata, recorded_settings
+from transport.log.provenance import (
+    MIGRATIONS,
+    SETTINGS_VERSION,
+    MigrationError,
+    attachments,
+    metadata,
+    migrated,
+    recorded_settings,
+    settings_version,
+)
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
-from transport.replay import replay
+from transport.log.replay import replay
 from transport.server.settings import PlausibilitySettings, ServerSettings, WatchdogSettings
 
 OLD_GAIT = {"touchdown_speed": 0.15, "redirect": 0.75, "touching": 1e-4, "settle": 0.1}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rig import Rig
 from standin import hello, in_full, solo, state
 
-from transport.protocol.codec import decode, encode, limits, message_type, vector, vectors
+from transport.protocol.codec import MAX_BYTES, decode, encode, limits, message_type, vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer, Message
 from transport.protocol.messages.base import SCHEMA
@@ -17,7 +17,6 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import ConfigSet, Stop
 from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.sizes import MAX_BYTES
 
 ROBOT = solo()
 NAN, INF = float("nan"), float("inf")

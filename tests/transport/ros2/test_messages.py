@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
 from idyn.errors import InputError
-from transport.ros2.cdr import decode, encode
-from transport.ros2.messages import FIELDS, NUMBERS, STRING, dds_name, type_hash
+from transport.bridges.ros2.cdr import decode, encode
+from transport.bridges.ros2.messages import FIELDS, NUMBERS, STRING, dds_name, type_hash
 
 STORES = HUMBLE, JAZZY = [get_typestore(store) for store in (Stores.ROS2_HUMBLE, Stores.ROS2_JAZZY)]
 PARTS = {field.kind for fields in FIELDS.values() for field in fields} - {"geometry_msgs/Twist"}

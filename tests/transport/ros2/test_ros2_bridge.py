@@ -16,18 +16,17 @@ from ros import DOMAIN, JAZZY, LATCHED, RELIABLE, SENSOR, Ros, matched, message_
 from standin import FEET, SpringDamper, solo, standing
 
 from idyn.errors import ConfigError
+from transport.bridges.ros2.bridge import Bridge, ServerLink
+from transport.bridges.ros2.dds import Bus
 from transport.protocol.messages.state import Imu, StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.robot.planner import CommandRefused
-from transport.ros2.bridge import Bridge
-from transport.ros2.dds import Bus
-from transport.ros2.link import ServerLink
 from transport.server.service import Service
 from transport.server.settings import PlausibilitySettings, ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.warm_up import warm_up
+from transport.startup.warm_up import warm_up
 
 MS = 1_000_000
 

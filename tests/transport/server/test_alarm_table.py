@@ -4,7 +4,7 @@ from pathlib import Path
 
 from controllers.monitor.alarm_settings import AlarmSettings
 from controllers.monitor.alarms import ALARMS
-from controllers.monitor.power import ROWS as POWER
+from controllers.monitor.alarms import ROWS as POWER
 from controllers.monitor.switches import ROWS
 from transport.server.alarm_table import table
 

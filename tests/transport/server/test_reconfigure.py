@@ -26,7 +26,7 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, StatsGet
 from transport.protocol.messages.torque import TorqueMessage
-from transport.realtime import steady
+from transport.server.realtime import steady
 from transport.server.reconfigure import COLLECT_EVERY, ControllerBuilder, changed
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

@@ -11,13 +11,13 @@ from standin import MS, SpringDamper, from_snapshot, hello, standing
 from idyn.model.robot import Robot
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.service import Service

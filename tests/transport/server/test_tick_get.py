@@ -7,14 +7,14 @@ from standin import standing, state
 
 from controllers.build import load_controller
 from idyn.model.robot import Robot
-from transport.loopback import Loopback
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.requests import Stop, Tick, TickGet
 from transport.protocol.messages.state import Imu, StateMessage
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.warm_up import warm_up
+from transport.startup.loopback import Loopback
+from transport.startup.warm_up import warm_up
 
 
 def look(rig: Rig) -> Tick:

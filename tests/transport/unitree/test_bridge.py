@@ -10,18 +10,17 @@ import pytest
 from mcap.reader import make_reader
 
 from controllers.robot.load import load_robot
+from transport.bridges.unitree.bridge import Bridge
+from transport.bridges.unitree.dds import Bus
+from transport.bridges.unitree.low_level import LowLevel
+from transport.bridges.unitree.low_state import StateDecoder
+from transport.bridges.unitree.messages import REMOTE, Message
+from transport.bridges.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
+from transport.bridges.unitree.robots import GO2
+from transport.bridges.unitree.script import Step
+from transport.bridges.unitree.served import ServedRobot
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
-from transport.unitree.bridge import Bridge
-from transport.unitree.dds import Bus
-from transport.unitree.layout import Message
-from transport.unitree.low_level import LowLevel
-from transport.unitree.low_state import StateDecoder
-from transport.unitree.messages import REMOTE
-from transport.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
-from transport.unitree.robots import GO2
-from transport.unitree.script import Step
-from transport.unitree.served import ServedRobot
 
 MOTORS = len(GO2.joints)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.unitree.clock import PERIOD_NS, RobotClock
+from transport.bridges.unitree.clock import PERIOD_NS, RobotClock
 
 STILL = np.zeros(12), np.zeros(12)
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sdk import needs_unitree
 
-from transport.unitree.layout import Message
-from transport.unitree.messages import FAMILIES, REMOTE
+from transport.bridges.unitree.messages import FAMILIES, REMOTE, Message
 
 KINDS = [(family, kind) for family in ("go", "hg") for kind in ("LowState", "LowCmd")]
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from idyn.errors import ConfigError
-from transport.unitree.dds import Bus
-from transport.unitree.layout import Message
-from transport.unitree.low_level import BETWEEN_S, LowLevel, MotorCommand, bounded
-from transport.unitree.low_state import LowState, StateDecoder
-from transport.unitree.raw_log import COMMAND, STATE
-from transport.unitree.robots import G1, GO2
+from transport.bridges.unitree.dds import Bus
+from transport.bridges.unitree.low_level import BETWEEN_S, LowLevel, MotorCommand, bounded
+from transport.bridges.unitree.low_state import LowState, StateDecoder
+from transport.bridges.unitree.messages import Message
+from transport.bridges.unitree.raw_log import COMMAND, STATE
+from transport.bridges.unitree.robots import G1, GO2
 
 MOST = np.array([23.7, 23.7, 45.43])
 number = st.floats(-50.0, 50.0)

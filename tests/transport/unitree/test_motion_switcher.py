@@ -56,8 +56,7 @@ def service(active: str, how: str = "") -> Iterator[None]:
 @pytest.mark.unitree
 @needs_unitree
 def test_the_active_controller_is_released() -> None:
-    from transport.unitree.dds import Bus  # noqa: PLC0415 (needs the extra unitree)
-    from transport.unitree.motion_switcher import MotionSwitcher  # noqa: PLC0415
+    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
 
     with service("ai"):
         switcher = MotionSwitcher(Bus(DOMAIN))
@@ -70,8 +69,7 @@ def test_the_active_controller_is_released() -> None:
 @pytest.mark.unitree
 @needs_unitree
 def test_a_refused_release_is_an_error() -> None:
-    from transport.unitree.dds import Bus  # noqa: PLC0415
-    from transport.unitree.motion_switcher import MotionSwitcher  # noqa: PLC0415
+    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
 
     with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
         MotionSwitcher(Bus(DOMAIN)).release()

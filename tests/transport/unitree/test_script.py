@@ -3,7 +3,7 @@
 import pytest
 
 from idyn.errors import ConfigError
-from transport.unitree.script import Step, parse_script
+from transport.bridges.unitree.script import Step, parse_script
 
 
 def test_steps_comments_and_empty_lines():

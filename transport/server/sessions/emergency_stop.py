@@ -8,13 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from transport.printable import printable
-from transport.protocol.codec import decode
+from transport.protocol.codec import PARTS, decode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
 from transport.protocol.messages.requests import Estop
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.sizes import PARTS
+from transport.protocol.printable import printable
 from transport.server.sessions.latches import Latches
 from transport.server.sessions.session import Session
 from transport.server.settings import ServerSettings

@@ -13,9 +13,8 @@ from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import BaseEstimator, touching
-from transport.protocol.contact_input import read_contacts
+from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
-from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
@@ -29,15 +28,11 @@ from transport.protocol.state_input import (
     read_reference,
     temperatures,
 )
-from transport.server.sessions.actuation_delay import ActuationDelay
-from transport.server.sessions.clock_offset import ClockOffset
-from transport.server.sessions.clock_rate import ClockRate
+from transport.server.sessions.clocks import ActuationDelay, ClockOffset, ClockRate, OutageTimer
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
 from transport.server.sessions.command_latch import CommandLatch, CommandOrder
 from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
-from transport.server.sessions.outage import OutageTimer
-from transport.server.sessions.plausibility import Plausibility
-from transport.server.sessions.switch_debounce import SwitchDebounce
+from transport.server.sessions.plausibility import Plausibility, SwitchDebounce
 from transport.server.settings import ServerSettings
 
 DT_FACTORS = (0.5, 5.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transport.server.sessions.actuation_delay import MEMORY, ActuationDelay
+from transport.server.sessions.clocks import MEMORY, ActuationDelay
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transport.server.sessions.clock_offset import STEP_STATES, WINDOW, ClockOffset
+from transport.server.sessions.clocks import STEP_STATES, WINDOW, ClockOffset
 
 MS = 1_000_000
 BELIEVABLE = 10 * MS

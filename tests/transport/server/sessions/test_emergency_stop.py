@@ -7,12 +7,11 @@ from rig import Rig
 from standin import MS, standing
 
 from idyn.model.robot import Robot
-from transport.protocol.codec import encode
+from transport.protocol.codec import MAX_BYTES, PARTS, encode
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck
 from transport.protocol.messages.state import Flags
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.sizes import MAX_BYTES, PARTS
 
 STOP = Flags(estop=True)
 

@@ -10,13 +10,13 @@ from standin import MS, SpringDamper, hello, solo, standing
 
 from controllers.estimation.estimator import Estimator
 from controllers.estimation.settings import EstimatorSettings
-from transport.loopback import Loopback
 from transport.protocol.messages.hello import Base
 from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import Imu, StateMessage
 from transport.robot.conversation import ConnectionFailed
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.loopback import Loopback
 
 LEVEL = (0.0, 0.0, 0.0, 1.0)
 SENSED = Base(type="free_flyer", quat_order="xyzw", vel_frame="local", measured="imu")

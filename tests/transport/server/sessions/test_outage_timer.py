@@ -3,7 +3,7 @@
 import pytest
 from standin import MS
 
-from transport.server.sessions.outage import OutageTimer
+from transport.server.sessions.clocks import OutageTimer
 
 
 def ticking(*, robot_clock: bool = False) -> OutageTimer:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transport.protocol.foot_switches import FootSwitches
-from transport.server.sessions.switch_debounce import SwitchDebounce
+from transport.protocol.contact_input import FootSwitches
+from transport.server.sessions.plausibility import SwitchDebounce
 
 DT = 1e-3
 

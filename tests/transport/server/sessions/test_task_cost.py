@@ -13,6 +13,7 @@ from idyn.model.robot import Robot
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
+from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
@@ -21,7 +22,6 @@ from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.tasks import ComPart
 from transport.protocol.messages.torque import TorqueMessage
-from transport.replay import replay
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

@@ -29,7 +29,7 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings, robot_endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.warm_up import warm_up
+from transport.startup.warm_up import warm_up
 
 PATIENCE_MS = 30_000
 """A busy machine may take its time [ms]."""

@@ -24,27 +24,25 @@ from standin import MS, SpringDamper, from_snapshot, standing
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from transport.protocol.codec import encode
+from transport.log.replay import replay
+from transport.protocol.codec import MAX_BYTES, encode
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.sizes import MAX_BYTES
 from transport.protocol.torque_gate import limits_of
-from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.robot.planner import CommandRefused, PlannerClient
-from transport.serve import serve
 from transport.server.service import Service
 from transport.server.settings import CurveSettings, ServerSettings, endpoint
-from transport.server.sockets.address import AddressFile
 from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.listening import SOCKET_MAX_BYTES
+from transport.server.sockets.listening import SOCKET_MAX_BYTES, AddressFile
 from transport.server.sockets.others import newest
 from transport.server.sockets.router import Router
-from transport.warm_up import warm_up
+from transport.startup.serve import serve
+from transport.startup.warm_up import warm_up
 
 PATIENCE_MS = 30_000
 """A busy machine may take its time; who waits longer waits for nothing [ms]."""
@@ -349,8 +347,8 @@ def test_local_addresses_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(
     robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], says: str
 ) -> None:
-    monkeypatch.setattr("transport.serve.load_controller", lambda name, changes: SpringDamper(robot))
-    monkeypatch.setattr("transport.serve.floor_warning", lambda controller: "")
+    monkeypatch.setattr("transport.startup.serve.load_controller", lambda name, changes: SpringDamper(robot))
+    monkeypatch.setattr("transport.startup.serve.floor_warning", lambda controller: "")
     log, stop = tmp_path / "run.mcap", threading.Event()
     settings = ServerSettings(controller="standin", endpoint=f"ipc://{tmp_path}/s")
     with serving(robot, f"ipc://{tmp_path}/taken") as taken:
@@ -368,7 +366,7 @@ CHILD = """
 import sys, threading
 sys.path.insert(0, sys.argv[2])
 from standin import SpringDamper, solo
-import transport.serve as server
+import transport.startup.serve as server
 server.load_controller = lambda name, changes: SpringDamper(solo())
 server.floor_warning = lambda controller: ""
 server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]),

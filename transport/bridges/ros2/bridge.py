@@ -1,0 +1,208 @@
+"""The bridge: ticks of a server become topics of ROS 2, and topics of ROS 2 become commands."""
+
+from threading import Event
+from time import monotonic, time_ns
+from typing import Any
+
+from idyn.errors import ConfigError, IdynError, InputError
+from idyn.model.robot import Robot
+from transport.bridges.ros2.conversions import JOINTS, TWIST, Converter, command_of, diagnostics, motion_of
+from transport.bridges.ros2.dds import Bus, Publisher, Subscription, Topic
+from transport.keys import Keys
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import Config, ConfigGet, Stats, StatsGet, Tick, TickGet
+from transport.robot.conversation import ConnectionFailed, expected
+from transport.robot.observer import Observer
+from transport.robot.planner import CommandRefused, PlannerClient
+
+TIMEOUT_MS = 500
+"""Default time to wait for an answer [ms]."""
+
+
+class ServerLink:
+    """Reads the ticks of a server, and commands its robot.
+
+    settings: of the controller, as the server has them
+    """
+
+    def __init__(self, endpoint: str, planner: str | None, keys: Keys | None = None, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """planner: name in the server's setting `planners`; None: send no commands
+        keys: for a server with `[curve]`, of the role 'plan' or, without commands, 'watch'
+        timeout_ms: time to wait for an answer [ms]
+        Raises ConnectionFailed without a server, CommandRefused for a planner that it does not allow.
+        """
+        self._endpoint, self._name, self._keys, self._timeout_ms = endpoint, planner, keys, timeout_ms
+        self._planner: PlannerClient | None = None
+        self._observer = self._observe()
+        try:
+            config = expected(self._observer.ask(ConfigGet()), Config)
+            self._plan()
+        except IdynError:
+            self._observer.close()
+            raise
+        self.settings: dict[str, Any] = config.settings
+
+    def close(self) -> None:
+        """Disconnect. The last command stands until it expires."""
+        self._observer.close()
+        if self._planner is not None:
+            self._planner.close()
+
+    def tick(self) -> Tick | None:
+        """Return the last tick; None without an answer."""
+        tick = self._ask(TickGet())
+        return tick if isinstance(tick, Tick) else None
+
+    def stats(self) -> Stats | None:
+        """Return the statistics; None without an answer."""
+        stats = self._ask(StatsGet())
+        return stats if isinstance(stats, Stats) else None
+
+    def command(self, **command: Any) -> str:
+        """Command the robot, see `PlannerClient.command`. Return why it was refused, ''."""
+        try:
+            self._plan()
+            assert self._planner is not None
+            self._planner.command(**command)
+        except (CommandRefused, ConnectionFailed) as error:
+            lost = isinstance(error, ConnectionFailed) or error.error.code is Code.NOT_CONTROLLING
+            if lost and self._planner is not None:  # the server may be another one by now
+                self._planner.close()
+                self._planner = None
+            return str(error)
+        return ""
+
+    def _ask(self, request: FromClient) -> FromServer | None:
+        try:
+            return self._observer.ask(request)
+        except ConnectionFailed:
+            self._observer.close()
+            self._observer = self._observe()
+            return None
+
+    def _plan(self) -> None:
+        """Start the session of a planner, if there is none."""
+        if self._name is not None and self._planner is None:
+            self._planner = PlannerClient(self._endpoint, self._name, timeout_ms=self._timeout_ms, keys=self._keys)
+
+    def _observe(self) -> Observer:
+        return Observer(self._endpoint, timeout_ms=self._timeout_ms, keys=self._keys)
+
+
+VALID_S = 0.5
+"""Validity of a command [s]: the robot stops when its messages stop."""
+
+TELL_S = 1.0
+"""Period of the diagnostics [s]."""
+
+STEP_NS, SMOOTHING = 50_000_000, 0.01
+"""A difference of clocks that changes by more than this is taken over at once [ns]; otherwise by this share per tick."""
+
+SENSOR_DEPTH = 5
+
+JOINT_STATES = Topic("joint_states", JOINTS)
+ODOMETRY = Topic("odom", "nav_msgs/Odometry")
+TRANSFORM = Topic("tf", "tf2_msgs/TFMessage", depth=100)
+DIAGNOSTICS = Topic("diagnostics", "diagnostic_msgs/DiagnosticArray")
+DESCRIPTION = Topic("robot_description", "std_msgs/String", depth=1, latched=True)
+IMU = Topic("imu", "sensor_msgs/Imu", depth=SENSOR_DEPTH, reliable=False)
+VELOCITY = Topic("cmd_vel", TWIST)
+POSTURE = Topic("joint_commands", JOINTS)
+
+
+def wrench_topic(name: str) -> Topic:
+    """Return the topic of a contact wrench."""
+    return Topic(name, "geometry_msgs/WrenchStamped", depth=SENSOR_DEPTH, reliable=False)
+
+
+class Stamps:
+    """The robot's clock as time since 1970: intervals are the robot's, the difference of the clocks is smoothed."""
+
+    def __init__(self) -> None:
+        self._ahead_ns: float | None = None
+
+    def stamp(self, t_ns: int, now_ns: int) -> int:
+        """Return the time of a state [ns]. t_ns: by the robot's clock; now_ns: when it was read"""
+        ahead = now_ns - t_ns
+        if self._ahead_ns is None or abs(ahead - self._ahead_ns) > STEP_NS:
+            self._ahead_ns = ahead
+        self._ahead_ns += SMOOTHING * (ahead - self._ahead_ns)
+        return t_ns + round(self._ahead_ns)
+
+
+class Bridge:
+    """Publishes the ticks of a server and passes commands on. counts: of states, and of commands by their outcome"""
+
+    def __init__(self, robot: Robot, bus: Bus, link: ServerLink, *, commands: bool) -> None:
+        """robot: the server's; commands: whether it listens to commands"""
+        self._robot, self._link = robot, link
+        self._converter = Converter(robot)
+        topics = [JOINT_STATES, DIAGNOSTICS, IMU, *map(wrench_topic, self._converter.feet.values())]
+        topics += [ODOMETRY, TRANSFORM] if robot.floating else []
+        self._publishers = {topic.name: Publisher(bus, topic) for topic in topics}
+        self._subscriptions = {topic: Subscription(bus, topic) for topic in ((VELOCITY, POSTURE) if commands else ())}
+        self._description = Publisher(bus, DESCRIPTION)  # keeps its message for late readers
+        self._description.publish({"data": robot.description.urdf})
+        self._stamps, self._last_ns, self._refusal = Stamps(), -1, ""
+        self._heard = self._told = monotonic()
+        self.counts = {"states": 0, "accepted": 0, "refused": 0}
+
+    def run(self, period: float, end: Event) -> None:
+        """Work until the end. period: of the ticks [s]. Raises ConfigError if the server's robot is another one."""
+        due = monotonic()
+        while not end.wait(max(0.0, due - monotonic())):
+            due = max(due + period, monotonic())
+            tick = self._link.tick()
+            if tick is not None:
+                self._publish(tick)
+            self._listen()
+            if monotonic() - self._told >= TELL_S:
+                self._tell(tick)
+
+    def _publish(self, tick: Tick) -> None:
+        """Publish a state that is new."""
+        if tick.urdf_sha256 != self._robot.urdf_sha256:
+            raise ConfigError("robot", f"expected the model of the server's robot, got another one ('{self._robot.name}')")
+        motion = motion_of(tick)
+        if motion is None or motion.t_ns == self._last_ns:
+            return
+        self._last_ns, convert = motion.t_ns, self._converter
+        stamp = self._stamps.stamp(motion.t_ns, time_ns())
+        self._send(JOINT_STATES, convert.joint_state(motion, stamp))
+        if self._robot.floating:
+            self._send(ODOMETRY, convert.odometry(motion, stamp))
+            self._send(TRANSFORM, convert.transform(motion, stamp))
+        if tick.imu is not None:
+            self._send(IMU, convert.imu(tick.imu, stamp))
+        for link, wrench in convert.wrenches(tick, motion, stamp).items():
+            self._publishers[convert.feet[link]].publish(wrench)
+        self.counts["states"] += 1
+
+    def _send(self, topic: Topic, message: dict[str, Any]) -> None:
+        self._publishers[topic.name].publish(message)
+
+    def _listen(self) -> None:
+        """Pass on the newest command of each topic, unless it may have waited for longer than it is valid."""
+        now, waited = monotonic(), monotonic() - self._heard
+        self._heard = now
+        for topic, subscription in self._subscriptions.items():
+            messages = subscription.take()
+            if not messages or waited > VALID_S:
+                continue
+            self._refusal = self._pass_on(topic, messages[-1])
+            self.counts["refused" if self._refusal else "accepted"] += 1
+
+    def _pass_on(self, topic: Topic, message: dict[str, Any] | InputError) -> str:
+        """Command what a message asks for. Return why it was refused, ''."""
+        if isinstance(message, InputError):
+            return str(message)
+        try:
+            return self._link.command(**command_of(topic.kind, message), valid_for=VALID_S)
+        except InputError as error:
+            return str(error)
+
+    def _tell(self, tick: Tick | None) -> None:
+        self._told = monotonic()
+        stats = None if tick is None else self._link.stats()
+        self._send(DIAGNOSTICS, diagnostics(self._robot.name, time_ns(), tick, stats, self._refusal))

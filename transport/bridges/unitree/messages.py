@@ -1,0 +1,261 @@
+"""Unitree's low-level messages: the families `unitree_go` (Go2, B2, H1) and `unitree_hg` (G1).
+
+Units: rad, rad/s, N·m, m/s², N·m/rad, N·m·s/rad; quaternions w, x, y, z; temperatures °C; V and A.
+"""
+
+import zlib
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from idyn.types import Array
+
+HEADER = b"\x00\x01\x00\x00"
+"""First bytes of a message on the wire: CDR, little-endian."""
+
+MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in reverse order."""
+
+
+class Structure(NamedTuple):
+    """A structure: its name in DDS, and its fields: (name, format of NumPy or structure, number of elements)."""
+
+    name: str
+    fields: tuple[tuple[str, "str | Structure", int], ...]
+
+
+class Place(NamedTuple):
+    """Where a field lies: the elements `where` of the message as an array of this format."""
+
+    format: str
+    where: Array
+
+
+class Layout:
+    """The layout of one kind of message.
+
+    structure: its fields; places: of each number or array by its path, such as `motor_cmd.q`, elements of arrays of structures
+    one after the other; size: length on the wire without the header [bytes]
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        wire, self.size = _offsets(structure, of_c=False)
+        c, length = _offsets(structure, of_c=True)
+        self.places = {path: Place(kind, np.array(found) // np.dtype(kind).itemsize) for path, (kind, found) in wire.items()}
+        # byte of the wire for each byte of the C structure; padding reads the byte after the last one, which is 0
+        self._gather = np.full(length, self.size)
+        for path, (kind, found) in c.items():
+            for there, here in zip(found, wire[path][1], strict=True):
+                size = np.dtype(kind).itemsize
+                self._gather[there : there + size] = np.arange(here, here + size)
+        words = (
+            np.arange(length - 4).reshape(-1, 4)[:, ::-1].ravel()
+        )  # without the checksum itself; most significant byte first
+        self._gather = self._gather[words]
+
+    def checksum(self, payload: Array) -> int:
+        """Return the CRC-32 of a message without its header (size): polynomial 04C11DB7, most significant bit first."""
+        words = np.append(payload, np.uint8(0))[self._gather].tobytes()
+        mirrored = zlib.crc32(words.translate(MIRROR)) ^ 0xFFFFFFFF
+        return int.from_bytes(mirrored.to_bytes(4, "little").translate(MIRROR), "big")
+
+
+class Message:
+    """One message: numbers by path.
+
+    message["motor_cmd.q"] is a copy of the numbers; assignment writes them into `data`, the bytes on the wire.
+
+    sent_ns: time of sending by the sender's clock [ns]; 0: not received
+    """
+
+    def __init__(self, layout: Layout, data: bytes | None = None, sent_ns: int = 0) -> None:
+        """data: bytes on the wire; None: zeros. Raises ValueError for another length or header."""
+        self.sent_ns = sent_ns
+        size = len(HEADER) + layout.size
+        self.layout, self.data = layout, bytearray(HEADER + bytes(layout.size) if data is None else data)
+        if len(self.data) < size or self.data[:2] != HEADER[:2]:
+            raise ValueError(f"{layout.structure.name}: expected {size} bytes of little-endian CDR, got {len(self.data)}")
+        self._payload = np.frombuffer(self.data, np.uint8, layout.size, len(HEADER))
+        self._views: dict[str, Array] = {}
+
+    def _view(self, kind: str) -> Array:
+        if kind not in self._views:
+            itemsize = np.dtype(kind).itemsize
+            self._views[kind] = np.frombuffer(self.data, f"<{kind}", self.layout.size // itemsize, len(HEADER))
+        return self._views[kind]
+
+    def __getitem__(self, path: str) -> Array:
+        place = self.layout.places[path]
+        found: Array = self._view(place.format)[place.where]
+        return found
+
+    def __setitem__(self, path: str, value: float | Array) -> None:
+        place = self.layout.places[path]
+        self._view(place.format)[place.where] = value
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the checksum is right."""
+        return int(self["crc"][0]) == self.layout.checksum(self._payload)
+
+    def sealed(self) -> bytes:
+        """Write the checksum, and return the bytes on the wire."""
+        self["crc"] = self.layout.checksum(self._payload)
+        return bytes(self.data)
+
+    def copy(self) -> Self:
+        """Return a copy with bytes of its own."""
+        return type(self)(self.layout, bytes(self.data), self.sent_ns)
+
+
+def _offsets(structure: Structure, *, of_c: bool) -> tuple[dict[str, tuple[str, list[int]]], int]:
+    """Return format and offsets of each field by path, and the size."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    return found, _place(structure, 0, "", found, of_c)
+
+
+def _place(structure: Structure, at: int, prefix: str, found: dict[str, tuple[str, list[int]]], of_c: bool) -> int:
+    """Place the fields from offset `at` on; return the end."""
+    step = _alignment(structure) if of_c else 1
+    at = _next(at, step)
+    for name, kind, count in structure.fields:
+        for _ in range(count):
+            if isinstance(kind, Structure):
+                at = _place(kind, at, f"{prefix}{name}.", found, of_c)
+                continue
+            size = np.dtype(kind).itemsize
+            at = _next(at, size)
+            found.setdefault(prefix + name, (kind, []))[1].append(at)
+            at += size
+    return _next(at, step)
+
+
+def _alignment(structure: Structure) -> int:
+    kinds = [kind for _, kind, _ in structure.fields]
+    return max(_alignment(kind) if isinstance(kind, Structure) else np.dtype(kind).itemsize for kind in kinds)
+
+
+def _next(at: int, step: int) -> int:
+    """Return the next multiple of `step` from `at` on."""
+    return -(-at // step) * step
+
+
+class Family(NamedTuple):
+    """A family of messages. state, command: layouts; motors: their number in a message"""
+
+    name: str
+    state: Layout
+    command: Layout
+    motors: int
+
+
+def _named(family: str, name: str, *fields: tuple[str, str | Structure, int]) -> Structure:
+    return Structure(f"unitree_{family}.msg.dds_.{name}_", fields)
+
+
+def _imu(family: str, temperature: str) -> Structure:
+    vectors = [(name, "f4", 3) for name in ("gyroscope", "accelerometer", "rpy")]
+    return _named(family, "IMUState", ("quaternion", "f4", 4), *vectors, ("temperature", temperature, 1))
+
+
+def _motor_command(family: str, reserve: int) -> Structure:
+    numbers = [(name, "f4", 1) for name in ("q", "dq", "tau", "kp", "kd")]
+    return _named(family, "MotorCmd", ("mode", "u1", 1), *numbers, ("reserve", "u4", reserve))
+
+
+def _go() -> Family:
+    head = (
+        ("head", "u1", 2),
+        ("level_flag", "u1", 1),
+        ("frame_reserve", "u1", 1),
+        ("sn", "u4", 2),
+        ("version", "u4", 2),
+        ("bandwidth", "u2", 1),
+    )
+    numbers = [(name, "f4", 1) for name in ("q", "dq", "ddq", "tau_est", "q_raw", "dq_raw", "ddq_raw")]
+    motor = _named(
+        "go", "MotorState", ("mode", "u1", 1), *numbers, ("temperature", "u1", 1), ("lost", "u4", 1), ("reserve", "u4", 2)
+    )
+    battery = _named(
+        "go",
+        "BmsState",
+        *[(name, "u1", 1) for name in ("version_high", "version_low", "status", "soc")],
+        ("current", "i4", 1),
+        ("cycle", "u2", 1),
+        ("bq_ntc", "u1", 2),
+        ("mcu_ntc", "u1", 2),
+        ("cell_vol", "u2", 15),
+    )
+    state = _named(
+        "go",
+        "LowState",
+        *head,
+        ("imu_state", _imu("go", "u1"), 1),
+        ("motor_state", motor, 20),
+        ("bms_state", battery, 1),
+        ("foot_force", "i2", 4),
+        ("foot_force_est", "i2", 4),
+        ("tick", "u4", 1),
+        ("wireless_remote", "u1", 40),
+        ("bit_flag", "u1", 1),
+        ("adc_reel", "f4", 1),
+        ("temperature_ntc1", "u1", 1),
+        ("temperature_ntc2", "u1", 1),
+        ("power_v", "f4", 1),
+        ("power_a", "f4", 1),
+        ("fan_frequency", "u2", 4),
+        ("reserve", "u4", 1),
+        ("crc", "u4", 1),
+    )
+    command = _named(
+        "go",
+        "LowCmd",
+        *head,
+        ("motor_cmd", _motor_command("go", 3), 20),
+        ("bms_cmd", _named("go", "BmsCmd", ("off", "u1", 1), ("reserve", "u1", 3)), 1),
+        ("wireless_remote", "u1", 40),
+        ("led", "u1", 12),
+        ("fan", "u1", 2),
+        ("gpio", "u1", 1),
+        ("reserve", "u4", 1),
+        ("crc", "u4", 1),
+    )
+    return Family("go", Layout(state), Layout(command), 20)
+
+
+def _hg() -> Family:
+    motor = _named(
+        "hg",
+        "MotorState",
+        ("mode", "u1", 1),
+        *[(name, "f4", 1) for name in ("q", "dq", "ddq", "tau_est")],
+        ("temperature", "i2", 2),
+        ("vol", "f4", 1),
+        ("sensor", "u4", 2),
+        ("motorstate", "u4", 1),
+        ("reserve", "u4", 4),
+    )
+    modes = ("mode_pr", "u1", 1), ("mode_machine", "u1", 1)
+    end = ("reserve", "u4", 4), ("crc", "u4", 1)
+    state = _named(
+        "hg",
+        "LowState",
+        ("version", "u4", 2),
+        *modes,
+        ("tick", "u4", 1),
+        ("imu_state", _imu("hg", "i2"), 1),
+        ("motor_state", motor, 35),
+        ("wireless_remote", "u1", 40),
+        *end,
+    )
+    command = _named("hg", "LowCmd", *modes, ("motor_cmd", _motor_command("hg", 1), 35), *end)
+    return Family("hg", Layout(state), Layout(command), 35)
+
+
+REMOTE = Layout(
+    _named("go", "WirelessController", *((stick, "f4", 1) for stick in ("lx", "ly", "rx", "ry")), ("keys", "u2", 1))
+)
+"""Sticks and buttons of a remote control, the same for both families."""
+
+FAMILIES = {"go": _go(), "hg": _hg()}

@@ -1,0 +1,131 @@
+"""Scripts of a bridge: what the robot shall do, step by step.
+
+    stand 5                  # stand up if it lies, then stand for 5 s
+    velocity 0.3 0 0 10      # forward 0.3 m/s, left 0 m/s, turn 0 rad/s, for 10 s; with a server
+    move left_elbow_joint=1.2 waist_yaw_joint=0.3 4   # joints to these angles [rad], others as in `stand`; 4 s; with a server
+    remote 60                # velocities by the sticks of the remote control, for 60 s; with a server
+    lie                      # lie down
+
+One step per line; `#` begins a comment.
+"""
+
+from collections.abc import Mapping
+from math import isfinite, nan
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.errors import ConfigError
+from idyn.types import Array
+from transport.bridges.unitree.low_level import MotorCommand
+
+KD = 3.0
+"""Damping of the motors between postures, and at the end [N·m·s/rad]."""
+
+SOFT_S = 0.3
+"""Time over which the gains rise at the start of a motion [s]."""
+
+SPEED = 1.5
+"""Mean speed of the joint that moves farthest [rad/s]."""
+
+LEAST_S = 1.0
+"""Shortest time of a motion [s]."""
+
+
+class Wanted(NamedTuple):
+    """Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
+
+    q: Array
+    v: Array
+    a: Array
+
+
+class PostureMotion:
+    """A motion from one posture to another one, which it then holds. It starts and ends at rest.
+
+    seconds: time of the motion [s]
+    """
+
+    def __init__(self, start: Array, began: float, goal: Array, *, kp: float, soft: bool = False, speed: float = SPEED) -> None:
+        """start, goal: angles [rad] (na); began: by the robot's clock [s]; kp: of the motors [N·m/rad]
+        soft: let the gains rise from 0; speed: see `SPEED`
+        """
+        self._start, self._way, self._began, self._kp, self._soft = start, goal - start, began, kp, soft
+        self.seconds = max(LEAST_S, float(np.abs(self._way).max()) / speed)
+
+    def wanted(self, now: float) -> Wanted:
+        """Return the posture at a time of the robot's clock [s]."""
+        T = self.seconds
+        s = min(max((now - self._began) / T, 0.0), 1.0)
+        share, rate = s**3 * (10.0 - 15.0 * s + 6.0 * s * s), 30.0 * (s * (1.0 - s)) ** 2 / T
+        return Wanted(self._start + share * self._way, rate * self._way, 60.0 * s * (1 - s) * (1 - 2 * s) / T**2 * self._way)
+
+    def command(self, now: float) -> MotorCommand:
+        """Return the command at a time of the robot's clock [s]: targets for the motors' own feedback."""
+        q, v, _ = self.wanted(now)
+        gain = min((now - self._began) / SOFT_S, 1.0) if self._soft else 1.0
+        ones = np.ones_like(q)
+        return MotorCommand(q=q, v=v, tau=0.0 * ones, kp=gain * self._kp * ones, kd=KD * ones)
+
+
+WORDS = {"stand": 1, "velocity": 4, "move": 1, "remote": 1, "lie": 0}
+"""Word of a step → number of its numbers. The last one is the duration [s]."""
+
+
+class Step(NamedTuple):
+    """A step: what to do, and for how long [s]. velocity: forward, left [m/s], turn [rad/s]; joints: name → angle [rad]"""
+
+    word: str
+    seconds: float = 0.0
+    velocity: tuple[float, ...] = ()
+    joints: Mapping[str, float] = MappingProxyType({})
+
+
+def read_script(path: Path) -> list[Step]:
+    """Return the steps of a file. Raises ConfigError with the number of a wrong line."""
+    return parse_script(path.read_text(encoding="utf-8"), str(path))
+
+
+def parse_script(text: str, name: str) -> list[Step]:
+    """Return the steps of a text. name: in errors"""
+    lines = [line.split("#", 1)[0].split() for line in text.splitlines()]
+    steps = [_step(words, f"{name}, line {number}") for number, words in enumerate(lines, 1) if words]
+    if not steps:
+        raise ConfigError(name, "expected at least one step")
+    return steps
+
+
+def _step(words: list[str], place: str) -> Step:
+    """Return the step of a line. place: in errors"""
+    word, arguments = words[0], words[1:]
+    if word not in WORDS:
+        raise ConfigError(place, f"expected one of {', '.join(WORDS)}, got '{word}'")
+    joints = dict(_joint(each, place) for each in arguments if "=" in each)
+    if bool(joints) is not (word == "move"):
+        expected = "JOINT=ANGLE" if word == "move" else "numbers"
+        raise ConfigError(place, f"'{word}': expected {expected}, got {' '.join(arguments)}")
+    numbers = [each for each in arguments if "=" not in each]
+    if len(numbers) != WORDS[word]:
+        raise ConfigError(place, f"'{word}': expected {WORDS[word]} numbers, got {len(numbers)}")
+    values = [_number(each, place) for each in numbers]
+    if values and not 0.0 < values[-1] < 1e6:
+        raise ConfigError(place, f"expected seconds > 0, got '{numbers[-1]}'")
+    return Step(word, values[-1] if values else 0.0, tuple(values[:-1]), joints)
+
+
+def _number(text: str, place: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = nan
+    if not isfinite(value):
+        raise ConfigError(place, f"expected a finite number, got '{text}'")
+    return value
+
+
+def _joint(text: str, place: str) -> tuple[str, float]:
+    """Return the name and the angle of NAME=ANGLE."""
+    name, _, angle = text.partition("=")
+    return name, _number(angle, place)

@@ -1,0 +1,327 @@
+"""Replay of a log through a new service: the same law gives the same torques bit for bit, another law shows the difference."""
+
+import time
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controllers.build import controller_from_snapshot
+from controllers.config.loading import parse
+from controllers.config.tables import merged
+from controllers.controller import Controller
+from idyn.errors import ConfigError
+from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
+from idyn.types import Array
+from transport.log.part import Entry, LogError
+from transport.log.provenance import recorded_settings
+from transport.log.reader import LogReader
+from transport.protocol.messages.base import Vector
+from transport.protocol.messages.torque import ContactForce
+from transport.server.controller_slot import ServedController
+from transport.server.realtime import steady
+from transport.server.reconfigure import ControllerBuilder
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+from transport.startup.warm_up import warm_up
+
+Build = Callable[[dict[str, Any]], ServedController]
+
+OTHER_TORQUES = {"alarms": {"motor": inf, "roughness_stop": inf, "reality_stop": inf}}
+"""Changes to a controller whose torques the recorded robot did not get: neither what it compares with the robot's motion, nor
+torques that oscillate or are at their limits, stop it."""
+
+
+class Replayed(msgspec.Struct, frozen=True, gc=False):
+    """A request of a log that was answered, with both replies.
+
+    recorded: the torque of the log; None if its reply was another message. A tick (`entry.answered`) always has one
+    reply: of the replay
+    """
+
+    entry: Entry
+    recorded: "Torque | None"
+    reply: bytes
+
+
+def replayed(
+    reader: LogReader,
+    *,
+    law: str | None = None,
+    selection: str | None = None,
+    build: Build = controller_from_snapshot,
+    unanswered: int = 0,
+) -> Iterator[Replayed]:
+    """Send the requests of a log to a new service, and return an iterator over them with both replies.
+
+    law, selection, build: as for `replay`. With another law or selection, and after ticks without an answer, no alarm about
+        torques stops the robot
+    unanswered: number of ticks at the start that the service notes without an answer, as it does with states that it receives
+        too late. The robot may then move in the first tick that is answered. Their requests are not yielded
+    Raises LogError and ConfigError for the settings at once, and LogError at a recorded reply that is malformed.
+    """
+    now = _Clock()
+    service = _service(reader, build, now, changes={"law": law, "selection": selection}, moving=unanswered > 0)
+    return _exchanges(reader, service, now, unanswered)
+
+
+def _exchanges(reader: LogReader, service: Service, now: "_Clock", unanswered: int) -> Iterator[Replayed]:
+    ticks = 0
+    for entry in reader.exchanges():
+        ticks += entry.answered
+        if not entry.reply or (unanswered > 0 and entry.about_state):
+            service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
+            unanswered -= entry.answered
+            continue
+        recorded = torque_of(entry.reply)
+        if recorded is None and entry.answered:
+            raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
+        now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
+        now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
+        missing = _misses_parts(recorded) or (recorded is None and NOT_LOADED.encode() in entry.reply)
+        yield Replayed(entry, recorded, _answered(service, entry, missing))
+
+
+def _misses_parts(recorded: "Torque | None") -> bool:
+    """Return whether the server had not loaded a part of the fallback cascade that this tick would have used."""
+    return recorded is not None and recorded.solver is not None and NOT_LOADED in recorded.solver.rung
+
+
+def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
+    """Return the reply to a request. deferred: whether the server had not loaded all kernels"""
+    if deferred:
+        defer({EVERYTHING})
+    try:
+        return service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
+    finally:
+        if deferred:
+            loaded({EVERYTHING})
+
+
+class _Solver(msgspec.Struct, gc=False):
+    """The fields of `Solver` that are compared, and that decide on commanded tasks."""
+
+    rung: str
+    time_us: float = 0.0
+
+
+class Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
+    """The fields of a torque message that are compared. Contact forces are decoded only when they are asked for."""
+
+    session: int
+    seq: int
+    t_robot: int
+    t_send: int
+    solver: _Solver | None = None
+    tau: Vector
+    status: str
+    contact_force: msgspec.Raw
+
+    @property
+    def normal_force(self) -> float:
+        """Sum of the predicted normal forces [N]."""
+        return sum(contact.fn for contact in _FORCES.decode(self.contact_force))
+
+
+_TORQUE = msgspec.msgpack.Decoder(Torque)
+_FORCES = msgspec.msgpack.Decoder(list[ContactForce])
+
+
+def torque_of(reply: bytes) -> Torque | None:
+    """Decode a torque message. Return None for any other message."""
+    try:
+        return _TORQUE.decode(reply)
+    except msgspec.DecodeError:
+        return None
+
+
+def numbers(value: Vector) -> Array:
+    """Return a vector of a message as an array."""
+    return np.frombuffer(value, dtype="<f8") if isinstance(value, bytes) else np.array(value, dtype=np.float64)
+
+
+class _Clock:
+    """The service's clock: returns the recorded time of the current answer [ns], first that of the beginning of its step."""
+
+    t_ns = step_ns = 0
+
+    def __call__(self) -> int:
+        begin_ns, self.step_ns = self.t_ns - self.step_ns, 0
+        return begin_ns
+
+
+def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str, str | None], moving: bool) -> Service:
+    """Return a service with the settings of a log. changes: to the controller's; moving: the robot may move at the start"""
+    snapshot, server = recorded_settings(reader)
+    try:
+        settings = parse(server, ServerSettings, "server")
+    except ConfigError as error:
+        raise LogError(f"{reader.path}: {error}") from error
+    if moving:
+        settings = msgspec.structs.replace(settings, start="motion")
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given or moving:
+        snapshot["settings"] = merged(snapshot["settings"], OTHER_TORQUES | given)
+    shadow = build(snapshot) if settings.shadow else None
+    controller = build(snapshot)
+    if isinstance(controller, Controller):
+        warm_up(controller, settings)  # as the server does at its start
+    return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
+
+
+TICKS_AT_ONCE = 100
+"""Ticks between two calls of `progress`."""
+
+
+class Differences(msgspec.Struct, frozen=True, kw_only=True):
+    """How the replayed torques differ from the recorded ones, over all ticks that both answered."""
+
+    tau_mean: float  # mean |Δτ| [N·m]
+    tau_max: float  # max |Δτ| [N·m]
+    recorded_rate: float  # mean |dτ/dt| of the recorded torques [N·m/s]
+    replayed_rate: float  # mean |dτ/dt| of the replayed ones [N·m/s]
+    normal_force: float  # mean |Σ f_N − Σ f_N recorded| [N]
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a replay.
+
+    path: of the log
+    complete: whether the log was read to its end; messages: number of messages read
+    ticks: states answered with a torque in the log; identical: those whose replayed torques have the same bits
+    first_difference: seq of the first state with other torques, None without one
+    recorded_s: duration on the robot's clock [s]; replayed_s: duration of the replay [s]
+    differences: None when all torques are identical
+    """
+
+    path: str
+    complete: bool
+    messages: int
+    ticks: int
+    identical: int
+    first_difference: int | None
+    recorded_s: float
+    replayed_s: float
+    differences: Differences | None
+
+    @property
+    def exact(self) -> bool:
+        return self.identical == self.ticks
+
+    def table(self) -> str:
+        """Return the report as text for a terminal."""
+        whole = "complete" if self.complete else f"incomplete; {self.messages} messages recovered"
+        speed = self.recorded_s / self.replayed_s if self.replayed_s > 0 else float("inf")
+        lines = [
+            f"{self.path}: {whole}",
+            f"{self.ticks} ticks, {self.identical} with the same torques bit for bit",
+            f"{self.recorded_s:.2f} s recorded, {self.replayed_s:.2f} s replayed ({speed:.1f} times real time)",
+        ]
+        if self.differences is not None:
+            d = self.differences
+            lines += [
+                f"first difference at seq {self.first_difference}",
+                f"mean |Δτ|              {d.tau_mean:12.5g} N·m",
+                f"max |Δτ|               {d.tau_max:12.5g} N·m",
+                f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
+                f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
+                f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
+                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces",
+            ]
+        return "\n".join(lines)
+
+
+def replay(
+    path: Path,
+    *,
+    law: str | None = None,
+    selection: str | None = None,
+    build: Build = controller_from_snapshot,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ReplayReport:
+    """Send the requests of a log to a service built from the log's settings, and compare the torques.
+
+    law, selection: replace the recorded ones
+    build: builds a controller from a snapshot
+    progress: called with the number of ticks since the last call
+    Raises LogError when the log cannot be read, or its settings are missing, malformed or without an equivalent today.
+    """
+    with LogReader(path) as reader, steady():
+        tally, reported = _Tally(), 0
+        exchanges = replayed(reader, law=law, selection=selection, build=build)
+        begin = time.perf_counter()
+        for exchange in exchanges:
+            tally.note(exchange)
+            if tally.ticks - reported >= TICKS_AT_ONCE:
+                progress(tally.ticks - reported)
+                reported = tally.ticks
+        progress(tally.ticks - reported)
+        replayed_s = time.perf_counter() - begin
+        return ReplayReport(
+            path=str(path),
+            complete=reader.complete,
+            messages=reader.messages,
+            ticks=tally.ticks,
+            identical=tally.identical,
+            first_difference=tally.first_difference,
+            recorded_s=tally.robot_s,
+            replayed_s=replayed_s,
+            differences=tally.differences(),
+        )
+
+
+class _Tally:
+    """Collects the exchanges of a log. All sums are taken at the end."""
+
+    def __init__(self) -> None:
+        self.ticks = self.identical = 0
+        self.first_difference: int | None = None
+        self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, t_robot, recorded τ, replayed τ
+        self._force_sum = 0.0
+
+    def note(self, exchange: Replayed) -> None:
+        recorded = exchange.recorded
+        if recorded is None or not exchange.entry.answered:
+            return
+        self.ticks += 1
+        answer = torque_of(exchange.reply)
+        same = answer is not None and answer.tau == recorded.tau
+        self.identical += same
+        if not same and self.first_difference is None:
+            self.first_difference = recorded.seq
+        if answer is not None:
+            self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
+            if answer.contact_force != recorded.contact_force:
+                self._force_sum += abs(answer.normal_force - recorded.normal_force)
+
+    @property
+    def robot_s(self) -> float:
+        """Duration on the robot's clock, summed over the sessions [s]."""
+        return float(self._periods()[1].sum())
+
+    def differences(self) -> Differences | None:
+        if self.first_difference is None or not self._compared:
+            return None
+        tau = np.array([[numbers(value) for value in both] for _, _, *both in self._compared])  # (ticks, 2, na)
+        change = np.abs(tau[:, 1] - tau[:, 0])
+        following, periods = self._periods()
+        rates = np.abs(np.diff(tau, axis=0)).mean(axis=2)[following] / periods[:, None]
+        recorded, replayed = rates.mean(axis=0) if len(rates) else (0.0, 0.0)
+        return Differences(
+            tau_mean=float(change.mean()),
+            tau_max=float(change.max()),
+            recorded_rate=float(recorded),
+            replayed_rate=float(replayed),
+            normal_force=self._force_sum / len(tau),
+        )
+
+    def _periods(self) -> tuple[Array, Array]:
+        """Return a mask (ticks − 1) of ticks whose previous tick is in the same session, and the periods of those ticks [s]."""
+        sessions = np.array([session for session, *_ in self._compared], dtype=np.uint64)
+        times = np.array([t_robot for _, t_robot, *_ in self._compared], dtype=np.int64)
+        periods = np.diff(times) * 1e-9
+        following = (sessions[1:] == sessions[:-1]) & (periods > 0)
+        return following, periods[following]

@@ -1,0 +1,168 @@
+"""`idyn serve`: build a server from settings and run it."""
+
+import logging
+import math
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from controllers.build import build_controller, changed, check_ground, controller_from_snapshot, load_controller
+from controllers.controller import Controller
+from controllers.floors import floor_warning
+from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.protocol.printable import printable
+from transport.server.controller_slot import ServedController
+from transport.server.fault_log import keep_fault
+from transport.server.realtime import on_core, real_time, steady
+from transport.server.reconfigure import ControllerBuilder
+from transport.server.service import Service
+from transport.server.sessions.latches import Fault
+from transport.server.settings import ServerSettings, endpoint, robot_endpoint
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.server.systemd import Systemd
+from transport.startup.metrics import metrics, prometheus
+from transport.startup.warm_up import Precompilation, warm_up
+
+log = logging.getLogger(__name__)
+
+
+def _warn_of_limits(robot: Robot) -> None:
+    """Log which joints have no torque limit: the file has none, or 0, and the configuration no `tau_max`."""
+    names = [
+        name for name, most in zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True) if not math.isfinite(most)
+    ]
+    if names:
+        log.warning("no torque limit: %s; `tau_max` of the robot's configuration gives one", ", ".join(names))
+
+
+def serve(
+    settings: ServerSettings,
+    *,
+    controller_settings: ControllerSettings | None = None,
+    log_path: Path | None = None,
+    seed: int | None = None,
+    ready: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
+
+    Running sessions are told that the server ends. A start that fails leaves no log behind.
+
+    controller_settings: replace those of the configuration that `settings.controller` names
+    log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
+    seed: seed of the run, recorded in the log
+    ready: called with the robot's endpoint when clients can connect
+    """
+    if settings.metrics_port is not None:
+        prometheus()  # its error before anything is loaded or opened
+    stop, started = stop or threading.Event(), False
+    stop_on_signals(stop)
+    systemd = Systemd()
+    systemd.status("loading and compiling")
+    controller = _controller(settings, controller_settings)
+    _warn_of_limits(controller.robot)
+    shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
+    precompilation = Precompilation(controller)
+    precompilation.run(settings)
+    if shadow is not None:
+        warm_up(shadow, settings)
+    recorder = _open_recorder(controller, settings, log_path, seed)
+    builder = ControllerBuilder(partial(_rebuilt, settings), in_thread=True)
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
+    try:
+        anticipation = Anticipation(settings.anticipation_us)
+        own, shared = robot_endpoint(settings), endpoint(settings)
+        others = None if own is None else shared
+        router = Router(
+            service, own or shared, partial(_report, service, settings), anticipation, settings.curve, others_address=others
+        )
+        precompilation.start_rest()
+        with (
+            router,
+            metrics(service, settings.metrics_port, settings.metrics_host),  # before threads are moved off the loop's core
+            on_core(settings.core),
+            steady(),
+            real_time(settings.realtime),
+        ):
+            log.info("serving at %s", router.place)
+            systemd.ready(f"serving at {router.place}")
+            started = True
+            if ready is not None:
+                ready(router.endpoint)
+            router.run(stop, systemd)
+    finally:
+        systemd.stopping()
+        precompilation.close()
+        if recorder is not None:
+            if not started:
+                recorder.path.unlink(missing_ok=True)
+            recorder.close()
+
+
+def _rebuilt(settings: ServerSettings, snapshot: dict[str, Any]) -> Controller:
+    """Return a controller of changed settings, ready for ticks."""
+    other = controller_from_snapshot(snapshot)
+    check_ground(other.settings)
+    warm_up(other, settings)
+    return other
+
+
+def _report(service: Service, settings: ServerSettings, fault: Fault) -> None:
+    """Log a fault, and keep its last exchanges if the settings name a folder."""
+    log.error("session %d: fault: %s", fault.session, printable(fault.reason))
+    if settings.log_directory is not None:
+        arguments = fault, Path(settings.log_directory), service.controller, settings
+        threading.Thread(target=keep_fault, args=arguments, name="fault").start()
+
+
+def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Controller:
+    """Return the controller of `own`, or of the configuration that the settings name. Log what is doubtful about it."""
+    if own is None:
+        controller = load_controller(settings.controller, settings.changes)
+    else:
+        controller = build_controller(changed(own, settings.changes))
+    for finding in controller.robot.inspect():
+        if finding.severity == "warning":
+            log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
+    if warning := floor_warning(controller):
+        log.warning("%s", warning)
+    _check_start(settings, controller)
+    return controller
+
+
+def _check_start(settings: ServerSettings, controller: Controller) -> None:
+    """Raise ConfigError if a robot may start lying, but a tilt is a fault of the controller."""
+    if settings.start == "lying" and (max_tilt := controller.settings.safety.max_tilt) < math.pi:
+        raise ConfigError("server.start", f"'lying' needs `safety.max_tilt` ≥ π in the controller's settings, got {max_tilt:g}")
+
+
+def _open_recorder(
+    controller: ServedController, settings: ServerSettings, log_path: Path | None, seed: int | None
+) -> Recorder | None:
+    if log_path is None:
+        if settings.log_directory is None:
+            return None
+        log_path = Path(settings.log_directory) / f"{controller.robot.name}-{monotonic_ns()}.mcap"
+    return Recorder(
+        log_path,
+        attachments(controller.snapshot(), settings),
+        metadata(controller.robot, seed),
+        part_bytes=round(settings.log_part_mb * 1e6),
+        part_s=settings.log_part_s,
+    )
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set `stop` on SIGTERM, SIGHUP and SIGINT. Only the main thread can install signal handlers."""
+    if threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(name, lambda *_: stop.set())
