@@ -14,7 +14,8 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.run_time import slowness
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Axes, Line, Plot, picture, stacked
+from sim_harness.report.canvas import Axes
+from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.report.tables import (
     FORCE_ERROR,

@@ -189,6 +189,9 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
+        except (ImportError, AttributeError):  # kernels for types of an earlier version, which are elsewhere now
+            shutil.rmtree(self.cache_path, ignore_errors=True)
+            return None
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             return _warn_once(error, self.cache_path)
 

@@ -21,7 +21,8 @@ from controllers.robot.load import load_robot
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Axes, Plot, picture
+from sim_harness.report.canvas import Axes
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.run.scene import hello_of, simulated_robot

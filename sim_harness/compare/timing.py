@@ -26,7 +26,8 @@ from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, w
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
 from sim_harness.measure.run_time import Tick, predictions, without_gc
-from sim_harness.report.plots import Axes, Line, Plot, picture
+from sim_harness.report.canvas import Axes
+from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
 PATCH = 0.005

@@ -11,7 +11,8 @@ from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.report.plots import Figure, LogNorm, cells, png
+from sim_harness.report.canvas import Figure, LogNorm
+from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene

@@ -4,26 +4,11 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, LogNorm, Normalize
-from matplotlib.figure import Figure
 
-from idyn.extras import missing_extra
 from idyn.types import Record
-
-try:
-    import matplotlib as mpl
-except ModuleNotFoundError as error:
-    raise missing_extra("picture", "drawing", "matplotlib", "viz") from error
-
-mpl.use("Agg")
-
-
-__all__ = ["Axes", "Figure", "ListedColormap", "LogNorm", "Normalize", "mpl", "plt"]
-
+from sim_harness.report.canvas import Axes, Figure, mpl, plt
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,

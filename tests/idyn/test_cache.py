@@ -218,6 +218,25 @@ def test_a_field_more_in_a_nested_record_compiles_its_readers_anew(mine: Path) -
     assert total().strip() == "6.0"
 
 
+@full
+def test_a_record_that_moves_compiles_its_readers_anew(mine: Path) -> None:
+    """The cache of a kernel names the types that it was compiled for, here of a module that is gone."""
+    (mine / "kernels.py").write_text(
+        "from idyn.jit.compiled import compiled\n\n\n@compiled\ndef total(f):\n    return f(1.0)\n"
+    )
+    code = "from mine.kernels import total; from mine.{0} import twice; print(total(twice))"
+    for place in ("here", "there"):
+        (mine / f"{place}.py").write_text(
+            "from idyn.jit.compiled import compiled\n\n\n@compiled\ndef twice(x):\n    return 2 * x\n"
+        )
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(mine.parent), *sys.path])}
+        command = [sys.executable, "-c", code.format(place)]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.strip() == "2.0"
+        (mine / f"{place}.py").unlink()
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [

@@ -11,7 +11,8 @@ from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.study import Progress
-from sim_harness.report.plots import Figure, ListedColormap, cells, png
+from sim_harness.report.canvas import Figure, ListedColormap
+from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene

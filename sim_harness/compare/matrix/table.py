@@ -8,7 +8,8 @@ import numpy as np
 from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Outcome, Results, Runs, either, lost, statistic
-from sim_harness.report.plots import Axes, Figure, LogNorm, Normalize, cells, mpl, png
+from sim_harness.report.canvas import Axes, Figure, LogNorm, Normalize, mpl
+from sim_harness.report.plots import cells, png
 
 
 class Panel:
