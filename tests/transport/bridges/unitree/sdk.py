@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[4] / "shared" / "third_party" / "unitree"
+FOLDER = Path(__file__).resolve().parents[5] / "shared" / "third_party" / "unitree"
 
 needs_unitree = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs Unitree's SDK and simulator beside the project")
 
