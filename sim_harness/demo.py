@@ -78,8 +78,7 @@ WALK_CAPTION = (
     "Contact forces on the robot: simulated, and beside them the server's prediction for the same period. "
     "The plots show the torque of each joint with its limits, forces, model mismatch and times; a click moves the time. "
     "A peak at a touchdown is the impact of the foot; its height depends on the engine. "
-    "It is predicted only if the contact is known before the touchdown. "
-    "Drag to rotate, scroll to zoom, drag with the right button to move."
+    "It is predicted only if the contact is known before it. Drag to rotate, scroll to zoom, right button to move."
 )
 
 
