@@ -264,6 +264,12 @@ def test_scripts_for_other_environments_import_nothing_of_ours():
     assert {name for name in scripts if ours()[name]} == set()
 
 
+def test_only_studies_import_studies():
+    """A wheel leaves them out."""
+    users = {name for name, found in ours().items() if any(within(i, ["sim_harness.studies"]) for i in found)}
+    assert {name for name in users if not within(name, ["sim_harness.studies"])} == set()
+
+
 def test_no_import_cycles():
     for name in MODULES:
         assert name not in reached(name), name

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from sim_harness.commands.runs import options as of_runs
 from sim_harness.commands.setup import list as listing
 from sim_harness.commands.setup import options as of_setup
 from sim_harness.compare import executors
+from sim_harness.compare.studies import STUDIES
 from sim_harness.compare.tasks import peer
-from sim_harness.studies import table
 from sim_harness.world import worlds
 
 IDYN = (sys.executable, "-m", "idyn")
@@ -27,7 +29,13 @@ def test_the_options_offer_the_names_of_the_code() -> None:
     assert set(shared_options.EXECUTORS) == set(executors.EXECUTORS)
     assert set(of_setup.LISTS) == set(listing.LISTS)
     assert of_runs.PEERS == peer.PEERS
-    assert set(of_runs.STUDIES) == set(table.STUDIES)
+
+
+def test_every_study_takes_the_options_of_its_row() -> None:
+    for entry in STUDIES.values():
+        study = import_module(entry.module).study
+        words = ["folder"] if entry.words else []
+        signature(study).bind(*words, **dict.fromkeys(entry.options))
 
 
 def test_help_of_every_command_loads_no_numerics() -> None:

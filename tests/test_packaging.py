@@ -4,6 +4,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT, table, words
+from fast import full
 
 from idyn.errors import IdynError
 from sim_harness.commands.main import build_parser, check_platform
@@ -75,6 +77,49 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "idyn", "compare", "cone-study"])
     assert done.returncode == 2
     assert done.stderr.startswith("idyn: picture: drawing needs the package matplotlib, which is not installed: pip install")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the packages of a wheel, as `pyproject.toml` selects them."""
+    target = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    left_out = {ROOT / path.removeprefix("/") for path in target["exclude"]}
+    folder = tmp_path_factory.mktemp("wheel")
+    for path in (path for package in target["packages"] for path in (ROOT / package).rglob("*")):
+        if path.is_file() and path.suffix != ".pyc" and not left_out & {*path.parents}:
+            place = folder / path.relative_to(ROOT)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+    return folder
+
+
+EVERY_MODULE = """
+import sys
+from importlib import import_module
+from pathlib import Path
+from idyn.errors import ConfigError
+for path in sorted(Path.cwd().rglob("*.py")):
+    name = ".".join(path.relative_to(Path.cwd()).with_suffix("").parts)
+    if not name.endswith("__main__") and ".peers." not in name:  # scripts, of which some are for other environments
+        try:
+            import_module(name)
+        except ConfigError as error:
+            assert "pip install" in str(error), (name, error)
+print(sys.modules["sim_harness.demo"].__file__, *(name for name in sys.modules if name.startswith("sim_harness.studies")))
+"""
+"""Imports every module below the working folder; an extra may be missing."""
+
+
+@full
+def test_a_wheel_has_no_studies_and_needs_none(wheel: Path) -> None:
+    """All its modules are imported without them, and a study says where it runs."""
+    assert not (wheel / "sim_harness" / "studies").exists()
+    environment = os.environ | {"PYTHONPATH": str(wheel)}
+    run = partial(subprocess.run, cwd=wheel, env=environment, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", EVERY_MODULE])
+    assert (done.returncode, done.stdout.strip()) == (0, str(wheel / "sim_harness" / "demo.py")), done.stderr
+    done = run([sys.executable, "-m", "idyn", "compare", "cone-study"])
+    assert (done.returncode, done.stderr) == (2, "idyn: cone-study: this study runs from a checkout of the repository only\n")
 
 
 def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:

@@ -30,9 +30,9 @@ from sim_harness.commands.main import build_parser, main
 from sim_harness.commands.options import COMMANDS
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.settings import ComparisonSettings, load_comparison, plan_of
+from sim_harness.compare.studies import STUDIES
 from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
-from sim_harness.studies.table import STUDIES
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

@@ -1,6 +1,6 @@
 """Studies as data: parameter axes, a function that measures at their points, and tables and pictures of the figures.
 
-Each study is a module in `sim_harness/studies` with a function `study` that returns a `Study`.
+Each study is a module with a function `study` that returns a `Study`; `sim_harness/compare/studies.py` lists them.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -215,7 +215,7 @@ def touch_down_picture(found: Figures) -> bytes:
     return picture(panels, size=(7.0, 2.4 * len(panels)))
 
 
-def study(tsid: Path | None = None, seeds: int | None = None) -> Study:
+def study(tsid: Path | None, seeds: int | None) -> Study:
     """Return the study. tsid: interpreter of an environment with TSID, None: without it; seeds: per robot, None: `SEEDS`"""
     models: dict[str, tuple[str, Path | None]] = {"coulomb": ("coulomb", None), "no-slip": ("no-slip", None)}
     if tsid is not None:

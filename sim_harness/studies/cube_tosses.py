@@ -362,16 +362,17 @@ GIVEN_FLIGHT = Flight(gravity=9.81, centre=(0.0, 0.0, 0.0))
 GIVEN_VALUES = {"mu": 0.18, "inertia": 0.295, "time_constant": 0.02, "damping_ratio": 1.0}
 
 
-def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parameters: Path | None = None) -> Study:
+def study(out: Path, engines: str | None, data: Path | None, parameters: Path | None) -> Study:
     """Return the study.
 
     out: folder for the file with the identified parameters; those of the same data and rules in it are not identified again
-    names: engines, () for all that are installed
+    engines: their names, separated by commas; None: all that are installed
     data: folder with measured tosses, or an .npz file; None: `default_folder`
     parameters: file with parameters; nothing is identified then. With `data` all its tosses are judged
 
     Raises ConfigError for unknown engines, and for data or parameters that are missing or malformed.
     """
+    names = [name for name in (engines or "").split(",") if name]
     for name in names:
         if name not in ENTRIES:
             raise ConfigError("--engines", f"unknown engine '{name}'{nearest(name, ENTRIES)}")
@@ -383,7 +384,7 @@ def study(out: Path, names: Sequence[str] = (), data: Path | None = None, parame
     for name in names:
         if known is not None and name not in known.engines:
             raise ConfigError("--parameters", f"expected parameters of '{name}', got those of {', '.join(known.engines)}")
-    chosen = list(names) or [name for name in installed() if known is None or name in known.engines]
+    chosen = names or [name for name in installed() if known is None or name in known.engines]
     fitted, judged = ([], tosses) if known is not None and data is not None else _parts(tosses)
     if known is None:
         begun = Parameters(flight=identify_flight(fitted), tosses=len(fitted), rules=rules(), engines={})

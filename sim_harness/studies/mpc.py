@@ -246,7 +246,7 @@ def rates_picture(found: Figures) -> bytes:
     return picture([Plot(lines=lines, legend=True, axes=axes)], size=(7.0, 4.0))
 
 
-def study(seeds: int | None = None) -> Study:
+def study(seeds: int | None) -> Study:
     """Return the study. seeds: per robot, None: `SEEDS`"""
 
     def gait(pattern: str, robot: str, beside: bool, seed: int) -> Outcome:

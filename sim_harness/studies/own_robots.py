@@ -30,7 +30,6 @@ STILL, FOLLOWED = 0.05, 0.1
 WALKED = 0.8
 """A robot has walked if it covered this share of the way that was asked for."""
 
-
 DONE = ("stood", "held", "walked")
 """Outcomes of robots that did their task."""
 
@@ -166,10 +165,10 @@ def _g(value: float) -> str:
     return f"{value:.2g}" if np.isfinite(value) else "–"
 
 
-def study(models: Sequence[str] = ()) -> Study:
+def study(*models: str) -> Study:
     """Return the study of robots that nobody set up.
 
-    models: folders of URDFs, or robots as `idyn new` takes them; () for those of example-robot-data
+    models: folders of URDFs, or robots as `idyn new` takes them; none: those of example-robot-data
     """
     return Study(
         "Robots that nobody set up",

@@ -485,12 +485,18 @@ def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
     )
 
 
-def study(folder: Path, runs: int, what: str = FLAT) -> Study:
-    """Return the study. folder: of the simulator, with `headless.py`; runs: of each law, in turns
-    what: `FLAT` or a scene of the Go2's; 'g1': a humanoid that stands; 'delays': one run with each of `DELAYS`, in lock-step
+def study(*words: str, seeds: int | None) -> Study:
+    """Return the study.
+
+    words: folder of the simulator, with `headless.py`; then `FLAT` (default) or a scene of the Go2's; or 'g1': a humanoid that
+        stands; or 'delays': one run with each of `DELAYS`, in lock-step
+    seeds: runs of each law, in turns; None: 1
 
     Raises ConfigError for a folder or a scene that is not there.
     """
+    if len(words) not in (1, 2):
+        raise ConfigError("unitree", "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
+    folder, what = Path(words[0]).resolve(), words[1] if len(words) == 2 else FLAT
     if not (folder / "headless.py").exists():
         raise ConfigError("unitree", f"expected a folder with headless.py, which starts Unitree's simulator, got {folder}")
     scenes = sorted(path.name for path in (folder / "sim/unitree_robots/go2").glob("scene*.xml"))
@@ -502,17 +508,15 @@ def study(folder: Path, runs: int, what: str = FLAT) -> Study:
     if what not in variants:
         raise ConfigError("unitree", f"expected one of {', '.join(variants)}, got '{what}'")
     setup = variants[what]
-    sweep = Sweep(
-        ([str(k + 1) for k in range(runs)], (*LAWS, TARGETS) if what == FLAT else LAWS), lambda _, law: run_once(setup, law)
-    )
+    runs: dict[str, int | None] = {str(k + 1): None for k in range(seeds or 1)}
     if what == "delays":
-        delays = {f"{delay} steps": delay for delay in DELAYS}
-        sweep = Sweep((delays, LAWS), lambda delay, law: run_once(setup._replace(delay=delay), law))
+        runs = {f"{delay} steps": delay for delay in DELAYS}
+    laws = (*LAWS, TARGETS) if what == FLAT else LAWS
     return Study(
         f"A {setup.robot.title()} in Unitree's simulator",
         f"Joints, IMU and torques only, over DDS. {LEADS.get(what, f'In real time; ground: {what}.')} Script: "
         + ", ".join(setup.script.split("\n")),
-        sweeps={"runs": sweep},
+        sweeps={"runs": Sweep((runs, laws), lambda delay, law: run_once(setup._replace(delay=delay), law))},
         tables=(tasks_table, estimates_table, *((loop_table,) if what == FLAT else ())),
         notes=shares,
         pictures=(Picture("heights", "Height of the base, by the simulator's trace.", heights),),

@@ -16,11 +16,11 @@ from sim_harness.compare.race.run import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
+from sim_harness.compare.studies import STUDIES, check_options, study_of
 from sim_harness.compare.study import Study, measure, report_of
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.scenes.bodies.settings import is_scene
-from sim_harness.studies.table import STUDIES, check_options
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         )
     check_options(what, options)
     if what[0] in STUDIES:
-        return _study(STUDIES[what[0]](what[1:], options), options.out)
+        return _study(study_of(what, options), options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]

@@ -4,18 +4,13 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from sim_harness.commands.shared_options import EXECUTORS, add_json, add_keys
+from sim_harness.compare.studies import STUDIES
 
 ENGINES = ("lcp", "penalty", "dissipation", "no-slip", "viscous", "sap", "first-order", "newton", "mujoco")
 """Names of the simulation engines."""
 
 PEERS = ("tsid", "placo")
 """Other projects that `idyn compare tasks` runs, and the first of them `contact-models`."""
-
-STUDIES = (
-    *("sap-study", "newton-study", "first-order-study", "cone-study", "mujoco-law", "tasks", "contact-models", "mpc"),
-    *("own-robots", "unitree", "cube-tosses"),
-)
-"""Studies of `idyn compare`."""
 
 
 def simulate(parser: ArgumentParser) -> None:
@@ -45,9 +40,10 @@ def compare(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or one of "
-        f"{', '.join(STUDIES)}, own-robots also with robots and folders of URDFs behind it, unitree with the folder of "
-        "Unitree's simulator, and perhaps a scene of it, delays or g1; or log.mcap files",
+        help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or a "
+        f"study, most of them in a checkout of the repository only: {', '.join(STUDIES)}, own-robots also with robots and "
+        "folders of URDFs behind it, unitree with the folder of Unitree's simulator, and perhaps a scene of it, delays or g1; "
+        "or log.mcap files",
     )
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (default: %(default)s)")
     parser.add_argument("--seeds", type=int, help="runs per controller and scene (default: the comparison's)")

@@ -4,7 +4,6 @@
 differ, and must not be loaded together.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -95,9 +94,9 @@ def error_picture(found: Figures) -> bytes:
     return picture(panels, size=(7.0, 2.4 * len(panels)))
 
 
-def study(peers: Mapping[str, Path] | None = None) -> Study:
-    """Return the study. peers: interpreters of environments with other projects, by name (`PEERS`)"""
-    peers, at = peers or {}, stance()
+def study(tsid: Path | None, placo: Path | None) -> Study:
+    """Return the study. tsid, placo: interpreters of environments with these projects; None: without them"""
+    peers, at = {name: path for name, path in zip(PEERS, (tsid, placo), strict=True) if path is not None}, stance()
     controllers = {OWN: (None, OWN), **{name: (peers[name], name) for name in PEERS if name in peers}}
     missing = [name for name in PEERS if name not in peers]
     notes = [

@@ -1,0 +1,73 @@
+"""The studies of `idyn compare` by name: the one list of them. It imports no numerics: help and completion use it.
+
+A study is a module with a function `study` that returns a `Study`. Those in `sim_harness.studies` are not in a wheel.
+"""
+
+from argparse import Namespace
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from idyn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sim_harness.compare.study import Study
+
+CHECKOUT = "sim_harness.studies"
+"""Package that is in a checkout of the repository only."""
+
+SHARED = ("out", "seeds")
+"""Options of the command that other comparisons have too; the others of a study belong to studies only."""
+
+
+class Entry(NamedTuple):
+    """A study. options: of the command that its `study` takes by name; words: whether it takes words behind its name"""
+
+    module: str
+    options: tuple[str, ...] = ()
+    words: bool = False
+
+
+STUDIES = {
+    "sap-study": Entry(f"{CHECKOUT}.sap_study"),
+    "newton-study": Entry(f"{CHECKOUT}.newton_study"),
+    "first-order-study": Entry(f"{CHECKOUT}.first_order_study"),
+    "cone-study": Entry(f"{CHECKOUT}.cone_study"),
+    "mujoco-law": Entry(f"{CHECKOUT}.mujoco_law"),
+    "tasks": Entry("sim_harness.compare.tasks.study", ("tsid", "placo")),
+    "contact-models": Entry(f"{CHECKOUT}.contact_models", ("tsid", "seeds")),
+    "mpc": Entry(f"{CHECKOUT}.mpc", ("seeds",)),
+    "own-robots": Entry(f"{CHECKOUT}.own_robots", words=True),
+    "unitree": Entry(f"{CHECKOUT}.unitree", ("seeds",), words=True),
+    "cube-tosses": Entry(f"{CHECKOUT}.cube_tosses", ("out", "engines", "data", "parameters")),
+}
+"""Studies of one engine or law, of task controllers, of robots, and of measured data."""
+
+
+def study_of(what: list[str], options: Namespace) -> "Study":
+    """Return a study. what: its name and the words behind it
+
+    Raises ConfigError for words that it does not take, and for a study that is not installed.
+    """
+    name, *words = what
+    entry = STUDIES[name]
+    if words and not entry.words:
+        raise ConfigError(name, f"expected nothing behind the name, got {' '.join(words)}")
+    try:
+        module = import_module(entry.module)
+    except ModuleNotFoundError as error:
+        if error.name != CHECKOUT:
+            raise
+        raise ConfigError(name, "this study runs from a checkout of the repository only") from None
+    study: Study = module.study(*words, **{option: getattr(options, option) for option in entry.options})
+    return study
+
+
+def check_options(what: list[str], options: Namespace) -> None:
+    """Raise ConfigError for an option of a study that is not asked for. what: words of the command"""
+    owners: dict[str, list[str]] = {}
+    for name, entry in STUDIES.items():
+        for option in entry.options:
+            owners.setdefault(option, []).append(name)
+    for option, names in owners.items():
+        if option not in SHARED and getattr(options, option) is not None and what[0] not in names:
+            raise ConfigError(f"--{option}", f"expected the comparison {' or '.join(names)}, got {', '.join(what)}")
