@@ -36,7 +36,7 @@ STUDIES = {
     "tasks": Entry("sim_harness.compare.tasks.study", ("tsid", "placo")),
     "contact-models": Entry(f"{CHECKOUT}.contact_models", ("tsid", "seeds")),
     "mpc": Entry(f"{CHECKOUT}.mpc", ("seeds",)),
-    "own-robots": Entry(f"{CHECKOUT}.own_robots", words=True),
+    "own-robots": Entry("sim_harness.compare.own_robots", words=True),
     "unitree": Entry(f"{CHECKOUT}.unitree", ("seeds",), words=True),
     "cube-tosses": Entry(f"{CHECKOUT}.cube_tosses", ("out", "engines", "data", "parameters")),
 }

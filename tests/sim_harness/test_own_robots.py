@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sim_harness.commands.main import main
-from sim_harness.studies import own_robots
+from sim_harness.compare import own_robots
 
 INERTIAL = (
     '<inertial><origin xyz="0 0 0.1"/><mass value="1"/>'
