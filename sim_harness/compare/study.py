@@ -5,7 +5,7 @@ Each study is a module with a function `study` that returns a `Study`; `sim_harn
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from idyn.errors import ConfigError
 from sim_harness.report.report import Report
@@ -16,6 +16,8 @@ Progress = Callable[[int, int, str], None]
 
 Axis = Mapping[str, Any] | Iterable[Any]
 """Label → value, or values that serve as labels."""
+
+T = TypeVar("T")
 
 Figures = dict[str, dict[Any, Any]]
 """Name of a sweep → point → figures measured there. A point is the tuple of its labels; with a single axis, the label."""
@@ -86,6 +88,15 @@ def report_of(study: Study, found: Figures) -> Report:
         except ConfigError as error:
             report.paragraph(f"Without the {page.title}: {error}")
     return report
+
+
+def grouped(points: Mapping[Any, T], *axes: int) -> dict[Any, list[T]]:
+    """Return the figures of the points that share labels on some axes, by these labels: a tuple, or the label of one axis."""
+    found: dict[Any, list[T]] = {}
+    for point, figures in points.items():
+        labels = tuple(point[axis] for axis in axes)
+        found.setdefault(labels if len(labels) > 1 else labels[0], []).append(figures)
+    return found
 
 
 def _points(axis: Axis) -> list[tuple[str, Any]]:

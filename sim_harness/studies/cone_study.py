@@ -43,14 +43,11 @@ PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, grou
 class Errors(NamedTuple):
     """Errors of a law.
 
-    Errors of a sliding robot, compared with the known answer; largest values over all directions:
+    Of a sliding robot, compared with the known answer; largest values over all directions:
     friction: difference between the friction against the sliding velocity and μ Σ f_N, divided by μ Σ f_N
     angle: between the friction force and the direction opposite to the sliding velocity [rad]
-
-    Errors in states with dragged feet, compared with the exact cone; RMS over these states:
-    impulse: relative error of the change of the unactuated momentum
-    velocity: largest error of a component of v⁺ [m/s, rad/s]
-
+    In states with dragged feet, compared with the exact cone; RMS over these states:
+    impulse: relative error of the change of the unactuated momentum; velocity: largest error of a component of v⁺ [m/s, rad/s]
     seconds: median run time of a prediction without a guess, over the dragged states [s]
     """
 
@@ -103,12 +100,8 @@ def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
 
 def dragged(at: Stance) -> list[tuple[State, Array]]:
     """Return random states at the stance with random demands that drag the feet; about half of the feet slide."""
-    rng = np.random.default_rng(0)
-    states = []
-    for _ in range(DRAGGED):
-        v = 0.2 * rng.normal(size=at.robot.nv)
-        states.append((State(q=at.q, v=v), DEMAND * rng.normal(size=at.robot.na)))
-    return states
+    rng, n = np.random.default_rng(0), at.robot
+    return [(State(q=at.q, v=0.2 * rng.normal(size=n.nv)), DEMAND * rng.normal(size=n.na)) for _ in range(DRAGGED)]
 
 
 def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[list[Prediction], float]:

@@ -1,7 +1,4 @@
-"""What the prediction of contact forces is worth: `idyn compare contact-models [--tsid PYTHON]`.
-
-The same planner and gains above several contact models.
-"""
+"""Contact models below the same planner and gains: `idyn compare contact-models [--tsid PYTHON]`."""
 
 from contextlib import closing
 from functools import partial
@@ -19,7 +16,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.study import Figures, Picture, Study, Sweep, grouped
 from sim_harness.compare.tasks.peer import Peer
 from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.trace import Trace
@@ -64,11 +61,8 @@ SECONDS, SEEDS = 8.0, 2
 
 ROBOTS = ("go2", "a1")
 
-AFTER = 0.02
-"""Time after a touch-down in which the forces are judged apart [s]."""
-
-STRIDE = 5
-"""Slip is measured in each tick with an index divisible by this."""
+AFTER, STRIDE = 0.02, 5
+"""Time after a touch-down in which the forces are judged apart [s]; slip is measured in every fifth tick."""
 
 
 class Scene(NamedTuple):
@@ -176,16 +170,11 @@ HEAD = (
     *("mean |dτ/dt| [N·m/s]", "error of Σ f_N [% of weight]", "after touch-down [% of weight]", "no solution [%]"),
 )
 
-Point = tuple[str, str, str, str]
-"""Scene, robot, contact model, seed."""
-
 
 def models_table(found: Figures) -> Table:
     """Return the figures of each contact model, means over the seeds; those of a robot that falls until it falls."""
-    runs: dict[Point, Outcome] = found["runs"]
     body = []
-    for key in dict.fromkeys(point[:3] for point in runs):
-        outcomes = [outcome for point, outcome in runs.items() if point[:3] == key]
+    for key, outcomes in grouped(found["runs"], 0, 1, 2).items():
         falls = [each.summary.verdict.text for each in outcomes if not each.summary.upright]
         ended = f"{len(outcomes) - len(falls)} of {len(outcomes)}" + (f" ({'; '.join(falls)})" if falls else "")
         means = np.mean([_row(each) for each in outcomes], axis=0)
@@ -202,16 +191,13 @@ def _row(outcome: Outcome) -> list[float]:
 
 def touch_down_picture(found: Figures) -> bytes:
     """Draw the error of the predicted forces over the time since a touch-down, one panel per scene."""
-    runs: dict[Point, Outcome] = found["runs"]
-    panels = []
-    for scene in dict.fromkeys(point[0] for point in runs):
-        lines: dict[str, Line] = {}
-        for robot, model in dict.fromkeys(point[1:3] for point in runs if point[0] == scene):
-            each = [o for point, o in runs.items() if point[:3] == (scene, robot, model)]
-            error = np.mean([100 * o.after / o.summary.weight for o in each], axis=0)
-            lines[f"{robot}, {model}"] = 1e3 * AFTER * np.arange(len(error)) / len(error), error
-        axes = {"title": scene, "xlabel": "time since touch-down [ms]", "ylabel": "|error of Σ f_N| [% of weight]"}
-        panels.append(Plot(lines=lines, legend=True, axes=axes))
+    lines: dict[str, dict[str, Line]] = {}
+    for (scene, robot, model), outcomes in grouped(found["runs"], 0, 1, 2).items():
+        error = np.mean([100 * o.after / o.summary.weight for o in outcomes], axis=0)
+        time = 1e3 * AFTER * np.arange(len(error)) / len(error)
+        lines.setdefault(scene, {})[f"{robot}, {model}"] = time, error
+    labels = {"xlabel": "time since touch-down [ms]", "ylabel": "|error of Σ f_N| [% of weight]"}
+    panels = [Plot(lines=each, legend=True, axes={"title": scene} | labels) for scene, each in lines.items()]
     return picture(panels, size=(7.0, 2.4 * len(panels)))
 
 
@@ -229,13 +215,13 @@ def study(tsid: Path | None, seeds: int | None) -> Study:
     if tsid is None:
         notes.append("Left out: TSID (--tsid PYTHON not given).")
 
-    def measure(scene: object, robot: str, model: tuple[str, Path | None], seed: int) -> Outcome:
-        return outcome_of(robot, SCENES[str(scene)], *model, seed)
+    def measure(scene: Scene, robot: str, model: tuple[str, Path | None], seed: int) -> Outcome:
+        return outcome_of(robot, scene, *model, seed)
 
     return Study(
         "Contact models",
         f"Trots of {SECONDS:g} s in MuJoCo on its default ground, with the friction that model and world share.",
-        sweeps={"runs": Sweep(({name: name for name in SCENES}, ROBOTS, models, range(seeds or SEEDS)), measure)},
+        sweeps={"runs": Sweep((SCENES, ROBOTS, models, range(seeds or SEEDS)), measure)},
         tables=(models_table,),
         pictures=(Picture("contact-models", "Error of the predicted forces after a touch-down.", touch_down_picture),),
         notes=lambda _: notes,

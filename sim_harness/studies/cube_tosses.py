@@ -1,7 +1,7 @@
 """Engines judged by measured tosses: `idyn compare cube-tosses`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from idyn.errors import ConfigError, nearest
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
+from sim_harness.judge.measured import CORNERS
 from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss, default_folder, load_tosses
 from sim_harness.report.canvas import mpl, plt
 from sim_harness.report.plots import STYLE, Line, Plot, picture, png
@@ -19,28 +20,8 @@ from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings, Shape
 from sim_harness.shapes.shapes import look_of
-from sim_harness.studies.toss_fits import (
-    BOUNDS,
-    ENTRIES,
-    EVERY,
-    REFERENCE,
-    WINDOWS,
-    Entry,
-    Errors,
-    Identified,
-    Parameters,
-    angles_of,
-    identify,
-    installed,
-    load_parameters,
-    means_of,
-    resumed,
-    rules,
-    sample_errors,
-    save_parameters,
-    split,
-    window_errors,
-)
+from sim_harness.studies import toss_fits as fits
+from sim_harness.studies.toss_fits import REFERENCE, Errors, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Flight, Forecast, identify_flight
 from sim_harness.view.film import Film, Ground
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
@@ -53,13 +34,11 @@ class Outcome(Record, frozen=True):
     """Figures of an engine on n tosses.
 
     identified: its parameters
-    windows: name of the window → errors (n each)
+    windows: name of the window → errors (n each); forecasts: of the whole tosses
     depth, measured_depth: deepest penetration of a corner in the forecast and in the measurement [m] (n)
     energy: mean |E − E_measured| over the energy at the first sample, above that at rest (n)
     curves: median over the tosses that last, while half of them do: "position" [block widths], "rotation" [°], "energy" [J],
         "measured energy" [J] (SHOWN each)
-    forecasts: of the whole tosses
-    failed: steps that the engine reported as failures, in whole tosses
     """
 
     identified: Identified
@@ -72,23 +51,22 @@ class Outcome(Record, frozen=True):
 
     @property
     def failed(self) -> int:
+        """Steps that the engine reported as failures, in whole tosses."""
         return sum(forecast.failed for forecast in self.forecasts)
 
 
-def judge(entry: Entry, flight: Flight, identified: Identified, tosses: Sequence[Toss]) -> Outcome:
+def judge(entry: fits.Entry, flight: Flight, identified: Identified, tosses: Sequence[Toss]) -> Outcome:
     """Return the figures of an engine with given parameters."""
     forecaster = entry.build(flight, identified.values)
     block = flight.block(identified.values["inertia"])
     whole = [forecaster(toss, 0, len(toss)) for toss in tosses]
-    errors = [sample_errors(toss, 0, forecast) for toss, forecast in zip(tosses, whole, strict=True)]
+    errors = [fits.sample_errors(toss, 0, forecast) for toss, forecast in zip(tosses, whole, strict=True)]
     windows = {
-        name: means_of(errors) if samples is None else window_errors(forecaster, tosses, samples)
-        for name, samples in WINDOWS.items()
+        name: fits.means_of(errors) if samples is None else fits.window_errors(forecaster, tosses, samples)
+        for name, samples in fits.WINDOWS.items()
     }
-    energies = [
-        (energy_of(block, forecast.position, forecast.rotation), energy_of(block, toss.position, toss.rotation))
-        for forecast, toss in zip(whole, tosses, strict=True)
-    ]
+    both = zip(whole, tosses, strict=True)
+    energies = [(energy_of(block, f.position, f.rotation), energy_of(block, t.position, t.rotation)) for f, t in both]
     rest = block.mass * block.gravity * block.half
     return Outcome(
         identified=identified,
@@ -114,7 +92,7 @@ def energy_of(block: Block, position: Array, rotation: Array) -> Array:
     centres = position + rotation @ block.centre
     v = RATE * np.diff(centres, axis=0)
     relative = np.einsum("nji,njk->nik", rotation[:-1], rotation[1:])
-    spin = RATE * angles_of(relative)
+    spin = RATE * fits.angles_of(relative)
     height = 0.5 * (centres[1:, 2] + centres[:-1, 2])
     return 0.5 * block.mass * (v**2).sum(axis=1) + 0.5 * block.inertia * spin**2 + block.mass * block.gravity * height
 
@@ -127,12 +105,8 @@ def depth_of(block: Block, position: Array, rotation: Array) -> float:
 
 def _median(rows: Sequence[Array]) -> Array:
     """Return the median at each sample, over the rows that last so long (SHOWN); NaN where fewer than half do."""
-    out = np.full(SHOWN, np.nan)
-    for k in range(SHOWN):
-        values = [row[k] for row in rows if len(row) > k]
-        if 2 * len(values) >= len(rows):
-            out[k] = np.median(values)
-    return out
+    at = [[row[k] for row in rows if len(row) > k] for k in range(SHOWN)]
+    return np.array([np.median(values) if 2 * len(values) >= len(rows) else np.nan for values in at])
 
 
 Outcomes = Mapping[str, Outcome]
@@ -165,24 +139,22 @@ def whole_table(outcomes: Outcomes) -> Table:
 def windows_table(outcomes: Outcomes) -> Table:
     """Return the errors at the end of windows from measured states: mean, and median over tosses."""
     columns = {}
-    for name in WINDOWS:
-        if name == WHOLE:
-            continue
-        columns[f"{name}: position [block widths]"] = lambda o, name=name: _both(o.windows[name].position, ".4f")
-        columns[f"{name}: rotation [°]"] = lambda o, name=name: _both(np.degrees(o.windows[name].rotation), ".2f")
+    for name in fits.WINDOWS:
+        if name != WHOLE:
+            columns[f"{name}: position [block widths]"] = lambda o, name=name: _both(o.windows[name].position, ".4f")
+            columns[f"{name}: rotation [°]"] = lambda o, name=name: _both(np.degrees(o.windows[name].rotation), ".2f")
     return listed("end of window, mean (median)", outcomes.items(), columns)
 
 
 def parameters_table(outcomes: Outcomes) -> Table:
     """Return the parameters of each engine with their 95 % intervals."""
-    names = [name for name in BOUNDS if any(name in o.identified.values for o in outcomes.values())]
-    heads = {name: f"{name.replace('_', ' ')}{f' [{BOUNDS[name].unit}]' if BOUNDS[name].unit else ''}" for name in names}
-    columns = {heads[name]: lambda o, name=name: _interval(o, name) for name in names}
-    return listed(
-        "parameters",
-        outcomes.items(),
-        columns | {"loss of the fit": lambda o: f"{o.identified.loss:.4f}" if o.identified.evaluations else "–"},
-    )
+    names = [name for name in fits.BOUNDS if any(name in o.identified.values for o in outcomes.values())]
+    columns: dict[str, Callable[[Outcome], str]] = {}
+    for name in names:
+        unit = f" [{fits.BOUNDS[name].unit}]" if fits.BOUNDS[name].unit else ""
+        columns[f"{name.replace('_', ' ')}{unit}"] = partial(_interval, name=name)
+    columns["loss of the fit"] = lambda o: f"{o.identified.loss:.4f}" if o.identified.evaluations else "–"
+    return listed("parameters", outcomes.items(), columns)
 
 
 def physics_table(outcomes: Outcomes) -> Table:
@@ -195,9 +167,6 @@ def physics_table(outcomes: Outcomes) -> Table:
         "tosses beyond 45° on average": lambda o: f"{np.count_nonzero(o.windows[WHOLE].rotation > np.pi / 4)}",
     }
     return listed("whole toss", outcomes.items(), columns)
-
-
-ALL = (whole_table, windows_table, parameters_table, physics_table)
 
 
 def paired(differences: Array, form: str) -> str:
@@ -223,7 +192,6 @@ def _interval(outcome: Outcome, name: str) -> str:
     return f"{found.values[name]:.3g} ({low:.3g} to {high:.3g})"
 
 
-CORNERS = np.array([*product((-1.0, 1.0), repeat=3)])
 SIDES = np.array([(i, j) for i in range(8) for j in range(i) if np.abs(CORNERS[i] - CORNERS[j]).sum() == 2.0])
 """Pairs of corners with a common edge."""
 
@@ -244,18 +212,17 @@ def curves(outcomes: Mapping[str, Outcome]) -> bytes:
     return picture(panels, size=(9, 9))
 
 
-def tosses_in_space(outcome: Outcome, tosses: Sequence[Toss], window: str) -> bytes:
+def tosses_in_space(outcome: Outcome, tosses: Sequence[Toss]) -> bytes:
     """Draw the best, the middle and the worst toss of an engine, measured (black) and forecast (red)."""
-    chosen = best_median_worst(outcome.windows[window].position)
+    errors = outcome.windows[WHOLE].position
     with mpl.rc_context(STYLE):
         figure = plt.figure(figsize=(13, 5))
-        for k, (label, number) in enumerate(chosen.items()):
+        for k, (label, number) in enumerate(best_median_worst(errors).items()):
             axis = figure.add_subplot(1, 3, k + 1, projection="3d")
             toss, forecast = tosses[number], outcome.forecasts[number]
             _draw(axis, toss.position, toss.rotation, "black")
             _draw(axis, forecast.position, forecast.rotation, "tab:red")
-            error = outcome.windows[window].position[number]
-            axis.set(title=f"{label}: {error:.3f} block widths", xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
+            axis.set(title=f"{label}: {errors[number]:.3f} block widths", xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
             axis.set_aspect("equal")
             axis.locator_params(nbins=4)
         return png(figure)
@@ -278,11 +245,8 @@ def _draw(axis: Any, position: Array, rotation: Array, colour: str) -> None:
 
 NAMES = ("measured", "forecast")
 
-GLASS = 0.5
-"""Opacity of the forecast block."""
-
-STEP, AROUND = 0.1, 0.3
-"""Spacing of the grid lines of the ground, and distance to which it is drawn beyond the blocks [m]."""
+GLASS, STEP, AROUND = 0.5, 0.1, 0.3
+"""Opacity of the forecast block; spacing of the grid lines of the ground, and how far it is drawn beyond the blocks [m]."""
 
 
 def tosses_page(shown: Mapping[str, tuple[Toss, Forecast]]) -> str:
@@ -302,25 +266,13 @@ def film_of(model: SceneModel, toss: Toss, forecast: Forecast) -> Film:
     count = len(toss)
     poses = np.zeros((count, len(model.robot.tree.support) + 1, 7))
     poses[..., 6] = 1.0
-    for joint, position, rotation in zip(
-        model.joints, (toss.position, forecast.position), (toss.rotation, forecast.rotation), strict=True
-    ):
-        poses[:, joint] = np.hstack([position, Rotation.from_matrix(rotation).as_quat()])
+    blocks: tuple[Toss | Forecast, ...] = toss, forecast
+    for joint, block in zip(model.joints, blocks, strict=True):
+        poses[:, joint] = np.hstack([block.position, Rotation.from_matrix(block.rotation).as_quat()])
     poses[:, -1, :3] = toss.position[0]
-    centres = np.stack([toss.position, forecast.position], axis=1)
-    nothing = np.zeros_like(centres)
-    return Film(
-        t=np.arange(count) / RATE,
-        poses=poses,
-        points=centres,
-        normals=nothing,
-        friction=np.zeros((count, 2)),
-        centre=toss.position,
-        world=nothing,
-        predicted=nothing,
-        known=False,
-        mode=np.zeros(count, dtype=np.int64),
-    )
+    centres, t, mode = np.stack([toss.position, forecast.position], axis=1), np.arange(count) / RATE, np.zeros(count, np.int64)
+    nothing = dict.fromkeys(("normals", "world", "predicted"), np.zeros_like(centres)) | {"friction": np.zeros((count, 2))}
+    return Film(t=t, poses=poses, points=centres, centre=toss.position, known=False, mode=mode, **nothing)
 
 
 def _run(label: str, model: SceneModel, film: Film) -> dict[str, Any]:
@@ -374,81 +326,66 @@ def study(out: Path, engines: str | None, data: Path | None, parameters: Path | 
     """
     names = [name for name in (engines or "").split(",") if name]
     for name in names:
-        if name not in ENTRIES:
-            raise ConfigError("--engines", f"unknown engine '{name}'{nearest(name, ENTRIES)}")
+        if name not in fits.ENTRIES:
+            raise ConfigError("--engines", f"unknown engine '{name}'{nearest(name, fits.ENTRIES)}")
     tosses = load_tosses(default_folder() if data is None else data)
-    longest, shortest = max(samples for samples in WINDOWS.values() if samples), min(map(len, tosses))
+    longest, shortest = max(samples for samples in fits.WINDOWS.values() if samples), min(map(len, tosses))
     if shortest < longest:
         raise ConfigError("--data", f"expected at least {longest} samples per toss, got a toss of {shortest}")
-    known = None if parameters is None else load_parameters(parameters)
+    known = None if parameters is None else fits.load_parameters(parameters)
     for name in names:
         if known is not None and name not in known.engines:
             raise ConfigError("--parameters", f"expected parameters of '{name}', got those of {', '.join(known.engines)}")
-    chosen = names or [name for name in installed() if known is None or name in known.engines]
+    chosen = names or [name for name in fits.installed() if known is None or name in known.engines]
     fitted, judged = ([], tosses) if known is not None and data is not None else _parts(tosses)
     if known is None:
-        begun = Parameters(flight=identify_flight(fitted), tosses=len(fitted), rules=rules(), engines={})
-        known = resumed(out / PARAMETERS_FILE, begun)
-    run = _Judge(known, fitted, judged, None if parameters is not None else out / PARAMETERS_FILE)
+        begun = Parameters(flight=identify_flight(fitted), tosses=len(fitted), rules=fits.rules(), engines={})
+        known = fits.resumed(out / PARAMETERS_FILE, begun)
+    outcome = partial(_outcome, known, fitted, judged, None if parameters is not None else out / PARAMETERS_FILE)
     rows = [*chosen, *([GIVEN] if REFERENCE in chosen else [])]
+    over_time = "Median errors and energy over time, while half of the tosses last. Dashed: measured."
+    three = f"Best, median and worst toss of {chosen[0]}: measured"
+
+    def page(found: Figures) -> str:
+        return _page(found[SWEEP][chosen[0]], judged)
+
     return Study(
         "Engines judged by measured tosses of a block",
         _lead(known, len(judged), parameters),
-        sweeps={SWEEP: Sweep((rows,), run.outcome)},
-        tables=tuple(map(_table, ALL)),
+        sweeps={SWEEP: Sweep((rows,), outcome)},
+        tables=(
+            lambda found: whole_table(found[SWEEP]),
+            lambda found: windows_table(found[SWEEP]),
+            lambda found: parameters_table(found[SWEEP]),
+            lambda found: physics_table(found[SWEEP]),
+        ),
         pictures=(
-            Picture(
-                "errors",
-                "Median errors and energy over time, while half of the tosses last. Dashed: measured.",
-                lambda found: curves(found[SWEEP]),
-            ),
-            Picture(
-                "tosses",
-                f"Best, median and worst toss of {chosen[0]}: measured black, forecast red.",
-                lambda found: tosses_in_space(found[SWEEP][chosen[0]], judged, WHOLE),
-            ),
+            Picture("errors", over_time, lambda found: curves(found[SWEEP])),
+            Picture("tosses", f"{three} black, forecast red.", lambda found: tosses_in_space(found[SWEEP][chosen[0]], judged)),
         ),
-        pages=(
-            Page(
-                "tosses in three dimensions",
-                f"Best, median and worst toss of {chosen[0]}: measured, and the forecast transparent.",
-                lambda found: _page(found[SWEEP][chosen[0]], judged),
-            ),
-        ),
+        pages=(Page("tosses in three dimensions", f"{three}, and the forecast transparent.", page),),
         notes=_notes,
     )
 
 
-class _Judge:
-    """Identifies and judges engines one by one, and keeps the file of parameters up to date."""
-
-    def __init__(self, known: Parameters, fitted: Sequence[Toss], judged: Sequence[Toss], file: Path | None) -> None:
-        self._known, self._fitted, self._judged, self._file = known, fitted, judged, file
-
-    def outcome(self, name: str) -> Outcome:
-        """Return the outcome of an engine, which is identified first unless its parameters are known."""
-        if name == GIVEN:
-            given = Identified(values=GIVEN_VALUES, intervals={}, loss=0.0, evaluations=0)
-            return judge(ENTRIES[REFERENCE], GIVEN_FLIGHT, given, self._judged)
-        flight, engines = self._known.flight, self._known.engines
-        if name not in engines:
-            engines[name] = identify(ENTRIES[name], flight, self._fitted)
-            if self._file is not None:
-                save_parameters(self._file, self._known)
-        return judge(ENTRIES[name], flight, engines[name], self._judged)
+def _outcome(known: Parameters, fitted: Sequence[Toss], judged: Sequence[Toss], file: Path | None, name: str) -> Outcome:
+    """Return the outcome of an engine, which is identified first unless its parameters are known; keep the file up to date."""
+    if name == GIVEN:
+        given = Identified(values=GIVEN_VALUES, intervals={}, loss=0.0, evaluations=0)
+        return judge(fits.ENTRIES[REFERENCE], GIVEN_FLIGHT, given, judged)
+    if name not in known.engines:
+        known.engines[name] = fits.identify(fits.ENTRIES[name], known.flight, fitted)
+        if file is not None:
+            fits.save_parameters(file, known)
+    return judge(fits.ENTRIES[name], known.flight, known.engines[name], judged)
 
 
 def _parts(tosses: Sequence[Toss]) -> tuple[list[Toss], list[Toss]]:
     """Return the tosses for fits and those for the judge. Raises ConfigError for too few tosses."""
-    fitted, judged = ([tosses[i] for i in part] for part in split(len(tosses)))
-    if len(fitted) < EVERY or not judged:
-        raise ConfigError("--data", f"expected at least {EVERY + 2} tosses to identify parameters, got {len(tosses)}")
+    fitted, judged = ([tosses[i] for i in part] for part in fits.split(len(tosses)))
+    if len(fitted) < fits.EVERY or not judged:
+        raise ConfigError("--data", f"expected at least {fits.EVERY + 2} tosses to identify parameters, got {len(tosses)}")
     return fitted, judged
-
-
-def _table(rows: Callable[[Outcomes], Table]) -> Callable[[Figures], Table]:
-    """Return a table of the study's figures."""
-    return lambda found: rows(found[SWEEP])
 
 
 def _lead(known: Parameters, judged: int, parameters: Path | None) -> str:
@@ -465,14 +402,10 @@ def _lead(known: Parameters, judged: int, parameters: Path | None) -> str:
 
 def _page(outcome: Outcome, tosses: Sequence[Toss]) -> str:
     """Return the animation of the best, the median and the worst toss of an engine."""
-    errors = outcome.windows[WHOLE].position
-    numbers = best_median_worst(errors)
-    return tosses_page(
-        {
-            f"{label}, {errors[number]:.3f} block widths": (tosses[number], outcome.forecasts[number])
-            for label, number in numbers.items()
-        }
-    )
+    errors, shown = outcome.windows[WHOLE].position, {}
+    for label, number in best_median_worst(errors).items():
+        shown[f"{label}, {errors[number]:.3f} block widths"] = tosses[number], outcome.forecasts[number]
+    return tosses_page(shown)
 
 
 def _notes(found: Figures) -> list[str]:

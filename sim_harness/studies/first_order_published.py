@@ -29,11 +29,8 @@ from sim_harness.engines.first_order.engine import ContactTerms, FirstOrder
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
 from sim_harness.engines.first_order.space import Bodies, Free
 
-FACETS = 8
-"""Initial number of tangent planes of each cone."""
-
-MOST_CUTS = 40
-"""Largest number of QPs. Usual: 3 to 8; each round leaves a quarter of the violation."""
+FACETS, MOST_CUTS = 8, 40
+"""Initial number of tangent planes of each cone; largest number of QPs: usually 3 to 8; each quarters the violation."""
 
 NEAR, DONE = 1e-2, 1e-8
 """Violation of the cones below which Newton's method is tried, relative to the largest unknown; residual of the optimality

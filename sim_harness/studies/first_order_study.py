@@ -5,6 +5,10 @@
 - Orders of accuracy of a pendulum, of a pendulum with a stop, and of the foundation.
 - The coefficient of restitution of a stop.
 - A block on a ramp with the friction of the engine and with that of the paper.
+
+The foundation [Drumwright §5.5] is a bed of unilateral springs under the cube's lower face (Winkler): K = E a / depth, each
+with a damper B. The force F points down and acts at (s/2) (cos 10 t, sin 10 t, 1) in the cube's frame. With 5 N all springs
+remain loaded, with 50 N an edge lifts off.
 """
 
 import time
@@ -25,14 +29,11 @@ from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.studies.first_order_published import Published
 
-GRAVITY = 9.81
-"""[m/s²]"""
-
 BOB_INERTIA = 1 / 12
 """Moment of inertia of the pendulum's bob about its centre; its mass is 1 kg, its arm 1 m [kg·m²]."""
 
-RAMP_GRAVITY, RAMP, RAMP_DT, RAMP_K = 9.8, np.deg2rad(15), 0.01, 1e10
-"""Gravity [m/s²], inclination [rad], time step [s] and contact stiffness [N/m] of the ramp  [Drumwright §6.4]."""
+RAMP_GRAVITY, RAMP, RAMP_DT, RAMP_K, RAMP_HB = 9.8, np.deg2rad(15), 0.01, 1e10, 1e6
+"""Gravity [m/s²], inclination [rad], time step [s], contact stiffness [N/m] and dt B_t [kg] of the ramp  [Drumwright §6.4]."""
 
 EMPTY = ForwardProblem(
     M=np.eye(1), h=np.zeros(1), v=np.zeros(1), J=np.zeros((0, 1)), force=np.zeros(1), mu=np.zeros(0), gaps=np.zeros(0), dt=1e-3
@@ -57,10 +58,7 @@ def springs(G: Array, g: Array, K: float, B: float, stop: bool) -> Rows:
 def simulated(
     engine: FirstOrder, q: Array, v: Array, dt: float, steps: int, problem: Callable[[Array, Array], ForwardProblem]
 ) -> Iterator[Motion]:
-    """Simulate from q, v and yield the motion after each step. Raises RuntimeError if a step is not solved.
-
-    problem: function of q, v that returns the forward problem of a step
-    """
+    """Simulate from q, v and yield the motion after each step. problem: of a step from q, v. RuntimeError: not solved"""
     for _ in range(steps):
         solution = engine.solve(problem(q, v))
         if not solution.status.ok:
@@ -71,10 +69,7 @@ def simulated(
 
 
 def pendulum(dt: float, seconds: float = 1.0, K: float = 1e15, B: float = 1.0) -> Motion:
-    """Simulate a pendulum in the plane, released with a horizontal arm  [Drumwright §4.4].
-
-    Two rows tie the bob (x, y, angle) to its pivot.
-    """
+    """Simulate a pendulum, horizontal at first; two rows tie its bob (x, y, angle) to its pivot  [Drumwright §4.4]."""
 
     def problem(q: Array, v: Array) -> ForwardProblem:
         c, s = np.cos(q[2]), np.sin(q[2])
@@ -113,9 +108,7 @@ def limited_pendulum(dt: float, seconds: float, K: float, B: float) -> Motion:
 
 def exact_limited_pendulum(seconds: float, K: float, B: float) -> Motion:
     """Return the exact final motion of `limited_pendulum`, integrated between the times at which contact begins and ends.
-
-    The stop presses with max(0, −K θ − B θ̇).
-    """
+    The stop presses with max(0, −K θ − B θ̇)."""
     y, t = np.array([np.pi / 2, 0.0]), 0.0
     presses = False
 
@@ -155,7 +148,7 @@ def ramp(mu: float, engine: FirstOrder, seconds: float = 1.0) -> Motion:
 
     q: position along and above the ramp [m]; forces: of the first step along s, t, n [N]
     """
-    engine = msgspec.structs.replace(engine, stiffness=RAMP_K, dissipation=1 / RAMP_K, tangential=1e6 / RAMP_DT)
+    engine = msgspec.structs.replace(engine, stiffness=RAMP_K, dissipation=1 / RAMP_K, tangential=RAMP_HB / RAMP_DT)
     weight, J = RAMP_GRAVITY * np.array([-np.sin(RAMP), np.cos(RAMP)]), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
 
     def problem(q: Array, v: Array) -> ForwardProblem:
@@ -180,10 +173,7 @@ MASS, INERTIA = DENSITY * SIDE**3, DENSITY * SIDE**5 / 6
 
 
 class Bed(NamedTuple):
-    """The foundation and its load.
-
-    points: of the elements on the cube's lower face, in the cube's frame [m] (n, 3); K: of each element [N/m]; force: F [N]
-    """
+    """The foundation and its load. points: of the elements, in the cube's frame [m] (n, 3); K: of each [N/m]; force: F [N]"""
 
     points: Array
     K: float
@@ -198,10 +188,7 @@ def bed(per_side: int, modulus: float, force: float) -> Bed:
 
 
 class Pose(Record, frozen=True):
-    """State of the cube.
-
-    q: position [m] and unit quaternion xyzw (7); v: linear and angular velocity in world axes [m/s, rad/s] (6)
-    """
+    """State of the cube. q: position [m], unit quaternion xyzw (7); v: linear and angular, in world axes [m/s, rad/s] (6)"""
 
     q: Array
     v: Array
@@ -233,8 +220,7 @@ def turned(quaternion: Array, points: Array) -> Array:
 @compiled
 def wrench(quaternion: Array, force: float, t: float) -> Array:
     """Return force [N] and torque about the centre [N·m] of weight and F, in world axes (6)."""
-    arm = 0.5 * SIDE * np.array([[np.cos(TURN * t), np.sin(TURN * t), 1.0]])
-    arm = turned(quaternion, arm)
+    arm = turned(quaternion, 0.5 * SIDE * np.array([[np.cos(TURN * t), np.sin(TURN * t), 1.0]]))
     return np.array([0.0, 0.0, -MASS * GRAVITY - force, -arm[0, 1] * force, arm[0, 0] * force, 0.0])
 
 
@@ -270,16 +256,8 @@ def integrated(on: Bed, method: str, seconds: float, rtol: float, atol: float) -
 
     Raises RuntimeError if the method fails.
     """
-    found = solve_ivp(
-        derivative,
-        (0.0, seconds),
-        np.concatenate([START.q, START.v]),
-        method,
-        args=(on.points, on.K, DAMPER, on.force),
-        rtol=rtol,
-        atol=atol,
-        t_eval=[seconds],
-    )
+    start, given = np.concatenate([START.q, START.v]), (on.points, on.K, DAMPER, on.force)
+    found = solve_ivp(derivative, (0.0, seconds), start, method, args=given, rtol=rtol, atol=atol, t_eval=[seconds])
     if not found.success:
         raise RuntimeError(f"{method}: {found.message}")
     q = found.y[:7, -1]
@@ -326,10 +304,7 @@ def stepped(engine: Engine, on: Bed, dt: float, seconds: float) -> tuple[Pose, F
 
 
 def distance(a: Pose, b: Pose) -> float:
-    """Return the norm of the difference of two poses: of position [m] and quaternion together.
-
-    Q and −Q are the same attitude; the sign with the smaller difference is used.
-    """
+    """Return the norm of the difference of two poses: of position [m] and quaternion together, where −q counts as q."""
     sign = 1.0 if a.q[3:] @ b.q[3:] >= 0.0 else -1.0
     return float(np.hypot(np.linalg.norm(a.q[:3] - b.q[:3]), np.linalg.norm(a.q[3:] - sign * b.q[3:])))
 
@@ -347,37 +322,26 @@ PAPERS = {
     (30, 1e7, 50.0): ((12.98, 27.3, 346.0), 1.0e-2),
     (30, 1e11, 50.0): ((26.00, 2.31, 17400.0), 1.0e-2),
 }
-"""(elements per side, E [N/m²], F [N]) → (run times, error) of [Drumwright Tables 1, 2].
-
-Run times are those of (paper's solver, ode15s of first order, ode45), in seconds per simulated second. The error is that of
-the paper's solver.
-"""
+"""(elements per side, E [N/m²], F [N]) → (run times, error) of [Drumwright Tables 1, 2]. Run times [s] for 1 s: of the paper's
+solver, ode15s of first order, ode45; error: of the paper's solver."""
 
 CELLS = list(PAPERS)
 
 SOFT_S, STIFF_S = 1.0, 0.1
-"""Simulated time of the methods of scipy at E = 1e7 and at 1e11 N/m² [s].
-
-With E = 1e11 N/m² and an edge that lifts off, the reference would need a quarter of an hour for 1 s of simulated time.
-"""
+"""Simulated time of the methods of scipy at E = 1e7 and at 1e11 N/m² [s]. At 1e11 N/m², with an edge that lifts off, the
+reference would need a quarter of an hour for 1 s."""
 
 ROUGH, TIGHT = (1e-3, 1e-6), {1e7: (1e-9, 1e-12), 1e11: (1e-7, 1e-12)}
 """Relative and absolute tolerances of scipy's methods (the defaults of scipy and MATLAB), and of the reference, by E."""
 
-STEPS = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)
-"""Time steps with which the orders of accuracy are measured [s]."""
-
-STOP_K, STOP_B = 1e4, 10.0
-"""Stiffness [N·m/rad] and damping [N·m·s/rad] of the stop whose order is measured: these time steps resolve it."""
+STEPS, STOP_K, STOP_B = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4), 1e4, 10.0
+"""Time steps for the orders of accuracy [s]; stiffness [N·m/rad] and damping [N·m·s/rad] of the stop, which they resolve."""
 
 SHARES = {f"met {share:g} of a step away": share for share in (0.0, 0.25, 0.5, 0.75)}
 """Label → initial distance from the stop, as a multiple of the distance travelled in a time step."""
 
 STOP_STEPS = {f"{dt:g} s": dt for dt in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8)}
 """Label → time step for the restitution [s]."""
-
-RAMP_HB = 1e6
-"""dt B_t of the block's friction [kg]."""
 
 FRICTIONS = {
     "cone": FirstOrder(),
@@ -438,20 +402,14 @@ def systems() -> dict[str, tuple[float, Callable[[float], float]]]:
 
     The function takes a time step and returns the error of q or, for some systems, of the forces.
     """
-    rigid, stop = exact_pendulum(), exact_limited_pendulum(1.0, STOP_K, STOP_B)
+    rigid, stop = exact_pendulum(), float(exact_limited_pendulum(1.0, STOP_K, STOP_B).q[0])
     on, engine = bed(10, 1e3, 5.0), FirstOrder()
     exact, _ = integrated(on, "DOP853", 1.0, 1e-11, 1e-13)
     return {
         "pendulum, q": (1.0, lambda dt: float(np.linalg.norm(pendulum(dt).q - rigid.q))),
         "pendulum, λ": (1.0, lambda dt: float(np.linalg.norm(pendulum(dt).forces - rigid.forces))),
-        "pendulum that meets a stop, q": (
-            0.125,
-            lambda dt: abs(float(limited_pendulum(dt, 1.0, STOP_K, STOP_B).q[0] - stop.q[0])),
-        ),
-        "foundation, E = 1e3 N/m², q": (
-            1.0,
-            lambda dt: distance(stepped(engine, on, dt, 1.0)[0], exact),
-        ),
+        "pendulum that meets a stop, q": (0.125, lambda dt: abs(float(limited_pendulum(dt, 1.0, STOP_K, STOP_B).q[0]) - stop)),
+        "foundation, E = 1e3 N/m², q": (1.0, lambda dt: distance(stepped(engine, on, dt, 1.0)[0], exact)),
     }
 
 

@@ -16,7 +16,7 @@ from controllers.planners.mpc.settings import MpcSettings
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from idyn.types import Array, State
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.study import Figures, Picture, Study, Sweep, grouped
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.report.plots import Line, Plot, picture
@@ -36,11 +36,8 @@ from transport.protocol.task_input import write_tasks
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 
-LATENCY = 3
-"""Time from a state to the command that follows from it [ticks]."""
-
-NAME = "plan"
-"""Name of the planner."""
+LATENCY, NAME = 3, "plan"
+"""Time from a state to the command that follows from it [ticks]; name of the planner."""
 
 
 class Planned:
@@ -110,13 +107,8 @@ class Planned:
         if asked.problem:
             self.refusals.append(asked.problem)
             return
-        command = CommandMessage(
-            session=self._session,
-            valid_for=HORIZON * self._every * self._dt,
-            tasks=write_tasks(asked.tasks),
-            modes=asked.modes,
-        )
-        reply = self._asked(command)
+        tasks, valid_for = write_tasks(asked.tasks), HORIZON * self._every * self._dt
+        reply = self._asked(CommandMessage(session=self._session, valid_for=valid_for, tasks=tasks, modes=asked.modes))
         if not isinstance(reply, CommandAck):
             self.refusals.append(str(reply))
 
@@ -134,6 +126,9 @@ SPEEDS = {"trot": 0.4, "pace": 0.4, "bound": 0.4, "walk": 0.2}
 
 ROBOTS = {"go2": 0.05, "a1": 0.05, "solo12": 0.03}
 """Robot → step height [m]."""
+
+FRICTION = 0.8
+"""Of the ground; given, so that the world is that of the controller's model."""
 
 PLANNERS = {"in the loop": False, "beside it, MPC": True}
 """Planner → whether it is beside the loop."""
@@ -158,10 +153,6 @@ def gait_of(robot: str, pattern: str) -> GaitSettings:
     """Return the gait, the same for both planners."""
     period, duty = (0.6, 0.75) if pattern == "walk" else (0.35, 0.6)
     return msgspec.convert({"pattern": pattern, "period": period, "duty": duty, "step_height": ROBOTS[robot]}, GaitSettings)
-
-
-FRICTION = 0.8
-"""Of the ground; given, so that the world is that of the controller's model."""
 
 
 def plan_of(robot: str, pattern: str, beside: bool, seconds: float = SECONDS) -> Plan:
@@ -194,24 +185,15 @@ def outcome_of(robot: str, pattern: str, beside: bool, seed: int, dies: float = 
     trace = side.run(seconds, (), Posture(side.world.robot, side.world.terrain, side.world.q))
     if client.refusals:
         raise IdynError(client.refusals[0])
-    summary = summarise(
-        trace,
-        controller.robot,
-        task_of(plan.controller, controller.stance),
-        label=pattern,
-        engine="mujoco",
-        ticks=plan.ticks,
-        dt=plan.controller.period,
-    )
+    task, dt = task_of(plan.controller, controller.stance), plan.controller.period
+    summary = summarise(trace, controller.robot, task, label=pattern, engine="mujoco", ticks=plan.ticks, dt=dt)
     return Outcome(summary, np.array(client.times))
 
 
 def gaits_table(found: Figures) -> Table:
     """Return the figures of each gait, means over the seeds; those of a robot that falls until it falls."""
-    runs: dict[tuple[str, str, str, str], Outcome] = found["gaits"]
     body = []
-    for key in dict.fromkeys(point[:3] for point in runs):
-        outcomes = [outcome for point, outcome in runs.items() if point[:3] == key]
+    for key, outcomes in grouped(found["gaits"], 0, 1, 2).items():
         up = sum(each.summary.upright for each in outcomes)
         s = [each.summary for each in outcomes]
         rows = [[o.forward, o.left, o.turn, 1e3 * o.tilt, o.torque_rate, 100.0 * o.modes.get("ok", 0.0)] for o in s]
@@ -223,11 +205,10 @@ def gaits_table(found: Figures) -> Table:
 
 def deaths_table(found: Figures) -> Table:
     """Return how many robots stand after their planner died in mid-trot."""
-    runs: dict[tuple[str, str], Outcome] = found["deaths"]
     head = ["planner dies", "robot", "upright", "largest tilt [mrad]", "mean |dτ/dt| [N·m/s]"]
     body = []
-    for robot in dict.fromkeys(point[0] for point in runs):
-        each = [outcome.summary for point, outcome in runs.items() if point[0] == robot]
+    for robot, outcomes in grouped(found["deaths"], 0).items():
+        each = [outcome.summary for outcome in outcomes]
         worst, rate = max(1e3 * s.tilt for s in each), float(np.mean([s.torque_rate for s in each]))
         body.append(["while trotting", robot, f"{sum(s.upright for s in each)} of {len(each)}", f"{worst:.3g}", f"{rate:.3g}"])
     return [head, *body]
@@ -235,12 +216,12 @@ def deaths_table(found: Figures) -> Table:
 
 def rates_picture(found: Figures) -> bytes:
     """Draw the mean torque rates of both planners, relative to the weight, one point per robot and pattern."""
-    runs: dict[tuple[str, str, str, str], Outcome] = found["gaits"]
+    runs: dict[tuple[str, str, str], list[Outcome]] = grouped(found["gaits"], 0, 1, 2)
     patterns = list(dict.fromkeys(point[0] for point in runs))
     lines: dict[str, Line] = {}
-    for robot, planner in dict.fromkeys(point[1:3] for point in runs):
-        rates = [[o.summary.torque_rate for point, o in runs.items() if point[:3] == (p, robot, planner)] for p in patterns]
-        weight = next(o.summary.weight for point, o in runs.items() if point[1] == robot)
+    for robot, planner in dict.fromkeys(point[1:] for point in runs):
+        rates = [[o.summary.torque_rate for o in runs[pattern, robot, planner]] for pattern in patterns]
+        weight = runs[patterns[0], robot, planner][0].summary.weight
         lines[f"{robot}, {planner}"] = np.arange(len(patterns)), np.mean(rates, axis=1) / weight
     axes = {"xlabel": " – ".join(patterns), "ylabel": "mean |dτ/dt| / weight [m/s]"}
     return picture([Plot(lines=lines, legend=True, axes=axes)], size=(7.0, 4.0))
@@ -249,20 +230,20 @@ def rates_picture(found: Figures) -> bytes:
 def study(seeds: int | None) -> Study:
     """Return the study. seeds: per robot, None: `SEEDS`"""
 
-    def gait(pattern: str, robot: str, beside: bool, seed: int) -> Outcome:
-        return outcome_of(robot, pattern, beside, seed)
-
     def death(robot: str, k: int) -> Outcome:
         dies = DIES + k * gait_of(robot, "trot").period / DEATHS
         return outcome_of(robot, "trot", True, 0, dies, dies + AFTER)
 
-    axes = {name: name for name in SPEEDS}, {name: name for name in ROBOTS}, PLANNERS, range(seeds or SEEDS)
+    axes = list(SPEEDS), list(ROBOTS), PLANNERS, range(seeds or SEEDS)
     return Study(
         "A planner beside the loop",
         f"Gaits of {SECONDS:g} s in MuJoCo on its default ground, with foot switches and displaced starts, forward at "
         + ", ".join(f"{speed:g} m/s ({name})" for name, speed in SPEEDS.items())
         + ".",
-        sweeps={"gaits": Sweep(axes, gait), "deaths": Sweep(({name: name for name in ROBOTS}, range(DEATHS)), death)},
+        sweeps={
+            "gaits": Sweep(axes, lambda pattern, robot, *rest: outcome_of(robot, pattern, *rest)),
+            "deaths": Sweep((list(ROBOTS), range(DEATHS)), death),
+        },
         tables=(gaits_table, deaths_table),
         pictures=(Picture("torque-rates", "Mean torque rates of both planners.", rates_picture),),
         notes=lambda _: [

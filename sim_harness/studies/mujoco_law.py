@@ -7,7 +7,7 @@ and what the first of two physics steps tells of the period.
 """
 
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -54,11 +54,8 @@ LAWS_COMPARED = {"mujoco": ("mujoco", CONVERGED), "mujoco, world at 1e-8": ("muj
 SLIPPERY, SPEED = 0.1, 0.3
 """Friction coefficient, and initial speed of the base [m/s], of the task 'slide'."""
 
-PRESSED = 1e-6
-"""Depth of the lowest foot at the start [m]: at a gap of 0 ± rounding a foot may touch in the world only."""
-
-WRONG = 1e-5
-"""Error of all gaps [m]."""
+PRESSED, WRONG = 1e-6, 1e-5
+"""Depth of the lowest foot at the start [m]: at a gap of 0 ± rounding a foot may touch in the world only. Error of gaps [m]."""
 
 
 class Setting(NamedTuple):
@@ -101,8 +98,7 @@ def world_of(s: Setting, controller: Controller) -> World:
     """Return the world, in which a foot has sunk in a little."""
     changes: dict[str, Any] = MENAGERIE | {"impratio": IMPRATIO} if s.robot.endswith(TURNING) else {}
     changes |= {"cone": s.cone, "solref": GROUNDS[s.ground], "tolerance": s.tolerance, "timestep": DT / s.steps}
-    changes["integrator"] = s.integrator
-    engine = MujocoSettings(**changes)
+    engine = MujocoSettings(**changes | {"integrator": s.integrator})
     robot, q = controller.robot, controller.stance.copy()
     mu = np.full(len(robot.contact_names), SLIPPERY) if s.task == "slide" else None
     world = build_world(engine, robot, Flat(), q, mu=mu)
@@ -128,7 +124,9 @@ def errors_of(s: Setting) -> Array | None:
     world, errors, a = world_of(s, controller), [], controller.robot.tree.a
     applied = None
     for k in range(round(SECONDS[s.task] / DT)):
-        command = controller.step(world.state, _shifted(controller.contacts(world.state), s.gap), _inputs(k, applied))
+        contacts = controller.contacts(world.state)
+        contacts = msgspec.structs.replace(contacts, gaps=contacts.gaps + s.gap)
+        command = controller.step(world.state, contacts, _inputs(k, applied))
         if command.prediction is None:
             break
         applied = command.tau
@@ -145,8 +143,8 @@ def _inputs(k: int, applied: Array | None) -> Inputs:
     return Inputs(dt=DT if k else 0.0, tau_applied=applied, follows=True)
 
 
-def _shifted(contacts: ContactSet, gap: float) -> ContactSet:
-    return msgspec.structs.replace(contacts, gaps=contacts.gaps + gap)
+def _other(change: dict[str, Any], ground: str, task: str) -> Array | None:
+    return force_errors(Setting("quadruped", task, ground, **change))
 
 
 def run(robot: str, task: str, law: tuple[str, float]) -> Array | None:
@@ -155,16 +153,6 @@ def run(robot: str, task: str, law: tuple[str, float]) -> Array | None:
     runs = [force_errors(Setting(robot, task, ground, cone, name, tolerance)) for ground in GROUNDS for cone in CONES]
     found = [errors for errors in runs if errors is not None]
     return np.concatenate(found) if found else None
-
-
-def wrong_gap(ground: str, task: str) -> Array | None:
-    """Return the errors with gaps that are wrong by `WRONG`."""
-    return force_errors(Setting("quadruped", task, ground, gap=WRONG))
-
-
-def two_steps(ground: str, task: str) -> Array | None:
-    """Return the errors of the forces of a period with two physics steps, of which the first one was predicted."""
-    return force_errors(Setting("quadruped", task, ground, steps=2))
 
 
 @lru_cache(maxsize=1)
@@ -230,7 +218,8 @@ def _cells(errors: Array | None) -> list[str]:
 
 
 TIMED = ("coulomb", "mujoco", "mujoco" + TURNING)
-OTHERS = {"gaps 10 µm wrong": wrong_gap, "first of two steps": two_steps}
+OTHERS: dict[str, dict[str, Any]] = {"gaps 10 µm wrong": {"gap": WRONG}, "first of two steps": {"steps": 2}}
+"""Changes to the settings of the quadruped's runs. Of two physics steps in a period, the first one was predicted."""
 
 
 def curves(found: Figures) -> bytes:
@@ -246,7 +235,8 @@ def curves(found: Figures) -> bytes:
 def study() -> Study:
     """Return the study of the law `mujoco`."""
     sweeps = {"forces": Sweep((ROBOTS, tuple(SECONDS), LAWS_COMPARED), run)}
-    sweeps |= {what: Sweep((tuple(GROUNDS), tuple(SECONDS)), measure) for what, measure in OTHERS.items()}
+    for what, change in OTHERS.items():
+        sweeps[what] = Sweep((tuple(GROUNDS), tuple(SECONDS)), partial(_other, change))
     sweeps["times"] = Sweep((TIMED, ("cold", "warm")), times)
     return Study(
         "MuJoCo's own contact as a law",

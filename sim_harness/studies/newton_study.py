@@ -70,9 +70,6 @@ class Scheme(Newton, frozen=True, tag="newton-scheme"):
         )
 
 
-COLUMNS = 31
-"""Number of random columns of boxes in which the rounding error is measured."""
-
 ITERATIONS, LINEAR = 100, 40
 """Iterations of Newton's method, and of the linear solver in each of them, as in the paper's comparison."""
 
@@ -80,8 +77,8 @@ LINKS, STIFFNESS, LINK_MASS, LINK, LOAD = 16, 250.0, 0.003, 0.05, 5.0
 """The paper's beam: number of bodies, bending stiffness [N·m/rad], mass of a body [kg]; length of a body [m] and load on the
 end [N] are ours."""
 
-G, MU, DT = 9.81, 0.7, 1 / 120
-"""Gravity [m/s²], friction coefficient, time step [s]."""
+G, MU, DT, COLUMNS = 9.81, 0.7, 1 / 120, 31
+"""Gravity [m/s²], friction coefficient, time step [s], number of random columns of boxes for the rounding error."""
 
 EARLY, TOLERANCE = 20, 1e-9
 """Smaller number of iterations in the tables (the larger is `ITERATIONS`); relative distance at which the schemes stop."""
@@ -124,9 +121,7 @@ class Floor(NamedTuple):
 
 def beam() -> ForwardProblem:
     """Return the forward problem of a beam at rest, with links (x, z, angle) that rigid rows pin to each other and to a wall.
-
-    Compliant rows resist bending. The last four links lie on the ground, the end carries a load.
-    """
+    Compliant rows resist bending. The last four links lie on the ground, the end carries a load."""
     nv, each = 3 * LINKS, np.eye(LINKS)
     own, last = np.eye(3), -np.eye(3)
     own[1, 2] = last[1, 2] = -LINK / 2
@@ -187,10 +182,8 @@ def convergence(engine: Newton, problem: ForwardProblem) -> Convergence:
 
 
 def linear_residuals(problem: ForwardProblem) -> dict[str, Array]:
-    """Return the relative residuals of each linear solver on the system A x = b of the first Newton step.
-
-    Residuals are ‖A x − b‖ in the norm of diag(A)⁻¹, relative to the initial one, after 0, 4, 8, … iterations.
-    """
+    """Return the residuals of each linear solver on the system A x = b of the first Newton step: ‖A x − b‖ in the norm of
+    diag(A)⁻¹, relative to the initial one, after 0, 4, 8, … iterations."""
     c = constraints_of(paper(), problem)
     tied = np.r_[np.arange(c.plan.ties), np.arange(c.plan.ties + 2, len(c.w), 3)]
     A = c.D[np.ix_(tied, tied)] + np.diag(c.plan.softness[tied] + 1e-6 * c.w[tied])
@@ -206,11 +199,8 @@ def linear_residuals(problem: ForwardProblem) -> dict[str, Array]:
 
 
 def floor(number: type[np.floating]) -> Floor:
-    """Return the rounding floor of Newton's method in one precision, for the normal impulses in columns of boxes.
-
-    All contacts press. The masses are random, about 8 to 32768 kg. The figures are medians over the columns, since the rounding
-    error of a single column is random.
-    """
+    """Return the rounding floor of Newton's method in one precision, for the normal impulses in columns of boxes. All contacts
+    press; masses are random, about 8 to 32768 kg. Figures are medians over columns: the rounding error of one is random."""
     rng = np.random.default_rng(0)
     columns = (8.0 ** np.arange(1, 6) * rng.uniform(0.5, 2.0, 5) for _ in range(COLUMNS))
     return Floor(*np.median([_floor_of(number, masses) for masses in columns], axis=0).tolist())
@@ -233,12 +223,8 @@ def _floor_of(number: type[np.floating], masses: Array) -> tuple[float, ...]:
 
 def convergence_table(found: dict[tuple[str, str], Convergence], kinds: Iterable[str]) -> Table:
     """Return a table of the distances after `EARLY` and after `ITERATIONS` iterations, by kind (row) and problem (column)."""
-    after = {
-        (kind, f"{name}, after {k}"): found[name, kind].after(k)
-        for kind in kinds
-        for name in PROBLEMS
-        for k in (EARLY, ITERATIONS)
-    }
+    cells = product(kinds, PROBLEMS, (EARLY, ITERATIONS))
+    after = {(kind, f"{name}, after {k}"): found[name, kind].after(k) for kind, name, k in cells}
     return crossed("distance", after, lambda distance: f"{distance:.1e}" if distance < 1e3 else "diverges")
 
 
@@ -288,9 +274,7 @@ def study() -> Study:
             lambda found: convergence_table(found["convergence"], SOLVERS),
             lambda found: convergence_table(found["convergence"], KINDS),
             lambda found: crossed(
-                "iterations to 1e-9",
-                found["schemes"],
-                lambda c: ("" if c.error[-1] <= TOLERANCE else "> ") + str(c.iterations),
+                "iterations to 1e-9", found["schemes"], lambda c: ("" if c.error[-1] <= TOLERANCE else "> ") + str(c.iterations)
             ),
             lambda found: [
                 ["precision", "residual [m/s]", "by (92)", "error of impulses [N·s]", "by (91)", "at most"],

@@ -23,17 +23,11 @@ SCHEMES = ("symplectic", "midpoint", "implicit")
 STEPS = {f"{1e3 * dt:g} ms": dt for dt in (0.02, 0.01, 0.005, 0.0025, 0.00125)}
 """Label → time step [s]."""
 
-COARSE = 0.02
-"""Time step of the energy runs [s]."""
-
-ORDER_S, LONG_S = 5.0, 600.0
-"""Duration of the runs for errors, and of the longest energy run [s]."""
+COARSE, ORDER_S, LONG_S = 0.02, 5.0, 600.0
+"""Time step of the energy runs; duration of the runs for errors, and of the longest energy run [s]."""
 
 START, SPRING, MASS = 0.1, 100.0, 0.5
 """Initial displacement [m], stiffness of the spring [N/m] and mass of the cylinder [kg] in the scenes."""
-
-CANDIDATES = ("near", "touching")
-"""Values of the engine's setting of the same name."""
 
 
 class Swing(Record, frozen=True):
@@ -167,7 +161,7 @@ def study() -> Study:
             "orders": Sweep((SCHEMES, STEPS), lambda scheme, dt: swing("rolls", scheme, dt, ORDER_S)),
             "energies": Sweep((tuple(SCENES), SCHEMES), lambda motion, scheme: swing(motion, scheme, COARSE, 20.0)),
             "ten minutes": Sweep((("symplectic", "midpoint"),), lambda scheme: swing("rolls", scheme, COARSE, LONG_S)),
-            "clutter": Sweep((CANDIDATES,), pile),
+            "clutter": Sweep((("near", "touching"),), pile),
         },
         tables=(order_table, energy_table, pile_table),
         pictures=(

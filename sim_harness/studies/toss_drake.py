@@ -3,25 +3,23 @@
 In point contact a box on a plane has one contact point. The block therefore has a small sphere in each corner.
 """
 
+from collections.abc import Iterator
+from itertools import count
+
 import numpy as np
 
 from idyn.extras import missing_extra
-from sim_harness.judge.tosses import RATE, Toss
-from sim_harness.studies.toss_forecasts import Block, Contact, Forecast, first_motion
+from idyn.types import Array
+from sim_harness.judge.tosses import RATE
+from sim_harness.studies.toss_forecasts import Block, Contact, Forecaster, Motion
 
 try:
     from pydrake import all as drake
 except ModuleNotFoundError as error:
     raise missing_extra("--engines", "'drake'", "drake", "drake") from error
 
-SUBSTEPS = 4
-"""Steps per sample, as of the project's compliant engines."""
-
-RADIUS = 1e-4
-"""Of the spheres in the corners [m]."""
-
-RIGID = 1e12
-"""Stiffness of the spheres [N/m], so that the floor has all of the compliance."""
+SUBSTEPS, RADIUS, RIGID = 4, 1e-4, 1e12
+"""Steps per sample, as of compliant engines; radius [m] and stiffness [N/m] of the spheres: the floor has all softness."""
 
 
 def _material(mu: float, stiffness: float, dissipation: float) -> drake.ProximityProperties:
@@ -32,14 +30,14 @@ def _material(mu: float, stiffness: float, dissipation: float) -> drake.Proximit
     return surface
 
 
-class DrakeForecaster:
+class DrakeForecaster(Forecaster):
     """Forecasts by Drake. contact: stiffness and dissipation of each corner's contact with the floor"""
 
     def __init__(self, block: Block, contact: Contact) -> None:
         assert contact.stiffness is not None
-        self.block, self._step = block, 1.0 / (RATE * SUBSTEPS)
+        super().__init__(block, 1.0 / (RATE * SUBSTEPS))
         builder = drake.DiagramBuilder()
-        plant, _ = drake.AddMultibodyPlantSceneGraph(builder, self._step)
+        plant, _ = drake.AddMultibodyPlantSceneGraph(builder, self.step)
         plant.set_discrete_contact_approximation(drake.DiscreteContactApproximation.kSap)
         plant.set_contact_model(drake.ContactModel.kPoint)
         plant.mutable_gravity_field().set_gravity_vector([0.0, 0.0, -block.gravity])
@@ -58,19 +56,14 @@ class DrakeForecaster:
         self._plant, self._simulator = plant, drake.Simulator(builder.Build())
         self._context = plant.GetMyMutableContextFromRoot(self._simulator.get_mutable_context())
 
-    def __call__(self, toss: Toss, sample: int, samples: int) -> Forecast:
-        """Return the forecast of `samples` samples of a toss, the first of which is `sample`, given."""
-        plant, context, motion = self._plant, self._context, first_motion(self.block, toss, sample, self._step)
+    def poses(self, motion: Motion) -> Iterator[tuple[Array, Array]]:
+        plant, context = self._plant, self._context
         self._simulator.get_mutable_context().SetTime(0.0)
         turn = drake.RotationMatrix.ProjectToRotationMatrix(motion.rotation)
         plant.SetFreeBodyPose(context, self._body, drake.RigidTransform(turn, motion.position))
         plant.SetVelocities(context, np.concatenate((motion.rotation @ motion.velocity[3:], motion.velocity[:3])))
         self._simulator.Initialize()
-        positions, rotations = np.empty((samples, 3)), np.empty((samples, 3, 3))
-        positions[0], rotations[0] = toss.position[sample], toss.rotation[sample]
-        for k in range(1, samples):
-            self._simulator.AdvanceTo(k / RATE - 0.5 * self._step)  # the state after the last update before k / RATE
+        for k in count(1):
+            self._simulator.AdvanceTo(k / RATE - 0.5 * self.step)  # the state after the last update before k / RATE
             pose = plant.EvalBodyPoseInWorld(context, self._body)
-            rotations[k] = pose.rotation().matrix()
-            positions[k] = pose.translation() - rotations[k] @ self.block.centre
-        return Forecast(positions, rotations, 0)
+            yield pose.translation(), pose.rotation().matrix()

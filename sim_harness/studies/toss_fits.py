@@ -4,7 +4,7 @@
 - Body: scale and centre of mass come from the free flights of all tosses for fits, without any contact model.
 - Start: the measured state of the first sample, nothing of what follows.
 - Loss: mean over samples after the first, then over tosses, of position error [block widths] + rotation error [rad].
-- Parameters: those that `entries` lists for an engine, within `BOUNDS`, from the start values there.
+- Parameters: those that `ENTRIES` lists for an engine, within `BOUNDS`, from the start values there.
 - Budget: `EVALUATIONS` evaluations of the loss by the Nelder-Mead method in the logarithms of the parameters, on every
   `EVERY`-th toss for fits. The best evaluated point counts.
 - Judge: the tosses that no fit has seen.
@@ -34,16 +34,13 @@ from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.engines.viscous import Viscous
 from sim_harness.judge.tosses import EDGE, Toss
-from sim_harness.studies.toss_forecasts import Contact, EngineForecaster, Flight, Forecast
+from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, Forecaster, MujocoForecaster
 
 JUDGED_OF, JUDGED = 4, 3
 """A toss is for the judge if its number modulo the first is the second."""
 
-EVALUATIONS = 50
-"""Evaluations of the loss per engine."""
-
-EVERY = 6
-"""The loss uses every sixth toss for fits, 50 of 300, so that all fits end within minutes."""
+EVALUATIONS, EVERY = 50, 6
+"""Evaluations of the loss per engine, which uses every sixth toss for fits, 50 of 300: all fits end within minutes."""
 
 
 class Range(NamedTuple):
@@ -71,8 +68,7 @@ mu: friction coefficient
 inertia: moment of inertia about the centre of mass in units of mass times half edge squared, the same about all axes; a solid
     cube has 0.667, a hollow one 1.11
 stiffness: of each contact point; dissipation: damping over stiffness
-restitution: of rigid contacts, ratio of the speeds after and before an impact
-drag: viscous friction of each contact point
+restitution: of rigid contacts, ratio of the speeds after and before an impact; drag: viscous friction of each contact point
 time_constant, damping_ratio: `solref` of MuJoCo
 """
 
@@ -89,21 +85,23 @@ def split(count: int) -> tuple[Array, Array]:
     return numbers[~judged], numbers[judged]
 
 
-Forecaster = Callable[[Toss, int, int], Forecast]
-"""Called with a toss, the first sample, and the number of samples."""
+Forecasts = Callable[[Toss, int, int], Forecast]
+"""Called as a `Forecaster`: with a toss, the first sample, and the number of samples."""
 
 WINDOWS: dict[str, int | None] = {"one step": 2, "0.1 s": 16, "whole toss": None}
 """Name → samples of a window, its given first sample included; None: all of the toss."""
 
 
 class Errors(NamedTuple):
-    """Errors of tosses (n each).
-
-    position: [block widths]; rotation: angle [rad]
-    """
+    """Errors of tosses (n each). position [block widths]; rotation: angle [rad]"""
 
     position: Array
     rotation: Array
+
+    @property
+    def loss(self) -> Array:
+        """Loss of each toss: position error [block widths] + rotation error [rad] (n)."""
+        return self.position + self.rotation
 
 
 def sample_errors(toss: Toss, first: int, forecast: Forecast) -> tuple[Array, Array]:
@@ -122,7 +120,7 @@ def angles_of(rotations: Array) -> Array:
     return np.arctan2(sine, cosine)
 
 
-def whole_errors(forecaster: Forecaster, tosses: Sequence[Toss]) -> Errors:
+def whole_errors(forecaster: Forecasts, tosses: Sequence[Toss]) -> Errors:
     """Return the errors of forecasts of whole tosses from their first samples, means over the samples of each."""
     return means_of([sample_errors(toss, 0, forecaster(toss, 0, len(toss))) for toss in tosses])
 
@@ -132,7 +130,7 @@ def means_of(errors: Sequence[tuple[Array, Array]]) -> Errors:
     return Errors(*(np.array([each.mean() for each in column]) for column in zip(*errors, strict=True)))
 
 
-def window_errors(forecaster: Forecaster, tosses: Sequence[Toss], samples: int) -> Errors:
+def window_errors(forecaster: Forecasts, tosses: Sequence[Toss], samples: int) -> Errors:
     """Return the errors at the end of windows, means over the windows of each toss.
 
     Windows of `samples` samples follow one another from the first sample of the toss; each starts from the measured state.
@@ -145,16 +143,8 @@ def window_errors(forecaster: Forecaster, tosses: Sequence[Toss], samples: int) 
     return Errors(*(np.array(column) for column in zip(*found, strict=True)))
 
 
-def loss(errors: Errors) -> Array:
-    """Return the loss of each toss: position error [block widths] + rotation error [rad] (n)."""
-    return errors.position + errors.rotation
-
-
-SUBSTEPS = 4
-"""Steps per sample of compliant engines: 1.7 ms. Rigid engines gain nothing by more than one step, 6.8 ms."""
-
-EDGES = 16
-"""Corners of friction polygons."""
+SUBSTEPS, EDGES = 4, 16
+"""Steps per sample of compliant engines: 1.7 ms; rigid ones gain nothing by more than one. Edges of friction polygons."""
 
 Values = Mapping[str, float]
 """Parameter → value."""
@@ -163,54 +153,37 @@ RIGID, SOFT = ("mu", "inertia", "restitution"), ("mu", "inertia", "stiffness", "
 
 
 class Entry(NamedTuple):
-    """An engine with its parameters.
-
-    parameters: names, rows of `plan.BOUNDS`
-    build: returns the forecaster of a body with the values of the parameters
-    """
+    """An engine. parameters: their names, rows of `BOUNDS`; forecaster: returns that of a block with their values"""
 
     parameters: tuple[str, ...]
-    build: Callable[[Flight, Values], Forecaster]
+    forecaster: Callable[[Block, Values], Forecaster]
+
+    def build(self, flight: Flight, values: Values) -> Forecaster:
+        """Return the forecaster of a body with the values of the parameters."""
+        return self.forecaster(flight.block(values["inertia"]), values)
 
 
 def _rigid(engine: Callable[[float], Engine]) -> Entry:
     """engine: returns the engine with a coefficient of restitution"""
+    return Entry(RIGID, lambda block, at: EngineForecaster(block, engine(at["restitution"]), Contact(at["mu"]), 1))
 
-    def build(flight: Flight, values: Values) -> Forecaster:
-        block = flight.block(values["inertia"])
-        return EngineForecaster(block, engine(values["restitution"]), Contact(values["mu"]), 1)
 
-    return Entry(RIGID, build)
+def _contact(at: Values) -> Contact:
+    return Contact(at["mu"], at["stiffness"], at["dissipation"])
 
 
 def _soft(engine: Engine) -> Entry:
-    def build(flight: Flight, values: Values) -> Forecaster:
-        contact = Contact(values["mu"], values["stiffness"], values["dissipation"])
-        return EngineForecaster(flight.block(values["inertia"]), engine, contact, SUBSTEPS)
-
-    return Entry(SOFT, build)
+    return Entry(SOFT, lambda block, at: EngineForecaster(block, engine, _contact(at), SUBSTEPS))
 
 
-def _no_slip(flight: Flight, values: Values) -> Forecaster:
-    return EngineForecaster(flight.block(values["inertia"]), NoSlip(), Contact(1.0), 1)
-
-
-def _viscous(flight: Flight, values: Values) -> Forecaster:
-    return EngineForecaster(flight.block(values["inertia"]), Viscous(coefficient=values["drag"]), Contact(1.0), 1)
-
-
-def _drake(flight: Flight, values: Values) -> Forecaster:
+def _drake(block: Block, at: Values) -> Forecaster:
     from sim_harness.studies.toss_drake import DrakeForecaster  # noqa: PLC0415 - an optional package
 
-    contact = Contact(values["mu"], values["stiffness"], values["dissipation"])
-    return DrakeForecaster(flight.block(values["inertia"]), contact)
+    return DrakeForecaster(block, _contact(at))
 
 
-def _mujoco(flight: Flight, values: Values) -> Forecaster:
-    from sim_harness.studies.toss_forecasts import MujocoForecaster  # noqa: PLC0415 - an optional package
-
-    solref = (values["time_constant"], values["damping_ratio"])
-    return MujocoForecaster(flight.block(values["inertia"]), values["mu"], solref)
+def _mujoco(block: Block, at: Values) -> Forecaster:
+    return MujocoForecaster(block, at["mu"], (at["time_constant"], at["damping_ratio"]))
 
 
 ENTRIES = {
@@ -221,8 +194,10 @@ ENTRIES = {
     "newton-rigid": _rigid(lambda e: Newton(restitution=e)),
     "lcp": _rigid(lambda e: PolygonLcp(edges=EDGES, restitution=e)),
     "dissipation": _rigid(lambda e: Dissipation(edges=EDGES, restitution=e)),
-    "viscous": Entry(("inertia", "drag"), _viscous),
-    "no-slip": Entry(("inertia",), _no_slip),
+    "viscous": Entry(
+        ("inertia", "drag"), lambda block, at: EngineForecaster(block, Viscous(coefficient=at["drag"]), Contact(1.0), 1)
+    ),
+    "no-slip": Entry(("inertia",), lambda block, _: EngineForecaster(block, NoSlip(), Contact(1.0), 1)),
     "mujoco": Entry(("mu", "inertia", "time_constant", "damping_ratio"), _mujoco),
     "drake": Entry(SOFT, _drake),
 }
@@ -310,8 +285,6 @@ USED = 0.8
 """Share of the evaluated points, the best ones, to which the quadratic of the intervals is fitted. Fewer points lie too close
 together: their range would bound the intervals."""
 
-SEED = 0
-
 
 class Trials(NamedTuple):
     """Evaluated points: logarithms of the parameters (k, p), and the loss of each toss (k, n)."""
@@ -323,7 +296,7 @@ class Trials(NamedTuple):
 def identify(entry: Entry, flight: Flight, tosses: Sequence[Toss], evaluations: int = EVALUATIONS) -> Identified:
     """Return the best parameters of an engine and their intervals. tosses: all those for fits"""
     some = tosses[::EVERY]
-    trials = search(lambda values: loss(whole_errors(entry.build(flight, values), some)), entry.parameters, evaluations)
+    trials = search(lambda values: whole_errors(entry.build(flight, values), some).loss, entry.parameters, evaluations)
     best = int(trials.losses.mean(axis=1).argmin())
     values = np.exp(trials.points[best]).tolist()
     ends = np.exp(intervals(trials, entry.parameters)).tolist()
@@ -369,7 +342,7 @@ def intervals(trials: Trials, names: Sequence[str]) -> tuple[Array, Array]:
     middle, spread = points[0], np.maximum(points.std(axis=0), 1e-6)
     x = (points - middle) / spread
     to_quadratic = np.linalg.pinv(_monomials(x))
-    pick = np.random.default_rng(SEED).integers(0, trials.losses.shape[1], (RESAMPLES, trials.losses.shape[1]))
+    pick = np.random.default_rng(0).integers(0, trials.losses.shape[1], (RESAMPLES, trials.losses.shape[1]))
     found = np.array([_minimum(to_quadratic @ trials.losses[order][:, chosen].mean(axis=1), x) for chosen in pick])
     tail = 0.5 * (1.0 - COVERED)
     low, high = np.quantile(middle + spread * found, [tail, 1.0 - tail], axis=0)
@@ -389,11 +362,6 @@ def _minimum(coefficients: Array, x: Array) -> Array:
     H = np.zeros((p, p))
     np.add.at(H, (i, j), coefficients[p + 1 :])
     H = H + H.T
-    low, high = x.min(axis=0), x.max(axis=0)
-    return minimize(
-        lambda at: slope @ at + 0.5 * at @ H @ at,
-        np.zeros(p),
-        jac=lambda at: slope + H @ at,
-        bounds=np.column_stack([low, high]),
-        method="L-BFGS-B",
-    ).x
+    bounds = np.column_stack([x.min(axis=0), x.max(axis=0)])
+    value, gradient = lambda at: slope @ at + 0.5 * at @ H @ at, lambda at: slope + H @ at
+    return minimize(value, np.zeros(p), jac=gradient, bounds=bounds, method="L-BFGS-B").x

@@ -1,10 +1,21 @@
-"""Forecasts of a toss by an engine of the project, from one measured state.
+"""The tossed block: its scale and centre of mass from free flights, and forecasts of its tosses from one measured state.
 
-A step is that of `EngineWorld`: the engine computes ν⁺ from the contacts at the beginning, then x⁺ = x + dt v⁺ and
-R⁺ = R exp(dt ω⁺). Without a corner near the floor no engine is called: the motion is free.
+Velocities are those of the centre of mass along world axes and of the rotation about body axes: ν = (v, ω). With the corner r
+from the centre of mass, in body axes,
+
+    J = (1, −R [r]×)        M = diag(m 1, I)        h = (m g ẑ, ω × I ω)
+In flight the centre of mass moves on a parabola. The geometric centre at time t of a toss is
+
+    x(t) = a + b t − ½ g t² ẑ − R(t) c
+with a and b of each toss and gravity g and centre c common to all: linear least squares. Gravity other than 9.81 m/s² is the
+scale of the measured lengths.
+
+A step of an engine is that of `EngineWorld`: the engine computes ν⁺ from the contacts at the beginning, then x⁺ = x + dt v⁺
+and R⁺ = R exp(dt ω⁺). Without a corner near the floor no engine is called: the motion is free.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,18 +24,15 @@ from controllers.config.loading import NonNegative, Positive, Settings
 from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem
+from sim_harness.judge.measured import CORNERS
 from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
-from sim_harness.mujoco.door import mujoco
 
 
 class Block(Record, frozen=True):
     """A cube with its centre of mass apart from its geometric centre.
 
-    half: half of an edge [m]
-    mass: [kg]
-    inertia: moment of inertia about the centre of mass, the same about all axes [kg·m²]
-    centre: centre of mass from the geometric centre, body axes [m] (3)
-    gravity: [m/s²]
+    half: half of an edge [m]; mass [kg]; inertia: about the centre of mass, the same about all axes [kg·m²]
+    centre: centre of mass from the geometric centre, body axes [m] (3); gravity [m/s²]
     """
 
     half: float
@@ -36,15 +44,13 @@ class Block(Record, frozen=True):
     @property
     def corners(self) -> Array:
         """Return the corners from the centre of mass, body axes [m] (8, 3)."""
-        signs = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
-        return self.half * signs - self.centre
+        return self.half * CORNERS - self.centre
 
 
 class Motion(Record, frozen=True):
     """State of a block.
 
-    position: of the centre of mass [m] (3)
-    rotation: body axes in the world (3, 3)
+    position: of the centre of mass [m] (3); rotation: body axes in the world (3, 3)
     velocity: of the centre of mass [m/s] (3), then angular velocity in body axes [rad/s] (3); (6)
     """
 
@@ -91,14 +97,8 @@ def turned(rotation: Array, angles: Array) -> Array:
     return rotation @ (np.eye(3) + first * K + second * (K @ K))
 
 
-STANDARD_GRAVITY = 9.81
-"""[m/s²]"""
-
-ABOVE = 0.003
-"""A block flies while its lowest corner, for the nominal edge, is higher than this [m]."""
-
-FEWEST = 8
-"""Shortest flight that is used [samples]."""
+STANDARD_GRAVITY, ABOVE, FEWEST = 9.81, 0.003, 8
+"""[m/s²]; a block flies while its lowest corner, for the nominal edge, is higher [m]; shortest flight in use [samples]."""
 
 
 class Flight(Settings, frozen=True):
@@ -124,13 +124,8 @@ class Flight(Settings, frozen=True):
     def block(self, inertia: float) -> Block:
         """Return the block in measured lengths. inertia: moment of inertia in units of m h²"""
         half = 0.5 * EDGE * self.scale
-        return Block(
-            half=half,
-            mass=MASS,
-            inertia=inertia * MASS * half**2,
-            centre=np.array(self.centre),
-            gravity=self.gravity,
-        )
+        moment = inertia * MASS * half**2
+        return Block(half=half, mass=MASS, inertia=moment, centre=np.array(self.centre), gravity=self.gravity)
 
 
 def flight_samples(toss: Toss) -> int:
@@ -144,8 +139,7 @@ def identify_flight(tosses: Sequence[Toss]) -> Flight:
     """Return gravity and the centre of mass from the flights of tosses."""
     used = [(toss, n) for toss in tosses if (n := flight_samples(toss)) >= FEWEST]
     blocks = [_without_line(toss, n) for toss, n in used]
-    normal = np.array([A.T @ A for A, _ in blocks])
-    total = normal.sum(axis=0)
+    total = np.array([A.T @ A for A, _ in blocks]).sum(axis=0)
     found = np.linalg.solve(total, np.sum([A.T @ y for A, y in blocks], axis=0))
     scores = np.array([A.T @ (y - A @ found) for A, y in blocks])
     inverse = np.linalg.inv(total)
@@ -202,9 +196,7 @@ class Contact(NamedTuple):
 
 
 def first_motion(block: Block, toss: Toss, sample: int, step: float) -> Motion:
-    """Return the state from which a forecast starts at a sample.
-
-    step: length of a semi-implicit step [s]
+    """Return the state from which a forecast starts at a sample. step: length of a semi-implicit step [s]
 
     A measured velocity belongs to half a sample earlier. Gravity has acted since then, and a semi-implicit step counts half a
     step of gravity too much: both are corrected, in contact as in flight.
@@ -216,44 +208,55 @@ def first_motion(block: Block, toss: Toss, sample: int, step: float) -> Motion:
     return Motion(position=toss.position[sample] + rotation @ block.centre, rotation=rotation, velocity=velocity)
 
 
-class EngineForecaster:
-    """Forecasts by an engine. substeps: steps per sample"""
+class Forecaster(ABC):
+    """Forecasts of a block. step: length of a semi-implicit step [s]; `failed`: number of failures in the last forecast"""
 
-    def __init__(self, block: Block, engine: Engine, contact: Contact, substeps: int) -> None:
-        self.block, self._engine, self._contact, self._substeps = block, engine, contact, substeps
-        self._step, self._corners = 1.0 / (RATE * substeps), block.corners
-        self._M = np.diag([block.mass] * 3 + [block.inertia] * 3)
-        self._h = np.array([0.0, 0.0, block.mass * block.gravity, 0.0, 0.0, 0.0])
-        self._fall = np.array([0.0, 0.0, -self._step * block.gravity, 0.0, 0.0, 0.0])
+    failed = 0
+
+    def __init__(self, block: Block, step: float) -> None:
+        self.block, self.step = block, step
 
     def __call__(self, toss: Toss, sample: int, samples: int) -> Forecast:
         """Return the forecast of `samples` samples of a toss, the first of which is `sample`, given."""
-        motion, failed = first_motion(self.block, toss, sample, self._step), 0
         positions, rotations = np.empty((samples, 3)), np.empty((samples, 3, 3))
         positions[0], rotations[0] = toss.position[sample], toss.rotation[sample]
-        for k in range(1, samples):
-            for _ in range(self._substeps):
-                motion, good = self.advance(motion)
-                failed += not good
-            positions[k] = motion.position - motion.rotation @ self.block.centre
-            rotations[k] = motion.rotation
-        return Forecast(positions, rotations, failed)
+        poses = self.poses(first_motion(self.block, toss, sample, self.step))
+        for k, (position, rotation) in zip(range(1, samples), poses, strict=False):
+            positions[k], rotations[k] = position - rotation @ self.block.centre, rotation
+        return Forecast(positions, rotations, self.failed)
 
-    def advance(self, motion: Motion) -> tuple[Motion, bool]:
-        """Return the state after a step, and whether the engine has solved it."""
-        v, good = motion.velocity + self._fall, True
-        J, gaps = contact_terms(motion.position, motion.rotation, self._corners, FASTEST * self._step)
+    @abstractmethod
+    def poses(self, motion: Motion) -> Iterator[tuple[Array, Array]]:
+        """Yield position of the centre of mass [m] (3) and rotation (3, 3) of the samples after a motion; set `failed`."""
+
+
+class EngineForecaster(Forecaster):
+    """Forecasts by an engine of the project. substeps: steps per sample"""
+
+    def __init__(self, block: Block, engine: Engine, contact: Contact, substeps: int) -> None:
+        super().__init__(block, 1.0 / (RATE * substeps))
+        self._engine, self._contact, self._substeps, self._corners = engine, contact, substeps, block.corners
+        self._M = np.diag([block.mass] * 3 + [block.inertia] * 3)
+        self._h = np.array([0.0, 0.0, block.mass * block.gravity, 0.0, 0.0, 0.0])
+        self._fall = np.array([0.0, 0.0, -self.step * block.gravity, 0.0, 0.0, 0.0])
+
+    def poses(self, motion: Motion) -> Iterator[tuple[Array, Array]]:
+        self.failed = 0
+        while True:
+            for _ in range(self._substeps):
+                motion = self._advanced(motion)
+            yield motion.position, motion.rotation
+
+    def _advanced(self, motion: Motion) -> Motion:
+        """Return the state after a step."""
+        v = motion.velocity + self._fall
+        J, gaps = contact_terms(motion.position, motion.rotation, self._corners, FASTEST * self.step)
         if len(gaps):
             solution = self._engine.solve(self._problem(motion.velocity, J, gaps))
-            v, good = solution.v_plus, solution.status.ok
-        return (
-            Motion(
-                position=motion.position + self._step * v[:3],
-                rotation=turned(motion.rotation, self._step * v[3:]),
-                velocity=v,
-            ),
-            good,
-        )
+            v = solution.v_plus
+            self.failed += not solution.status.ok
+        turn = turned(motion.rotation, self.step * v[3:])
+        return Motion(position=motion.position + self.step * v[:3], rotation=turn, velocity=v)
 
     def _problem(self, v: Array, J: Array, gaps: Array) -> ForwardProblem:
         n, contact = len(gaps), self._contact
@@ -266,52 +269,46 @@ class EngineForecaster:
             force=np.zeros(6),
             mu=np.full(n, contact.mu),
             gaps=gaps,
-            dt=self._step,
+            dt=self.step,
             stiffness=np.full(n, contact.stiffness) if soft else None,
             dissipation=np.full(n, contact.dissipation) if soft else None,
         )
 
 
 MUJOCO_SUBSTEPS = 8
-"""Steps per sample: 0.84 ms."""
+"""Steps per sample in MuJoCo: 0.84 ms."""
 
 
-def block_model(block: Block, mu: float, solref: tuple[float, float]) -> mujoco.MjModel:
-    """Return the model of a block on a floor. The frame of its body is at the centre of mass.
+class MujocoForecaster(Forecaster):
+    """Forecasts by MuJoCo: its own box, plane, contact model and semi-implicit Euler steps.
 
     mu: friction coefficient; solref: time constant [s] and damping ratio of the contacts
     """
-    spec = mujoco.MjSpec()
-    spec.option.timestep = 1.0 / (RATE * MUJOCO_SUBSTEPS)
-    spec.option.gravity = [0.0, 0.0, -block.gravity]
-    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    contact = {"friction": [mu, 0.0, 0.0], "solref": list(solref), "condim": 3}
-    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], **contact)
-    body = spec.worldbody.add_body(mass=block.mass, inertia=[block.inertia] * 3, ipos=[0.0, 0.0, 0.0], explicitinertial=True)
-    body.add_freejoint()
-    body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[block.half] * 3, pos=-block.centre, **contact)
-    return spec.compile()
-
-
-class MujocoForecaster:
-    """Forecasts by MuJoCo. Parameters: those of `block_model`"""
 
     def __init__(self, block: Block, mu: float, solref: tuple[float, float]) -> None:
-        self.block, self._model = block, block_model(block, mu, solref)
+        from sim_harness.mujoco.door import mujoco  # noqa: PLC0415 - an optional package
+
+        super().__init__(block, 1.0 / (RATE * MUJOCO_SUBSTEPS))
+        spec = mujoco.MjSpec()
+        spec.option.timestep = self.step
+        spec.option.gravity = [0.0, 0.0, -block.gravity]
+        spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+        contact = {"friction": [mu, 0.0, 0.0], "solref": list(solref), "condim": 3}
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], **contact)
+        moment = [block.inertia] * 3  # the frame of the body is at the centre of mass
+        body = spec.worldbody.add_body(mass=block.mass, inertia=moment, ipos=[0.0, 0.0, 0.0], explicitinertial=True)
+        body.add_freejoint()
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[block.half] * 3, pos=-block.centre, **contact)
+        self._mujoco, self._model = mujoco, spec.compile()
         self._data = mujoco.MjData(self._model)
 
-    def __call__(self, toss: Toss, sample: int, samples: int) -> Forecast:
-        """Return the forecast of `samples` samples of a toss, the first of which is `sample`, given."""
-        model, data, motion = self._model, self._data, first_motion(self.block, toss, sample, self._model.opt.timestep)
+    def poses(self, motion: Motion) -> Iterator[tuple[Array, Array]]:
+        mujoco, model, data, turn = self._mujoco, self._model, self._data, np.empty(9)
         mujoco.mj_resetData(model, data)
         mujoco.mju_mat2Quat(data.qpos[3:], motion.rotation.ravel())
         data.qpos[:3], data.qvel[:] = motion.position, motion.velocity
-        positions, rotations = np.empty((samples, 3)), np.empty((samples, 3, 3))
-        positions[0], rotations[0] = toss.position[sample], toss.rotation[sample]
-        turn = np.empty(9)
-        for k in range(1, samples):
+        while True:
             mujoco.mj_step(model, data, MUJOCO_SUBSTEPS)
             mujoco.mju_quat2Mat(turn, data.qpos[3:])
-            rotations[k] = turn.reshape(3, 3)
-            positions[k] = data.qpos[:3] - rotations[k] @ self.block.centre
-        return Forecast(positions, rotations, int(sum(warning.number for warning in data.warning)))
+            self.failed = int(sum(warning.number for warning in data.warning))
+            yield data.qpos[:3], turn.reshape(3, 3)

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,27 +29,23 @@ from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.log_blocks import Exchange, LogBlocks
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.studies.unitree_simulator import MODELS, PushOnBase, SimulatorSetup, Truth, UnitreeModel, read_truth
+from sim_harness.studies.unitree_simulator import PushOnBase, SimulatorSetup, Truth, UnitreeModel, model_path, read_truth
 from transport.bridges.unitree.script import Step, parse_script
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.settings import ServerSettings
 
-TROT_S = 0.2
-"""A robot trots while a foot has been in the air within this time [s]."""
-
-STEADY_S, LATE_S = 0.03, 0.06
-"""A change of contact counts if the foot was steady for this time before and after [s]; largest delay looked for [s]."""
+TROT_S, STEADY_S, LATE_S = 0.2, 0.03, 0.06
+"""A robot trots while a foot has been in the air within the first time. A change of contact counts if the foot was steady for
+the second time before and after; the third is the largest delay looked for [s]."""
 
 
 class Estimates(NamedTuple):
     """The server's estimates of the states that match a step of the simulator.
 
-    rows: of the trace (n); t: robot's time [s] (n)
-    position [m] (n, 3), attitude (n), velocity in the axes of the base [m/s] (n, 3), touching (n, feet)
+    rows: of the trace (n); position [m] (n, 3), attitude (n), velocity in the axes of the base [m/s] (n, 3), touching (n, feet)
     """
 
     rows: Array
-    t: Array
     position: Array
     attitude: Rotation
     velocity: Array
@@ -93,7 +89,6 @@ class EstimateFinder:
         """joints: angles in the trace, in the order of the states [rad] (steps, na)"""
         self._steps = {row.tobytes(): k for k, row in enumerate(joints.astype(np.float32))}
         self._rows: list[int] = []
-        self._times: list[float] = []
         self._numbers: list[list[float]] = []  # position, quaternion, linear velocity, touching feet
 
     def add(self, exchanges: Sequence[Exchange]) -> None:
@@ -104,20 +99,12 @@ class EstimateFinder:
             if row is not None and isinstance(reply, TorqueMessage) and reply.estimate is not None:
                 e = reply.estimate
                 self._rows.append(row)
-                self._times.append(1e-9 * state.t_robot)
                 self._numbers.append([*e.position, *e.quat, *e.vel[:3], *(float(foot.touches) for foot in e.feet)])
 
     def found(self) -> Estimates:
         """Return the estimates of these states."""
-        numbers = np.array(self._numbers)
-        return Estimates(
-            rows=np.array(self._rows),
-            t=np.array(self._times),
-            position=numbers[:, :3],
-            attitude=Rotation.from_quat(numbers[:, 3:7]),
-            velocity=numbers[:, 7:10],
-            touching=numbers[:, 10:] > 0.0,
-        )
+        position, quaternion, velocity, touching = np.split(np.array(self._numbers), [3, 7, 10], axis=1)
+        return Estimates(np.array(self._rows), position, Rotation.from_quat(quaternion), velocity, touching > 0.0)
 
 
 def walk_of(truth: Truth, t: Array, steps: Sequence[Step]) -> list[Walk]:
@@ -181,11 +168,8 @@ LAWS = ("coulomb", "no-slip")
 TARGETS = "targets"
 """Runs without a server: the bridge answers each state with a target of the motors, which is what the loop costs at least."""
 
-REAL_TIME = 0.98
-"""A run counts if the simulator has kept this share of real time."""
-
-SLOW = 0.01
-"""A lower speed is commanded to trot in place [m/s]."""
+REAL_TIME, SLOW = 0.98, 0.01
+"""A run counts if the simulator has kept this share of real time; a lower speed is commanded to trot in place [m/s]."""
 
 
 class Outcome(NamedTuple):
@@ -233,29 +217,17 @@ def tasks_table(found: Figures) -> Table:
 
 def loop_table(found: Figures) -> Table:
     """Return the time from a state to its command, by law and with targets alone: medians over the runs."""
-    rows = []
+    runs: dict[str, Array] = {}
     for law in (*LAWS, TARGETS):
         outcomes = [o for (_, each), o in found["runs"].items() if each == law]
-        rows.append((law, [float(np.median([f(o) for o in outcomes])) for f in _LOOP], len(outcomes)))
-    least = dict((law, figures) for law, figures, _ in rows)[TARGETS]
-    columns = {
-        "runs": lambda row: str(row[2]),
-        "p50 µs": lambda row: _n(1e6 * row[1][0]),
-        "p99 µs": lambda row: _n(1e6 * row[1][1]),
-        "p50 / targets": lambda row: _n(row[1][0] / least[0]),
-        "p99 / targets": lambda row: _n(row[1][1] / least[1]),
-        "missed states %": lambda row: _n(100 * row[1][2]),
-        "longest gap ms": lambda row: _n(1e3 * row[1][3]),
-    }
-    return listed("answers", [(row[0], row) for row in rows], columns)
-
-
-_LOOP: tuple[Callable[[Outcome], float], ...] = (
-    lambda o: o.delays[0],
-    lambda o: o.delays[1],
-    lambda o: o.missed / max(o.answered + o.missed, 1),
-    lambda o: o.gap,
-)
+        runs[law] = np.array([[*o.delays, o.missed / max(o.answered + o.missed, 1), o.gap] for o in outcomes])
+    least = np.median(runs[TARGETS], axis=0)
+    rows = [["answers", "runs", "p50 µs", "p99 µs", "p50 / targets", "p99 / targets", "missed states %", "longest gap ms"]]
+    for law, figures in runs.items():
+        p50, p99, missed, gap = np.median(figures, axis=0).tolist()
+        cells = (1e6 * p50, 1e6 * p99, p50 / least[0], p99 / least[1], 100 * missed, 1e3 * gap)
+        rows.append([law, str(len(figures)), *map(_n, cells)])
+    return rows
 
 
 def _walk(walk: Walk) -> str:
@@ -312,28 +284,17 @@ def heights(found: Figures) -> bytes:
     return picture(panels)
 
 
-SCRIPT = """stand 60
-velocity 0.001 0 0 30
-velocity 0.3 0 0 17.5
-velocity 0 0 1 13
-velocity 0 0.2 0 6
-velocity 0 0 0 3
-lie
-"""
+SCRIPT = (
+    "stand 60\nvelocity 0.001 0 0 30\nvelocity 0.3 0 0 17.5\nvelocity 0 0 1 13\nvelocity 0 0.2 0 6\nvelocity 0 0 0 3\nlie\n"
+)
 """Stand, trot in place, forward 5 m, two turns, sideways 1 m, stand, lie down."""
 
-SCENE_SCRIPT = """stand 10
-velocity 0.3 0 0 20
-"""
+SCENE_SCRIPT = "stand 10\nvelocity 0.3 0 0 20\n"
 """On other ground than the flat one: stand, then forward."""
 
 TARGETS_SCRIPT = "stand 20\nlie\n"
 
-DELAYS_SCRIPT = """stand 5
-velocity 0.3 0 0 8
-velocity 0 0 0 2
-lie
-"""
+DELAYS_SCRIPT = "stand 5\nvelocity 0.3 0 0 8\nvelocity 0 0 0 2\nlie\n"
 
 DELAYS = (0, 1, 2, 3, 4, 5)
 """Steps after which a command acts, in lock-step."""
@@ -349,9 +310,9 @@ move waist_pitch_joint=0 16
 G1_PUSH_N, G1_PUSH_S = 34.3, 0.2
 """A tenth of its weight, and for how long."""
 
+G1_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
 G1_PUSHES = tuple(
-    PushOnBase(50.0 + 3.0 * k, G1_PUSH_S, (G1_PUSH_N * x, G1_PUSH_N * y, 0.0))
-    for k, (x, y) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1)))
+    PushOnBase(50.0 + 3.0 * k, G1_PUSH_S, (G1_PUSH_N * x, G1_PUSH_N * y, 0.0)) for k, (x, y) in enumerate(G1_SIDES)
 )
 
 FLAT = "flat"
@@ -359,15 +320,9 @@ FLAT = "flat"
 DOMAIN = 41
 """DDS domain of the runs."""
 
-SETTLE_S, SPARE_S = 10.0, 14.0
-"""Time for a server to load its fallback [s], and time of a simulator beside the steps of a script [s]."""
-
-SLOWEST = 10.0
-"""Wall time of a run in lock-step, as a multiple of the simulated time."""
-
-FELL_RAD = 0.5
-"""Tilt from which a robot has fallen [rad]."""
-
+SETTLE_S, SPARE_S, SLOWEST, FELL_RAD = 10.0, 14.0, 10.0, 0.5
+"""Time for a server to load its fallback, time of a simulator beside the steps of a script [s]; wall time of a run in
+lock-step, as a multiple of the simulated time; tilt from which a robot has fallen [rad]."""
 
 LEADS = {
     FLAT: "In real time, on flat ground. targets: stand and lie, without a server.",
@@ -458,7 +413,7 @@ def _bridged(said: dict[str, Any], real_time: float) -> Outcome:
 
 def _judged(setup: Setup, truth: Truth, log: Path, found: Outcome) -> Outcome:
     """Return the figures of a run with a server. found: the bridge's"""
-    model, errors = UnitreeModel(setup.folder / "sim/unitree_robots" / setup.robot / MODELS[setup.robot]), []
+    model, errors = UnitreeModel(model_path(setup.folder, setup.robot)), []
     with LogBlocks(log) as recorded:
         robot = recorded.controller.robot
         matched = EstimateFinder(model.joints(truth.q, robot.joint_names))

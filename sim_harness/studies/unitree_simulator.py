@@ -108,14 +108,12 @@ class UnitreeModel:
         return found
 
 
-STEP_S = 0.002
-"""Step of the physics, and period of the states [s]."""
-
-ANSWER_S, SLACK_S = 0.05, 0.1
-"""Time that a state waits for its command in lock-step; lateness that the loop in real time makes up for [s]."""
+STEP_S, ANSWER_S, SLACK_S = 0.002, 0.05, 0.1
+"""Step of the physics and period of the states; time that a state waits for its command in lock-step; lateness that the loop in
+real time makes up for [s]."""
 
 GONE = 20
-"""Number of states without a command after which nobody is waited for."""
+"""Number of states without a command after which states wait no longer."""
 
 MODELS = {"go2": "go2.xml", "g1": "g1_29dof.xml"}
 """Robot → its MJCF file in the simulator's folder."""
@@ -127,10 +125,6 @@ class PushOnBase(msgspec.Struct):
     start: float
     duration: float
     force: tuple[float, float, float]
-
-    def acts(self, t: float) -> bool:
-        """Return whether it acts. t: time since the first command [s]"""
-        return self.start <= t < self.start + self.duration
 
 
 class SimulatorSetup(msgspec.Struct):
@@ -148,15 +142,15 @@ class SimulatorSetup(msgspec.Struct):
     delay: int | None = None
     pushes: tuple[PushOnBase, ...] = ()
 
-    @property
-    def model(self) -> Path:
-        """The robot's MJCF."""
-        return Path(self.folder) / "sim/unitree_robots" / self.robot / MODELS[self.robot]
+
+def model_path(folder: Path, robot: str) -> Path:
+    """Return the MJCF of a robot in the simulator's folder."""
+    return folder / "sim/unitree_robots" / robot / MODELS[robot]
 
 
 def simulate(setup: SimulatorSetup) -> None:
     """Run, at most in real time, and write the trace."""
-    model = model_of(setup.model)
+    model = model_of(model_path(Path(setup.folder), setup.robot))
     model.opt.timestep = STEP_S
     data = mujoco.MjData(model)
     if model.nkey:
@@ -173,7 +167,8 @@ def simulate(setup: SimulatorSetup) -> None:
                 data.qpos[:], data.qvel[:] = start, 0.0
         elif begun is None:
             begun = data.time
-        forces = [push.force for push in setup.pushes if begun is not None and push.acts(data.time - begun)]
+        t = np.nan if begun is None else data.time - begun
+        forces = [push.force for push in setup.pushes if push.start <= t < push.start + push.duration]
         data.xfrc_applied[1, :3] = np.sum(forces, axis=0) if forces else 0.0
         mujoco.mj_step(model, data)
         rows.append(np.concatenate([[data.time], data.qpos, data.qvel, data.ctrl]))
