@@ -17,10 +17,7 @@ def flying(seed, samples=25, height=0.3):
     centre = np.array([0.0, 0.0, height]) + t[:, None] * random.normal(size=3) - 0.5 * t[:, None] ** 2 * [0, 0, GRAVITY]
     position = centre - turns @ CENTRE
     return Toss(
-        position=position[1:],
-        rotation=turns[1:],
-        velocity=RATE * np.diff(position, axis=0),
-        spin=np.tile(spin, (samples, 1)),
+        position=position[1:], rotation=turns[1:], velocity=RATE * np.diff(position, axis=0), spin=np.tile(spin, (samples, 1))
     )
 
 

@@ -32,11 +32,7 @@ class Particles:
                 J[row, other] = -J[row, i]
         compliance, dissipation = np.array([link[3:] for link in self.links], dtype=float).T
         return Rows(
-            G=J.reshape(len(g), -1),
-            g=g,
-            stops=np.zeros(len(g), dtype=bool),
-            compliance=compliance,
-            dissipation=dissipation,
+            G=J.reshape(len(g), -1), g=g, stops=np.zeros(len(g), dtype=bool), compliance=compliance, dissipation=dissipation
         )
 
     def contacts(self, shift):

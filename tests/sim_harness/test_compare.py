@@ -20,9 +20,7 @@ from sim_harness.compare import jobs
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, load_trace, run_task
 from sim_harness.compare.run import Options, all_tasks, run_comparisons
-from sim_harness.compare.settings import (
-    load_comparison,
-)
+from sim_harness.compare.settings import load_comparison
 from sim_harness.measure.metrics import Summary
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 

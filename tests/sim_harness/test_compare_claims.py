@@ -8,12 +8,7 @@ import pytest
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.report import scene_table
 from sim_harness.compare.results import Runs, decide, statistic, verdict
-from sim_harness.compare.settings import (
-    CheckSettings,
-    ComparisonSettings,
-    SceneSettings,
-    VerdictSettings,
-)
+from sim_harness.compare.settings import CheckSettings, ComparisonSettings, SceneSettings, VerdictSettings
 from sim_harness.measure.metrics import Summary
 from sim_harness.measure.verdict import Ending
 from sim_harness.measure.verdict import verdict as judged

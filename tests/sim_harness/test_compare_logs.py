@@ -9,9 +9,7 @@ from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.run import Options, all_tasks
-from sim_harness.compare.settings import (
-    load_comparison,
-)
+from sim_harness.compare.settings import load_comparison
 from sim_harness.measure.metrics import normal_forces
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import build_plan, load_plan

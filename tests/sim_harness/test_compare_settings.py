@@ -13,12 +13,7 @@ from idyn.laws.settings import SensedSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import LOG
 from sim_harness.compare.run import Options, all_tasks
-from sim_harness.compare.settings import (
-    SceneSettings,
-    TimingSettings,
-    load_comparison,
-    plan_of,
-)
+from sim_harness.compare.settings import SceneSettings, TimingSettings, load_comparison, plan_of
 from sim_harness.compare.timing import timing_tasks
 from sim_harness.engines.penalty import Penalty
 from sim_harness.run import experiment

@@ -64,10 +64,7 @@ def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
 def test_row_impulses_keep_the_order_of_the_problem(name):
     problem = weight_on_a_row(stop=False)
     rows = Rows(
-        G=np.eye(4)[[3, 0, 1]],
-        g=np.zeros(3),
-        stops=np.array([True, False, False]),
-        compliance=np.array([0.0, 1 / K, 0.0]),
+        G=np.eye(4)[[3, 0, 1]], g=np.zeros(3), stops=np.array([True, False, False]), compliance=np.array([0.0, 1 / K, 0.0])
     )
     solution = with_compliance(parse(name, AnyEngine, "engine")).solve(msgspec.structs.replace(problem, rows=rows, system=None))
     residual = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel() - rows.G.T @ solution.rows

@@ -147,11 +147,7 @@ def test_finished_fits_of_the_same_data_and_rules_are_not_repeated(tmp_path):
     assert resumed(path, begun) is begun
     save_parameters(path, known)
     assert resumed(path, begun).engines.keys() == {"lcp"}
-    for change in (
-        {"tosses": 299},
-        {"rules": "10 evaluations"},
-        {"flight": Flight(gravity=9.61, centre=known.flight.centre)},
-    ):
+    for change in ({"tosses": 299}, {"rules": "10 evaluations"}, {"flight": Flight(gravity=9.61, centre=known.flight.centre)}):
         assert resumed(path, msgspec.structs.replace(begun, **change)).engines == {}
 
 

@@ -6,15 +6,7 @@ from fast import first_is_fast
 from scipy.optimize import brentq, minimize
 from scipy.spatial.transform import Rotation
 
-from sim_harness.world.elements import (
-    ROWS,
-    deformation,
-    elastic_body,
-    element_rows,
-    principal,
-    shear_slopes,
-    stretch_slopes,
-)
+from sim_harness.world.elements import ROWS, deformation, elastic_body, element_rows, principal, shear_slopes, stretch_slopes
 
 YOUNG, POISSON = 1e5, 0.45  # [Macklin §10.3]
 TET = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.01], [0.0, 0.12, 0.0], [0.02, 0.0, 0.09]])

@@ -174,14 +174,7 @@ def test_penalty_is_stable_at_any_stiffness(make_block, kp, dt):
 def test_without_contacts_the_motion_is_free(engine):
     problem = next(random_problems("quadruped", 1))
     free = ForwardProblem(
-        M=problem.M,
-        h=problem.h,
-        v=problem.v,
-        J=np.zeros((0, 18)),
-        force=problem.force,
-        mu=np.zeros(0),
-        gaps=np.zeros(0),
-        dt=DT,
+        M=problem.M, h=problem.h, v=problem.v, J=np.zeros((0, 18)), force=problem.force, mu=np.zeros(0), gaps=np.zeros(0), dt=DT
     )
     solution = ENGINES[engine]().solve(free)
     expected = free.v + DT * np.linalg.solve(free.M, free.force - free.h)

@@ -119,10 +119,7 @@ def test_the_published_program_is_solved_to_optimality():
         conditions = [
             {"type": "ineq", "fun": lambda y, a=a, scale=scale: (a.A @ (scale * y) - a.q) / np.abs(a.q).max()},
             {"type": "ineq", "fun": lambda y, n=n, size=size: np.concatenate([y[:n], y[3 * n : size]])},
-            {
-                "type": "ineq",
-                "fun": lambda y, a=a, n=n: (a.mu * y[:n]) ** 2 - y[n : 2 * n] ** 2 - y[2 * n : 3 * n] ** 2,
-            },
+            {"type": "ineq", "fun": lambda y, a=a, n=n: (a.mu * y[:n]) ** 2 - y[n : 2 * n] ** 2 - y[2 * n : 3 * n] ** 2},
         ]
         size_of = 0.5 * x @ a.H @ x + abs(a.g @ x) + 1e-9
 
@@ -163,8 +160,7 @@ def test_elimination_of_bilateral_rows_keeps_forces_and_cost():
         G = np.vstack([bodies.J[2 : 3 * n : 3], bodies.J[: 3 * n : 3], bodies.J[1 : 3 * n : 3], normals[n:][~tie[n:]]])
         # unreduced: v⁺ and λ_b from M (v⁺ − v) = h (f + G_bᵀ λ_b + Gᵀ x), λ_b = −K φ − (hK + B) G_b v⁺
         whole = np.linalg.solve(
-            M + h * G_b.T @ (S_dt[:, None] * G_b),
-            M @ problem.v + h * (problem.force + G.T @ x - G_b.T @ phi_K),
+            M + h * G_b.T @ (S_dt[:, None] * G_b), M @ problem.v + h * (problem.force + G.T @ x - G_b.T @ phi_K)
         )
         np.testing.assert_allclose(a.ties[0] + a.ties[1] @ x, -phi_K - S_dt * (G_b @ whole), rtol=1e-8, atol=1e-7)
         slip = x[n : 2 * n] + 1e4 * (bodies.J[: 3 * n : 3] @ whole)  # β_r

@@ -49,10 +49,7 @@ def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
     settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
     robot, stance = load_robot("quadruped")
     world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
-    with (
-        ServerProcess(settings, log_path=log) as server,
-        Killing(server, log, hello_for(robot, DT, kind="sim")) as client,
-    ):
+    with ServerProcess(settings, log_path=log) as server, Killing(server, log, hello_for(robot, DT, kind="sim")) as client:
         client.hello()
         hardware = Hardware.build(robot, DT, ImperfectionSettings(), "geometry", None)
         side = RobotSide(world, client, dt=DT, kd=0.2, hardware=hardware)

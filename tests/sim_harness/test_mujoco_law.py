@@ -52,10 +52,7 @@ def test_forces_with_other_settings(dim, variant, cone):
 
 @pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
 def test_margin_and_frictionless_contacts(cone):
-    for change, contact in (
-        ({"pair_margin": 2e-3}, SoftContact(margin=2e-3)),
-        ({"pair_dim": 1}, SoftContact(condim=1)),
-    ):
+    for change, contact in (({"pair_margin": 2e-3}, SoftContact(margin=2e-3)), ({"pair_dim": 1}, SoftContact(condim=1))):
         world = world_of("quadruped", cone=cone)
         for field, value in change.items():
             getattr(world.model, field)[:] = value

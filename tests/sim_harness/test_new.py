@@ -272,12 +272,7 @@ def test_a_quadruped_trots_in_mujoco_at_the_first_try(tmp_path, name):
 
 @full
 @pytest.mark.parametrize(
-    "urdf",
-    [
-        "solo_description/robots/solo.urdf",
-        "panda_description/urdf/panda.urdf",
-        "z1_description/urdf/z1.urdf",
-    ],
+    "urdf", ["solo_description/robots/solo.urdf", "panda_description/urdf/panda.urdf", "z1_description/urdf/z1.urdf"]
 )
 def test_other_robots_stand_in_mujoco(tmp_path, urdf):
     figures = tmp_path / "figures.json"

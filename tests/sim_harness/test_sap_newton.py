@@ -13,15 +13,7 @@ from idyn.status import SOLVED, Status
 from sim_harness.engines.sap.assembly import constraint_laws, convex_problem, solve_islands
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.engines.sap.motion import free_motion
-from sim_harness.engines.sap.newton import (
-    Line,
-    Rules,
-    exact_share,
-    hessian,
-    minimise,
-    slope_along,
-    symmetric_times,
-)
+from sim_harness.engines.sap.newton import Line, Rules, exact_share, hessian, minimise, slope_along, symmetric_times
 from sim_harness.engines.sparse import pushed, speeds
 
 

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 from fast import full
 
-from sim_harness.demo import (
-    friction_error,
-    friction_picture,
-    in_words,
-    run_slide,
-    slide_plan,
-    slide_table,
-    worst_share,
-)
+from sim_harness.demo import friction_error, friction_picture, in_words, run_slide, slide_plan, slide_table, worst_share
 
 
 def quiet(done, total=0, name=""):

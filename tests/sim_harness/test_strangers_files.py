@@ -58,10 +58,7 @@ def test_a_mesh_that_is_missing_is_named_once(drafted):
 
 
 def test_limits_and_gravity_are_those_of_the_file():
-    limits = {
-        "m2_position_forcerange": {30.0, 20.0},
-        "m9_actuatorfrcrange_and_motor": {5.0, 10.0},
-    }
+    limits = {"m2_position_forcerange": {30.0, 20.0}, "m9_actuatorfrcrange_and_motor": {5.0, 10.0}}
     for name, expected in limits.items():
         assert {*Robot.from_mjcf(CASES / f"{name}.xml").limits.tau_max.tolist()} <= expected, name
     assert Robot.from_mjcf(CASES / "m4_gravity_moon.xml").bodies.gravity[2] == pytest.approx(-1.62)

@@ -13,15 +13,7 @@ from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, Mat
 from sim_harness.scenes.load import check_scene
 from sim_harness.studies.cube_tosses import depth_of, energy_of
 from sim_harness.studies.toss_fits import BOUNDS, ENTRIES, whole_errors, window_errors
-from sim_harness.studies.toss_forecasts import (
-    Block,
-    Contact,
-    EngineForecaster,
-    Flight,
-    Forecast,
-    first_motion,
-    identify_flight,
-)
+from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, first_motion, identify_flight
 from sim_harness.world.worlds import build_scene
 
 
@@ -97,10 +89,7 @@ def test_foreign_engines_slide_and_rest_like_ours(name):
     values = {key: BOUNDS[key].start for key in ENTRIES[name].parameters} | {"mu": 0.2}
     rest = np.tile([0.0, 0.0, 0.5 * EDGE], (2, 1))
     toss = Toss(
-        position=rest,
-        rotation=np.tile(np.eye(3), (2, 1, 1)),
-        velocity=np.tile([0.5, 0.0, 0.0], (2, 1)),
-        spin=np.zeros((2, 3)),
+        position=rest, rotation=np.tile(np.eye(3), (2, 1, 1)), velocity=np.tile([0.5, 0.0, 0.0], (2, 1)), spin=np.zeros((2, 3))
     )
     forecast = ENTRIES[name].build(flight, values)(toss, 0, 80)
     np.testing.assert_allclose(forecast.position[-1], rest[0] + [0.5**2 / (2 * 0.2 * 9.81), 0.0, 0.0], atol=2e-3)

@@ -49,10 +49,7 @@ def test_non_finite_rows_are_reported(engine, field):
     assert ENGINES[engine]().solve(msgspec.structs.replace(problem, rows=rows)).status is Status.NON_FINITE
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [Newton(), Scheme(form="divided", damping=1.0), Scheme(), FirstOrder(stiffness=np.inf)],
-)
+@pytest.mark.parametrize("engine", [Newton(), Scheme(form="divided", damping=1.0), Scheme(), FirstOrder(stiffness=np.inf)])
 @pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
 @pytest.mark.parametrize("away", [0.01, 3.0, 50.0])
 def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):

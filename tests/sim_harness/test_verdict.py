@@ -211,11 +211,7 @@ WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSetti
 @pytest.mark.parametrize("walk", WALKS, ids=("gait", "two-legs"))
 @pytest.mark.parametrize(
     ("poses", "ending"),
-    [
-        (straight(0.2, 4.0), Ending.WALKED),
-        (straight(-0.2, 4.0), Ending.NEVER_MOVED),
-        (circling(0.2, 4.0, 0.3), Ending.SPUN),
-    ],
+    [(straight(0.2, 4.0), Ending.WALKED), (straight(-0.2, 4.0), Ending.NEVER_MOVED), (circling(0.2, 4.0, 0.3), Ending.SPUN)],
     ids=("ahead", "backward", "in a circle"),
 )
 def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(walk, poses, ending, stand):
