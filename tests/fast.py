@@ -7,9 +7,18 @@
     @pytest.mark.parametrize("fault", fast_if(FAULTS, lambda fault: fault.name in FAST))
 
 With several axes a case is fast if it is fast on each of them. A tuple is one case of several parameters.
+
+Where the rows of a table take milliseconds, they are one case:
+
+    @each("engine", ENGINES)
+    @each(("word", "message"), [("hyqq", "nearest: hyq"), ("missing.urdf", "no such file")])
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,3 +50,45 @@ def _first(value: Any) -> Any:
 
 def _marked(value: Any) -> Any:
     return pytest.param(*value, marks=full) if type(value) is tuple else pytest.param(value, marks=full)
+
+
+def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with all rows of a table in one case. The failure names each row that failed.
+
+    Every row has a `tmp_path` and a `monkeypatch` of its own; the rows share all other fixtures.
+    """
+    names, table = ((names,), [(row,) for row in rows]) if isinstance(names, str) else (names, list(rows))
+    assert table, f"no rows of {names}"
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            failed: dict[str, BaseException] = {}
+            for k, row in enumerate(table):
+                values = dict(zip(names, row, strict=True))
+                try:
+                    with ExitStack() as stack:
+                        test(**(fixtures | _own(fixtures, k, stack)), **values)
+                except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
+                    failed[f"{k}: {values}"] = error
+            if failed:
+                which = "\n".join([f"{len(failed)} of {len(table)} rows failed", *failed])
+                raise BaseExceptionGroup(which, list(failed.values()))
+
+        signature = inspect.signature(test)
+        others = [each for name, each in signature.parameters.items() if name not in names]
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _own(fixtures: dict[str, Any], row: int, stack: ExitStack) -> dict[str, Any]:
+    """The folder and the patches of one row."""
+    own: dict[str, Any] = {}
+    if "tmp_path" in fixtures:
+        own["tmp_path"] = Path(fixtures["tmp_path"]) / f"row{row}"
+        own["tmp_path"].mkdir()
+    if "monkeypatch" in fixtures:
+        own["monkeypatch"] = stack.enter_context(pytest.MonkeyPatch.context())
+    return own
