@@ -30,8 +30,8 @@ from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
 from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
-from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import CompileTasks
+from idyn.prediction.solve import workspace_for
 from idyn.tasks import PostureTask, TaskStack
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size

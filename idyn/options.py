@@ -24,7 +24,7 @@ class Options(Record, frozen=True):
     """
 
     advised: ClassVar[bool] = True
-    """Whether unsuitable settings are logged once, see `idyn.prediction.method`."""
+    """Whether unsuitable settings are logged once, see `idyn.prediction.solve`."""
 
     selection: Selection = Selection.FORCE
     consistency: Consistency = Consistency.HOLD
@@ -43,7 +43,7 @@ class Options(Record, frozen=True):
 
 
 class Unadvised(Options, frozen=True):
-    """Options of predictions for which `idyn.prediction.method` does not hold: the demand is feasible by construction, or drags
+    """Options of predictions for which `idyn.prediction.solve` does not hold: the demand is feasible by construction, or drags
     contacts on purpose."""
 
     advised: ClassVar[bool] = False

@@ -14,7 +14,7 @@ from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
-from idyn.prediction.method import workspace_for
+from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.terms.dynamics import fill_dynamics
 from idyn.types import Array, ContactSet, Kinematics

@@ -14,9 +14,8 @@ from idyn.jit.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, S
 from idyn.laws.law import unlimited_somewhere
 from idyn.model.robot import Robot
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
-from idyn.prediction.method import Method, Workspace
 from idyn.prediction.request import Request
-from idyn.prediction.solve import NONE, realise
+from idyn.prediction.solve import NONE, Method, Workspace, realise
 from idyn.solvers.vectors import copy
 from idyn.status import Conditions
 from idyn.terms.dynamics import build_dynamics

@@ -19,10 +19,9 @@ from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, CHANGE, UNSELECTED
-from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.prediction.request import Request
-from idyn.prediction.solve import NONE
+from idyn.prediction.solve import NONE, Method, workspace_for
 from idyn.status import SOLVED, STATUSES
 from idyn.types import Array, ContactSet, Guess, Prediction, Record, Residuals, State
 

@@ -17,8 +17,8 @@ from idyn.laws import law_of
 from idyn.laws.law import Law, has_round_cones
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT
+from idyn.prediction.solve import workspace_for
 from idyn.selection.aim import OBJECTIVES, Near
 from idyn.status import Conditions
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics

@@ -52,7 +52,7 @@ class Robot:
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
     origin: about which the buffers hold axes and ends: the world's, or the base's position if that is far from it [m] (3)
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state
-    scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.method`)
+    scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.solve`)
 
     A robot has one `pin.Data`: do not use it in several threads at the same time, see `twin`.
     """

@@ -27,9 +27,9 @@ from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import Law, is_compliant
 from idyn.prediction.feasible import project
 from idyn.prediction.loaded import NOT_LOADED, is_loaded, waiting
-from idyn.prediction.method import workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, Answer, last_forces, solve
+from idyn.prediction.solve import workspace_for
 from idyn.status import Conditions, Status
 from idyn.terms.given import limit_friction
 from idyn.types import Array, Consistency, Demand, Prediction

@@ -22,9 +22,9 @@ from idyn.options import Options
 from idyn.prediction.fallbacks import RESCUERS
 from idyn.prediction.feasible import nearest_demand
 from idyn.prediction.loaded import RUNGS, SELECTION
-from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import python_rungs
+from idyn.prediction.solve import Method, workspace_for
 from idyn.prediction.torques import kernel as given_torques
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate

@@ -16,9 +16,8 @@ from idyn.laws.contact_free import ContactFree
 from idyn.laws.law import Face, Law, LawSolution, Solutions
 from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
 from idyn.prediction.loaded import NOT_LOADED, RUNGS, SELECTION, is_loaded
-from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
-from idyn.prediction.solve import INFEASIBLE, MALFORMED
+from idyn.prediction.solve import INFEASIBLE, MALFORMED, Method, workspace_for
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view

@@ -1,31 +1,260 @@
-"""The compiled stages of one demand: from measured state to certified torques  [ZD Alg. 1 to 3].
+"""The compiled stages of one demand, from measured state to certified torques  [ZD Alg. 1 to 3], and their workspaces.
 
     tick             validate → dynamics → realise
     realise          feasible demand → solve_demand
     solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
     finish           selection → torque → certificate
 
-`tick` and `solve_demand` are compiled once for each law: the type of a method's `law` chooses the kernel (`idyn.jit.dispatch`).
-A cold start begins with an empty basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
+A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. `tick` and `solve_demand` are
+compiled once for each law: the type of `Method.law` chooses the kernel (`idyn.jit.dispatch`). A cold start begins with an empty
+basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+import math
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from idyn.certificate.certify import Demanded
-from idyn.jit.compiled import compiled
-from idyn.jit.dispatch import attempt
+from idyn.contact.ground import Ground
+from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled, several
+from idyn.jit.dispatch import LAWS, attempt
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.records import ArrayRecord, Indices, Mask
+from idyn.laws.law import Law, LawData, Rung, Start, is_compliant, law_data
+from idyn.model.robot import Robot
+from idyn.options import Options
 from idyn.prediction.feasible import nearest_demand
-from idyn.prediction.finish import CHANGE, REFUSED, aim, finish
+from idyn.prediction.finish import (
+    CHANGE,
+    REFUSED,
+    Finish,
+    Sizes,
+    aim,
+    choose_for_kernel,
+    choose_for_solution,
+    finish,
+    finish_solution,
+    keep_forces,
+)
+from idyn.prediction.request import Request
+from idyn.prediction.soft_tables import constraints_of
 from idyn.solvers.vectors import copy_rows
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED, Conditions
 from idyn.terms.dynamics import build_dynamics
-from idyn.terms.given import Arrays, read_given
-from idyn.terms.inputs import acceptable, finite
+from idyn.terms.given import CONTACTS, Arrays, read_given
+from idyn.terms.inputs import acceptable, check_keys, finite
 from idyn.terms.reduction import free_motion, reduce_problem
-from idyn.types import Array
+from idyn.terms.stages import ReducedProblem
+from idyn.types import Array, Consistency, Selection
 
-if TYPE_CHECKING:
-    from idyn.prediction.method import Method
+log = logging.getLogger("idyn.options")
+
+SHORTEST_RELAXATION = 0.02
+"""Relaxation time T_r from which standing is smooth [s]."""
+
+
+def advice(law: Law, options: Options, dt: float) -> list[str]:
+    """Return what to expect on ground that yields from each unsuitable setting, which it names. Period: dt [s]"""
+    found: list[str] = []
+    ground = options.ground
+    if law.conditions is Conditions.FREE:
+        return found
+    if is_compliant(law):
+        found.append(f"law {law.name}: it takes the ground for as stiff as its material says; on softer ground robots fall")
+    elif ground.relaxation <= dt:
+        found.append(
+            f"ground.relaxation = {ground.relaxation:g} s: up to the period of {dt:g} s contacts are rigid; robots fall within "
+            f"seconds"
+        )
+    elif ground.relaxation < SHORTEST_RELAXATION:
+        found.append(f"ground.relaxation = {ground.relaxation:g} s: below {SHORTEST_RELAXATION:g} s feet may bounce")
+    if not is_compliant(law) and options.consistency is not Consistency.HOLD:
+        found.append(f"consistency = '{options.consistency}': torques chatter by hundreds of N·m/s and more")
+    elif options.selection in (Selection.TORQUE, Selection.TORQUE_CHANGE):
+        found.append(f"selection = '{options.selection}': feet brace against each other and creep apart")
+    elif options.selection is Selection.OFF:
+        found.append("selection = 'off': torques jump between equivalent solutions")
+    return found
+
+
+def warn(law: Law, options: Options, dt: float) -> None:
+    """Log the advice for these settings, the same words once in this process."""
+    found = advice(law, options, dt)
+    if found:
+        _log_once("; ".join(found))
+
+
+@cache
+def _log_once(words: str) -> None:
+    log.warning("on ground that yields: %s. With Options() robots stand in MuJoCo", words)
+
+
+STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
+DEMAND, AIMED, START = Borrowed(VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)
+SOLUTION, OUT = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
+"""Argument types of the functions in `idyn.prediction.solve`."""
+
+
+MOST_KEPT = 32
+"""Maximum number of cached workspaces of a robot, one for each number of contacts, and of cached methods of a workspace, one
+for each law."""
+
+
+class Method(ArrayRecord):
+    """A law and options, with the problem and buffers that `idyn.prediction.solve` works on.
+
+    problem: records of the stages before the law, for the robot with n contacts
+    law: settings of the law; their type selects the law's kernel
+    finish: buffers of the stages after the law
+    kernels: numbers of the law's rungs (solver attempts) that are kernels
+    projects_first: whether the demand is projected before solving
+    closed: whether the projection forbids touching contacts to lift
+    basis: basis for the next tick (n, width)
+    """
+
+    problem: ReducedProblem
+    law: LawData
+    finish: Finish
+    kernels: Indices
+    projects_first: bool
+    closed: bool
+    basis: Mask
+
+    def __init__(self, problem: ReducedProblem, robot: Robot, law: Law, options: Options) -> None:
+        self.options, n = options, len(problem.dynamics.given.mu)
+        kernels = [rung for rung in law.rungs if rung.kernel is not None]
+        self.warm_names = [rung.name for rung in kernels]
+        self.cold = next((k for k, rung in enumerate(kernels) if _starts_cold(rung)), len(kernels))
+        self.starts_cold = self.cold < len(kernels)
+        self.cold_names = [rung.cold or rung.name for rung in kernels]
+        sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
+        data = law_data(law, constraints_of(law, robot))
+        self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
+        self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
+        self.soft = data.soft
+        self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
+        self.moment, self.turns, self.implicit = self.finish.moment, data.soft.turns, data.soft.implicit
+        compliant, consistency = is_compliant(law), options.consistency  # compliant: all are feasible
+        self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
+        width = law.basis_width if law.basis_type == np.bool_ else 0
+        self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_
+        self.put(closed=consistency is Consistency.HOLD, basis=self.empty.copy())
+
+    def suits(self, options: Options) -> bool:
+        """Return whether the method was created for these options. Their ground model is ignored: the workspace sets it."""
+        own = self.options
+        before = own.selection, own.consistency, own.force_limit
+        return (options.selection, options.consistency, options.force_limit) == before
+
+    @cached_property
+    def tick(self) -> Callable[..., Any]:
+        """`idyn.prediction.solve.tick`, compiled for this law at first use. Each of the following properties is the function of
+        its name in `idyn.prediction.solve` or `finish`, compiled in the same way."""
+        return entry_point(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
+
+    @cached_property
+    def solve_again(self) -> Callable[..., Any]:
+        return entry_point(solve_again, self.TYPE, AIMED, START, OUT, REAL, WHOLE)
+
+    @cached_property
+    def finish_solution(self) -> Callable[..., Any]:
+        return entry_point(finish_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+
+    @cached_property
+    def choose_for_solution(self) -> Callable[..., Any]:
+        return entry_point(choose_for_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+
+    @cached_property
+    def choose_for_kernel(self) -> Callable[..., Any]:
+        return entry_point(choose_for_kernel, Finish.TYPE, Borrowed(VECTOR), OUT)
+
+    @cached_property
+    def keep_forces(self) -> Callable[..., Any]:
+        return entry_point(keep_forces, Finish.TYPE, DEMAND, OUT)
+
+
+def _starts_cold(rung: Rung) -> bool:
+    """Return whether a kernel rung needs neither a basis nor impulses of the last tick."""
+    return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
+
+
+_TYPES: dict[str, type[Method]] = {}
+
+
+def _type_for(data: type[LawData]) -> type[Method]:
+    """Return the subclass of `Method` for a type of law data."""
+    name = f"Method[{data.__name__}]"
+    if name not in _TYPES:
+        _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
+    return _TYPES[name]
+
+
+class Workspace:
+    """Preallocated records of the stages for one robot and n contacts, and the methods that share them."""
+
+    def __init__(self, robot: Robot, n: int) -> None:
+        self.problem, self.limits = ReducedProblem(robot, n), robot.limits
+        self._methods: dict[Law, Method] = {}
+        self._ground: Ground | None = None
+        self._dt, self._remembers = 0.0, False
+        self._keys: tuple[str, ...] = ()
+
+    def method(self, request: Request) -> Method:
+        """Return the method for the law and options of the request, and set the ground model for its period.
+
+        Raises ValueError for a period that is not finite and positive, and InputError for repeated contact keys.
+        """
+        keys = request.contacts.keys
+        if keys is not self._keys and keys != self._keys:
+            check_keys(keys)
+            self._keys = keys
+        law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
+        if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            self._set_ground(options.ground, dt, remembers)
+        known = self._methods.get(law)
+        if known is not None and (known.options is options or known.suits(options)):
+            return known
+        return self._new_method(request)
+
+    def prepare(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """Write the ground model if it has changed, before the dynamics are filled."""
+        if ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            self._set_ground(ground, dt, remembers)
+
+    def _set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """Write the ground model for a period into the problem. Raises ValueError for a malformed period."""
+        given = self.problem.dynamics.given
+        if ground is not self._ground or dt != self._dt:
+            if not 0.0 < dt < math.inf:
+                raise ValueError(f"dt: expected a finite number > 0, got {dt}")
+            given.set_ground(ground, dt)
+        given.set_memory(ground, dt, remembers)
+        self._ground, self._dt, self._remembers = ground, dt, remembers  # after both have succeeded
+
+    def _new_method(self, request: Request) -> Method:
+        if len(self._methods) >= MOST_KEPT:
+            self._methods.clear()
+        if request.options.advised and request.robot.nu and len(request.contacts.keys):
+            warn(request.law, request.options, request.dt)
+        kind = _type_for(LAWS.record_for(LawData, request.law.kernel))
+        self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
+        return method
+
+
+def workspace_for(robot: Robot, n: int) -> Workspace:
+    """Return the robot's workspace for n contacts. It is created once, and again if the torque limits change."""
+    known = robot.scratch.get(n)
+    if type(known) is Workspace and known.limits is robot.limits:
+        return known
+    if len(robot.scratch) >= MOST_KEPT:
+        robot.scratch.clear()
+    robot.scratch[n] = made = Workspace(robot, n)
+    return made
+
 
 NONE, MALFORMED, INFEASIBLE = -1, -2, -3
 """Values of `Outcome.rung` after a failure. NONE: no rung gave a certified solution; MALFORMED: the data are malformed;
@@ -51,7 +280,7 @@ OutcomeValues = tuple[int, int, int, int, int, bool]
 
 
 @compiled
-def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> OutcomeValues:
+def tick(s: Method, state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> OutcomeValues:
     """Run all stages for one demand. Return the fields of an `Outcome` and whether the basis is that of the last tick.
 
     state: (q, v, applied force, q̈); contacts: see `idyn.terms.given.CONTACTS`
@@ -79,7 +308,7 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
 
 
 @compiled
-def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) -> Outcome:
+def realise(s: Method, asked: Array, basis: Array, out: Arrays, first: int) -> Outcome:
     """Run `solve_demand` for the demand q̈ `asked` (na) or, under `projects_first`, for the nearest feasible demand."""
     met, change = asked, 0.0
     if s.projects_first:
@@ -92,7 +321,7 @@ def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) ->
 
 
 @compiled
-def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, first: int) -> Outcome:
+def solve_demand(s: Method, demanded: Demanded, basis: Array, out: Arrays, first: int) -> Outcome:
     """Run the law's kernels from number `first` on, until a solution is certified. Each kernel starts from `basis` (n, ·) and
     overwrites it with the next basis.
 
@@ -131,7 +360,7 @@ def _same(one: Array, other: Array) -> bool:
 
 
 @compiled
-def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> OutcomeValues:
+def solve_again(s: Method, demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> OutcomeValues:
     """Run `solve_demand` with the dynamics of the last `tick`.
 
     demand: (original demand (na), demand to realise (na), forces (n, 3) and torques (na) of the last tick, preferred forces

@@ -12,9 +12,9 @@ from idyn.jit.compiled import FLAGS, VECTOR
 from idyn.jit.entry import entry_point
 from idyn.laws.mujoco.torques import joint_accelerations
 from idyn.prediction.finish import WITHIN
-from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import first_answer, solve
+from idyn.prediction.solve import Method, workspace_for
 from idyn.status import Conditions
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Demand, Prediction

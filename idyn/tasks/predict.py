@@ -14,8 +14,8 @@ from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
-from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import DEFAULT, predict
+from idyn.prediction.solve import workspace_for
 from idyn.status import Conditions
 from idyn.tasks.checks import check
 from idyn.tasks.follow import SLIDE

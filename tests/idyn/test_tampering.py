@@ -15,9 +15,9 @@ from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
 from idyn.laws.mujoco.law import SoftContact
 from idyn.options import Options
-from idyn.prediction.method import workspace_for
 from idyn.prediction.predict import predict
 from idyn.prediction.soft_tables import constraints_of
+from idyn.prediction.solve import workspace_for
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce

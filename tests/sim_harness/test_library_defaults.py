@@ -9,7 +9,7 @@ from fast import fast, full
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, make_law, predict
-from idyn.prediction.method import advice
+from idyn.prediction.solve import advice
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.robot_model import build_model
 from sim_harness.mujoco.settings import MujocoSettings
