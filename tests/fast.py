@@ -10,8 +10,8 @@ With several axes a case is fast if it is fast on each of them. A tuple is one c
 
 Where the rows of a table take milliseconds, they are one case:
 
-    @each("engine", ENGINES)
-    @each(("word", "message"), [("hyqq", "nearest: hyq"), ("missing.urdf", "no such file")])
+    @every("engine", ENGINES)
+    @every(("word", "message"), [("hyqq", "nearest: hyq"), ("missing.urdf", "no such file")])
 """
 
 import functools
@@ -52,10 +52,11 @@ def _marked(value: Any) -> Any:
     return pytest.param(*value, marks=full) if type(value) is tuple else pytest.param(value, marks=full)
 
 
-def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with all rows of a table in one case. The failure names each row that failed.
 
-    Every row has a `tmp_path` and a `monkeypatch` of its own; the rows share all other fixtures.
+    Every row has a `tmp_path` and a `monkeypatch` of its own; the rows share all other fixtures. Rows that may be skipped
+    alone are cases.
     """
     names, table = ((names,), [(row,) for row in rows]) if isinstance(names, str) else (names, list(rows))
     assert table, f"no rows of {names}"

@@ -1,6 +1,6 @@
 """Contact parameters of the law `mujoco` against those of the simulated world."""
 
-import pytest
+from fast import every
 
 from idyn.laws.mujoco.law import SoftContact
 from idyn.laws.settings import CoulombSettings, MujocoLawSettings
@@ -20,7 +20,7 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
     assert differences(MujocoLawSettings(integrator="implicit"), MujocoSettings(integrator="implicit"), 0.001) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("law", "engine", "said"),
     [
         ({}, {"ground": "firm"}, ["contact.solref = (0.02, 1.0), in the world (0.005, 1.0)"]),

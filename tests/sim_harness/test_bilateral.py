@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from test_engines import DT, random_problems
 
 from idyn.errors import InputError
@@ -35,7 +36,7 @@ def kkt_step(problem, p):
     return x[:nv], x[nv:]
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_rows_are_satisfied_and_the_motion_matches_the_kkt_system(engine):
     rng = np.random.default_rng(1)
     for problem in random_problems("quadruped", 40):
@@ -52,7 +53,7 @@ def test_rows_are_satisfied_and_the_motion_matches_the_kkt_system(engine):
         assert solution.dynamics < 1e-9
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_redundant_rows_change_nothing(engine):
     """Rows doubled, scaled and summed: the same motion and the same forces on the bodies."""
     rng = np.random.default_rng(2)
@@ -69,7 +70,7 @@ def test_redundant_rows_change_nothing(engine):
             assert np.abs(many.rows[4:]).max() == 0.0
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_a_row_of_rounding_errors_has_no_force(engine):
     """The third row of a plane linkage: 1e-17 of the others' length, with a gap as small."""
     rng = np.random.default_rng(4)
@@ -84,7 +85,7 @@ def test_a_row_of_rounding_errors_has_no_force(engine):
         assert more.rows[4] == 0.0
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_rows_on_all_degrees_of_freedom_stop_the_motion(engine):
     rng = np.random.default_rng(3)
     for problem in random_problems("quadruped", 6):
@@ -94,14 +95,14 @@ def test_rows_on_all_degrees_of_freedom_stop_the_motion(engine):
         np.testing.assert_allclose(solution.v_plus, 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
+@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
 def test_rows_that_hold_a_body_inside_another_are_reported(engine):
     problem = next(random_problems("quadruped", 1))
     inside = msgspec.structs.replace(problem, gaps=np.full(len(problem.mu), -1e-3))
     assert not ENGINES[engine]().solve(with_rows(inside, np.eye(18), np.zeros(18))).status.ok
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_contradictory_rows_are_not_solved(engine):
     rng = np.random.default_rng(4)
     problem = next(random_problems("quadruped", 1))
@@ -120,14 +121,14 @@ def test_rows_of_a_wrong_shape_are_refused():
         check_rows(np.eye(3), Rows(G=np.zeros((2, 3)), g=np.array([0, np.nan]), stops=np.zeros(2, dtype=bool)))
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_a_non_finite_row_is_reported(engine):
     problem = next(random_problems("quadruped", 1))
     for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
         assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_a_wide_gap_closes_at_a_bounded_speed(engine):
     problem = next(random_problems("quadruped", 1))
     solution = ENGINES[engine]().solve(with_rows(problem, np.eye(18)[:1], np.array([0.1])))
@@ -151,7 +152,7 @@ def swing(engine, g, speed=-0.3):
     )
 
 
-@pytest.mark.parametrize("engine", BILATERAL)
+@every("engine", BILATERAL)
 def test_a_stop_pushes_one_way_only(engine):
     away = swing(engine, 0.0, speed=0.3)
     assert away.status.ok
@@ -162,7 +163,7 @@ def test_a_stop_pushes_one_way_only(engine):
     assert far.p.shape == (0, 3)
 
 
-@pytest.mark.parametrize("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
+@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
 def test_a_rigid_stop_stops(engine):
     at = swing(engine, 0.0)
     np.testing.assert_allclose(at.v_plus, 0.0, atol=1e-12)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
@@ -170,7 +170,7 @@ def test_every_task_has_an_outcome(jobs):
         assert outcomes[index] == expected or expected in outcomes[index]
 
 
-@pytest.mark.parametrize("name", ["dask", "ray"])
+@every("name", ["dask", "ray"])
 def test_an_executor_that_is_not_installed_says_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"pip install .*{name}"):

@@ -5,7 +5,7 @@ import math
 
 import msgspec
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 from test_compare_claims import SUMMARY
 
 from idyn.errors import ConfigError
@@ -131,9 +131,7 @@ def test_a_cell_shared_by_two_parts_is_one_job(matrix, tmp_path):
     assert {len(same) for same in all_tasks(comparison, tmp_path, Options(seeds=3)).values()} == {3}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
+@every(("old", "new", "named"), [
         ('worlds = ["lcp", "penalty"]', 'worlds = ["lpc"]', "part.stand.worlds: unknown name 'lpc'"),
         ('cases = ["plain", "drives"]', 'cases = ["drivse"]', "drives"),
         ('laws = ["coulomb"]', 'laws = ["columb"]', "part.stand.laws: unknown name 'columb' .nearest: coulomb"),
@@ -145,8 +143,7 @@ def test_a_cell_shared_by_two_parts_is_one_job(matrix, tmp_path):
         ('name = "laws"', 'name = "stand"', "different names"),
         ('quantity = "torque"', 'quantity = "torque"\nvariant = "sotf"', "check.variant: unknown name 'sotf'"),
         ("[[matrix.part]]", '[[scene]]\nname = "s"\n[[matrix.part]]', "one scene, or"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_unknown_names_are_refused(matrix, tmp_path, old, new, named):
     path = tmp_path / "wrong.toml"
     assert old in MATRIX

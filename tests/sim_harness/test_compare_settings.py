@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
@@ -20,7 +20,7 @@ from sim_harness.run import experiment
 from sim_harness.run.plan import load_plan
 
 
-@pytest.mark.parametrize(
+@every(
     ("old", "new", "named"),
     [
         ('"pid"]\nquantities', '"pit"]\nquantities', "pid"),
@@ -64,7 +64,7 @@ def test_comparisons_are_recognised_by_their_keys(comparison, tmp_path):
     assert main(["check", str(listed)]) == 0
 
 
-@pytest.mark.parametrize("options", [["--seeds", "0"], ["--json", "nowhere/claims.json"]])
+@every("options", [["--seeds", "0"], ["--json", "nowhere/claims.json"]])
 def test_impossible_comparisons_are_refused_before_any_run(comparison, here, tmp_path, capsys, options):
     assert main(["compare", comparison, "--out", str(tmp_path / "out"), *options]) == 2
     assert here == []

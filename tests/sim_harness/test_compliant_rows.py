@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import robot_world
-from fast import fast
+from fast import every, fast
 from sap_bodies import DT, Body, G
 
 from controllers.config.loading import parse
@@ -43,10 +43,8 @@ def spring_step(v, g):
     return v_plus, -DT * K * (g + (DT + TAU) * v_plus)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize(
-    ("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)]
-)
+@every("name", ENGINES)
+@every(("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)])
 def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
     engine = with_compliance(parse(name, AnyEngine, "engine"))
     solution = engine.solve(weight_on_a_row(stop, g, v))
@@ -60,7 +58,7 @@ def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
     np.testing.assert_allclose(solution.p, alone.p, atol=1e-7)  # the other mass feels nothing of it
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@every("name", ENGINES)
 def test_row_impulses_keep_the_order_of_the_problem(name):
     problem = weight_on_a_row(stop=False)
     rows = Rows(
@@ -73,7 +71,7 @@ def test_row_impulses_keep_the_order_of_the_problem(name):
     assert abs(solution.v_plus[1]) < 0.03  # what slides is held at once, by sap but for β² / 4π² of it
 
 
-@pytest.mark.parametrize("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), CompliantEngine)])
+@every("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), CompliantEngine)])
 def test_an_engine_of_rigid_rows_refuses_others(name):
     with pytest.raises(InputError, match=r"rows\.compliance.*rigid"):
         parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
@@ -145,7 +143,7 @@ def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
         np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["rolls", "sphere-column", "spring-cylinder"])
+@every("name", ["rolls", "sphere-column", "spring-cylinder"])
 def test_contact_points_of_round_bodies_stay_below_their_centre(name):
     """Contacts at another configuration are those that geometry finds there, except for balls that roll around one another."""
     settings = load_scene(name)
@@ -190,7 +188,7 @@ def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["lcp", "sap"])
+@every("name", ["lcp", "sap"])
 @pytest.mark.parametrize("stiffness", fast([1e2, 1e6, 1e10, 1e12], 1e6))
 def test_a_spring_row_yields_by_weight_over_stiffness(name, stiffness):
     engine = with_compliance(parse(name, AnyEngine, "engine"))

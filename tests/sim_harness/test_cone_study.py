@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from idyn.laws import make_law
 from sim_harness.commands.main import main
@@ -10,7 +10,7 @@ from sim_harness.studies import cone_study
 from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors, stance
 
 
-@pytest.mark.parametrize("edges", [4, 8, 16])
+@every("edges", [4, 8, 16])
 def test_a_polygon_loses_friction_between_its_corners(edges):
     """Friction points to the nearer corner: at worst cos(π/k) of it is left along the slide, off by π/k. Half-way both corners
     are loaded: it is as weak, and may point anywhere between them."""

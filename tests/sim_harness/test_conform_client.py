@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fast import full
+from fast import every, full
 from faulty_client import FAULTS
 
 from controllers.build import load_controller
@@ -32,7 +32,7 @@ def test_the_example_client_keeps_every_rule(capsys: pytest.CaptureFixture[str])
     assert good
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@every("name", FAULTS)
 def test_a_planted_fault_of_a_client_is_found(name: str, tmp_path: Path) -> None:
     _, rule, problem = FAULTS[name]
     command = shlex.join([sys.executable, str(FAULTY), name, "{}"])

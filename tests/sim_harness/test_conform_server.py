@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from altered_server import FAULTS, AlteredServer
-from fast import full
+from fast import every, full
 
 from controllers.build import load_controller
 from controllers.config.loading import load
@@ -46,7 +46,7 @@ def test_a_proxy_that_alters_nothing_changes_nothing(server: str, tmp_path: Path
         assert [outcome for outcome in outcomes(proxy.endpoint) if outcome.state != "passed"] == []
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@every("name", FAULTS)
 def test_a_planted_fault_of_a_server_is_found(name: str, server: str, tmp_path: Path) -> None:
     alter, rule, field = FAULTS[name]
     with AlteredServer(server, f"ipc://{tmp_path}/p", alter) as proxy:

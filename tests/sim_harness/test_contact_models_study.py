@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 
 from controllers.build import build_controller
 from controllers.command import Inputs
@@ -75,7 +76,7 @@ def test_another_feed_forward_replaces_that_of_the_law():
     assert command.prediction is None
 
 
-@pytest.mark.parametrize(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
+@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
 def test_an_environment_without_tsid_is_named(python, said):
     with pytest.raises(ConfigError, match=f"--tsid: .*{said}"):
         outcome_of("go2", SCENES["flat, μ 0.8"], "coulomb", Path(python), 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from flying_blocks import CENTRE, GRAVITY, arrays, flying
 from scipy.spatial.transform import Rotation
 
@@ -45,7 +45,7 @@ def test_tosses_are_read_as_they_are_written(tmp_path):
             np.testing.assert_allclose(getattr(found, field), getattr(toss, field), atol=1e-12)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "where"),
     [
         ({"velocity": None}, "velocity"),
@@ -151,7 +151,7 @@ def test_finished_fits_of_the_same_data_and_rules_are_not_repeated(tmp_path):
         assert resumed(path, msgspec.structs.replace(begun, **change)).engines == {}
 
 
-@pytest.mark.parametrize(
+@every(
     ("old", "new", "where"),
     [
         ('"lcp"', '"lpc"', "p.json.engines.lpc"),
@@ -170,7 +170,7 @@ def test_a_wrong_file_of_parameters_is_refused(tmp_path, old, new, where):
     assert caught.value.path == where
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "message"),
     [
         (["cube-tosses", "--engines", "lpc"], "unknown engine 'lpc' (nearest: lcp"),

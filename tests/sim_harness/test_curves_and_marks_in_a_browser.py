@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from browser import opened
+from fast import every
 
 from sim_harness.commands.main import main
 from sim_harness.run.experiment import run_in_process
@@ -52,7 +53,7 @@ def values(page, title):
     return {label: float(value.replace("−", "-")) if value != "–" else np.nan for label, value in pairs}
 
 
-@pytest.mark.parametrize("row", [300, 640])
+@every("row", [300, 640])
 def test_plots_show_the_values_at_the_time(page, folder, row):
     trace = read_run(folder / "coulomb").trace
     page.evaluate(f"show({trace.t[row]})")

@@ -3,7 +3,7 @@ the engines solve."""
 
 import msgspec
 import numpy as np
-import pytest
+from fast import every
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from test_engines import DT, random_problems
 
@@ -29,7 +29,7 @@ def closed(problem, rng):
     return msgspec.structs.replace(problem, rows=rows, gaps=np.zeros(len(problem.mu)))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
     """All contacts of the set are held, as there: the LCP of the engine, its matrix and its vector."""
     rng, compared = np.random.default_rng(seed), 0
@@ -56,7 +56,7 @@ def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
     assert compared > 0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_viscous_engine_solves_equations_29_to_42_of_d15(seed):
     """Accelerations and forces of contacts that rest, against the MLCP solved by an independent Lemke."""
     rng = np.random.default_rng(seed)

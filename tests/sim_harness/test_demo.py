@@ -5,7 +5,7 @@ import math
 
 import msgspec
 import pytest
-from fast import full
+from fast import every, full
 from test_compare_claims import FELL, SUMMARY
 
 from sim_harness.commands.main import main
@@ -15,7 +15,7 @@ from sim_harness.measure.verdict import GOOD, Ending, verdict
 GOOD_RUN = msgspec.structs.replace(SUMMARY, label="coulomb", tracking=0.002, substituted=0.0)
 
 
-@pytest.mark.parametrize("ending", Ending)
+@every("ending", Ending)
 def test_a_verdict_is_right_or_wrong_as_it_is_good_or_not(ending):
     run = msgspec.structs.replace(GOOD_RUN, verdict=verdict(ending, "so it ended"))
     text = right_and_wrong(run, [run])

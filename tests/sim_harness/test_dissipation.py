@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 from scipy.optimize import nnls
 from test_engines import check_dynamics, random_problems
 
@@ -22,7 +22,7 @@ def pyramid_rows(mu):
     return np.array([[0, 0, 1], *([-s, -t, mu] for s, t in signs)] if np.isfinite(mu) else [[0, 0, 1]], dtype=float)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@every("name", ["quadruped", "solo12"])
 def test_no_admissible_impulse_leaves_less_energy(name):
     """The energy's gradient, J v⁺ with the gap speeds, is a non-negative sum of the active constraints' normals: enough, as it
     is convex."""

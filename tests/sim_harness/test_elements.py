@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from scipy.optimize import brentq, minimize
 from scipy.spatial.transform import Rotation
 
@@ -41,7 +41,7 @@ def force(body, x):
     return -G.T @ (g / e)
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
+@every("energy", ENERGIES)
 def test_gradient_and_hessian_match_the_energy_density(energy):
     rng, hyper = np.random.default_rng(22), energy == "neo-hookean"
     for _ in range(50):
@@ -65,7 +65,7 @@ def test_rotated_elements_at_rest_have_no_force(energy):
         assert stored(body, x) == pytest.approx(stored(body, TET), abs=1e-12)
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
+@every("energy", ENERGIES)
 def test_rows_have_the_exact_elastic_force(energy):
     body, rng = tetrahedron(energy), np.random.default_rng(1)
     for size in (0.001, 0.01, 0.03):
@@ -74,7 +74,7 @@ def test_rows_have_the_exact_elastic_force(energy):
         np.testing.assert_allclose(force(body, x), -gradient, atol=1e-6 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
+@every("energy", ENERGIES)
 def test_rows_have_the_exact_stiffness_where_the_energy_is_convex(energy):
     body, rng, exact = tetrahedron(energy), np.random.default_rng(2), 0
     for _ in range(40):
@@ -100,7 +100,7 @@ def test_a_tetrahedron_turned_inside_out_is_pushed_back():
     assert force(body, x.ravel())[11] > 0
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
+@every("energy", ENERGIES)
 def test_small_strains_match_young_and_poisson(energy):
     c, H = stretch_slopes(np.ones(3), *LAME, energy == "neo-hookean")
     assert np.abs(c).max() < 1e-9 * YOUNG
@@ -116,7 +116,7 @@ def relaxed(stretch, energy):
     return brentq(lambda t: stretch_slopes(np.array([stretch, t, t]), *LAME, hyper)[0][1], 0.2, 2.0)
 
 
-@pytest.mark.parametrize("stretch", [1.25, 1.5, 2.0])
+@every("stretch", [1.25, 1.5, 2.0])
 def test_neo_hookean_bars_keep_more_volume_than_corotational_ones(stretch):
     """The co-rotational one loses 1.5, 10 and 40 % of its volume; the other none: it swells by 2, 3.3 and 5 %."""
     volume = {energy: stretch * relaxed(stretch, energy) ** 2 for energy in ENERGIES}
@@ -124,7 +124,7 @@ def test_neo_hookean_bars_keep_more_volume_than_corotational_ones(stretch):
     assert volume["corotational"] < 1.0 <= volume["neo-hookean"] < 1.06
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
+@every("energy", ENERGIES)
 def test_newton_iterations_on_the_rows_find_the_static_equilibrium(energy):
     """Two tetrahedra that hang from three corners: the minimum of energy and height."""
     points = np.vstack([TET, [[0.09, 0.08, 0.1]]])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import every
 from quantecon.optimize.lcp_lemke import lcp_lemke
 
 from controllers.config.loading import parse
@@ -58,8 +59,8 @@ def check_dynamics(problem, solution):
     assert solution.dynamics < 1e-10
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
-@pytest.mark.parametrize("edges", [4, 8])
+@every("name", ["quadruped", "solo12"])
+@every("edges", [4, 8])
 def test_lcp_satisfies_contact_and_friction_conditions(name, edges):
     engine = PolygonLcp(edges=edges, recovery=0.1)
     for problem in random_problems(name, 300, infinite=True):
@@ -83,7 +84,7 @@ def test_lcp_satisfies_contact_and_friction_conditions(name, edges):
         assert (work <= -bound * slip[sliding] + 1e-9).all()
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@every("name", ["quadruped", "solo12"])
 def test_lcp_agrees_with_an_independent_lemke(name):
     """Both answers solve the problem; their velocities agree wherever the oracle finds one at all."""
     compared = 0
@@ -120,7 +121,7 @@ def test_polygon_rows_match_their_definition():
     np.testing.assert_allclose(r, B @ b + np.r_[c, np.zeros(13)], atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@every("name", ["quadruped", "solo12"])
 def test_penalty_forces_follow_springs_and_dampers(name):
     engine = Penalty()
     solved, pressing, near = 0, 0, 0
@@ -156,8 +157,8 @@ def test_penalty_contacts_sink_one_millimetre_at_rest(make_world, make_stand):
     assert np.abs(world.v).max() < 1e-5
 
 
-@pytest.mark.parametrize("dt", [1e-3, 5e-3])
-@pytest.mark.parametrize("kp", [1e3, 1e7])
+@every("dt", [1e-3, 5e-3])
+@every("kp", [1e3, 1e7])
 def test_penalty_is_stable_at_any_stiffness(make_block, kp, dt):
     world = make_block("penalty", kp=kp, kv=0.0)
     q = world.q.copy()
@@ -170,7 +171,7 @@ def test_penalty_is_stable_at_any_stiffness(make_block, kp, dt):
     assert np.abs(world.v).max() < 0.5
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@every("engine", sorted(ENGINES))
 def test_without_contacts_the_motion_is_free(engine):
     problem = next(random_problems("quadruped", 1))
     free = ForwardProblem(
@@ -183,7 +184,7 @@ def test_without_contacts_the_motion_is_free(engine):
     assert solution.status.ok
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@every("engine", sorted(ENGINES))
 def test_a_singular_inertia_is_reported(engine):
     problem = next(random_problems("quadruped", 1))
     broken = ForwardProblem(
@@ -200,7 +201,7 @@ def test_a_singular_inertia_is_reported(engine):
         assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@every("engine", sorted(ENGINES))
 def test_a_non_finite_torque_is_reported(make_world, engine):
     world = make_world(engine)
     assert world.step(np.full(12, np.nan), DT).status is Status.NON_FINITE

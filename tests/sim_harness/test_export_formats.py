@@ -15,7 +15,7 @@ import pinocchio as pin
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fast import full
+from fast import every, full
 from mcap.reader import make_reader
 from mcap_protobuf.decoder import DecoderFactory
 from rerun.chunk import RrdReader
@@ -290,7 +290,7 @@ def moving(chunks: list[Any]) -> Any:
     return pa.Table.from_batches([chunk.to_record_batch() for chunk in chunks if not chunk.is_static])
 
 
-@pytest.mark.parametrize(
+@every(
     ("option", "module", "suffix"),
     [("foxglove", "foxglove", ".mcap"), ("rerun", "rerun", ".rrd"), ("parquet", "pyarrow", ".parquet")],
 )

@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
+from fast import every
 
 from controllers.robot.load import load_robot
 from idyn import ContactPoint, Flat, Robot
@@ -69,7 +70,7 @@ def test_it_moves_as_mujoco_moves_the_file(world_of):
     np.testing.assert_allclose(world.data.qpos[-7:], data.qpos[-7:], atol=1e-12)  # the ball, which is not the robot's
 
 
-@pytest.mark.parametrize("floor", [FLOOR, ""])
+@every("floor", [FLOOR, ""])
 def test_the_feet_carry_the_weight_on_the_files_floor_or_an_added_one(world_of, floor):
     world, _ = world_of(floor)
     for _ in range(1000):
@@ -243,7 +244,7 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
     assert world.data.ncon == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "note"),
     [
         (stool(), "which the controller does not know: damping up to 0.4, friction up to 0.1"),
@@ -257,7 +258,6 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
             "refuses the file: stool.urdf: a joint of several degrees of freedom, imported as flies_TX, flies_TY, flies_RZ",
         ),
     ],
-    ids=["as it is", "0.02 + 0.03 < 0.09", "a second free body", "a planar joint"],
 )
 def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, text, note):
     _, _, path = stool_of(text)

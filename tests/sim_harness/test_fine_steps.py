@@ -6,7 +6,7 @@ The engine finds the motion of the whole robot step by step, so its forces conta
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, State, contacts_from_geometry, predict
@@ -41,7 +41,7 @@ def measured(world, state, tau):
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(24, marks=pytest.mark.full)])
-@pytest.mark.parametrize("mode", MODES)
+@every("mode", MODES)
 @pytest.mark.parametrize("speed", first_is_fast([1.0, 1.5, 0.4]))
 def test_forces_are_those_of_fine_steps(speed, mode, count):
     """Σ f_N, median, to 1e-3; of the law at J v⁺ it is wrong by some per cent."""

@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 from first_order_bodies import G, along_normals, hertz, rod, step_of, stops
 from first_order_scenes import CREEP, RAMP, RAMP_G, RAMP_H, leaning_rod, ramp
 
@@ -55,7 +55,7 @@ def test_a_pendulum_meets_its_stop_at_the_closed_form_time():
     assert -v == pytest.approx(IMPACT, rel=1e-3)
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+@every("share", [0.25, 0.5, 0.75])
 def test_predicted_contacts_do_not_bounce_at_large_steps(share):
     """h = 1e-3 s: no bounce, however the step begins. With rows taken only at φ ≤ 0 it leaves at 1 − share of its speed."""
     h, speed = 1e-3, 1.0
@@ -119,7 +119,7 @@ def test_a_sphere_on_a_hertz_spring_has_the_closed_form_depth():
     assert solution.p[0, 2] / h == pytest.approx(load, rel=1e-6)
 
 
-@pytest.mark.parametrize(("mu", "way"), [(0.0, 1.281), (0.125, 0.683), (0.25, 0.0858), (0.375, 0.0)])
+@every(("mu", "way"), [(0.0, 1.281), (0.125, 0.683), (0.25, 0.0858), (0.375, 0.0)])
 def test_a_block_on_a_ramp_slides_as_coulomb_says(mu, way):
     """h = 0.01 s, over 1 s: g/2 (sin − μ cos) · 1.01; it neither creeps nor hovers."""
     forces, place, v = ramp(mu)

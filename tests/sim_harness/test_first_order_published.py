@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from first_order_bodies import along_normals, random_spd, step_of, ties
 from first_order_scenes import RAMP_H, across, foot, leaning_rod, ramp
 from scipy.optimize import minimize
@@ -24,7 +24,7 @@ def test_a_foot_tips_over_under_the_published_program():
     assert tilt == pytest.approx(0.554, abs=5e-4)
 
 
-@pytest.mark.parametrize("friction", ["cone", "convex"])
+@every("friction", ["cone", "convex"])
 def test_a_foot_stands_on_its_springs_under_the_engine(friction):
     forces, tilt = foot(friction, 1.0)
     np.testing.assert_allclose(forces, [8.829, 0.981], atol=5e-4)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from first_order_bodies import G, compliance_and_share, random_spd, step_of, stiffness_and_damping, ties
 
 from sim_harness.engines.first_order.engine import FirstOrder
@@ -42,7 +42,7 @@ def semi_implicit(k, b, h):
     return np.array([[1.0, 0.0] + h * v, v])
 
 
-@pytest.mark.parametrize(
+@every(
     ("scheme", "h", "k", "b", "expected"),
     [
         (explicit, 1e-5, 1e6, 1.0, 1.000045),
@@ -73,8 +73,8 @@ def test_the_engine_is_implicit_euler():
     assert radius(engines_map(1e6, 1.0, 1e-3)) == pytest.approx(1 / np.sqrt(1 + 1e-3 + 1.0), rel=1e-9)
 
 
-@pytest.mark.parametrize("k", [1e5, 1e6, 1e9, 1e12])
-@pytest.mark.parametrize("b", [0.0, 1.0, 1e6, 1e12])
+@every("k", [1e5, 1e6, 1e9, 1e12])
+@every("b", [0.0, 1.0, 1e6, 1e12])
 def test_every_step_size_is_stable(k, b):
     for h in 10.0 ** np.arange(-8, 4):
         assert radius(engines_map(k, b, h)) <= 1.0 + 1e-12
@@ -146,7 +146,7 @@ def test_cfm_and_erp_reproduce_the_engines_step():
     assert solution.v_plus[0] == pytest.approx((v + h * (3.0 - k * q)) / (1 + h * b + h * h * k), rel=1e-12)
 
 
-@pytest.mark.parametrize("K", [1e4, 1e12])
+@every("K", [1e4, 1e12])
 def test_redundant_springs_share_the_load_by_stiffness(K):
     """Two springs 3 : 1 that hold 2 kg: 14.715 and 4.905 N, W = ½ (1 1; 1 1) being of rank 1."""
     stiffness, q, v, h = K * np.array([3.0, 1.0]), 0.0, 0.0, 1e-2
@@ -258,7 +258,7 @@ def test_stiff_gains_are_stable_as_a_row_and_unstable_as_a_force():
         assert abs(q) < 0.01
 
 
-@pytest.mark.parametrize(("K", "h", "m"), [(1e5, 1e-3, 10.0), (1e9, 1e-3, 10.0), (1e4, 1e-2, 1.0)])
+@every(("K", "h", "m"), [(1e5, 1e-3, 10.0), (1e9, 1e-3, 10.0), (1e4, 1e-2, 1.0)])
 def test_the_error_of_an_unknown_deformation_matches_its_formula(K, h, m):
     """φ₀ taken for 0: the force is −(hK + B) φ̇⁺, and N/mg = SW / (1 + SW), 1 % of it in the first case."""
     B = 1.0

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from fast import every
 from first_order_bodies import G, along_normals, random_spd, step_of, ties
 from scipy.optimize import lsq_linear
 from test_engines import check_dynamics, random_problems
@@ -35,8 +36,8 @@ def check_law(problem, solution, engine=ENGINE, tolerance=1e-8):
     return speed, finite
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
-@pytest.mark.parametrize("stiffness", [1e4, 1e7, 1e12])
+@every("name", ["quadruped", "solo12"])
+@every("stiffness", [1e4, 1e7, 1e12])
 def test_random_problems_satisfy_the_compliant_cone_law(name, stiffness):
     engine, slid = FirstOrder(stiffness=stiffness, dissipation=1e-3), 0
     for problem in random_problems(name, 150):
@@ -163,7 +164,7 @@ def dropped(count, seconds, h=0.01, spacing=1e-3, mu=0.5):
     return solution.p[:, 2] / h, J[2::3] @ q, np.median(spent)
 
 
-@pytest.mark.parametrize("count", [2, 10, 30])
+@every("count", [2, 10, 30])
 def test_each_sphere_of_a_stack_carries_those_above(count):
     """At rest contact i carries (N − i + 1) m g to 1e-3, and no sphere is above its initial place."""
     forces, gaps, _ = dropped(count, 1.0)

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -121,7 +121,7 @@ def test_the_page_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
     assert "published" in printed
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "named"),
     [
         ({"stiffness": 0.0}, r"sim\.engine\.stiffness"),

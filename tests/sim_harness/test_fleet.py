@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from fast import full
+from fast import every, full
 from mcap.reader import make_reader
 
 from idyn.errors import ConfigError
@@ -183,7 +183,7 @@ def test_bad_settings_and_folders_are_named(log, walk, tmp_path):
         run([log], tmp_path / "full")
 
 
-@pytest.mark.parametrize("words", [["--jobs", "2"], ["--executor", "dask"], ["--law", "sap", "--law", "cone"]])
+@every("words", [["--jobs", "2"], ["--executor", "dask"], ["--law", "sap", "--law", "cone"]])
 def test_a_single_replay_says_what_needs_a_folder(log, words, capsys):
     assert main(["replay", str(log), *words]) == 2
     assert "--out" in capsys.readouterr().err

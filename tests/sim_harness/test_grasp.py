@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import fast, first_is_fast, full
+from fast import every, fast, first_is_fast, full
 
 from controllers.build import build_controller, changed
 from controllers.command import Inputs, Mode
@@ -66,7 +66,7 @@ def test_an_unheld_box_falls():
     assert np.abs(w.v[6:]).max() > 0.1  # the arm sags
 
 
-@pytest.mark.parametrize("engine", ["lcp", "dissipation", "penalty"])
+@every("engine", ["lcp", "dissipation", "penalty"])
 def test_the_box_receives_the_opposite_of_the_finger_forces(engine):
     """The momentum of the box changes by its weight and by the opposite of the finger forces."""
     w = world(0.7, engine)
@@ -162,7 +162,7 @@ def squeezing(consistency, squeeze=0.1):
     return w, commands
 
 
-@pytest.mark.parametrize("consistency", ["project", "stick", "hold"])
+@every("consistency", ["project", "stick", "hold"])
 def test_a_demand_to_close_through_the_box_is_changed_and_reported(consistency):
     w, commands = squeezing(consistency)
     assert {c.mode for c in commands} == {Mode.OK}
@@ -177,7 +177,7 @@ def test_without_projection_the_grasp_is_not_certified():
     assert Mode.DEGRADED in {c.mode for c in commands[:5]}
 
 
-@pytest.mark.parametrize(("law", "falls"), [("coulomb", True), ("no-slip", False)])
+@every(("law", "falls"), [("coulomb", True), ("no-slip", False)])
 def test_fingers_at_rest_leave_the_grip_force_undetermined(law, falls):
     """With their motion prescribed a falling box is a certified answer of the Coulomb law; without slip it is not."""
     settings = load_plan("grasp").controller

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from controllers.config.loading import find, load, parse
 from idyn.errors import ConfigError
@@ -130,7 +130,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("table", "message"), WRONG)
+@every(("table", "message"), WRONG)
 def test_invalid_imperfections_are_refused_by_name(table, message):
     with pytest.raises(ConfigError, match=message):
         plan_of({"robot": table})
@@ -163,8 +163,8 @@ def test_one_push_may_be_a_table(tmp_path):
         load_plan(str(tmp_path / "one.toml"))
 
 
-@pytest.mark.parametrize("engine", ["lcp", "mujoco"])
-@pytest.mark.parametrize("gravity", [(0.0, 0.0, -1.62), (0.5, 0.0, -9.8)])
+@every("engine", ["lcp", "mujoco"])
+@every("gravity", [(0.0, 0.0, -1.62), (0.5, 0.0, -9.8)])
 def test_a_robot_stands_under_the_gravity_of_its_settings(tmp_path, engine, gravity):
     """On the moon and on a slope: the ground carries −m g, in the world and in the prediction."""
     text = find("robots", "quadruped").read_text()
@@ -180,7 +180,7 @@ def test_a_robot_stands_under_the_gravity_of_its_settings(tmp_path, engine, grav
     assert abs(trace.q[-1] - trace.q[0]).max() < 0.02
 
 
-@pytest.mark.parametrize(
+@every(
     ("push", "message"),
     [
         ({"weights": [0, 1, 0], "force": [0, 1, 0]}, r"experiment\.push\[0\]\.force: expected either force or weights"),

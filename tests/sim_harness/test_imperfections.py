@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from controllers.robot.load import load_robot
 from idyn.types import State
@@ -89,7 +89,7 @@ def test_noise_is_white_with_the_given_width_in_its_quantity_only(robot, state, 
         np.testing.assert_allclose(lagged, 0, atol=5 / np.sqrt(n))
 
 
-@pytest.mark.parametrize("quantity", WIDTHS)
+@every("quantity", WIDTHS)
 def test_a_bias_stays_for_a_run_and_differs_from_run_to_run(robot, state, quantity):
     settings = Sensing(bias=Spread(**{quantity: WIDTHS[quantity]}))
     values = []
@@ -191,7 +191,7 @@ def arrivals(settings, ticks, seed=None, skip=()):
     return got, [t // 1_000_000 for t in echo.states]
 
 
-@pytest.mark.parametrize(("states", "torques"), [(0, 0), (1, 0), (0, 1), (2, 3), (5, 0)])
+@every(("states", "torques"), [(0, 0), (1, 0), (0, 1), (2, 3), (5, 0)])
 def test_delays_are_exact(states, torques):
     """The first state arrives at once; then each torque is `states + torques` ticks old."""
     late = states + torques
@@ -247,7 +247,7 @@ def test_regular_bursts_come_once_per_period():
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@every("name", ROBOTS)
 def test_a_heavier_trunk_has_its_mass_and_inertia(name):
     robot, _ = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
@@ -260,7 +260,7 @@ def test_a_heavier_trunk_has_its_mass_and_inertia(name):
     np.testing.assert_array_equal(heavier.limits.tau_max, robot.limits.tau_max)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@every("name", ROBOTS)
 def test_a_shifted_trunk_moves_the_centre_of_mass(name):
     robot, q = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]

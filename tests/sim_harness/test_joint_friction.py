@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import fast
+from fast import every, fast
 from wheels import INERTIA, wheel_world
 
 from controllers.robot.load import load_robot
@@ -24,14 +24,14 @@ def spin(world, speed, torque, ticks):
     return np.array(speeds)
 
 
-@pytest.mark.parametrize("viscous", [0.01, 1.0, 1e4])
+@every("viscous", [0.01, 1.0, 1e4])
 def test_viscous_friction_is_backward_euler(viscous):
     """v⁺ = v / (1 + dt b / I), at any damping."""
     speeds = spin(wheel_world(viscous=viscous), 3.0, 0.0, 50)
     np.testing.assert_allclose(speeds, 3.0 / (1 + DT * viscous / INERTIA) ** np.arange(1, 51), rtol=1e-9, atol=1e-300)
 
 
-@pytest.mark.parametrize("coulomb", [0.05, 0.5, 50.0])
+@every("coulomb", [0.05, 0.5, 50.0])
 def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
     speeds = spin(wheel_world(coulomb=coulomb), -2.0, 0.0, 2000)
     stops = int(np.ceil(2.0 * INERTIA / coulomb / DT))
@@ -56,7 +56,7 @@ def test_a_load_below_the_friction_moves_nothing(share):
     assert speeds[-1] == pytest.approx(share * CREEP, rel=1e-6)
 
 
-@pytest.mark.parametrize("torque", [0.21, -1.0])
+@every("torque", [0.21, -1.0])
 def test_a_load_above_the_friction_breaks_away_at_once(torque):
     speeds = spin(wheel_world(coulomb=0.2), 0.0, torque, 100)
     net = torque - np.sign(torque) * 0.2
@@ -68,7 +68,7 @@ def test_armature_adds_to_the_inertia():
     np.testing.assert_allclose(speeds, DT * np.arange(1, 11) / (INERTIA + 0.03), rtol=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["lcp", "penalty", "mujoco"])
+@every("engine", ["lcp", "penalty", "mujoco"])
 def test_friction_alone_keeps_a_robot_standing(engine):
     """No torque at all: with friction above what the stance needs the joints lock; without it the robot sinks."""
     sunk = {}

@@ -5,7 +5,7 @@ import logging
 import mujoco
 import numpy as np
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, make_law, predict
@@ -56,7 +56,7 @@ def stand(name, seconds, ground="default", **options):
 
 
 @pytest.mark.parametrize("ground", fast(["default", "firm", "stiff"], "default"))
-@pytest.mark.parametrize("name", ["go2", "quadruped"])
+@every("name", ["go2", "quadruped"])
 def test_robots_stand_with_the_defaults(name, ground):
     error, rate, way = stand(name, 1.0, ground)
     assert error < 1e-3

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 
 from controllers.config.loading import load, parse
 from controllers.robot.load import load_robot, shared_path
@@ -29,7 +29,7 @@ def world_of(plan: Plan, seed: int | None = None):
     return simulated_robot(plan, client=None, seed=seed).world  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("pose", "tilt"), [("belly", 0.0), ("back", np.pi)])
+@every(("pose", "tilt"), [("belly", 0.0), ("back", np.pi)])
 def test_a_dropped_robot_rests_as_told_and_differs_by_seed(pose, tilt):
     plan = plan_of("quadruped", lying=pose)
     first, again, other = (world_of(plan, seed).q for seed in (1, 1, 2))
@@ -39,7 +39,7 @@ def test_a_dropped_robot_rests_as_told_and_differs_by_seed(pose, tilt):
 
 
 @pytest.mark.parametrize("robot", fast(ROBOTS, "go2", "quadruped"))
-@pytest.mark.parametrize("hulls", [True, False])
+@every("hulls", [True, False])
 def test_what_touches_the_ground_carries_the_weight(robot, hulls):
     """For half a second with limp legs: Σ f of all reported contacts is the weight, on meshes, boxes and spheres."""
     world = world_of(plan_of(robot, lying="back", robot={"hulls": hulls}))
@@ -102,7 +102,7 @@ def test_a_robot_without_motion_did_not_get_up_and_one_that_rises_late_neither()
     assert (verdict.ending, verdict.good, verdict.upright) == (Ending.LAY, False, False)
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "where"),
     [
         ({"engine": "lcp"}, "experiment.robot.hulls"),

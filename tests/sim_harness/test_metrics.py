@@ -5,6 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 
 from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import WalkSettings
@@ -166,7 +167,7 @@ def test_a_repeated_path_returns_to_its_start():
     assert task_of(load_plan("stand").controller, stance).reference.corners == ()
 
 
-@pytest.mark.parametrize("ground", [-1.0, 1.0])
+@every("ground", [-1.0, 1.0])
 def test_a_fall_is_judged_by_the_ground_below_the_robot(ground):
     q = trace().q.copy()
     q[:, 2] += ground
@@ -182,7 +183,7 @@ def test_height_is_measured_from_the_ground_below():
     np.testing.assert_allclose(above_ground(points, Slope(0.3, 0.1)), points[:, 2] - ground, atol=1e-3)
 
 
-@pytest.mark.parametrize("how", ["tilted", "sunk", "stopped"])
+@every("how", ["tilted", "sunk", "stopped"])
 def test_tilted_and_low_robots_count_as_fallen(how):
     still = trace()
     q = still.q.copy()

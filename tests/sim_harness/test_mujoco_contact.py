@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from mujoco_scenes import block_world, robot_world
 
 from controllers.robot.load import load_robot
@@ -30,7 +30,7 @@ def test_stiffer_ground_yields_less():
     assert depth["default"] > 5 * depth["firm"] > 10 * depth["stiff"] > 0
 
 
-@pytest.mark.parametrize("mu", [0.1, 0.5])
+@every("mu", [0.1, 0.5])
 def test_a_sliding_block_is_braked_by_mu_times_its_weight(mu):
     """In every step by μ Σ f_N, which is the weight on average: MuJoCo throws a block that begins to slide a little up."""
     world = block_world(mu, ground="stiff")

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from fast import every
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -36,7 +37,7 @@ def written(folder, text):
     return str(path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_every_engine_builds_its_world(name):
     robot, q = load_robot("quadruped")
     world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
@@ -50,7 +51,7 @@ def test_an_unknown_engine_is_refused():
         parse("mujoko", AnyEngine, "engine")
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "named"),
     [
         ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),

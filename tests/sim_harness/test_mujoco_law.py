@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast, full
+from fast import every, fast, first_is_fast, full
 from mujoco_steps import DT, FORCE, check, random_step, resisting, world_of
 
 from controllers.robot.load import load_robot
@@ -21,7 +21,7 @@ from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, fo
 from sim_harness.world.worlds import build_world
 
 
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2", "g1"]))
 def test_forces_are_those_of_the_world(name, cone):
     for ground in ((0.02, 1.0), (0.005, 1.0), (-3e4, -400.0), (0.01, 0.4)):
@@ -39,9 +39,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 @pytest.mark.parametrize("variant", fast(VARIANTS, "impratio", "solimp", "slope"))
-@pytest.mark.parametrize("dim", [3, 6])
+@every("dim", [3, 6])
 def test_forces_with_other_settings(dim, variant, cone):
     settings, place, contact = VARIANTS[variant]
     world = world_of("quadruped", cone=cone, condim=dim, roll=0.01, **place, **settings)
@@ -50,7 +50,7 @@ def test_forces_with_other_settings(dim, variant, cone):
     check(world, law, 12)
 
 
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 def test_margin_and_frictionless_contacts(cone):
     for change, contact in (({"pair_margin": 2e-3}, SoftContact(margin=2e-3)), ({"pair_dim": 1}, SoftContact(condim=1))):
         world = world_of("quadruped", cone=cone)
@@ -64,7 +64,7 @@ def test_without_friction():
     check(world_of("quadruped", condim=6, mu=0.0), make_law("mujoco", contact=SoftContact(condim=6)), 8)
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "implicit"])
+@every("integrator", ["Euler", "implicitfast", "implicit"])
 @pytest.mark.parametrize("cone", first_is_fast(["elliptic", "pyramidal"]))
 def test_friction_and_limits_of_joints(cone, integrator):
     """Damping enters the step implicitly; half of the joints are beyond their range."""
@@ -83,7 +83,7 @@ def test_inverse_weights_are_those_of_the_compiled_model(name):
     np.testing.assert_allclose(dofs, world.model.dof_invweight0[world.coordinates.dofs], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "named"),
     [
         ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),

@@ -4,6 +4,7 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
+from fast import every
 
 from idyn import predict
 from idyn.contact.contacts import contacts_from_geometry
@@ -59,8 +60,8 @@ def loaded(folder, *changes):
     return Robot.from_mjcf(paths[0]), load_model(paths[1])
 
 
-@pytest.mark.parametrize(("condim", "integrator"), [(3, "Euler"), (4, "implicitfast"), (6, "implicit")])
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every(("condim", "integrator"), [(3, "Euler"), (4, "implicitfast"), (6, "implicit")])
+@every("cone", ["elliptic", "pyramidal"])
 def test_forces_are_those_of_the_model(tmp_path, cone, condim, integrator):
     """Parameters of feet and floor are mixed by MuJoCo; joints have damping, dry friction and limits. Shanks have a shape
     that is no contact of the robot."""
@@ -109,7 +110,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("named", REFUSED)
+@every("named", REFUSED)
 def test_what_the_law_does_not_support_is_named(tmp_path, named):
     robot, _ = loaded(tmp_path)
     path = tmp_path / "other.xml"

@@ -4,7 +4,7 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from mujoco_steps import DT, FORCE, check, random_step, resisting, turning, world_of
 
 from idyn import Batch, predict, predict_batch
@@ -26,9 +26,9 @@ def moments_of(world):
     return found
 
 
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
-@pytest.mark.parametrize("dim", [6, 4])
+@every("dim", [6, 4])
 def test_friction_against_turning(dim, name, cone):
     """Forces and moments are the world's; those without this friction are not."""
     for impratio in (1.0, 100.0):
@@ -60,7 +60,7 @@ def test_bodies_may_differ_in_friction_against_turning(cone):
 
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2", "g1"]))
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 def test_motion_of_the_integrator_implicit(name, cone):
     """Its step is implicit in Coriolis forces: the law of an explicit step misses the demand, and so does this one there."""
     for dim, ground in ((3, (0.02, 1.0)), (6, (0.005, 1.0))):
@@ -75,8 +75,8 @@ def test_motion_of_the_integrator_implicit(name, cone):
     assert np.array_equal(predict_batch(world.robot, batch, law=law, dt=DT).tau[1], single.tau)
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
-@pytest.mark.parametrize("cone", ["elliptic", "pyramidal"])
+@every("integrator", ["Euler", "implicit"])
+@every("cone", ["elliptic", "pyramidal"])
 def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone, integrator):
     """A joint at its limit has the acceleration that the limit permits; all others meet the demand. With `implicit` joints have
     damping, dry friction and a range, too."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from fast import every
 from mujoco_scenes import turning, velocity_map
 
 from controllers.robot.load import load_robot, urdf_path
@@ -55,7 +56,7 @@ def inertia(world):
     return rows
 
 
-@pytest.mark.parametrize("name", [*SHIPPED, *FOREIGN])
+@every("name", [*SHIPPED, *FOREIGN])
 def test_inertia_and_bias_forces_match_pinocchio(name):
     """M = Tᵀ M' T and h = Tᵀ (h' + M' Ṫ v), both to 1e-9 of their largest element."""
     robot = robot_of(name)
@@ -70,7 +71,7 @@ def test_inertia_and_bias_forces_match_pinocchio(name):
         np.testing.assert_allclose(h, terms.h, rtol=0, atol=1e-9 * np.abs(terms.h).max())
 
 
-@pytest.mark.parametrize("name", [*SHIPPED, *FOREIGN])
+@every("name", [*SHIPPED, *FOREIGN])
 def test_states_survive_the_round_trip(name):
     robot = robot_of(name)
     world = world_of(robot)
@@ -80,7 +81,7 @@ def test_states_survive_the_round_trip(name):
         np.testing.assert_allclose(speed, v, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [*SHIPPED, "anymal", "hyq"])
+@every("name", [*SHIPPED, "anymal", "hyq"])
 def test_contact_points_and_their_speeds_match_pinocchio(name):
     """Centres of the spheres in MuJoCo, and their speeds, against points and Jacobian of the contacts."""
     robot = robot_of(name)
@@ -102,7 +103,7 @@ def test_contact_points_and_their_speeds_match_pinocchio(name):
             np.testing.assert_allclose(rows @ jacobian @ world.data.qvel, J[3 * i : 3 * i + 3] @ v, atol=1e-9)
 
 
-@pytest.mark.parametrize("ground", TERRAINS)
+@every("ground", TERRAINS)
 def test_gaps_and_normals_match_the_terrain(ground):
     """Robots pressed 4 mm into the ground, so that MuJoCo lists contacts: those at the beginning of its step."""
     robot, _ = load_robot("quadruped")
@@ -162,7 +163,7 @@ JOINT = """
 """
 
 
-@pytest.mark.parametrize("kind", ["planar", "floating"])
+@every("kind", ["planar", "floating"])
 def test_a_joint_that_mujoco_lacks_is_refused(kind):
     with pytest.raises(ConfigError, match="got another type for joint 2 of two"):
         world_of(Robot(Description(urdf=JOINT.format(type=kind, ixx=1))))

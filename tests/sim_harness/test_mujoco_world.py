@@ -4,7 +4,7 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from mujoco_scenes import block_world, robot_world, turning, velocity_map
 
 from controllers.robot.load import load_robot
@@ -77,7 +77,7 @@ def test_a_push_off_the_centre_turns_the_block():
 
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
-@pytest.mark.parametrize("ground", ["flat", "slope"])
+@every("ground", ["flat", "slope"])
 def test_the_reported_forces_satisfy_the_equation_of_motion(name, ground):
     """M v̇ + h = τ + Jᵀ f with Pinocchio's M and h and our contact Jacobian: 100 steps of a robot that is thrown at the ground.
 
@@ -140,7 +140,7 @@ WHEELS = """
 """
 
 
-@pytest.mark.parametrize(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
+@every(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
 def test_a_wheel_slows_down_by_its_joint_friction(viscous, coulomb):
     """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
     robot = Robot(Description(urdf=WHEELS, base="fixed", armature={"axle": 0.03}))
@@ -189,7 +189,7 @@ def test_settings_reach_mujoco():
     np.testing.assert_array_equal(option.pair_solref, np.tile([-5000.0, -100.0], (4, 1)))
 
 
-@pytest.mark.parametrize("terrain", [Flat(), Flat(friction=FrictionMap(0.1, 1.0, 0.05, 0)), Heightmap(np.zeros((9, 9)), 0.5)])
+@every("terrain", [Flat(), Flat(friction=FrictionMap(0.1, 1.0, 0.05, 0)), Heightmap(np.zeros((9, 9)), 0.5)])
 def test_a_diverged_world_reports_it(terrain, tmp_path, monkeypatch):
     """And does not begin again from where it started, as MuJoCo does by itself, nor write a log file."""
     monkeypatch.chdir(tmp_path)

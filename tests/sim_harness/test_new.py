@@ -5,7 +5,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.build import load_controller
 from controllers.command import Inputs
@@ -32,7 +32,7 @@ def drafted(urdf, folder, *options):
     return path
 
 
-@pytest.mark.parametrize(
+@every(
     ("urdf", "frames", "radius"),
     [
         (QUADRUPEDS["go1"], {"FL_foot", "FR_foot", "RL_foot", "RR_foot"}, 0.02),
@@ -206,7 +206,7 @@ def test_a_robot_is_simulated_by_its_name(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("robot", "experiments"), [("g1", "stand-g1, walk-g1"), ("bolt", "walk-bolt"), ("fivebar", "squat-fivebar, trot-fivebar")]
 )
 def test_a_robot_without_a_draft_names_its_experiments(tmp_path, monkeypatch, capsys, robot, experiments):
@@ -241,7 +241,7 @@ def test_a_given_srdf_is_used(tmp_path):
     assert config["robot"]["standing"]["panda_joint4"] == -1.5
 
 
-@pytest.mark.parametrize(
+@every(
     ("word", "message"),
     [
         ("anymal", "several robots have this name"),

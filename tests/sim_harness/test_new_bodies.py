@@ -2,7 +2,7 @@
 
 import tomllib
 
-import pytest
+from fast import every
 
 from sim_harness.commands.main import main
 
@@ -43,9 +43,7 @@ def robot(places, wheels):
     return f'<robot name="legs">{"".join(parts)}</robot>'
 
 
-@pytest.mark.parametrize(
-    ("places", "wheels", "radius"), [((0.25, 0.0, -0.25), False, 0.02), ((0.2, -0.2), True, 0.07)], ids=["six legs", "wheels"]
-)
+@every(("places", "wheels", "radius"), [((0.25, 0.0, -0.25), False, 0.02), ((0.2, -0.2), True, 0.07)])
 def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
     path, draft = tmp_path / "legs.urdf", tmp_path / "legs.toml"
     path.write_text(robot(places, wheels), encoding="utf-8")

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 from newton_problems import G, H, box, cross, paper, problem
 from test_engines import random_problems
 
@@ -145,7 +145,7 @@ def test_polygons_with_more_edges_converge_to_newton():
     assert medians[2] < 0.01
 
 
-@pytest.mark.parametrize("infinite", [False, True])
+@every("infinite", [False, True])
 def test_random_torques_on_a_quadruped_are_solved(infinite):
     """60 sets of random torques from a zero start: the engine solves all, in a median of 3 iterations."""
     for p in random_problems("quadruped", 60, infinite=infinite):
@@ -154,7 +154,7 @@ def test_random_torques_on_a_quadruped_are_solved(infinite):
         assert_coulomb(p, solution)
 
 
-@pytest.mark.parametrize(("dt", "here", "note"), [(1e-3, 19, 21), (H, 20, 23)])
+@every(("dt", "here", "note"), [(1e-3, 19, 21), (H, 20, 23)])
 def test_the_published_scheme_needs_the_published_iterations(dt, here, note):
     """From a zero start to 10⁻⁹: medians of 19 and 20 where 21 and 23 are published, as here 10⁻⁹ is a share of the fastest
     row's speed, and distances are speeds. An iteration leaves a quarter or a third: to 10⁻¹¹ it is 22 and 23."""

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 from newton_problems import STACK, STACKED, G, H, box, followed, paper, particle, problem, stack
 from newton_rods import pendulum, rope, weight_on_a_spring
 
@@ -34,7 +34,7 @@ def test_springs_of_any_stiffness_have_the_static_length(stiffness):
     assert solution.rows[0] / H == pytest.approx(-2.0 * G, rel=1e-3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "solver", "regularisation"),
     [
         ("fischer-burmeister", "dense", 1e-6),
@@ -163,9 +163,7 @@ def test_a_damped_iteration_leaves_a_quarter_of_the_error():
     assert root.iterations <= 6  # exact steps square what is left
 
 
-@pytest.mark.parametrize(
-    ("name", "step"), [("stack", stack()), ("box", box(force=(20.0, 0, 0))), ("slide", particle(v=(1, 0.5, 0)))]
-)
+@every(("name", "step"), [("stack", stack()), ("box", box(force=(20.0, 0, 0))), ("slide", particle(v=(1, 0.5, 0)))])
 def test_regularisation_does_not_bias_the_motion(name, step):
     """ε = 0, 10⁻⁶ and 10⁻³: the same motion. Of the stack, whose masses are 4096 : 1, 10⁻³ slows the last digits."""
     found = {}

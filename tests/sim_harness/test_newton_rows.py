@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from fast import every
 from newton_problems import STACKED, G, H, box, followed, paper, particle, problem, stack
 
 from sim_harness.engines.newton.engine import Newton
@@ -13,7 +14,7 @@ from sim_harness.studies.newton_study import FUNCTIONS
 BOTH = pytest.mark.parametrize("function", FUNCTIONS)
 
 
-@pytest.mark.parametrize("engine", [Newton(), paper(), paper(form="divided", damping=1.0), paper(function="minimum-map")])
+@every("engine", [Newton(), paper(), paper(form="divided", damping=1.0), paper(function="minimum-map")])
 def test_the_plane_carries_the_weight(engine):
     solution = engine.solve(particle())
     assert solution.status.ok
@@ -46,9 +47,7 @@ def lcp_roots(A, b):
             yield z
 
 
-@pytest.mark.parametrize(
-    "engine", [paper(), paper(function="minimum-map"), paper(function="minimum-map", form="divided"), Newton()]
-)
+@every("engine", [paper(), paper(function="minimum-map"), paper(function="minimum-map", form="divided"), Newton()])
 def test_both_functions_have_the_roots_of_random_lcps(engine):
     """J = I and μ = 0: the LCP is that of M⁻¹ and v; found by trying all sets, to 10⁻⁸."""
     rng = np.random.default_rng(5)
@@ -64,7 +63,7 @@ def test_both_functions_have_the_roots_of_random_lcps(engine):
         np.testing.assert_allclose(solution.p[:, 2], z, atol=1e-8 * max(1.0, np.abs(z).max()))
 
 
-@pytest.mark.parametrize("start", [-2.0, 0.0, 0.25, 3.0])
+@every("start", [-2.0, 0.0, 0.25, 3.0])
 def test_with_the_effective_mass_the_minimum_map_takes_one_step(start):
     """Figure 9: c = λ/4 − 1/8, a mass of 4 kg; root 1/2.
 
@@ -95,9 +94,7 @@ def test_friction_compliance_matches_its_formula():
     assert friction_compliance(FISCHER_BURMEISTER, 0.5, 10.5, 5.0, 1.0) > 0  # where the paper's formula changes its sign
 
 
-@pytest.mark.parametrize(
-    ("settings", "iterations"), [({"damping": 1.0}, 8), ({}, 23), ({"function": "minimum-map", "damping": 1.0}, 2)]
-)
+@every(("settings", "iterations"), [({"damping": 1.0}, 8), ({}, 23), ({"function": "minimum-map", "damping": 1.0}, 2)])
 def test_friction_opposes_slip_at_the_edge_of_the_cone(settings, iterations):
     """v = (1, 0.5) m/s, μ = 0.5, h = 1/120 s: friction against v_T, at the cone's edge. Published are 8, 23 and 2 iterations to
     10⁻⁹; here, where speeds are measured, 8, 20 and 2. After 23 forces are right to 2·10⁻⁹ N: each iteration leaves three
@@ -128,7 +125,7 @@ def test_friction_is_isotropic():
         np.testing.assert_allclose(solution.v_plus, reference.v_plus, atol=1e-12)
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
+@every("sign", [-1, 1])
 def test_a_block_sticks_and_slips_at_the_friction_angle(sign):
     """An incline of atan(μ) ∓ 0.05°: after 0.5 s at rest to 10⁻¹⁴ m/s, or at g (sin θ − μ cos θ) t = 4.7856 mm/s."""
     mu = 0.5

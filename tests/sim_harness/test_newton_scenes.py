@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 
 from controllers.config.loading import parse
 from sim_harness.scenes.load import engine_named, load_scene
@@ -109,7 +109,7 @@ def test_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
     assert speed == pytest.approx(0.0 if held else -(G - 0.7 * pressed / 0.32) * settings.duration, abs=1e-9)
 
 
-@pytest.mark.parametrize("share", [0.999, 1.001])
+@every("share", [0.999, 1.001])
 def test_the_ball_is_held_or_dropped_on_either_side_of_the_threshold(share):
     scene = load_scene("grasp-ball", 0.1)
     force = share * 0.32 * G / 0.7 / 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -13,7 +13,7 @@ from sim_harness.studies.newton_study import beam, convergence, floor, linear_re
 from sim_harness.world.worlds import AnyEngine
 
 
-@pytest.mark.parametrize("number", [np.float32, np.float64])
+@every("number", [np.float32, np.float64])
 def test_the_error_floor_matches_the_precision(number):
     """Residuals end below (92), in single precision within a factor of ten of it, in double of thirty.
 
@@ -50,7 +50,7 @@ def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
         assert word in printed
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "named"),
     [
         ({"damping": 0.0}, r"sim\.engine\.damping"),

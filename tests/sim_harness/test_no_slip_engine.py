@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import block_world
-from fast import first_is_fast
+from fast import every, first_is_fast
 from test_engines import DT, check_dynamics, random_problems
 
 from idyn.solvers.qp import solve_qp
@@ -27,7 +27,7 @@ def conditions(problem, solution):
     return u, u[:, 2] + np.maximum(problem.gaps / problem.dt, -RECOVERY)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@every("name", ["quadruped", "solo12"])
 def test_pressing_contacts_neither_sink_nor_slip(name):
     """[D15 Eqs. 25, 45, 46] where contacts press; no force where they separate, except for wedged ones."""
     pressing, parting, wedged = 0, 0, 0
@@ -85,7 +85,7 @@ def test_the_motion_is_among_the_enumerated_solutions():
     assert found > 40
 
 
-@pytest.mark.parametrize("solver", ["qp", "lemke"])
+@every("solver", ["qp", "lemke"])
 def test_the_solvers_agree_in_the_motion(solver):
     for problem in random_problems("quadruped", 150, infinite=True):
         expected, solution = NoSlip().solve(problem), NoSlip(solver=solver).solve(problem)
@@ -93,7 +93,7 @@ def test_the_solvers_agree_in_the_motion(solver):
         np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["quadruped", "solo12"])
+@every("kind", ["quadruped", "solo12"])
 def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world, make_stand, kind):
     ends = []
     for engine in ("no-slip", "lcp"):
@@ -108,7 +108,7 @@ def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world,
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("angle", [0.2, 1.0])
+@every("angle", [0.2, 1.0])
 def test_a_block_on_a_ramp_does_not_slide(angle):
     """At any slope until it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
     world = block_world("no-slip")
@@ -208,7 +208,7 @@ def test_the_motion_matches_the_lcp_engine_at_mu_100():
     assert agreed > 30
 
 
-@pytest.mark.parametrize("solver", ["ppm", "qp", "lemke"])
+@every("solver", ["ppm", "qp", "lemke"])
 def test_a_grasp_on_36_contacts_holds(solver):
     """[D15 Fig. 1] at its step of 10 ms, a hundred steps with each solver: nothing falls."""
     world = build_scene(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))

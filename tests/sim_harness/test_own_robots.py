@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fast import every
 
 from sim_harness.commands.main import main
 from sim_harness.compare import own_robots
@@ -48,9 +49,7 @@ def test_all_urdfs_below_a_folder_and_single_files_are_simulated(robots, monkeyp
     assert (out / "report.html").is_file()
 
 
-@pytest.mark.parametrize(
-    ("word", "message"), [("empty", "expected a folder with URDFs, got none below"), ("no.urdf", "no such file")]
-)
+@every(("word", "message"), [("empty", "expected a folder with URDFs, got none below"), ("no.urdf", "no such file")])
 def test_what_has_no_robot_is_refused(tmp_path, monkeypatch, capsys, word, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()

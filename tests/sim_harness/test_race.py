@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from controllers.config.loading import find
 from idyn.errors import ConfigError
@@ -77,7 +77,7 @@ def test_a_timed_engine_differs_only_by_its_friction():
     assert watch.contacts == [4]
 
 
-@pytest.mark.parametrize("points", [1, 3])
+@every("points", [1, 3])
 def test_a_march_lifts_two_feet_in_turn(points):
     march = March("quadruped", points, NoSlip(), 1e-3)
     lifted = []
@@ -96,7 +96,7 @@ def test_a_march_lifts_two_feet_in_turn(points):
 LEGS = sorted({re.split(r"[_.]", key)[0] for key in March("quadruped", 1, NoSlip(), 1e-3).world.contacts.keys})
 
 
-@pytest.mark.parametrize(
+@every(
     ("old", "new", "said"),
     [
         ('reference = "no-slip (modified PPM)"', 'reference = "nobody"', "race.reference: expected one of"),

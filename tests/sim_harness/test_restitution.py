@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -34,7 +34,7 @@ def point(speed, gap, slip=1.0):
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@every("engine", ENGINES)
 def test_an_impact_is_reversed_by_the_coefficient(engine):
     slip = 0.0 if engine is Dissipation else 1.0  # its sliding contacts open faster: the modelling error of its docstring
     solution = engine(restitution=0.4).solve(point(speed=2.0, gap=1e-3, slip=slip))
@@ -45,8 +45,8 @@ def test_an_impact_is_reversed_by_the_coefficient(engine):
     assert solution.p[0, 0] == pytest.approx(friction, rel=1e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("speed", "gap"), [(2.0, 0.01), (0.01, 0.0), (-1.0, 0.0)])
+@every("engine", ENGINES)
+@every(("speed", "gap"), [(2.0, 0.01), (0.01, 0.0), (-1.0, 0.0)])
 def test_far_slow_and_opening_contacts_do_not_bounce(engine, speed, gap):
     bouncing, plain = (each.solve(point(speed, gap)) for each in (engine(restitution=0.4), engine()))
     np.testing.assert_array_equal(bouncing.v_plus, plain.v_plus)
@@ -64,7 +64,7 @@ def test_a_ball_bounces_to_the_square_of_the_coefficient(engine):
     assert heights[low:].max() == pytest.approx(0.6**2 * 0.5, rel=0.02)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+@every("value", [-0.1, 1.1, float("nan")])
 def test_a_coefficient_outside_0_to_1_is_refused(value):
     for engine in ENGINES:
         kind = msgspec.structs.fields(engine) and engine.__struct_config__.tag

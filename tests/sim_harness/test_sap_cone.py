@@ -1,9 +1,8 @@
 """The engine `sap`: the projection on the cone, the cost that it minimises, and its derivatives."""
 
 import numpy as np
-import pytest
 import scs
-from fast import full
+from fast import every, full
 from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
@@ -18,7 +17,7 @@ def random_law(rng):
     return np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
 
 
-@pytest.mark.parametrize(
+@every(
     ("y", "expected", "region"),
     [
         ((1, 0, 3), (1, 0, 3), STICKING),
@@ -51,7 +50,7 @@ def test_the_projection_solves_its_variational_inequality():
     assert seen == {APART, STICKING, SLIDING}
 
 
-@pytest.mark.parametrize("y", [(0.0, 0.0, -1.0), (1.0, 0.0, -1.0), (0.0, 0.0, 0.0), (1.0, 0.0, 2.0)])
+@every("y", [(0.0, 0.0, -1.0), (1.0, 0.0, -1.0), (0.0, 0.0, 0.0), (1.0, 0.0, 2.0)])
 def test_a_frictionless_contact_never_pulls(y):
     s, t, n, _ = project(*y, np.array([0.0, 0.01, 0.04, 0.0]))
     assert (s, t, n) == (0.0, 0.0, max(0.0, y[2]))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 from sap_bodies import DT, G, cube, cylinder, near, pendulum, point_mass
 from test_sap_newton import parts
 
@@ -29,7 +29,7 @@ def test_stiffness_is_limited_to_what_the_step_resolves():
 
 
 @pytest.mark.parametrize("dt", first_is_fast([1e-3, 1e-2]))
-@pytest.mark.parametrize(("share", "depth"), [(1 / np.pi, 1.8913e-7), (1.0, 2.8693e-7)])
+@every(("share", "depth"), [(1 / np.pi, 1.8913e-7), (1.0, 2.8693e-7)])
 def test_resting_penetration_near_rigid(dt, share, depth):
     body = point_mass()
     body.run(near(stiffness=np.inf, dissipation=share * dt), dt, 3000)
@@ -42,7 +42,7 @@ def test_resting_penetration_of_a_spring():
     assert -body.q[2] == pytest.approx(G / 1e4, rel=1e-7)
 
 
-@pytest.mark.parametrize("stiffness", [1e4, np.inf])
+@every("stiffness", [1e4, np.inf])
 def test_a_cube_at_rest_presses_with_its_weight(stiffness):
     body = cube()
     solution = body.run(near(stiffness=stiffness, dissipation=0.01), DT, 3000)
@@ -141,7 +141,7 @@ def test_above_the_friction_angle_it_slides():
     assert body.v[0] == pytest.approx(G * (np.sin(alpha) - 0.5 * np.cos(alpha)), rel=1e-2)
 
 
-@pytest.mark.parametrize("dt", [1e-3, 1e-2])
+@every("dt", [1e-3, 1e-2])
 def test_creep_of_a_loaded_contact_matches_its_formula(dt):
     """F = 0.999 μ m g with μ = 1: R_t F dt, and below the published bound σ μ dt g."""
     body = point_mass(mu=1.0)

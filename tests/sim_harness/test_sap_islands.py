@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from sap_bodies import DT, Body, G
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
@@ -67,7 +67,7 @@ def test_constraints_list_the_trees_they_touch():
     assert touched(J, np.array([0, 0, 1, 1])).tolist() == [[False, True], [True, False]]
 
 
-@pytest.mark.parametrize("n", [1, 5, 40])
+@every("n", [1, 5, 40])
 def test_the_profile_factor_solves_linear_systems(n):
     rng = np.random.default_rng(n)
     A = definite(rng, n) + n * np.eye(n)

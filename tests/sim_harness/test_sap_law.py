@@ -2,7 +2,7 @@
 code, one answer."""
 
 import numpy as np
-import pytest
+from fast import every
 
 from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
@@ -23,8 +23,8 @@ GROUNDS = {
 }
 
 
-@pytest.mark.parametrize("ground", GROUNDS)
-@pytest.mark.parametrize("name", ["solo12", "quadruped", "go2"])
+@every("ground", GROUNDS)
+@every("name", ["solo12", "quadruped", "go2"])
 def test_random_motion_has_the_predicted_forces(name, ground):
     """50 steps of random demands from a drop on, each torque applied in the world: forces to 1e-9 of the largest, velocities
     to 1e-9."""

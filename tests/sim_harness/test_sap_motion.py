@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from fast import fast, full
+from fast import every, fast, full
 from sap_bodies import DT, Body, G, cylinder, near, point_mass
 from test_engines import random_problems
 
@@ -50,7 +50,7 @@ def swinging(seed, dt=DT):
     return problem, robot, q
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_without_contacts_a_step_is_an_euler_step_of_forward_dynamics(seed):
     problem, robot, q = swinging(seed)
     s = problem.springs
@@ -78,7 +78,7 @@ def on_a_spring(mu, scheme, dt, seconds):
     return np.array(rows).T
 
 
-@pytest.mark.parametrize(("scheme", "low", "high"), [("symplectic", 0.285, 0.291), ("midpoint", 0.0, 1e-12)])
+@every(("scheme", "low", "high"), [("symplectic", 0.285, 0.291), ("midpoint", 0.0, 1e-12)])
 def test_without_friction_the_energy_stays_within_a_band(scheme, low, high):
     energy = on_a_spring(0.0, scheme, 0.02, 20.0)[1] / 0.5
     assert low <= energy.max() - energy.min() <= high
@@ -137,7 +137,7 @@ def momentum(problem, name, v):
     return M @ (v - a.v) - dt * (a.force - h - s.stiffness * (s.stretch + shift) - s.damping * middle)
 
 
-@pytest.mark.parametrize("scheme", ["implicit", "midpoint"])
+@every("scheme", ["implicit", "midpoint"])
 def test_A_is_the_slope_of_the_momentum_to_first_order(scheme):
     errors = []
     for dt in (2e-3, 1e-3, 5e-4):
@@ -150,7 +150,7 @@ def test_A_is_the_slope_of_the_momentum_to_first_order(scheme):
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2.0, atol=0.2)
 
 
-@pytest.mark.parametrize("scheme", ["implicit", "midpoint"])
+@every("scheme", ["implicit", "midpoint"])
 def test_A_is_exact_for_a_constant_mass_matrix(scheme):
     """(16) with θ_vq once, not twice as printed."""
     body = point_mass().spring([1e4, 2e4, 3e4], damping=50.0)
@@ -161,7 +161,7 @@ def test_A_is_exact_for_a_constant_mass_matrix(scheme):
     np.testing.assert_allclose(slope, A, atol=1e-9)
 
 
-@pytest.mark.parametrize(("scheme", "bounded"), [("implicit", True), ("midpoint", True), ("explicit", False)])
+@every(("scheme", "bounded"), [("implicit", True), ("midpoint", True), ("explicit", False)])
 def test_implicit_stiff_position_control_is_bounded(scheme, bounded):
     body = Body(np.eye(1), np.zeros(1), np.zeros((0, 1)), lambda _: np.zeros(0), []).spring([1e5])
     body.q[0] = 0.1

@@ -5,6 +5,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from sap_bodies import DT, Body, G, cube, near, point_mass
 from sap_problems import TIGHT, cost, gradient, random_convex
 from test_engines import random_problems
@@ -88,7 +89,7 @@ def test_the_exact_line_search_finds_the_minimum():
         assert abs(way @ gradient(c, v + share * way)) < 1e-11 * abs(falls)
 
 
-@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-9])
+@every("tolerance", [1e-1, 1e-3, 1e-6, 1e-9])
 def test_the_step_ends_below_its_tolerance(tolerance):
     engine = Sap(tolerance=tolerance)
     for problem in random_problems("quadruped", 40):
@@ -119,7 +120,7 @@ def test_units_change_neither_iterations_nor_errors():
 CONDITION = {1e-1: 786, 1e-2: 997, 1e-3: 9.92e3, 1e-4: 9.91e4, 1e-5: 9.91e5, 1e-6: 9.91e6}
 
 
-@pytest.mark.parametrize("sigma", CONDITION)
+@every("sigma", CONDITION)
 def test_the_hessian_of_a_cube_at_rest_has_the_known_condition_number(sigma):
     engine, body = near(stiffness=1e12, dissipation=0.01, sigma=sigma), cube()
     body.run(engine, 0.01, 300)
@@ -244,9 +245,9 @@ def slope_of_impulses(c, v):
     return np.vstack(rows) if rows else np.zeros((0, len(v)))
 
 
-@pytest.mark.parametrize("sigma", [1e-6, 1e-1])
-@pytest.mark.parametrize("stiffness", [1e3, np.inf])
-@pytest.mark.parametrize("candidates", ["touching", "near"])
+@every("sigma", [1e-6, 1e-1])
+@every("stiffness", [1e3, np.inf])
+@every("candidates", ["touching", "near"])
 def test_random_states_of_a_robot_are_all_solved(stiffness, sigma, candidates):
     for problem in random_problems("quadruped", 60, infinite=True):
         solution = Sap(stiffness=stiffness, sigma=sigma, candidates=candidates).solve(problem)

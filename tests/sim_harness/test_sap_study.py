@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -54,7 +54,7 @@ def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
     assert "order" in printed
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "named"),
     [
         ({"stiffness": -1.0}, r"sim\.engine\.stiffness"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import every
 
 from sim_harness.world.world import Push
 
@@ -29,7 +30,7 @@ def test_the_block_stops_at_the_closed_form_distance_and_stays(make_block):
     assert np.abs(world.v).max() < 1e-12
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.1, 1.0])
+@every("mu", [0.0, 0.1, 1.0])
 def test_friction_brakes_in_every_direction_within_the_polygon_bound(make_block, mu):
     world = make_block("lcp", mu=mu, edges=8)
     direction = np.array([np.cos(0.3), np.sin(0.3), 0])
@@ -39,7 +40,7 @@ def test_friction_brakes_in_every_direction_within_the_polygon_bound(make_block,
     assert mu * WEIGHT * np.cos(np.pi / 8) - 1e-9 <= braking <= mu * WEIGHT + 1e-9
 
 
-@pytest.mark.parametrize("share", [0.5, 0.99])
+@every("share", [0.5, 0.99])
 def test_a_push_below_the_friction_limit_sticks(make_block, share):
     world = make_block("lcp", mu=0.5)
     push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))

@@ -9,6 +9,7 @@ from functools import cache
 from itertools import product
 
 import pytest
+from fast import every
 from spoiled_sensors import SPIKES, Rig, cases, freeze, spike
 
 IMU = ("base attitude", "base rate", "specific force")
@@ -20,14 +21,14 @@ def rig(gait: str, base: str) -> Rig:
     return Rig(gait, base)
 
 
-@pytest.mark.parametrize("gait", GAITS)
+@every("gait", GAITS)
 def test_one_sample_of_the_gyro_is_replaced(gait: str) -> None:
     ran = rig(gait, "estimated").run(spike("base rate", 7.0), 1.0)
     assert not ran.fell
     assert set(ran.modes) <= {"ok", "degraded"}
 
 
-@pytest.mark.parametrize("gait", GAITS)
+@every("gait", GAITS)
 def test_a_frozen_imu_is_named_and_the_robot_holds_its_posture(gait: str) -> None:
     ran = rig(gait, "estimated").run(freeze(IMU, 0.4), 1.0)
     assert not ran.fell

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from fast import every, fast
 
 from controllers.robot.load import load_robot
 from idyn import Robot
@@ -24,14 +25,14 @@ def drafted(tmp_path, capsys):
     """The robot and stance of the draft of a file, and what `idyn new` printed."""
 
     def new(name):
-        target = tmp_path / "robot.toml"
+        target = tmp_path / f"{name}.toml"
         assert main(["new", str(CASES / name), "--out", str(target)]) == 0
         return *load_robot(str(target)), capsys.readouterr().out
 
     return new
 
 
-@pytest.mark.parametrize("name", QUADRUPEDS)
+@pytest.mark.parametrize("name", fast(QUADRUPEDS, "u0_baseline.urdf", "q0_baseline.xml"))
 def test_a_quadruped_stands_on_four_feet(drafted, name):
     robot, _, printed = drafted(name)
     assert robot.floating
@@ -39,7 +40,7 @@ def test_a_quadruped_stands_on_four_feet(drafted, name):
     assert "4 feet" in printed
 
 
-@pytest.mark.parametrize("name", ["b0_biped.urdf", "b1_sole_3cm_wide.urdf", "b2_foot_frame_not_upright.urdf"])
+@every("name", ["b0_biped.urdf", "b1_sole_3cm_wide.urdf", "b2_foot_frame_not_upright.urdf"])
 def test_a_biped_stands_on_two_soles(drafted, name):
     robot, stance, _ = drafted(name)
     assert robot.floating
@@ -68,9 +69,7 @@ def test_limits_and_gravity_are_those_of_the_file():
     assert Robot.from_mjcf(CASES / "m8_free_by_class.xml").floating
 
 
-@pytest.mark.parametrize(
-    "name", ["m13_fixed_base_with_sphere", "m13b_sphere_above", "m13c_sphere_on_link", "m14_arm_base_sphere"]
-)
+@every("name", ["m13_fixed_base_with_sphere", "m13b_sphere_above", "m13c_sphere_on_link", "m14_arm_base_sphere"])
 def test_arms_with_spheres_hold(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert main(["new", str(CASES / f"{name}.xml"), "--out", "arm.toml"]) == 0

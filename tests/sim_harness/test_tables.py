@@ -4,7 +4,7 @@ import math
 import re
 
 import msgspec
-import pytest
+from fast import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_compare_claims import FELL, SUMMARY
@@ -46,7 +46,7 @@ def test_names_too_long_for_a_line_are_broken():
     assert text.count("x") == 150
 
 
-@pytest.mark.parametrize("label", ["coulomb", "a/long/path/to/a/folder/with/a/run/log.mcap #2"])
+@every("label", ["coulomb", "a/long/path/to/a/folder/with/a/run/log.mcap #2"])
 def test_the_summary_fits_and_explains_its_headings(label):
     run = msgspec.structs.replace(
         SUMMARY, label=label, torque_rate_max=1.2345e9, force_error=math.nan, round_trip_p50=1e4, round_trip_p99=1e5

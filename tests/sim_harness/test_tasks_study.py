@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fast import every
 
 from idyn import ConfigError, ContactPoint, Flat, Robot, contacts_from_geometry
 from sim_harness.commands.main import main
@@ -14,7 +15,7 @@ from sim_harness.compare.tasks.peer import PeerController, contact_link, with_co
 from sim_harness.compare.tasks.runs import RUNS, circle, ramp, stance, targets_of
 
 
-@pytest.mark.parametrize("curve", [ramp, lambda t: circle(t, 0.05, 1.0, (0, 2))])
+@every("curve", [ramp, lambda t: circle(t, 0.05, 1.0, (0, 2))])
 def test_velocities_and_accelerations_of_references_are_derivatives(curve):
     t, h = np.linspace(-0.5, 3.0, 701), 1e-5
     before, now, after = curve(t - h), curve(t), curve(t + h)
@@ -36,7 +37,7 @@ def test_contact_links_are_at_the_contact_points():
     np.testing.assert_allclose(copy.terms(q, np.zeros(robot.nv)).M[:6, :6], robot.terms(q, np.zeros(robot.nv)).M[:6, :6])
 
 
-@pytest.mark.parametrize(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
+@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
 def test_an_environment_without_the_project_is_named(python, said):
     robot, q = stance()
     run = RUNS["trunk on a circle"]

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 
 from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem, Rows
@@ -30,9 +31,9 @@ def resting(dt=1e-3, away=3.0, **rows):
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("field", ["J", "v", "h", "force", "gaps", "mu"])
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
+@every("engine", ENGINES)
+@every("field", ["J", "v", "h", "force", "gaps", "mu"])
+@every("value", [np.nan, -np.inf])
 def test_non_finite_problems_are_never_solved(engine, field, value):
     problem = resting()
     broken = getattr(problem, field).copy()
@@ -41,17 +42,17 @@ def test_non_finite_problems_are_never_solved(engine, field, value):
     assert not solution.status.ok
 
 
-@pytest.mark.parametrize("engine", ["newton", "first-order", "lcp", "no-slip"])
-@pytest.mark.parametrize("field", ["G", "g"])
+@every("engine", ["newton", "first-order", "lcp", "no-slip"])
+@every("field", ["G", "g"])
 def test_non_finite_rows_are_reported(engine, field):
     problem = resting()
     rows = msgspec.structs.replace(problem.rows, **{field: np.full_like(getattr(problem.rows, field), np.nan)})
     assert ENGINES[engine]().solve(msgspec.structs.replace(problem, rows=rows)).status is Status.NON_FINITE
 
 
-@pytest.mark.parametrize("engine", [Newton(), Scheme(form="divided", damping=1.0), Scheme(), FirstOrder(stiffness=np.inf)])
-@pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
-@pytest.mark.parametrize("away", [0.01, 3.0, 50.0])
+@every("engine", [Newton(), Scheme(form="divided", damping=1.0), Scheme(), FirstOrder(stiffness=np.inf)])
+@every("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@every("away", [0.01, 3.0, 50.0])
 def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):
     """A stop 3 rad away at 1 ms does not count as 3000 rad/s: the contact beside it bears its weight."""
     solution = engine.solve(resting(dt, away))
@@ -59,7 +60,7 @@ def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):
     np.testing.assert_allclose(solution.p[0] / dt, [-1.0, 0.0, WEIGHT], atol=1e-3)
 
 
-@pytest.mark.parametrize("engine", [Newton(), FirstOrder(), FirstOrder(dissipation=0.5, stiffness=np.inf)])
+@every("engine", [Newton(), FirstOrder(), FirstOrder(dissipation=0.5, stiffness=np.inf)])
 def test_a_rigid_row_has_no_damping(engine):
     """τ_d belongs to compliant rows: it does not change a rigid stop."""
     arriving = resting(away=0.1)

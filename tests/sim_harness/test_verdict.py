@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from known_ends import ARM, STAND, TROT
 
 from controllers.planners.path import PathSettings
@@ -168,7 +168,7 @@ def test_progress_between_waypoints_counts_legs_and_the_covered_part_of_the_next
     assert expected == pytest.approx(0.3, abs=0.035)  # within the tolerance of a waypoint
 
 
-@pytest.mark.parametrize(
+@every(
     ("speed", "ending", "text"),
     [
         (0.2, Ending.WALKED, "walked 0.80 m"),
@@ -208,11 +208,10 @@ def circling(speed, seconds, turn):
 WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSettings(commands=((10.0, 0.2, 0.0, 0.0),)))
 
 
-@pytest.mark.parametrize("walk", WALKS, ids=("gait", "two-legs"))
-@pytest.mark.parametrize(
+@every("walk", WALKS)
+@every(
     ("poses", "ending"),
     [(straight(0.2, 4.0), Ending.WALKED), (straight(-0.2, 4.0), Ending.NEVER_MOVED), (circling(0.2, 4.0, 0.3), Ending.SPUN)],
-    ids=("ahead", "backward", "in a circle"),
 )
 def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(walk, poses, ending, stand):
     robot, _ = load_robot("quadruped")
@@ -231,7 +230,7 @@ def test_who_walks_ahead_and_is_carried_aside_left_its_path(stand):
 BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("walk", "along", "aside", "ending"),
     [
         (WALKS[1], 0.7, 0.0, Ending.WALKED),
@@ -240,7 +239,6 @@ BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.
         (BACK, 0.4, 0.0, Ending.WALKED),
         (BACK, 0.0, 0.0, Ending.NEVER_MOVED),
     ],
-    ids=("as far as asked", "beside its path", "too far", "forth and back", "not at all"),
 )
 def test_a_walk_on_two_legs_is_judged_by_where_it_was_and_where_it_ends(walk, along, aside, ending, stand):
     robot, _ = load_robot("quadruped")

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
@@ -55,7 +56,7 @@ def test_panels_without_values_are_left_out(folder):
     assert [panel.title for panel in panels_of(run.controller, old)] == ["torque", "normal force"]
 
 
-@pytest.mark.parametrize("count", [1, POINTS, POINTS + 1, 7 * POINTS - 3])
+@every("count", [1, POINTS, POINTS + 1, 7 * POINTS - 3])
 def test_a_peak_of_one_tick_is_kept(count):
     values = np.random.default_rng(count).normal(size=(count, 2))
     values[count // 2] = [50.0, -60.0]
@@ -76,7 +77,7 @@ def test_missing_values_leave_gaps():
     np.testing.assert_array_equal(high[:3, 0], [2.0, np.nan, 8.0])
 
 
-@pytest.mark.parametrize(("experiment", "known"), [("trot", True), ("trot-quadruped", False)], ids=["geometry", "switches"])
+@every(("experiment", "known"), [("trot", True), ("trot-quadruped", False)])
 def test_the_force_of_a_touchdown_is_predicted_only_if_the_contact_is_known(experiment, known):
     """As docs/how-to/view.md explains: switches report a contact with the state after the touchdown."""
     trace = run_in_process(load_plan(experiment, 0.75), "coulomb", quiet).trace

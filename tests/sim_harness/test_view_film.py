@@ -3,6 +3,7 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from fast import every
 
 from controllers.contact.source import ContactSettings
 from controllers.contact.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
@@ -82,7 +83,7 @@ def test_the_number_of_frames_is_as_requested(trot):
     assert film.t[-1] == trace.t[-1]
 
 
-@pytest.mark.parametrize("name", ["quadruped", "arm", "solo12", "a1", "go2"])
+@every("name", ["quadruped", "arm", "solo12", "a1", "go2"])
 def test_poses_match_pinocchio(name):
     robot, stance = load_robot(name)
     root = [pin.JointModelFreeFlyer()] if robot.floating else []
@@ -107,7 +108,7 @@ def test_a_diverged_world_is_shown_up_to_the_divergence(trot):
         film_of(robot, terrain, type(trace)(**fields | {"q": np.full_like(q, np.nan)}))
 
 
-@pytest.mark.parametrize(
+@every(
     "terrain",
     [
         FlatSettings(),
@@ -116,7 +117,6 @@ def test_a_diverged_world_is_shown_up_to_the_divergence(trot):
         StairsSettings(start=-5.0, steps=40, depth=0.25),
         HeightmapSettings(seed=3, hills=50, bump=0.1),
     ],
-    ids=["flat", "slope", "stairs", "stairs-on-lines", "heightmap"],
 )
 def test_the_ground_is_where_the_feet_meet_it(terrain):
     """All its vertices have the distance 0, and each riser stands upright."""

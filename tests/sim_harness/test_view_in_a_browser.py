@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from browser import opened
+from fast import every
 from PIL import Image
 
 from sim_harness.view.runs import read_run
@@ -72,7 +73,7 @@ def test_the_robot_moves_as_in_the_trace(report, folder):
     assert (np.abs(seen[2] - seen[0]).max(axis=2) > 30).mean() > 0.005
 
 
-@pytest.mark.parametrize("kind", ["world", "predicted"])
+@every("kind", ["world", "predicted"])
 def test_the_arrows_are_as_long_as_the_forces(report, folder, kind):
     frame, _, _ = report
     label, newtons = frame.evaluate("[run.label, run.newtons]")
@@ -86,7 +87,7 @@ def test_the_arrows_are_as_long_as_the_forces(report, folder, kind):
         assert painted(frame, kind) > 100
 
 
-@pytest.mark.parametrize("kind", ["world", "predicted"])
+@every("kind", ["world", "predicted"])
 def test_arrows_can_be_hidden(report, kind):
     frame, _, _ = report
     before = painted(frame, kind)

@@ -6,7 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import trimesh
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 
 from controllers.config.loading import find, load
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
@@ -30,7 +30,7 @@ def models_of(robot, folders):
     )
 
 
-@pytest.mark.parametrize("name", ["quadruped", "arm"])
+@every("name", ["quadruped", "arm"])
 def test_primitives_are_where_pinocchio_places_them(name):
     robot, stance = load_robot(name)
     look = look_of(robot, folders_of(name))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import opened
+from fast import every
 
 from idyn.errors import ConfigError
 from idyn.types import Array
@@ -71,7 +72,7 @@ def test_another_kind_of_file_is_refused(folder: Path, capsys: pytest.CaptureFix
     assert "in an existing folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("package", ["av", "playwright.sync_api", "PIL"])
+@every("package", ["av", "playwright.sync_api", "PIL"])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:

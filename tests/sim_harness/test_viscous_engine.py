@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import block_world
+from fast import every
 from test_engines import DT, check_dynamics, random_problems
 from test_no_slip_engine import block_problem
 
@@ -22,8 +23,8 @@ def touching(problem):
     return problem.gaps / DT + problem.J[2::3] @ free <= 0
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
-@pytest.mark.parametrize("coefficient", [0.0, 0.1, 1000.0])
+@every("name", ["quadruped", "solo12"])
+@every("coefficient", [0.0, 0.1, 1000.0])
 def test_contact_and_drag_conditions_hold(name, coefficient):
     engine = Viscous(coefficient=coefficient, recovery=RECOVERY)
     pressing = 0
@@ -53,7 +54,7 @@ def test_the_motion_minimises_its_convex_program():
         np.testing.assert_allclose(solution.v_plus, answer.x, atol=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["qp", "lemke"])
+@every("solver", ["qp", "lemke"])
 def test_the_solvers_agree_in_the_motion(solver):
     for problem in random_problems("quadruped", 100):
         expected, solution = Viscous().solve(problem), Viscous(solver=solver).solve(problem)
@@ -61,7 +62,7 @@ def test_the_solvers_agree_in_the_motion(solver):
         np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
 
 
-@pytest.mark.parametrize("coefficient", [0.5, 20.0])
+@every("coefficient", [0.5, 20.0])
 def test_a_block_that_slides_slows_down_exponentially(coefficient):
     """v(t) = v₀ e^(−4 μ t / m) on four corners; backward Euler to the last digit, the exponential to O(dt)."""
     world = block_world("viscous", coefficient=coefficient)
@@ -72,7 +73,7 @@ def test_a_block_that_slides_slows_down_exponentially(coefficient):
     np.testing.assert_allclose(world.v[:2], np.array([0.4, 0.1]) * np.exp(-4 * coefficient / 2 * 0.2), rtol=0.2)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@every("name", ["quadruped", "solo12"])
 def test_contact_never_adds_energy(name):
     """½ v⁺ᵀMv⁺ is at most that of free motion."""
     for problem in random_problems(name, 100):
@@ -82,7 +83,7 @@ def test_contact_never_adds_energy(name):
         assert v_plus @ p.M @ v_plus <= v_free @ p.M @ v_free + 1e-12
 
 
-@pytest.mark.parametrize("dt", [1e-3, 2e-2])
+@every("dt", [1e-3, 2e-2])
 def test_energy_never_grows_at_any_coefficient(dt):
     for coefficient in (0.0, 1.0, 1e6):
         world = block_world("viscous", coefficient=coefficient)

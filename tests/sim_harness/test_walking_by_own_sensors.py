@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.build import build_controller
 from controllers.config.loading import load
@@ -58,7 +58,7 @@ OVER, ASIDE = (1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)
 LEVEL = (0.0, 0.0, 0.0, 1.0)
 
 
-@pytest.mark.parametrize(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
+@every(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
 def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, told):
     """Upside down and on its side; the same robot without the setting does not get a torque."""
     settings = msgspec.structs.replace(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 
 from idyn.errors import FrameNotFound, InputError
 from sim_harness.world.world import Push
@@ -119,7 +119,7 @@ def test_the_quadruped_presses_with_the_published_weight(make_world, make_stand)
     assert result.normal_force.sum() == pytest.approx(47.088, rel=1e-9)
 
 
-@pytest.mark.parametrize("engine", ["lcp", "penalty"])
+@every("engine", ["lcp", "penalty"])
 def test_two_runs_are_identical(make_world, make_stand, engine):
     ends = []
     for _ in range(2):

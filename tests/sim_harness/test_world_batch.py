@@ -4,7 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
-from fast import fast, first_is_fast, full
+from fast import every, fast, first_is_fast, full
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -106,7 +106,7 @@ def test_an_unsolved_step_is_reported():
     assert (answer.status[[0, 1, 2, 4]] != Status.SOLVED).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "order"),
     [
         ("tau", lambda batch: batch.step(np.zeros((COUNT, 11)), DT)),
@@ -173,7 +173,7 @@ def test_a_dead_process_ends_the_batch():
         batch.reset(q)
 
 
-@pytest.mark.parametrize("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
+@every("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
 def test_invalid_friction_is_refused(mu):
     robot, q, _, _ = states()
     with pytest.raises(InputError, match=r"^mu: expected 4"):

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from fast import every
 from measured import measured
 from scipy import sparse
 
@@ -69,8 +70,8 @@ def write_global(path, d, form="csc"):
             file[f"solution/{name}"] = d[name]
 
 
-@pytest.mark.parametrize("form", ["csc", "csr", "triplets"])
-@pytest.mark.parametrize("equalities", [0, 2])
+@every("form", ["csc", "csr", "triplets"])
+@every("equalities", [0, 2])
 def test_a_solution_of_a_global_problem_is_right_and_a_wrong_one_is_named(tmp_path, form, equalities):
     d = bodies(1, equalities=equalities)
     write_global(tmp_path / "a.hdf5", d, form)
@@ -91,7 +92,7 @@ def test_a_velocity_beside_the_equalities_is_refused(tmp_path):
         read_fclib(tmp_path / "a.hdf5")
 
 
-@pytest.mark.parametrize("planar", [False, True])
+@every("planar", [False, True])
 def test_a_local_problem_is_that_of_its_global_one(tmp_path, planar):
     """W, V, R and q by elimination of the velocities from a global problem; in two dimensions without the second tangents."""
     d = bodies(3, equalities=2)

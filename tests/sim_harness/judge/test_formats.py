@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from fast import every
 
 from idyn.errors import IdynError, InputError
 from sim_harness.commands.main import main
@@ -39,7 +40,7 @@ def test_json_and_npz_hold_the_same_steps(tmp_path):
         assert np.array_equal(one.problem.force, other.problem.force)
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "named"),
     [
         ({"M": np.eye(2)}, r"x\.J: expected shape"),
@@ -66,8 +67,8 @@ def test_a_missing_field_is_named():
         step_of("x", {key: value for key, value in GOOD.items() if key != "v_plus"})
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.npz", "a.hdf5", "a.mcap", "a.xml", "missing.json"])
-@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\x00\xff" * 50, b'{"M": "x"}', b'{"mjcf": 3}'])
+@every("name", ["a.json", "a.npz", "a.hdf5", "a.mcap", "a.xml", "missing.json"])
+@every("content", [b"", b"[1, 2]", b"\x00\xff" * 50, b'{"M": "x"}', b'{"mjcf": 3}'])
 def test_any_bytes_give_an_error_with_the_name(name, content, tmp_path, capsys):
     if not name.startswith("missing"):
         (tmp_path / name).write_bytes(content)
@@ -101,7 +102,7 @@ def test_problems_in_fclibs_layout_keep_their_meaning(tmp_path):
         assert a.amount == pytest.approx(b.amount, rel=1e-6)
 
 
-@pytest.mark.parametrize("fault", ["W/x", "vectors/q", "vectors/mu"])
+@every("fault", ["W/x", "vectors/q", "vectors/mu"])
 def test_incomplete_problems_of_fclib_are_refused(fault, tmp_path):
     h5py = pytest.importorskip("h5py")
     write_fclib(tmp_path / "a.hdf5", step_of("a", GOOD))

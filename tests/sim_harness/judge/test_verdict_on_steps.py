@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import fast
+from fast import every, fast
 
 from sim_harness.judge.step import step_of
 from sim_harness.judge.verdict import ANSWERS, Kind, answer_to, judge
@@ -76,8 +76,8 @@ WRONG = {
 """Kind → impulses in loads, and u⁺ [m/s]; all else is right."""
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("kind", WRONG)
+@every("name", SYSTEMS)
+@every("kind", WRONG)
 def test_twenty_wrong_solutions_are_named(kind, name):
     """Five kinds in four systems, from 0.16 mg to 10 kg: this kind and no other, by the amount that it has."""
     system, (shares, u_plus) = SYSTEMS[name], WRONG[kind]
@@ -102,8 +102,8 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("case", RIGHT)
+@every("name", SYSTEMS)
+@every("case", RIGHT)
 def test_right_solutions_pass(case, name):
     system, (shares, u_plus) = SYSTEMS[name], RIGHT[case]
     verdict = judge(system.step(alike(system, shares), rigid(system, u_plus), v_other=0.02))
@@ -111,7 +111,7 @@ def test_right_solutions_pass(case, name):
     assert verdict.laws["exact-cone"] < 1e-12
 
 
-@pytest.mark.parametrize("speed", [0.4, 1.0, 1.5])
+@every("speed", [0.4, 1.0, 1.5])
 def test_a_bounce_gains_energy_when_it_is_faster_than_the_impact(speed):
     """1 m/s down, then up: the contacts take or add ½ m (speed² − 1)."""
     system = SYSTEMS["point"]
@@ -151,7 +151,7 @@ def test_the_polygon_is_inside_the_cone_and_told_apart():
 
 
 @pytest.mark.parametrize("name", fast(SYSTEMS, "mite", "cube"))
-@pytest.mark.parametrize("law", ["exact-cone", "coulomb"])
+@every("law", ["exact-cone", "coulomb"])
 def test_the_answer_beside_a_wrong_solution_is_right(law, name):
     system = SYSTEMS[name]
     for shares, u_plus in WRONG.values():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import every
 
 from idyn.errors import ConfigError
 from sim_harness.mujoco.settings import MujocoSettings
@@ -65,7 +66,7 @@ def test_mujoco_has_the_same_body():
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "more", "where"),
     [
         (changed(inertia=(1e-3, 1e-3, 3e-3)), {}, "scene.body[0].inertia"),

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
@@ -48,8 +48,8 @@ def test_a_tetrahedron_has_its_closed_form_inertia():
     np.testing.assert_allclose(hull.tensor, np.trace(second) * np.eye(3) - second, atol=1e-15)
 
 
-@pytest.mark.parametrize("gap", [-1e-3, -1e-7, 0.0, 1e-9, 5e-3])
-@pytest.mark.parametrize("seed", range(3))
+@every("gap", [-1e-3, -1e-7, 0.0, 1e-9, 5e-3])
+@every("seed", range(3))
 def test_two_hulls_touch_at_the_corners_of_their_common_face(gap, seed):
     rotation = Rotation.random(random_state=seed).as_matrix()
     shift = rotation @ np.array([0.05, 0.03, 0.1 + gap])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
@@ -71,7 +71,7 @@ def test_inclined_gravity_and_forces_act_as_in_our_worlds():
     np.testing.assert_allclose(theirs.velocities[-1, 0, :2], ours.velocities[-1, 0, :2], atol=5e-3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "dt", "field"),
     [
         (BodySettings(name="a", shape=CUBE, mass=1.0, material=Material(stiffness=1e4)), 1e-3, r"body\[0\].material.stiffness"),

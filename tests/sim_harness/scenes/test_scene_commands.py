@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from sim_harness.commands.main import main
 from sim_harness.compare.engines.report import engines_figure, engines_table, jobs_of, run_job, run_jobs, write_engine_report
@@ -47,13 +47,13 @@ def test_a_scene_outside_its_tolerance_fails_the_command(capsys):
     assert "NO" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", [["--connect", "tcp://127.0.0.1:1"], ["--view"]])
+@every("option", [["--connect", "tcp://127.0.0.1:1"], ["--view"]])
 def test_server_options_are_refused_for_scenes(option, capsys):
     assert main(["simulate", "drop", *option]) == 2
     assert f"{option[0]}: expected an experiment, got a scene" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@every(
     ("module", "arguments"),
     [
         ("mujoco", ["drop", "--engine", "mujoco"]),

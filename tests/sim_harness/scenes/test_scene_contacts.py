@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from scipy.spatial.transform import Rotation
 
 from sim_harness.scenes.bodies.contacts import Geometry, combined
@@ -24,7 +25,7 @@ def place(shape, x=0.0, y=0.0, z=0.0, rotation=E):
     return PlacedShape(shape, rotation, np.array([x, y, z]))
 
 
-@pytest.mark.parametrize("gap", [-1e-3, -1e-6, 0.0, 1e-9, 5e-3])
+@every("gap", [-1e-3, -1e-6, 0.0, 1e-9, 5e-3])
 def test_a_cube_on_a_cube_has_four_contacts_with_the_gap_between_the_faces(gap):
     found = spots(place(CUBE, z=0.1 + gap), place(CUBE))
     corners = {(round(float(s.point[0]), 6), round(float(s.point[1]), 6)) for s in found}
@@ -43,7 +44,7 @@ def test_each_corner_of_a_tilted_face_has_its_own_gap():
         assert spot.gap == pytest.approx(lower - 0.05, abs=1e-7)
 
 
-@pytest.mark.parametrize("other", [(0.1, 0.1, 0.04), (0.1, 0.3, 0.2)])
+@every("other", [(0.1, 0.1, 0.04), (0.1, 0.3, 0.2)])
 def test_faces_tilted_by_a_microradian_touch_at_four_corners_in_one_order(other):
     rng = np.random.default_rng(3)
     upright = spots(place(CUBE), place(Shape(box=other), z=-0.05 - other[2] / 2))
@@ -62,7 +63,7 @@ def test_balls_touch_on_the_line_between_their_centres():
     assert spot.gap == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("gap", [-1e-4, 1e-4])
+@every("gap", [-1e-4, 1e-4])
 def test_a_lying_cylinder_touches_along_a_line(gap):
     found = spots(place(CAN, z=0.1 + gap, rotation=LYING), place(Shape(box=(0.3, 0.3, 0.1))), edge=2)
     assert sorted(round(float(s.point[1]), 6) for s in found) == [-0.05, 0.0, 0.05]
@@ -91,7 +92,7 @@ def touching(settings):
     return Geometry(model).touching(model.start.q)
 
 
-@pytest.mark.parametrize(
+@every(
     ("shape", "turn", "count"),
     [
         (CUBE, (0, 0, 0), 4),

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.config.loading import files, load
 from controllers.config.tables import kind_of
@@ -152,7 +152,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "more", "field"), BAD)
+@every(("old", "new", "more", "field"), BAD)
 def test_errors_in_a_scene_are_named(scene, old, new, more, field):
     with pytest.raises(ConfigError, match=field):
         load_scene(scene(old, new, more))
@@ -161,9 +161,7 @@ def test_errors_in_a_scene_are_named(scene, old, new, more, field):
 SLIDE = 'joint = [{ kind = "slide", axis = [0, 0, 1], start = 0.1 }]'
 
 
-@pytest.mark.parametrize(
-    ("joint", "what"), [(SLIDE, "an error of 0.1"), (SLIDE.replace("start", "speed"), "a velocity of 0.1")]
-)
+@every(("joint", "what"), [(SLIDE, "an error of 0.1"), (SLIDE.replace("start", "speed"), "a velocity of 0.1")])
 def test_a_closure_that_contradicts_a_joint_is_refused(scene, joint, what):
     closure = '[[closure]]\nkind = "pin"\nbodies = ["ball", ""]\nat = [0.0, 0.0, 0.05]'
     with pytest.raises(ConfigError, match=rf"closure\[0\].*{what}"):

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.scenes.bodies.model import SceneModel
@@ -61,7 +61,7 @@ def test_gravity_is_inclined_with_the_ground():
     np.testing.assert_allclose(h[:3], M[0, 0] * 9.81 * np.array([np.sin(angle), 0.0, np.cos(angle)]), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["pin", "weld"])
+@every("kind", ["pin", "weld"])
 def test_closure_rows_are_derivatives_of_the_gap(kind):
     bar = BodySettings(
         name="bar", shape=CUBE, mass=1.0, position=(0.1, 0.2, 0.3), joint=(JointSettings(kind="hinge", axis=(1, 2, 3)),)
