@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from rows import each_row
 from scenes import fingers_scene, walker
 
 from idyn.contact.contacts import (
@@ -24,8 +25,8 @@ def build(**changes):
     return contacts_from_points(robot, **{**given, **changes})
 
 
-@pytest.mark.parametrize(
-    ("field", "changes"),
+@each_row(
+    "field, changes",
     [
         ("contacts[0].mu", {"mu": np.array([-0.1])}),
         ("contacts[0].mu", {"mu": np.array([np.nan])}),
@@ -117,7 +118,7 @@ def test_the_margin_decides_which_contacts_are_included():
         assert contacts.keys == tuple(key for key, gap in zip(robot.spheres.keys, gaps, strict=True) if gap <= margin)
 
 
-@pytest.mark.parametrize("rows", [(0, 1, 2, 3), (2, 0), ()])
+@each_row("rows", [(0, 1, 2, 3), (2, 0), ()])
 def test_contacts_given_by_key_equal_those_of_geometry(rows):
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])

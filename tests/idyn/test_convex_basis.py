@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fast import first_is_fast
+from rows import each_row
 from rungs import attempts
 from scenes import DT, LITERAL, WALKERS, each_walker, many_points, random_scene
 
@@ -32,8 +33,8 @@ def energy(problem, p):
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 8]))
-@pytest.mark.parametrize("friction", FRICTION)
-@pytest.mark.parametrize(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
+@each_row("friction", FRICTION)
+@each_row("name, points", [*((w, 1) for w in WALKERS), ("quadruped", 3)])
 def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edges):
     """Started with it, the next call nearly always needs no QP, and its point has the same motion and no more energy."""
     law, exact, count = Convex(edges=edges), 0, 0
@@ -82,7 +83,7 @@ def test_a_wrong_basis_is_refused():
             assert not solved
 
 
-@pytest.mark.parametrize("friction", FRICTION)
+@each_row("friction", FRICTION)
 @each_walker
 def test_pivots_end_at_a_basis(name, friction):
     """Of independent rays, with no more energy than the back end's answer; afterwards it is the last basis."""

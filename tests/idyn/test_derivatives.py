@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import first_is_fast
+from rows import each_row
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, InputError, Options, Selection, State, contacts_from_geometry, derivatives, predict
@@ -105,7 +106,7 @@ def check(case, seed, name="go2"):
 
 
 @pytest.mark.parametrize("count", first_is_fast([6, 25]))
-@pytest.mark.parametrize("case", CASES, ids=[f"{law}-{i}" for i, (law, _, _) in enumerate(CASES)])
+@each_row("case", CASES)
 def test_derivatives_are_those_of_the_prediction(case, count):
     assert sum(check(case, seed) for seed in range(count)) >= 1
 
@@ -118,7 +119,7 @@ def test_derivatives_where_contact_rows_depend_on_each_other(count):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", CASES, ids=[f"{law}-{i}" for i, (law, _, _) in enumerate(CASES)])
+@each_row("case", CASES)
 def test_derivatives_of_a_thousand_states(case):
     print(case[0], sum(check(case, seed) for seed in range(1000)))
 
@@ -175,7 +176,7 @@ def test_a_contact_that_just_touches_is_a_switch():
     assert [switch for switch in found.switches if "may close" in switch]
 
 
-@pytest.mark.parametrize("law", ["sap", "convex"])
+@each_row("law", ["sap", "convex"])
 def test_laws_without_a_basis_are_refused(law):
     tick = Tick("coulomb", Options(), 0.0, 0)
     state, contacts, q_ddot, _ = tick.arguments()

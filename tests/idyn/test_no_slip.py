@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from conditions import allowance, dynamics, no_slip_error
 from oracles import eliminate, full, no_slip_is_possible, solve_qp
+from rows import each_row
 from scenes import DT, LITERAL, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
 
 from idyn.laws import make_law
@@ -59,7 +60,7 @@ def least_motion(f, answer, contacts):
     return v
 
 
-@pytest.mark.parametrize("variant", TRIED)
+@each_row("variant", TRIED)
 @each_walker
 def test_no_slip_satisfies_its_conditions(name, variant):
     for scene, answer in answered(name, variant, 60):
@@ -69,7 +70,7 @@ def test_no_slip_satisfies_its_conditions(name, variant):
         assert np.abs(answer.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max() <= answer.demand_change + 1e-15
 
 
-@pytest.mark.parametrize("variant", TRIED)
+@each_row("variant", TRIED)
 @each_walker
 def test_no_slip_is_the_least_motion_that_holds_the_feet(name, variant):
     for scene, answer in answered(name, variant, 60):
