@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, Mismatch
@@ -60,7 +60,7 @@ def test_a_healthy_motion_raises_no_alarm(robot):
     assert Motion(robot).run(5.0) == []
 
 
-@each_row("rate", [0.05, 0.2, 1.0, 5.0])
+@every("rate", [0.05, 0.2, 1.0, 5.0])
 def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot, rate):
     motion = Motion(robot)
     assert motion.run(0.5) == []
@@ -78,8 +78,8 @@ def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot,
     assert first_stop == pytest.approx(t + AlarmSettings().sensor_stop, abs=1.5 * DT)
 
 
-@each_row("share", [0.0, 0.5, 1.0])
-@each_row("ticks", [0, 4, 15])
+@every("share", [0.0, 0.5, 1.0])
+@every("ticks", [0, 4, 15])
 def test_motors_are_judged_without_a_known_delay(robot, ticks, share):
     """The first motor gives a share of what was asked some ticks ago, the others all of it."""
     motion, asked = Motion(robot), [np.zeros(NA)] * (ticks + 1)
@@ -112,8 +112,8 @@ def no_rate(q, v):
     v[5] = 0.0
 
 
-@each_row(
-    "change, name",
+@every(
+    ("change", "name"),
     [
         (wrong_speed_sign, "joint drift"),
         (wrong_base_speed, "base drift"),
@@ -148,7 +148,7 @@ def test_a_robot_that_stands_still_may_repeat_its_state(robot):
     assert motion.run(2.0) == []
 
 
-@each_row("share, named", [(0.0, True), (0.5, True), (0.8, False), (1.6, True)])
+@every(("share", "named"), [(0.0, True), (0.5, True), (0.8, False), (1.6, True)])
 def test_motors_that_do_not_follow_are_named(robot, share, named):
     motion = Motion(robot)
     motion.torque = lambda: np.full(NA, 0.73)
@@ -166,7 +166,7 @@ def test_motors_that_do_not_follow_are_named(robot, share, named):
         assert found[-1][2]
 
 
-@each_row("stands", [False, True])
+@every("stands", [False, True])
 def test_a_limit_cycle_is_named_and_stops_a_robot_that_does_not_stand(robot, stands):
     """Damping would drop one that stands, also if it does not move as predicted while its torques oscillate."""
     motion = Motion(robot, roughness_moving=4.0)
@@ -204,7 +204,7 @@ def test_saturation_and_a_lasting_mismatch_stop_the_robot(robot):
     assert stop[1].startswith("reality: a push")
 
 
-@each_row("setting", ["joint_drift", "sensor_stop"])
+@every("setting", ["joint_drift", "sensor_stop"])
 def test_an_alarm_can_be_switched_off(robot, setting):
     motion = Motion(robot, **{setting: np.inf})
     motion.change = wrong_speed_sign
@@ -263,7 +263,7 @@ def with_lost_states(robot, rate):
     return ""
 
 
-@each_row("rate, named", [(0.0, ""), (3.0, "joint drift")])
+@every(("rate", "named"), [(0.0, ""), (3.0, "joint drift")])
 def test_lost_states_are_no_drift_and_do_not_hide_one(robot, rate, named):
     assert with_lost_states(robot, rate).startswith(named)
     assert bool(with_lost_states(robot, rate)) == bool(named)
@@ -281,7 +281,7 @@ def lower(robot, height):
     return motion
 
 
-@each_row("height, named", [(0.6, False), (0.4, True), (0.1, True)])
+@every(("height", "named"), [(0.6, False), (0.4, True), (0.1, True)])
 def test_a_robot_that_lies_while_its_reference_stands_is_named_and_stopped(robot, height, named):
     found = lower(robot, height).run(2.0)
     assert bool(found) == named

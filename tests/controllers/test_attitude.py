@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scipy.spatial.transform import Rotation
 
 from controllers.robot.attitude import rotation, tilt, up, yaw
@@ -10,7 +10,7 @@ from controllers.robot.attitude import rotation, tilt, up, yaw
 TURNS = Rotation.random(50, random_state=0)
 
 
-@each_row("turn", list(TURNS))
+@every("turn", list(TURNS))
 def test_rotation_up_tilt_and_yaw_match_scipy(turn):
     quaternion, R = turn.as_quat(), turn.as_matrix()
     np.testing.assert_allclose(rotation(quaternion), R, atol=1e-14)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scipy.spatial.transform import Rotation
 
 from controllers.planners.task_motion.targets import STRETCH, TargetMotion, exponential, left_jacobian, logarithm
@@ -69,7 +69,7 @@ def test_after_a_late_command_the_target_rests_at_its_goal():
     assert first.at(0.0).tasks[0].velocity is None
 
 
-@each_row("axes", ["world", "local"])
+@every("axes", ["world", "local"])
 def test_rotations_turn_evenly(axes):
     axis = np.array([0.6, 0.0, 0.8])
 
@@ -84,7 +84,7 @@ def test_rotations_turn_evenly(axes):
     np.testing.assert_array_equal(v[:, :3], 0.0)
 
 
-@each_row(
+@every(
     "task",
     [
         ComTask(position=[1.0, 0.0, 0.0], velocity=[0.0, 1.0, 0.0]),

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from rigs import RIGID, controller
-from rows import each_row
 
 from controllers.command import Inputs, Mode
 from controllers.controller import Controller
@@ -49,7 +48,7 @@ class Loop:
         return self
 
 
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("law", ["no-slip", "coulomb", "convex"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_the_robot_stands_and_the_predicted_forces_carry_its_weight(name, law):
     """The same model on both sides: Σ f_N agrees to 1e-6, and the base stays within a micrometre."""
@@ -62,7 +61,7 @@ def test_the_robot_stands_and_the_predicted_forces_carry_its_weight(name, law):
 
 
 @pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb"]))
-@each_row("kind, axis", [("sway", 1), ("squat", 2)])
+@every(("kind", "axis"), [("sway", 1), ("squat", 2)])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
     """A sway or squat of a centimetre under the rigid engine: the base goes where it should, forces as predicted to 1e-6."""
@@ -92,7 +91,7 @@ def test_selection_removes_the_chatter_of_an_indeterminate_stance():
     assert rate["off"] > 100 * rate["torque"]
 
 
-@each_row("kind", ["sway", "squat"])
+@every("kind", ["sway", "squat"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_cold_starts_are_solved_by_their_first_rung(name, kind):
     """A stance is as degenerate as a contact problem gets. Begun anew at every tick, the law needs no regularisation, and the
@@ -116,7 +115,7 @@ def test_rate_and_torque_limits_are_kept_in_the_loop():
     assert np.abs(np.diff(taus, axis=0)).max() <= 0.2 + 1e-12
 
 
-@each_row("engine", ["lcp", "penalty"])
+@every("engine", ["lcp", "penalty"])
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "cone"], "coulomb"))
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_the_shipped_controller_stands_on_rigid_and_on_soft_ground(name, law, engine):

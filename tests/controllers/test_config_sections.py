@@ -1,7 +1,7 @@
 """One TOML file with a section for each kind of configuration."""
 
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.build import build_controller
 from controllers.config.loading import load
@@ -42,8 +42,8 @@ def test_a_section_may_name_another_file_instead(tmp_path):
     assert (controller.robot, controller.feedback.kp) == ("go2", 123.0)
 
 
-@each_row(
-    "before, after, where",
+@every(
+    ("before", "after", "where"),
     [
         ("kp = 123.0", "kpp = 123.0", "one.toml.controller.feedback.kpp"),
         ("laws", "law", "one.toml.experiment.law"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.config.loading import files, find, load, parse
@@ -34,7 +34,7 @@ APART = '{ kind = "apart", gait = "estimated", law = "flat" }'
 """Different grounds for gait and law."""
 
 
-@each_row("name", SHIPPED)
+@every("name", SHIPPED)
 def test_shipped_controllers_load(name):
     controller = load_controller(name)
     assert (controller.robot.na, len(controller.contacts(controller.stance))) == SHIPPED[name]
@@ -66,8 +66,8 @@ def test_a_configuration_is_loaded_by_path(tmp_path):
     assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
 
 
-@each_row(
-    "changes, where, says",
+@every(
+    ("changes", "where", "says"),
     [
         ({"lwa": '"coulomb"'}, "controllers.mine.lwa", "no such setting.*law"),
         ({"feedback__kpp": "1.0"}, "controllers.mine.feedback.kpp", "no such setting.*kp"),
@@ -162,7 +162,7 @@ def test_an_unknown_configuration_lists_the_nearest_names(tmp_path):
         load_controller(str(tmp_path / "nothing.toml"))
 
 
-@each_row("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
+@every("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
 def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path, text):
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
         build(tmp_path, text)
@@ -184,8 +184,8 @@ def robot_file(tmp_path, text):
 QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
 
 
-@each_row(
-    "text, kind, says",
+@every(
+    ("text", "kind", "says"),
     [
         ('urdf = "nowhere.urdf"', ConfigError, r"robot\.urdf: no such file"),
         ('urdf = "example-robot-data:nowhere.urdf"', ConfigError, r"robot\.urdf: no such file"),
@@ -226,7 +226,7 @@ def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
         urdf_path("example-robot-data:x.urdf", Path())
 
 
-@each_row("law", [*LAWS, "pid"])
+@every("law", [*LAWS, "pid"])
 def test_single_settings_can_be_changed(law):
     settings = load("controllers", "quadruped", ControllerSettings)
     other = changed(settings, {"law": law, "selection": "impulse-change", "reference": "sway"})
@@ -263,7 +263,7 @@ def test_changes_of_unknown_settings_are_refused():
         assert caught.value.path == where
 
 
-@each_row("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
+@every("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
 def test_a_controller_from_a_snapshot_has_the_same_settings(law):
     changes = {"law": law, "contact": {"source": {"kind": "fused", "early": 0.02}, "terrain": {"kind": "slope", "angle": 0.1}}}
     controller = load_controller("quadruped", changes)

@@ -6,9 +6,8 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from rigs import RIGID, at_rest, controller, nudged
-from rows import each_row
 
 from controllers.build import controller_from_snapshot
 from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
@@ -29,7 +28,7 @@ def run(c, states, inputs=TICK):
     return [c.step(s, c.contacts(s.q), FIRST if k == 0 else inputs) for k, s in enumerate(states)]
 
 
-@each_row("law", [law for law in LAWS if law != "enumeration"])  # it takes two contacts, not four
+@every("law", [law for law in LAWS if law != "enumeration"])  # it takes two contacts, not four
 def test_every_law_lets_the_robot_stand(law):
     c = controller("solo12", law=law, **RIGID)
     command = run(c, [at_rest(c)])[0]
@@ -45,7 +44,7 @@ def test_every_law_lets_the_robot_stand(law):
         assert command.prediction.normal_force.sum() == pytest.approx(c.robot.total_mass * 9.81, rel=1e-6)
 
 
-@each_row("law", ["no-slip", "coulomb", "cone"])
+@every("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "a1", "go2"]))
 def test_the_shipped_controller_carries_the_weight_from_the_first_tick(name, law):
     """A robot held at rest: ground with memory has no memory of missing forces before the first tick."""
@@ -89,7 +88,7 @@ def test_the_reference_time_is_the_sum_of_the_periods():
 
 
 @pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE_CHANGE))
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("law", ["no-slip", "coulomb", "convex"])
 def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
     """Through JSON into a new controller: equal commands for equal states, over many ticks."""
     first = controller("solo12", law=law, selection=selection, reference__kind="squat")
@@ -103,7 +102,7 @@ def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
         assert (one.mode, one.message, one.prediction.rung) == (other.mode, other.message, other.prediction.rung)
 
 
-@each_row("name", ["quadruped", "a1", "go2"])
+@every("name", ["quadruped", "a1", "go2"])
 def test_a_snapshot_survives_a_round_trip(name):
     c = controller(name, law="convex-infinite")
     snapshot = c.snapshot()
@@ -173,7 +172,7 @@ def test_hold_repeats_the_last_torque():
         np.testing.assert_array_equal(command.tau, before.tau)
 
 
-@each_row("fallback, mode", [("hold", Mode.HOLD), ("damping", Mode.DAMPING)])
+@every(("fallback", "mode"), [("hold", Mode.HOLD), ("damping", Mode.DAMPING)])
 def test_without_a_prediction_the_fallback_acts(fallback, mode):
     c = controller("solo12", safety__fallback=fallback, safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0))
@@ -186,7 +185,7 @@ def test_without_a_prediction_the_fallback_acts(fallback, mode):
     assert after.mode is Mode.OK
 
 
-@each_row("fallback", ["hold", "damping"])
+@every("fallback", ["hold", "damping"])
 def test_too_many_ticks_without_a_torque_are_a_fault(fallback):
     c = controller("solo12", safety__fallback=fallback, safety__unanswered=5)
     c.step(at_rest(c), c.contacts(at_rest(c)), FIRST)
@@ -220,7 +219,7 @@ def test_a_torque_beyond_the_limits_is_reported():
     assert np.abs(command.tau_ff).max() > 2.7
 
 
-@each_row("source", ["geometry", "planner", "fused"])
+@every("source", ["geometry", "planner", "fused"])
 def test_a_schedule_of_other_feet_is_refused(source):
     c = controller("solo12", contact__source={"kind": source})
     still = {name: np.zeros(12) for name in ("q", "v", "a")}
@@ -229,7 +228,7 @@ def test_a_schedule_of_other_feet_is_refused(source):
         c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=Reference(**still, schedule=plan)))
 
 
-@each_row("source", ["geometry", "planner", "fused"])
+@every("source", ["geometry", "planner", "fused"])
 def test_arrays_of_any_dtype_and_memory_order_are_accepted(source):
     """Contacts and a schedule with other array types: the same numbers, the same torques."""
     c, other = (controller("quadruped", contact__source={"kind": source}) for _ in range(2))
@@ -262,7 +261,7 @@ def test_settings_need_not_be_hashable():
     assert c.step(at_rest(c), c.contacts(c.stance), FIRST).mode is Mode.OK
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @pytest.mark.parametrize("name", first_is_fast(["solo12", "quadruped"]))
 def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
     """For any finite state, contacts, reference and period: a torque within the limits, a mode, and no exception."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pinocchio as pin
-from rows import each_row
+from fast import every
 
 from controllers.config.loading import load
 from controllers.robot.damping import carried, carried_late, damping_gains
@@ -43,7 +43,7 @@ def light_finger(inertia):
     return Robot(Description(urdf=urdf, base="fixed")), pin.buildModelFromXML(urdf)
 
 
-@each_row("inertia", [1e-5, 1e-6, 1e-7])
+@every("inertia", [1e-5, 1e-6, 1e-7])
 def test_a_light_finger_is_damped_too(inertia):
     robot, model = light_finger(inertia)
     gains = damping_gains(0.1, robot, robot.neutral(), DT)
@@ -55,7 +55,7 @@ def test_a_light_finger_is_damped_too(inertia):
     assert speeds_after(model, np.full(2, 0.1), 20)[-1] > 1e3
 
 
-@each_row("inertia", [1e-3, 1e-5, 1e-6])
+@every("inertia", [1e-3, 1e-5, 1e-6])
 def test_feedback_that_is_a_period_late_does_not_drive_a_light_finger(inertia):
     robot, model = light_finger(inertia)
     share = carried(0.1, robot, robot.neutral(), DT)
@@ -66,8 +66,8 @@ def test_feedback_that_is_a_period_late_does_not_drive_a_light_finger(inertia):
         assert speeds_after(model, np.full(2, 0.1), 20, late=1)[-1] > 1e3
 
 
-@each_row("ticks", [1, 2, 3, 5])
-@each_row("rotor", [0.0, 1e-4, 5e-4])
+@every("ticks", [1, 2, 3, 5])
+@every("rotor", [0.0, 1e-4, 5e-4])
 def test_late_feedback_does_not_drive_a_finger_whose_rotor_is_absent(rotor, ticks):
     """The demand damps the finger as if it had the rotor of the model; the torque's feedback adds to that."""
     bare, model = light_finger(3e-4)
@@ -79,7 +79,7 @@ def test_late_feedback_does_not_drive_a_finger_whose_rotor_is_absent(rotor, tick
     assert speeds_after(model, 0.15 * late[ticks] + asked, 500, late=ticks)[-1] < 0.1
 
 
-@each_row("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "talos", "bolt", "arm"])
+@every("name", ["quadruped-trot", "solo12-trot", "go2-trot", "a1", "g1", "talos", "bolt", "arm"])
 def test_shipped_damping_is_stable_as_it_is(name):
     settings = load("controllers", name, ControllerSettings)
     robot, stance = load_robot(settings.robot)

@@ -1,7 +1,7 @@
 """Drive gains: zero at joints that grip, set at joints that follow the reference, and part of the command."""
 
 import numpy as np
-from rows import each_row
+from fast import every
 
 from controllers.build import build_controller, load_controller
 from controllers.command import Inputs
@@ -28,7 +28,7 @@ def test_without_gains_in_the_settings_the_command_has_none():
     assert drive_gains(DriveSettings(kd=0.1), robot, robot.neutral(), ()) is not None
 
 
-@each_row("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])
+@every("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])
 def test_shipped_drive_gains_carry_the_weight(name):
     """Without feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
     settings = load("controllers", name, ControllerSettings)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.command import Reference
 from controllers.feedback.joints import FeedbackSettings, JointFeedback
@@ -39,7 +39,7 @@ def test_the_integral_grows_with_time_and_error_from_the_second_tick_on():
         np.testing.assert_allclose(demand, REFERENCE.a + 50 * total * error, rtol=1e-12)
 
 
-@each_row("sign", [1.0, -1.0])
+@every("sign", [1.0, -1.0])
 def test_the_integral_stops_at_its_limit_and_does_not_wind_up(sign):
     """However long the error lasted, the integral follows an error of the other sign from the next tick on."""
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from rigs import at_rest, controller, nudged
-from rows import each_row
 
 from controllers.command import Inputs, Reference
 from controllers.contact.sensed_forces import SensedForces
@@ -53,7 +53,7 @@ def test_pid_without_gains_is_refused():
         controller("paper-stand", law="pid")
 
 
-@each_row("delay", [1, 2])
+@every("delay", [1, 2])
 def test_sensed_forces_are_used_after_the_set_number_of_measurements(delay):
     """The Coulomb law's prediction, measured one period after another, gives that law's torque after the delay."""
     predictive, sensing = paper("id-lcp-mu"), paper(f"id-t-{delay}")

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.command import Inputs, Mode
 from controllers.config.loading import parse
@@ -78,8 +77,8 @@ def build(kind, **settings):
     return Controller(parse(settings, ControllerSettings, "test"), robot, POSE.copy())
 
 
-@each_row("law", LAWS)
-@each_row("kind", KINDS)
+@every("law", LAWS)
+@every("kind", KINDS)
 def test_predictions_are_certified(kind, law):
     robot, rng = arm(kind), np.random.default_rng(0)
     for _ in range(5):
@@ -91,7 +90,7 @@ def test_predictions_are_certified(kind, law):
         assert answer.residuals.worst < CERTIFIED
 
 
-@each_row("law", ["no-slip", "coulomb", "cone"])
+@every("law", ["no-slip", "coulomb", "cone"])
 def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
     """The motion is the demand in any case; the force is zero with the torque of the free arm, or that of the smallest
     torque."""
@@ -111,7 +110,7 @@ def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
     assert answers[Selection.TORQUE].normal_force[0] > 1.0
 
 
-@each_row("kind", KINDS)
+@every("kind", KINDS)
 def test_arms_are_served_over_the_wire(kind):
     controller = build(kind)
     settings = ServerSettings(controller="arm")

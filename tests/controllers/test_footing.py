@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.contact.footing import CANDIDATES, FARTHEST, MARGIN, heights_at, safe_shifts
 from idyn.contact.terrain import Flat, Slope, Stairs
@@ -11,7 +11,7 @@ STAIRS = Stairs(0.5, 0.3, 0.1, 4)
 NO_SHIFT = np.zeros((1, 2))
 
 
-@each_row("x", np.arange(0.3, 1.6, 0.01))
+@every("x", np.arange(0.3, 1.6, 0.01))
 def test_footholds_keep_away_from_edges(x):
     """The edges are at 0.5 + 0.3 k; a foothold that is farther away than the margin stays where it is."""
     edges = 0.5 + 0.3 * np.arange(4)
@@ -23,7 +23,7 @@ def test_footholds_keep_away_from_edges(x):
         assert np.hypot(*shift) <= 2.0 * MARGIN + FARTHEST / 5
 
 
-@each_row("ground", [Flat(), Slope(0.35, direction=1.0)])
+@every("ground", [Flat(), Slope(0.35, direction=1.0)])
 def test_footholds_on_planes_stay(ground):
     wanted = np.random.default_rng(0).uniform(-1.0, 1.0, (5, 2))
     np.testing.assert_array_equal(safe_shifts(ground, wanted, np.zeros((5, 2))), 0.0)

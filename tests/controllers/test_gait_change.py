@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from walking import DT, Walker
 
 from controllers.command import GaitChange, Steering
@@ -33,7 +33,7 @@ def command(walker, seconds, **fields):
     return walker.run(seconds)
 
 
-@each_row("when", [0.0, 0.05, 0.1, 0.15, 0.2, 0.33])
+@every("when", [0.0, 0.05, 0.1, 0.15, 0.2, 0.33])
 def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     walker, _ = walking(1.0 + when)
     before = walker.angles.copy()
@@ -50,7 +50,7 @@ def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     assert not any(reference.problem for reference in references)
 
 
-@each_row("pattern, pairs", [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])])
+@every(("pattern", "pairs"), [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])])
 def test_pairs_of_feet_lift_together_half_a_period_after_the_others(pattern, pairs):
     walker, _ = walking()
     stance = stances(command(walker, 3.0, velocity=FORWARD, gait=GaitChange(pattern=pattern, period=0.4, duty=0.6)))[1200:]
@@ -102,8 +102,8 @@ def test_a_reset_returns_to_the_configured_gait():
         np.testing.assert_array_equal(one.q, other.q)
 
 
-@each_row(
-    "field, steering",
+@every(
+    ("field", "steering"),
     [
         ("gait.period", {"gait": {"period": 0.1}}),
         ("gait.period", {"gait": {"period": float("nan")}}),

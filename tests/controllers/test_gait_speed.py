@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from walking import DT, Walker
 
 from controllers.command import Steering
@@ -38,7 +38,7 @@ def stances(references):
     return np.array([r.schedule.stance for r in references])
 
 
-@each_row("speed, period, duty", [(0.1, 0.4, 0.7), (0.4, 0.35, 0.6), (0.6, 0.3, 0.5), (0.8, 0.3, 0.5)])
+@every(("speed", "period", "duty"), [(0.1, 0.4, 0.7), (0.4, 0.35, 0.6), (0.6, 0.3, 0.5), (0.8, 0.3, 0.5)])
 def test_period_and_duty_are_between_those_of_the_two_gaits(speed, period, duty):
     walker = Walker(gait=SLOW, velocity=(speed, 0.0, 0.0), acceleration=2.0)
     references = walker.run(2.2)

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from rigs import at_rest, controller
-from rows import each_row
 
 from controllers.command import Inputs, Reference
 from controllers.contact.terrain import SlopeSettings
@@ -90,7 +89,7 @@ def test_it_rises_straight_up_over_feet_that_stay(name):
     np.testing.assert_allclose(follow(plan, 0.0, 0.01, name, since=4.0)[-1].q, robot.joint_angles(stance), atol=1e-9)
 
 
-@each_row("roll, pushing", [(np.pi - 0.3, "L"), (np.pi + 0.3, "R"), (np.pi / 2, "R"), (-np.pi / 2, "L")])
+@every(("roll", "pushing"), [(np.pi - 0.3, "L"), (np.pi + 0.3, "R"), (np.pi / 2, "R"), (-np.pi / 2, "L")])
 def test_the_higher_legs_push_from_the_back_and_the_lower_ones_from_a_side(roll, pushing):
     robot, _ = load_robot("go2-lying")
     heights = contact_places(robot, lying("go2", roll).q)[[robot.spheres.keys.index(f"{leg}_thigh") for leg in ("FL", "FR")], 2]
@@ -156,8 +155,8 @@ def test_places_of_trunk_and_legs_do_not_carry_a_standing_robot(name):
     np.testing.assert_allclose(resting(robot, stance, terrain), resting(known, known_stance, terrain), atol=1e-9)
 
 
-@each_row(
-    "change, where, says",
+@every(
+    ("change", "where", "says"),
     [
         ({"depth": 0.3}, "reference.depth", "legs do not reach|rad of"),
         ({"over": {"FR_calf_joint": -2.0}}, "reference.over.FR_calf_joint", "joint of the left side"),

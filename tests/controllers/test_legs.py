@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.command import Steering
 from controllers.planners import legs as planner
@@ -106,7 +106,7 @@ def test_two_hinges_report_targets_far_to_the_side(two_hinges):
     assert not solved(legs, legs.feet(angles) + np.array([0.0, 0.05, 0.0]), zero, zero, angles)[3]
 
 
-@each_row("k", [1, 2])
+@every("k", [1, 2])
 def test_a_robot_on_two_hinges_refuses_to_step_sideways_and_to_turn(two_hinges, k):
     plan = Locomotion(two_hinges[0], load_robot("solo8")[1], 0.0, GaitSettings(), PathSettings(), 2e-3)
     velocity = np.array([0.3, 0.0, 0.0])
@@ -117,7 +117,7 @@ def test_a_robot_on_two_hinges_refuses_to_step_sideways_and_to_turn(two_hinges, 
     assert refused.value.field == f"velocity[{k}]"
 
 
-@each_row("name", ["solo8", "fivebar"])
+@every("name", ["solo8", "fivebar"])
 def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
     """Sideways, a foot may be 3 cm from the plane of its leg. Both robots have legs of 0.3 m."""
     plan = Locomotion(*load_robot(name), 0.0, GaitSettings(), PathSettings(), 2e-3)

@@ -5,8 +5,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 from walking import DT, Walker
 
 from controllers.planners.gait import FastSettings, GaitSettings
@@ -93,7 +92,7 @@ def test_the_error_of_the_derivatives_is_of_third_order():
     assert worst(0.0005) < worst(0.001) / 6
 
 
-@each_row("velocity", [(0.2, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.6), (0.15, -0.05, 0.5)])
+@every("velocity", [(0.2, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.6), (0.15, -0.05, 0.5)])
 def test_feet_are_under_their_hips_in_the_middle_of_the_stance(velocity):
     """For every command, with yaw too: this is the rule for footholds."""
     walker = Walker(velocity=velocity)
@@ -209,8 +208,8 @@ def test_reset_restarts_the_plan():
     np.testing.assert_array_equal(first, [r.q for r in walker.run(0.6)])
 
 
-@each_row(
-    "changes, named",
+@every(
+    ("changes", "named"),
     [
         ({"duty": 1.0}, r"reference\.gait\.duty: expected 0 < x < 1"),
         ({"period": 0.0}, r"reference\.gait\.period"),

@@ -3,8 +3,8 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from fast import every
 from many_hinges import quadruped_of
-from rows import each_row
 from walking import Walker
 
 from controllers.planners import legs as planner
@@ -157,7 +157,7 @@ def test_closed_legs_walk_in_the_plan():
     assert walker.plan.plan.pose[0] > 0.2
 
 
-@each_row("second", ["LF_front_knee", "LF_hind_knee"])
+@every("second", ["LF_front_knee", "LF_hind_knee"])
 def test_legs_that_close_elsewhere_are_refused(second):
     robot, stance = load_robot("fivebar")
     frames = {"LF_front_knee": "RF_hind_shank", "LF_hind_knee": "RF_front_shank"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import qpsolvers
-from rows import each_row
+from fast import every
 from scipy.sparse import csc_matrix
 from scipy.spatial.transform import Rotation
 
@@ -71,7 +71,7 @@ def explicit(start, plan):
     return found[:, :12], found[:, 12:].reshape(N, feet, 3)
 
 
-@each_row("seed", range(4))
+@every("seed", range(4))
 def test_the_motion_is_that_of_the_program_with_explicit_states(seed):
     rng = np.random.default_rng(seed)
     stands = np.tile([True, False, False, True], (N, 1)) if seed % 2 else rng.uniform(size=(N, 4)) < 0.7
@@ -112,8 +112,8 @@ def planner(pattern="trot", name="quadruped"):
     return MpcPlanner(robot, stance, settings), robot, State(q=stance, v=np.zeros(robot.nv))
 
 
-@each_row(
-    "pattern, groups",
+@every(
+    ("pattern", "groups"),
     [("trot", {(0, 3), (1, 2), ()}), ("pace", {(0, 2), (1, 3), ()}), ("bound", {(0, 1), (2, 3), ()}), ("stand", {()})],
 )
 def test_feet_swing_in_the_groups_of_the_gait_and_the_others_get_forces(pattern, groups):

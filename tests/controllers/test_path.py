@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.planners.path import DONE, NEXT, Path, PathSettings, command
 from idyn.errors import ConfigError
@@ -62,7 +62,7 @@ def test_the_command_turns_in_place_towards_a_waypoint_behind():
     assert go(path, 0.0, 0.0, 0.0, 2.9)[0] > 0.0
 
 
-@each_row("yaw", [3.0, -3.0])
+@every("yaw", [3.0, -3.0])
 def test_the_command_turns_the_short_way(yaw):
     turn = go(Path(PathSettings(waypoints=((-1.0, 0.0),))), 0.0, 0.0, 0.0, yaw)[2]
     assert np.sign(turn) == np.sign(yaw)
@@ -84,7 +84,7 @@ def test_a_constant_command_lasts_for_its_duration():
     assert not go(path, 1.0, 0.0, 0.0, 0.0).any()
 
 
-@each_row("field", ["tolerance", "acceleration"])
+@every("field", ["tolerance", "acceleration"])
 def test_bad_paths_are_refused(field):
     with pytest.raises(ConfigError, match=rf"reference\.path\.{field}: expected > 0, got -1"):
         Path(PathSettings(**{field: -1.0}))

@@ -1,7 +1,7 @@
 """Limits of temperature and voltage: a warning with the joint's name, a stop after a time, nothing by default."""
 
 import numpy as np
-from rows import each_row
+from fast import every
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs
@@ -32,8 +32,8 @@ def test_nothing_is_limited_by_default():
     assert {command.mode for command in found} == {"ok"}
 
 
-@each_row(
-    "measured, says",
+@every(
+    ("measured", "says"),
     [
         ({"temperature": temperature(70.5)}, "hot motor: {joint} at 70.5 °C"),
         ({"voltage": 21.5}, "low voltage: 21.50 V"),
@@ -45,7 +45,7 @@ def test_a_warning_names_the_value_and_never_stops(measured, says):
     assert {command.mode for command in found} == {"degraded"}
 
 
-@each_row("measured", [{"temperature": temperature(91.0)}, {"voltage": 19.0}])
+@every("measured", [{"temperature": temperature(91.0)}, {"voltage": 19.0}])
 def test_a_lasting_excess_stops_the_robot(measured):
     _, found = commands(lambda tick: measured if tick >= 20 else {}, 130, **LIMITS)
     modes = [command.mode for command in found]

@@ -1,8 +1,8 @@
 """Response to torques while contacts hold, compared with the equations of the whole robot."""
 
 import numpy as np
+from fast import every
 from rigs import controller
-from rows import each_row
 
 from controllers.monitor.reality import react
 from idyn.contact.ground import Ground
@@ -10,8 +10,8 @@ from idyn.terms.dynamics import evaluate
 from idyn.types import State
 
 
-@each_row("name", ["quadruped", "solo12"])
-@each_row("held", [[], [0], [0, 3], [0, 1, 2, 3]])
+@every("name", ["quadruped", "solo12"])
+@every("held", [[], [0], [0, 3], [0, 1, 2, 3]])
 def test_motion_and_forces_match_the_full_system(name, held):
     """[M −Jᵀ; J 0] [a; f] = [Pᵀ τ; 0] with the rows of the feet that push."""
     c, rng = controller(name), np.random.default_rng(len(held))

@@ -3,9 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import every, first_is_fast, full
 from rigs import RIGID, at_rest, controller
-from rows import each_row
 
 from controllers.command import Inputs, Mode
 from controllers.monitor.reality import MismatchMonitor, RealitySettings
@@ -99,7 +98,7 @@ def test_predictions_are_compared_after_the_actuation_delay(stand):
             assert (worst < 1e-9) == matches
 
 
-@each_row("at, counts", [("stop", False), ("middle", True)])
+@every(("at", "counts"), [("stop", False), ("middle", True)])
 def test_the_load_of_a_stop_does_not_count(at, counts):
     """A knee without a motor is predicted to turn by 50 rad/s², as a torque about it would turn it with the motors locked; the
     robot stays where it is."""
@@ -173,8 +172,8 @@ def test_reset_clears_the_figures(stand):
     assert r.measure(state, Inputs(dt=DT)).motion == 0.0
 
 
-@each_row(
-    "settings, named",
+@every(
+    ("settings", "named"),
     [
         ({"memory": 0.0}, "reality.memory"),
         ({"degraded": 0.1, "recovered": 0.2}, "reality.recovered: expected ≤ degraded = 0.1"),

@@ -5,8 +5,8 @@ import re
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from rigs import at_rest, controller
-from rows import each_row
 
 from controllers.command import Inputs, LimitedBy, Mode
 from controllers.monitor.safety import Safety, SafetySettings, torque_rates
@@ -70,7 +70,7 @@ def test_torque_and_rate_limits_act_together():
     assert (bits == (LimitedBy.TORQUE | LimitedBy.RATE)).all()
 
 
-@each_row("applied", [3.5, -3.5, 50.0])
+@every("applied", [3.5, -3.5, 50.0])
 def test_the_torque_limit_acts_after_the_rate_limit(applied):
     """Whatever torque is reported as applied, no more than the limit is sent."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
@@ -124,8 +124,8 @@ def test_reset_makes_the_next_torque_the_first():
     assert s.limit(np.full(12, 2.0), 0.0, np.full(12, 0.5))[0][0] == 0.5
 
 
-@each_row(
-    "changes, says",
+@every(
+    ("changes", "says"),
     [
         ({"v10": 31.0}, r"joint FR_HFE at 31\.0 rad/s, limit 30"),
         ({"v10": -31.0}, r"at 31\.0 rad/s"),
@@ -138,7 +138,7 @@ def test_states_beyond_the_limits_are_faults(changes, says):
     assert re.search(says, safety().fault(state(**changes)))
 
 
-@each_row(
+@every(
     "changes",
     [
         {},

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 from scipy.spatial.transform import Rotation
 from walking import DT, Walker
 
@@ -37,7 +36,7 @@ def on_plane(gradient, attitude, yaw):
     return R.inv().apply(world), R
 
 
-@each_row("gradient", SLOPES.values())
+@every("gradient", SLOPES.values())
 def test_the_gradient_is_that_of_the_plane_through_the_feet(gradient):
     """In the heading frame, of a base with any attitude: found by turning the world's gradient back by the heading."""
     feet, R = on_plane(gradient, [0.1, -0.2, 0.05], 0.8)
@@ -60,7 +59,7 @@ def test_the_axes_of_the_heading_are_horizontal():
     np.testing.assert_allclose(np.cross(world[0], world[1]), [0.0, 0.0, 1.0], atol=1e-15)
 
 
-@each_row("pairs", [((0, 1, 2, 3),), ((0, 3), (1, 2))])
+@every("pairs", [((0, 1, 2, 3),), ((0, 3), (1, 2))])
 def test_the_gradient_is_found_from_pairs_of_feet_in_turn(pairs):
     slope, yaw = Slope(follows=True), 0.4
     feet, R = on_plane((0.2, -0.1), [0.02, 0.05, 0.0], yaw)
@@ -211,7 +210,7 @@ def test_a_steep_slope_lets_the_base_of_the_stance_lean():
     np.testing.assert_allclose(contact_places(robot, q)[:, :2], contact_places(robot, stance)[:, :2], atol=1e-9)
 
 
-@each_row("name", ["go2", "quadruped"])
+@every("name", ["go2", "quadruped"])
 def test_steps_on_a_told_slope_are_as_long_as_on_level_ground(name):
     """The stance on the slope has legs of different lengths; the gait steps below a base that leans."""
     robot, stance = load_robot(name)

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from rigs import at_rest, controller
-from rows import each_row
 
 from controllers.command import Inputs
 from controllers.feedback.spread import Spread, SpreadSettings
@@ -77,7 +77,7 @@ def test_spread_changes_internal_forces_and_not_the_motion():
     assert (answers[0].force - answers[1].force)[0] @ lean[0] > 0.25 * lean[0] @ lean[0]
 
 
-@each_row("changes", [{"spread__stiffness": 0.0}, {"selection": "torque"}])
+@every("changes", [{"spread__stiffness": 0.0}, {"selection": "torque"}])
 def test_spread_is_inactive_without_stiffness_or_with_another_selection(changes):
     c = controller("quadruped", **changes)
     assert not Spread(c.settings.spread, c.robot, c.settings.selection).active

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from fast import every
 from rigs import controller
-from rows import each_row
 
 from controllers.command import Inputs, Reference
 from controllers.feedback.stabilisation import Stabilisation, StabilisationSettings
@@ -127,8 +127,8 @@ def test_stabilisation_does_not_show_as_a_model_mismatch():
     assert c.step(state, c.contacts(state.q), Inputs(dt=dt, reference=rising)).reality.motion < 1e-6
 
 
-@each_row(
-    "gains, named",
+@every(
+    ("gains", "named"),
     [
         ({"kp": (1.0, 0, 0, 0, 0, 0)}, r"stabilisation\.kp: expected 0 for forward, left and yaw"),
         ({"kv": (0, 0, -1.0, 0, 0, 0)}, r"stabilisation\.kv: expected finite gains ≥ 0"),

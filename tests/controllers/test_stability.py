@@ -3,7 +3,7 @@
 from collections import deque
 
 import numpy as np
-from rows import each_row
+from fast import every
 
 from controllers.build import load_controller
 from controllers.floors import VerticalLeg, critical_damping, floor_map, floor_warning, spectral_radius
@@ -45,8 +45,8 @@ def growth(leg, k, d, delay, seconds=0.6, steps=200):
     return max(sizes[-quarter:]) / max(sizes[quarter : 2 * quarter])
 
 
-@each_row("leg", [QUADRUPED, SOFT, RIGID])
-@each_row("delay", [0, 1, 3])
+@every("leg", [QUADRUPED, SOFT, RIGID])
+@every("delay", [0, 1, 3])
 def test_eigenvalues_agree_with_a_simulation(leg, delay):
     judged = 0
     for k in (1e3, 2e4, 3e5):
@@ -85,25 +85,25 @@ def test_the_rigid_law_needs_much_damping_and_tolerates_no_delay():
     assert critical_damping(QUADRUPED, 1e4, 0) < 5.0
 
 
-@each_row("name", ["quadruped", "go2"])
+@every("name", ["quadruped", "go2"])
 def test_the_map_of_a_shipped_robot(name):
     found, light = floor_map(load_controller(name))
     assert max(found[0]) < light
     assert max(found[5]) > max(found[0])
 
 
-@each_row("name", ["arm", "fivebar"])
+@every("name", ["arm", "fivebar"])
 def test_robots_without_a_free_base_have_no_map(name):
     assert floor_map(load_controller(name)) is None
 
 
-@each_row("name", ["go2-trot", "solo12", "quadruped-trot", "arm"])
+@every("name", ["go2-trot", "solo12", "quadruped-trot", "arm"])
 def test_shipped_controllers_are_not_warned_about(name):
     assert floor_warning(load_controller(name)) == ""
 
 
-@each_row(
-    "name, changes, cause",
+@every(
+    ("name", "changes", "cause"),
     [
         ("go2", {"period": 0.01}, "period = 0.01 s (stable with 0.001 s):"),
         ("go2", {"ground": {"relaxation": 0.005}}, "ground.relaxation = 0.005 s (stable with 0.05 s):"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.build import load_controller
 from controllers.monitor.alarm_settings import AlarmSettings
@@ -156,7 +156,7 @@ def test_a_closed_switch_without_a_force_is_only_told(controller):
     assert text.startswith(f"foot switch: {feet.feet[2]} is closed without a force for 0.5 s")
 
 
-@each_row("setting", ["switch_air", "switch_held", "switch_force", "switch_unloaded"])
+@every("setting", ["switch_air", "switch_held", "switch_force", "switch_unloaded"])
 def test_each_contradiction_can_be_switched_off(controller, setting):
     def run(feet, case):
         if case == "switch_air":

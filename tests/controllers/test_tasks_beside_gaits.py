@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from fast import every
 from rigs import at_rest, controller
-from rows import each_row
 
 from controllers.command import Inputs, Steering
 from idyn.errors import InputError
@@ -19,7 +19,7 @@ def g1():
     return controller("g1-walk")
 
 
-@each_row(
+@every(
     "task",
     [
         FrameTask(frame=HAND, position=PLACE),
@@ -42,8 +42,8 @@ def test_tasks_above_the_legs_are_accepted_and_leave_the_forces_of_the_feet(g1, 
     assert {"centre of mass", "trunk", task.label()} <= {outcome.name for outcome in command.outcomes}
 
 
-@each_row(
-    "field, task, reason",
+@every(
+    ("field", "task", "reason"),
     [
         ("kind", ComTask(position=[0.0] * 3), "the gait decides how the centre of mass"),
         ("kind", AngularMomentumTask(), "the gait decides how the centre of mass"),

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.build import build_controller, controller_from_snapshot
 from controllers.config.loading import parse
@@ -31,7 +30,7 @@ def ground(name, height=0.0):
 
 
 @pytest.mark.parametrize("robot_name", first_is_fast(["quadruped", "solo12", "go2"]))
-@each_row("name", sorted(GROUNDS))
+@every("name", sorted(GROUNDS))
 def test_all_feet_rest_vertically_below_their_place_in_the_stance(name, robot_name):
     robot, stance = load_robot(robot_name)
     terrain = ground(name, -0.2)
@@ -50,7 +49,7 @@ def test_on_flat_ground_the_stance_is_unchanged():
     assert resting(robot, stance, ground("flat")) is stance
 
 
-@each_row("name", ["slope", "stairs", "heightmap"])
+@every("name", ["slope", "stairs", "heightmap"])
 @pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "convex"]))
 def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""
@@ -86,8 +85,8 @@ def test_one_friction_for_all():
     assert (controller.contacts(controller.stance).mu == 0.1).all()
 
 
-@each_row(
-    "table, field",
+@every(
+    ("table", "field"),
     [
         ({"kind": "heightmap", "resolution": 2.0}, "contact.terrain.resolution"),
         ({"kind": "heightmap", "seed": -1}, "contact.terrain.seed"),

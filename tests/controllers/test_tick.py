@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 import idyn.model.robot
 from controllers.build import load_controller
@@ -51,7 +51,7 @@ def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, na
     assert counts == {"crba": 1, "nonLinearEffects": 1, "forwardKinematics": 1}
 
 
-@each_row("name", ["quadruped", "quadruped-trot"])
+@every("name", ["quadruped", "quadruped-trot"])
 def test_a_steady_tick_calls_few_functions(name):
     controller, called = load_controller(name), set()
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from rigs import controller
-from rows import each_row
 
 from controllers.config.loading import parse
 from controllers.planners.trajectory import AnyTrajectory
@@ -43,7 +42,7 @@ def trajectory(name, kind, **settings):
     return robot, stance, Timed(motion(kind, **settings).build(robot, stance, 0.001), robot, stance)
 
 
-@each_row("name, kind", MOTIONS)
+@every(("name", "kind"), MOTIONS)
 def test_velocities_and_accelerations_are_derivatives(name, kind):
     """By central differences, over the ramp, across its end, and in the steady motion."""
     _, _, motion = trajectory(name, kind, start=0.1)
@@ -54,7 +53,7 @@ def test_velocities_and_accelerations_are_derivatives(name, kind):
         np.testing.assert_allclose(now.a, (after.v - before.v) / (2 * e), atol=1e-4)
 
 
-@each_row("name, kind", MOTIONS)
+@every(("name", "kind"), MOTIONS)
 def test_trajectories_begin_at_rest_in_the_stance(name, kind):
     robot, stance, motion = trajectory(name, kind, start=0.2)
     for t in (0.0, 0.1, 0.2):
@@ -64,7 +63,7 @@ def test_trajectories_begin_at_rest_in_the_stance(name, kind):
         np.testing.assert_allclose(reference.a, 0, atol=1e-9)
 
 
-@each_row("kind, axis", [("sway", 1), ("squat", 2)])
+@every(("kind", "axis"), [("sway", 1), ("squat", 2)])
 @pytest.mark.parametrize("name", first_is_fast(ROBOTS))
 def test_feet_stay_in_place_while_the_base_moves(name, kind, axis):
     """With the base moved along the stroke, the feet are where they were: to a micrometre, at the ends and in between."""
@@ -88,7 +87,7 @@ def test_a_sinusoid_lowers_by_its_amplitude_and_returns():
     np.testing.assert_allclose(motion.at(1.0).q, motion.at(4 / 3).q, atol=1e-12)
 
 
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_inverse_kinematics_reaches_the_moved_base(name):
     robot, stance = load_robot(name)
     shift = np.array([0.004, -0.006, 0.005])

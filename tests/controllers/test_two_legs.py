@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scipy.integrate import solve_ivp
 
 from controllers.command import GaitChange, Steering
@@ -43,7 +43,7 @@ def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
     assert np.allclose(dcm, SPANS[-1].end, atol=1e-7)
 
 
-@each_row("seed", range(5))
+@every("seed", range(5))
 def test_the_nearest_point_of_a_polygon(seed: int) -> None:
     rng = np.random.default_rng(seed)
     corners, point = rng.normal(size=(8, 2)), 3.0 * rng.normal(size=2)
@@ -62,7 +62,7 @@ def test_a_point_inside_and_degenerate_polygons_stay() -> None:
     assert np.allclose(nearest_inside(np.array([0.4, 2.0]), square[:2]), [0.4, 0.0])
 
 
-@each_row("velocity", [(0.3, 0.0, 0.0), (0.0, 0.1, 0.0), (0.2, -0.05, 0.4)])
+@every("velocity", [(0.3, 0.0, 0.0), (0.0, 0.1, 0.0), (0.2, -0.05, 0.4)])
 def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, float]) -> None:
     period, width, feet = 0.5, 0.2, [Pose(np.array([0.0, y, 0.0]), 0.0) for y in (0.1, -0.1)]
     middles = []
@@ -146,7 +146,7 @@ def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
     assert np.allclose(np.diff(lifts), 0.25, atol=dt + 1e-9)
 
 
-@each_row("bias", [-0.003, 0.003])
+@every("bias", [-0.003, 0.003])
 def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is_off(bias: float) -> None:
     steps, dt, velocity, at = point_feet(), 0.005, np.array([0.2, 0.0, 0.0]), {}
     dcm = np.zeros(2)

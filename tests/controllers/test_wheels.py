@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.command import Inputs, Mode, Reference
 from controllers.config.loading import parse
@@ -35,7 +34,7 @@ def still(angle):
     return Reference(q=np.array([angle]), v=np.zeros(1), a=np.zeros(1))
 
 
-@each_row("wanted", [0.0, 3.2, -3.2, 10 * np.pi, -1000.0])
+@every("wanted", [0.0, 3.2, -3.2, 10 * np.pi, -1000.0])
 @pytest.mark.parametrize("speed", first_is_fast([20.0, -20.0]))
 def test_the_feedback_torque_uses_the_counted_angle(controller, wanted, speed):
     """Past π and −π at 20 rad/s: I (kp (θ_ref − θ) − kd θ̇), to rounding, tick by tick."""
@@ -69,7 +68,7 @@ def wrapped(controller, turns, speed=0.3):
     return [controller.step(s, controller.contacts(s.q), Inputs(dt=DT * (k > 0))) for k, s in enumerate(states)]
 
 
-@each_row("turn", [1, -1])
+@every("turn", [1, -1])
 def test_an_encoder_that_wraps_stops_the_joint_until_a_reset(controller, turn):
     """Instead of unwinding a whole turn: damping, also after the angle has come back."""
     commands = wrapped(controller, [0, 0, turn, turn, turn, 0])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pinocchio as pin
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import parse
@@ -23,7 +23,7 @@ def some_state(robot, seed=0):
     return robot.integrate(robot.neutral(), rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
 
 
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_armature_adds_to_the_diagonal_of_the_mass_matrix_only(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare)
@@ -36,7 +36,7 @@ def test_armature_adds_to_the_diagonal_of_the_mass_matrix_only(name):
     np.testing.assert_array_equal(after.h, before.h)
 
 
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_mass_matrix_and_recursive_newton_euler_agree(name):
     """M v̇ + h = rnea with rotors: two algorithms that share no code."""
     robot, _ = load_robot(name)
@@ -47,7 +47,7 @@ def test_mass_matrix_and_recursive_newton_euler_agree(name):
     np.testing.assert_allclose(terms.M @ acceleration + terms.h, robot.inverse_dynamics(q, v, acceleration), atol=1e-11)
 
 
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_armature_adds_to_the_kinetic_energy(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare, 3)

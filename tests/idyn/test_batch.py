@@ -3,10 +3,9 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from hard import degenerate_scene
 from numba.core import event
-from rows import each_row
 from same import assert_same
 from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
 
@@ -88,7 +87,7 @@ def assert_all_same(robot, batch, law, options, threads=2):
 
 
 @pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE))
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_members_equal_single_predictions(law, selection):
     """Every law and selection, with degenerate members; rigid and yielding ground and each consistency option in turn."""
     kind = list(Selection).index(selection)
@@ -115,7 +114,7 @@ def test_contact_moments_of_members_equal_single_predictions():
 
 
 @pytest.mark.parametrize("consistency", first_is_fast([Consistency.STICK, Consistency.HOLD]))
-@each_row("law", [name for name in LAWS if kernels(make_law(name))])
+@every("law", [name for name in LAWS if kernels(make_law(name))])
 def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
     """From a cold start where the law has a compiled rung for it, and from the last basis."""
     scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
@@ -143,7 +142,7 @@ def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
         assert_same(answer.member(i), expected.member(i))
 
 
-@each_row("given", ["nothing", "one for all", "its own"])
+@every("given", ["nothing", "one for all", "its own"])
 def test_shared_states_and_guesses_equal_single_predictions(given):
     """Arrays without a row for each member are shared by all, a guess too. Neighbours with equal state and contacts, here by
     twos and fives, share their terms."""
@@ -186,7 +185,7 @@ def test_contacts_may_change_between_batches():
         guess, before = answer.guess, [single.guess for single in singles]
 
 
-@each_row("name", ["fivebar", "arm", "g1"])
+@every("name", ["fivebar", "arm", "g1"])
 def test_members_of_other_robots_equal_single_predictions(name):
     """Closed chains, a fixed base, a humanoid; with forces applied."""
     robot, q = load_robot(name)
@@ -231,8 +230,8 @@ MALFORMED = [
 ]
 
 
-@each_row("law", ["coulomb", "convex"])
-@each_row("field, spoil", MALFORMED)
+@every("law", ["coulomb", "convex"])
+@every(("field", "spoil"), MALFORMED)
 def test_malformed_values_are_named_with_their_member(law, field, spoil):
     batch = batch_of([standing_scene(ROBOT)] * 5)
     spoil(batch)
@@ -251,8 +250,8 @@ def test_repeated_keys_and_malformed_preferred_forces_are_named():
             predict_batch(scene.robot, msgspec.structs.replace(batch, **changes), law=make_law("coulomb"), dt=DT)
 
 
-@each_row(
-    "field, changes",
+@every(
+    ("field", "changes"),
     [
         ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
         ("v: expected 5 rows, as in `q`, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),

@@ -7,7 +7,7 @@ import threading
 import msgspec
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import DT, PLAIN, random_scene, walker
 
 from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
@@ -76,7 +76,7 @@ def test_a_forked_process_has_threads_of_its_own():
         process.join()
 
 
-@each_row("count", [2, COUNT])
+@every("count", [2, COUNT])
 def test_at_most_one_thread_is_started_for_each_core(count):
     robot, batch = states(count=count)
     expected = torques(robot, batch, threads=1)
@@ -85,8 +85,8 @@ def test_at_most_one_thread_is_started_for_each_core(count):
     assert threading.active_count() <= before + os.cpu_count()
 
 
-@each_row("law", ["coulomb", "exact-cone"])
-@each_row("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
+@every("law", ["coulomb", "exact-cone"])
+@every("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
 def test_a_malformed_basis_starts_cold_as_in_single_predictions(law, wrong):
     robot, batch = states(count=4)
     law = make_law(law)

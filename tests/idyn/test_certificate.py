@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from certificates import LAWS, answer_of, certificate
 from conditions import allowance, relative_dynamics, speed_per_impulse
-from fast import first_is_fast
+from fast import every, first_is_fast
 from oracles import convex_program, corners, outcome
-from rows import each_row
 from scenes import DT, each_walker, random_scene
 from scipy.optimize import linprog
 
@@ -123,7 +122,7 @@ def spoiled(a, rng, f, q_ddot):
 
 
 @pytest.mark.parametrize("count", first_is_fast([8, 24]))
-@each_row("law", [law for law in LAWS if make_law(law).conditions is not Conditions.SOFT])
+@every("law", [law for law in LAWS if make_law(law).conditions is not Conditions.SOFT])
 @each_walker
 def test_residuals_match_dense_numpy(name, law, count):
     """For correct answers and for errors of any size. The law `mujoco` is held against MuJoCo itself (tests/sim_harness)."""

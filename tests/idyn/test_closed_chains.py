@@ -7,10 +7,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from certificates import certified
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from legs import leg
 from oracles import full
-from rows import each_row
 from scenes import DT, LITERAL
 
 from controllers.robot.load import load_robot
@@ -96,7 +95,7 @@ def dense(robot, state, contacts, q_ddot, p, rate):
 
 
 @pytest.mark.parametrize("selection", fast([Selection.OFF, Selection.TORQUE], Selection.TORQUE))
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection):
     options = Options.paper(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
     pressed = own = 0
@@ -117,7 +116,7 @@ def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection
     assert pressed >= (0 if law == "contact-free" else 4)
 
 
-@each_row("law", ["no-slip", "coulomb", "cone"])
+@every("law", ["no-slip", "coulomb", "cone"])
 def test_open_chains_close_at_the_recovery_speed(law):
     """Beyond the noise floor; within the period where that is slow enough."""
     for size in (1e-5, 1e-3):
@@ -134,7 +133,7 @@ def test_open_chains_close_at_the_recovery_speed(law):
         np.testing.assert_allclose((G @ answer.v_plus)[flat], -wanted[flat], atol=of_the_middle)
 
 
-@each_row("consistency", [Consistency.HOLD, Consistency.STICK])
+@every("consistency", [Consistency.HOLD, Consistency.STICK])
 def test_a_projected_demand_keeps_feet_in_place_and_chains_closed(consistency):
     robot, stance = fivebar()
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
@@ -184,7 +183,7 @@ def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
     assert pressed >= (0 if law == "contact-free" else 2)
 
 
-@each_row("spoiled", [0.0, 1e-3])
+@every("spoiled", [0.0, 1e-3])
 def test_wrong_closure_forces_are_refused(spoiled):
     """They are part of the balance of momentum: an error of 1 mN·s shows as a part of that."""
     robot, state, contacts, q_ddot = moving(2)
@@ -206,7 +205,7 @@ def test_wrong_closure_forces_are_refused(spoiled):
     assert (residuals.max() <= CERTIFIED) == (spoiled == 0.0)
 
 
-@each_row("moved", [0, 8, 20])
+@every("moved", [0, 8, 20])
 def test_a_chain_that_comes_apart_is_refused(moved):
     """Passive knees that move on, and a hip: the ends separate, and the certificate shows the speed."""
     robot, state, contacts, q_ddot = moving(2)
@@ -223,7 +222,7 @@ def test_a_chain_that_comes_apart_is_refused(moved):
     assert (apart > 1e-5) == (moved >= 6)
 
 
-@each_row("yaw", [1e-6, 0.3, np.pi / 2 - 1e-6, 2.0])
+@every("yaw", [1e-6, 0.3, np.pi / 2 - 1e-6, 2.0])
 def test_closure_forces_turn_with_the_robot(yaw):
     """A plane linkage has a redundant row: at any yaw there is no force across its plane."""
     robot, stance = fivebar()
@@ -253,8 +252,8 @@ def test_redundant_motors_of_a_chain_do_not_work_against_one_another():
     np.testing.assert_allclose(torques, np.tile(torques[0], (4, 1)), atol=1e-6)
 
 
-@each_row(
-    "first, second, error, words",
+@every(
+    ("first", "second", "error", "words"),
     [
         ("LF_front_end", "LF_hind_ende", FrameNotFound, "LF_hind_ende"),
         ("LF_front_end", "LF_front_shank", InputError, "two bodies"),

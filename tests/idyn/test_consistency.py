@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics
+from fast import every
 from oracles import eliminate, full, solve_qp
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standing_scene
 from scipy.optimize import linprog
 
@@ -54,7 +54,7 @@ def nearest_velocity(scene, f, held, closed):
     return target + x / weight
 
 
-@each_row("closed", [False, True])
+@every("closed", [False, True])
 @each_walker
 def test_the_projection_is_the_nearest_feasible_motion(name, closed):
     for seed in range(60):
@@ -117,7 +117,7 @@ def farkas(f, q_ddot, extra):
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_squeezing_fingers_are_an_impossible_demand(law):
     """Proof by certificate; without projection the law fails and reports it, with it the demand is changed."""
     scene = fingers_scene((10.0, -10.0))
@@ -142,8 +142,8 @@ def test_squeezing_fingers_are_an_impossible_demand(law):
     assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-12
 
 
-@each_row("law", LAWS)
-@each_row("demand", [(5.0, 5.0), (-4.0, 9.0), (0.0, 0.0), (3.0, 7.0)])
+@every("law", LAWS)
+@every("demand", [(5.0, 5.0), (-4.0, 9.0), (0.0, 0.0), (3.0, 7.0)])
 def test_feasible_finger_demands_are_unchanged(law, demand):
     """Together, apart, and one running away from the other: there is no certificate against them."""
     scene = fingers_scene(demand)
@@ -164,7 +164,7 @@ def test_fingers_carry_the_box_by_friction():
     assert answer.p[2] - answer.p[5] == pytest.approx(moved * 5.0 * DT, rel=1e-9)
 
 
-@each_row("law", ["coulomb", "convex"])
+@every("law", ["coulomb", "convex"])
 @each_walker
 def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
     """Its feet touch only the ground: the base gives way, no demand is infeasible, none is changed."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import fingers_scene, walker
 
 from idyn.contact.contacts import (
@@ -25,8 +25,8 @@ def build(**changes):
     return contacts_from_points(robot, **{**given, **changes})
 
 
-@each_row(
-    "field, changes",
+@every(
+    ("field", "changes"),
     [
         ("contacts[0].mu", {"mu": np.array([-0.1])}),
         ("contacts[0].mu", {"mu": np.array([np.nan])}),
@@ -118,7 +118,7 @@ def test_the_margin_decides_which_contacts_are_included():
         assert contacts.keys == tuple(key for key, gap in zip(robot.spheres.keys, gaps, strict=True) if gap <= margin)
 
 
-@each_row("rows", [(0, 1, 2, 3), (2, 0), ()])
+@every("rows", [(0, 1, 2, 3), (2, 0), ()])
 def test_contacts_given_by_key_equal_those_of_geometry(rows):
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])

@@ -4,9 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, cone_error, dynamics, outside_cone
-from fast import first_is_fast
+from fast import every, first_is_fast
 from oracles import convex_program, full, solve_semidefinite_qp
-from rows import each_row
 from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, many_points, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
@@ -32,7 +31,7 @@ def program(scene, edges=4, mu=None):
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 8]))
-@each_row("variant", TRIED)
+@every("variant", TRIED)
 @each_walker
 def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
@@ -79,7 +78,7 @@ def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
     np.testing.assert_allclose(answer.v_plus, two_stage.v_plus, atol=1e-8)
 
 
-@each_row("backend", ["daqp", "quadprog", "piqp", "proxqp"])
+@every("backend", ["daqp", "quadprog", "piqp", "proxqp"])
 def test_all_back_ends_give_the_same_velocity(backend):
     """Where a back end is not accurate enough the next rung answers; the velocity is the same."""
     assert backend in backends()
@@ -126,7 +125,7 @@ def test_more_edges_dissipate_more():
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 8]))
-@each_row("variant", TRIED)
+@every("variant", TRIED)
 @each_walker
 def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     """With infinite friction there may be no answer in which separating contacts carry no force."""
@@ -163,7 +162,7 @@ def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(n
     assert np.abs(f.at_end(answers["convex"].v_plus)[0::3]).max() > 0.01
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_every_law_answers_without_contacts(law):
     scene = random_scene("solo12", 0, n=0)
     answer = solve(scene, make_law(law))
@@ -194,7 +193,7 @@ def test_laws_are_found_by_name():
         make_law("convex", edges=5)
 
 
-@each_row("mu", [0.6, 1e5, 1e6])
+@every("mu", [0.6, 1e5, 1e6])
 def test_a_useless_last_basis_loses_no_answer(mu):
     """Lemke then comes before the QP back end; with large friction it may end on a ray, which proves nothing."""
     law, options, solved = make_law("convex"), Options.paper(ground=LITERAL), 0

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 from rungs import attempts
 from scenes import DT, LITERAL, WALKERS, each_walker, many_points, random_scene
 
@@ -33,8 +32,8 @@ def energy(problem, p):
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 8]))
-@each_row("friction", FRICTION)
-@each_row("name, points", [*((w, 1) for w in WALKERS), ("quadruped", 3)])
+@every("friction", FRICTION)
+@every(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
 def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edges):
     """Started with it, the next call nearly always needs no QP, and its point has the same motion and no more energy."""
     law, exact, count = Convex(edges=edges), 0, 0
@@ -83,7 +82,7 @@ def test_a_wrong_basis_is_refused():
             assert not solved
 
 
-@each_row("friction", FRICTION)
+@every("friction", FRICTION)
 @each_walker
 def test_pivots_end_at_a_basis(name, friction):
     """Of independent rays, with no more energy than the back end's answer; afterwards it is the last basis."""

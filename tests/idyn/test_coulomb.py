@@ -4,10 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, outside_cone
-from fast import first_is_fast
+from fast import every, first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
 from quantecon.optimize.lcp_lemke import lcp_lemke
-from rows import each_row
 from rungs import attempts
 from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
 
@@ -39,7 +38,7 @@ def assembled(scene, edges=4):
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 6, 8]))
-@each_row("variant", VARIANTS)
+@every("variant", VARIANTS)
 @each_walker
 def test_coulomb_satisfies_its_conditions(name, variant, edges):
     """It answers itself in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
@@ -195,7 +194,7 @@ def test_the_answer_scales_with_units_of_mass_and_time():
         np.testing.assert_allclose(solution.p / (mass * speed), expected.p, atol=1e-10)
 
 
-@each_row("edges", [3, 5, 2, 0, -4])
+@every("edges", [3, 5, 2, 0, -4])
 def test_odd_polygons_are_refused(edges):
     with pytest.raises(ConfigError, match=r"law\.edges"):
         make_law("coulomb", edges=edges)

@@ -3,8 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, InputError, Options, Selection, State, contacts_from_geometry, derivatives, predict
@@ -106,7 +105,7 @@ def check(case, seed, name="go2"):
 
 
 @pytest.mark.parametrize("count", first_is_fast([6, 25]))
-@each_row("case", CASES)
+@every("case", CASES)
 def test_derivatives_are_those_of_the_prediction(case, count):
     assert sum(check(case, seed) for seed in range(count)) >= 1
 
@@ -119,7 +118,7 @@ def test_derivatives_where_contact_rows_depend_on_each_other(count):
 
 
 @pytest.mark.long
-@each_row("case", CASES)
+@every("case", CASES)
 def test_derivatives_of_a_thousand_states(case):
     print(case[0], sum(check(case, seed) for seed in range(1000)))
 
@@ -176,7 +175,7 @@ def test_a_contact_that_just_touches_is_a_switch():
     assert [switch for switch in found.switches if "may close" in switch]
 
 
-@each_row("law", ["sap", "convex"])
+@every("law", ["sap", "convex"])
 def test_laws_without_a_basis_are_refused(law):
     tick = Tick("coulomb", Options(), 0.0, 0)
     state, contacts, q_ddot, _ = tick.arguments()

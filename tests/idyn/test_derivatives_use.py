@@ -4,7 +4,7 @@ base."""
 import msgspec
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.robot.load import load_robot
 from idyn import Flat, InputError, Options, State, contacts_from_geometry, derivatives, predict
@@ -42,7 +42,7 @@ def test_slopes_read_later_are_those_of_their_own_state():
         np.testing.assert_array_equal(one, two)
 
 
-@each_row("change", ["q", "v", "points", "mu", "gaps"])
+@every("change", ["q", "v", "points", "mu", "gaps"])
 def test_the_dynamics_of_another_state_are_not_used(change):
     """The last prediction before the call was made for another state or other contacts."""
     (robot, state, contacts, q_ddot), answer, common = scene()
@@ -67,7 +67,7 @@ def test_numbers_of_other_types_are_accepted():
         np.testing.assert_array_equal(one, two)
 
 
-@each_row("field", ["q_ddot", "preferred", "state"])
+@every("field", ["q_ddot", "preferred", "state"])
 def test_arrays_of_a_wrong_size_are_named(field):
     (robot, state, contacts, q_ddot), answer, common = scene()
     if field == "q_ddot":
@@ -86,7 +86,7 @@ def test_an_answer_for_other_contacts_is_refused():
         derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
 
 
-@each_row("law", ["coulomb", "contact-free"])
+@every("law", ["coulomb", "contact-free"])
 def test_without_contacts_the_torques_are_those_of_free_motion(law):
     """∂τ/∂q̈ is the inertia of the joints seen through the free base; impulses have no rows."""
     robot, stance = load_robot("go2")
@@ -125,7 +125,7 @@ def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
     np.testing.assert_allclose(found.q_ddot.p, 0.0, atol=1e-9)
 
 
-@each_row("between", [False, True])
+@every("between", [False, True])
 def test_a_demand_that_is_not_finite_is_refused(between):
     """Right after the prediction, and after another one."""
     (robot, state, contacts, q_ddot), answer, common = scene()

@@ -3,9 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
-from rows import each_row
 from rungs import attempts
 from scenes import DT, PLAIN, each_walker, random_scene, standing_scene
 
@@ -52,7 +51,7 @@ def test_enumeration_finds_the_nearest_basic_solution(n, count):
     assert several > 0 or n == 1  # one contact has one solution here
 
 
-@each_row("n", [1, 2])
+@every("n", [1, 2])
 @each_walker
 def test_enumeration_solves_the_lcp_of_two_feet(name, n):
     for seed in range(20):

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+from fast import every
 from oracles import full
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, limitless, random_scene, standing_scene, turned, walker
 
 from idyn.certificate.certify import CERTIFIED
@@ -29,7 +29,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, applied=None, **changes
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, applied=applied)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
     """RNEA at the predicted acceleration, with armature and less the contact forces as wrenches: τ on the joints, zero on the
@@ -57,8 +57,8 @@ def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
         np.testing.assert_allclose(with_forces[robot.tree.u], 0, atol=1e-9 * scale)
 
 
-@each_row("selection", Selection)
-@each_row("law", RIGID_LAWS)
+@every("selection", Selection)
+@every("law", RIGID_LAWS)
 @each_walker
 def test_at_rest_the_feet_carry_the_weight(name, law, selection):
     scene = standing_scene(name)
@@ -75,7 +75,7 @@ def test_the_paper_quadruped_weighs_47_09_newton():
     assert solve(standing_scene("quadruped"), "coulomb").normal_force.sum() == pytest.approx(47.088, abs=1e-6)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
     """At rest, with an applied force that cancels gravity, with and without feet on the ground."""
@@ -138,8 +138,8 @@ def sled_scene(demand, mu, law, **settings):
     return predict(robot, state, contacts, np.array([demand]), law=make_law(law, **settings), dt=DT, options=OPTIONS)
 
 
-@each_row("edges", [4, 8])
-@each_row("mu", [0.1, 0.6])
+@every("edges", [4, 8])
+@every("mu", [0.1, 0.6])
 def test_slip_onset_of_the_accelerating_block(edges, mu):
     """The motor throws a body of M = 30 kg backwards off a shoe of m = 2 kg with relative acceleration a. While the shoe
     sticks, friction M a ≤ μ (M + m) g; beyond a* = μ (M + m) g / M it slips, and friction stays at its limit."""
@@ -178,7 +178,7 @@ def test_the_convex_law_gives_no_traction():
         np.testing.assert_allclose(answer.normal_force.sum(), 32 * 9.81, rtol=1e-9)
 
 
-@each_row("law", ["coulomb", "convex"])
+@every("law", ["coulomb", "convex"])
 def test_sliding_friction_depends_on_direction_as_the_polygon(law):
     """Across a corner of the square the limit is μ N; along a side's middle it is μ N cos(π/4); with k = 8, cos(π/8)."""
     scene = standing_scene("quadruped", mu=0.5)

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import scs
 from conditions import allowance, dynamics, exact_cone_error
+from fast import every
 from oracles import eliminate, full
-from rows import each_row
 from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, limitless, random_scene, standing_scene, turned, varied
 from scipy.sparse import csc_matrix
 
@@ -27,7 +27,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 
 
-@each_row("variant", VARIANTS)
+@every("variant", VARIANTS)
 @each_walker
 def test_exact_cone_satisfies_its_conditions(name, variant):
     """It answers itself in every state of finite friction; with infinite friction in nearly all."""
@@ -45,7 +45,7 @@ def test_exact_cone_satisfies_its_conditions(name, variant):
     assert own >= (count if "un" not in variant and variant != "all kinds" else 0.7 * count)
 
 
-@each_row("angle", [0.3, np.pi / 4, 2.0])
+@every("angle", [0.3, np.pi / 4, 2.0])
 @each_walker
 def test_the_answer_is_isotropic(name, angle):
     """Turning the tangents keeps v⁺ and the forces in the world. Started at the same impulses, as polygons are not isotropic
@@ -62,7 +62,7 @@ def test_the_answer_is_isotropic(name, angle):
     assert slid >= 8
 
 
-@each_row("angle", [0.0, 0.1, np.pi / 4, np.pi / 8])
+@every("angle", [0.0, 0.1, np.pi / 4, np.pi / 8])
 def test_sliding_friction_is_mu_times_the_load_against_the_motion(angle):
     """In any direction: a polygon of four edges lacks up to 29 % of it."""
     scene = standing_scene("quadruped", mu=0.5)
@@ -134,7 +134,7 @@ def predict_polygon(scene, edges):
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
 
 
-@each_row("method", METHODS)
+@every("method", METHODS)
 def test_contact_velocities_match_pinocchios_solvers(method):
     """Where these converge: the same contact velocities, by independent code."""
     same = 0
@@ -169,7 +169,7 @@ def test_the_face_tells_sticking_sliding_and_separating_contacts():
     np.testing.assert_allclose(friction, [[1, 0], [0.6, 0.8], [0, 0]])
 
 
-@each_row("seed", range(8))
+@every("seed", range(8))
 def test_the_polygon_of_the_selection_contains_the_laws_friction(seed):
     """For a contact that sticks at the edge of its round cone, the inner polygon is turned so that a corner is there."""
     rng = np.random.default_rng(seed)

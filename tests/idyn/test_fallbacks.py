@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 from conditions import dynamics, outside_cone
+from fast import every
 from hard import degenerate_scene, wild_scene
 from oracles import full, outcome
-from rows import each_row
 from rungs import attempts
 from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
@@ -82,8 +82,8 @@ def reduced(scene):
     return problem
 
 
-@each_row("status", [Status.CYCLE, Status.SOLVED])
-@each_row("law", LAWS)
+@every("status", [Status.CYCLE, Status.SOLVED])
+@every("law", LAWS)
 def test_each_rung_answers_when_those_before_it_fail(law, status):
     """Those before report a failure, or claim success and are refused by the certificate. quadprog needs a positive definite D,
     as on one foot."""
@@ -110,7 +110,7 @@ def test_regularised_answers_are_certified_against_the_original_problem():
     assert (answer.law, answer.status) == ("coulomb", Status.OTHER_LAW)
 
 
-@each_row("law", ["no-slip", "convex", "cone"])
+@every("law", ["no-slip", "convex", "cone"])
 def test_after_all_rungs_coulombs_law_answers(law):
     scene = calm()
     answer = solve(scene, Failing(make_law(law), 99, Status.CYCLE))
@@ -121,7 +121,7 @@ def test_after_all_rungs_coulombs_law_answers(law):
     assert answer.guess.law == "coulomb"
 
 
-@each_row("scene", [wild_scene(33), degenerate_scene(34), degenerate_scene(59)])
+@every("scene", [wild_scene(33), degenerate_scene(34), degenerate_scene(59)])
 def test_where_no_law_answers_friction_is_limited(scene):
     """Unlimited or large friction, for which neither the law nor Coulomb's law has a certified answer."""
     assert scene.contacts.mu.max() > 1.0
@@ -137,7 +137,7 @@ def beyond():
     return msgspec.structs.replace(calm(), q_ddot=1e14 * np.random.default_rng(0).normal(size=12))
 
 
-@each_row("status", [s for s in STATUSES if not s.ok])
+@every("status", [s for s in STATUSES if not s.ok])
 def test_the_last_forces_answer_when_every_law_fails(status):
     """With the status of the law's own failure, the previous impulses, and the torque that goes with them."""
     scene = beyond()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import WALKERS, walker
 from scipy.spatial.transform import Rotation
 
@@ -22,7 +22,7 @@ def difference(f, robot, q, v):
     return (f(robot.integrate(q, STEP * v)) - f(robot.integrate(q, -STEP * v))) / (2 * STEP)
 
 
-@each_row("name", [*WALKERS, "go2"])
+@every("name", [*WALKERS, "go2"])
 def test_velocities_are_the_derivatives_of_placements(name):
     robot, q, v = moving(name)
     for frame in robot.frames.names[1::7]:
@@ -36,7 +36,7 @@ def test_velocities_are_the_derivatives_of_placements(name):
         np.testing.assert_allclose(world, [*(linear + np.cross(place, angular)), *angular], atol=1e-7)
 
 
-@each_row("axes", ["local_world_aligned", "local", "world"])
+@every("axes", ["local_world_aligned", "local", "world"])
 def test_the_drift_is_the_rate_of_the_velocity(axes):
     robot, q, v = moving("quadruped")
     for frame in robot.frames.names[1::7]:
@@ -44,7 +44,7 @@ def test_the_drift_is_the_rate_of_the_velocity(axes):
         np.testing.assert_allclose(robot.frames.drift(frame, q, v, axes=axes), rate, atol=1e-6)
 
 
-@each_row("name", [*WALKERS, "go2"])
+@every("name", [*WALKERS, "go2"])
 def test_centre_of_mass_and_momentum(name):
     robot, q, v = moving(name, 1)
     velocity = difference(robot.frames.center_of_mass, robot, q, v)

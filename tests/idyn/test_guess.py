@@ -4,9 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, exact_cone_error
-from fast import fast
+from fast import every, fast
 from oracles import full
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
@@ -151,7 +150,7 @@ def broken_inputs(scene):
 
 
 @each_law
-@each_row("name", ["solo12"])
+@every("name", ["solo12"])
 def test_an_overflow_is_never_reported_as_solved(name, law):
     """A status reports it, or the torque is finite and correct: never SOLVED with a non-finite number, never an exception."""
     scene = standing_scene(name)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 from conditions import allowance, cone_error, coulomb_error, dynamics, exact_cone_error, no_slip_error, outside_cone
+from fast import every
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, full
-from rows import each_row
 from scenes import DT
 
 from idyn.contact.ground import Ground
@@ -117,7 +117,7 @@ def test_every_law_answers_random_states(count):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.long)])
-@each_row("law", ["no-slip", "coulomb", "exact-cone", "cone", "cone-infinite"])
+@every("law", ["no-slip", "coulomb", "exact-cone", "cone", "cone-infinite"])
 def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
     """Rest, infinite friction, demands of ±50 rad/s²: no kilonewtons, and no separating contact is held."""
     solver = make_law(law)
@@ -141,7 +141,7 @@ def test_every_law_answers_degenerate_contacts(count):
 
 
 @pytest.mark.long
-@each_row("make", [wild_scene, degenerate_scene])
+@every("make", [wild_scene, degenerate_scene])
 def test_exact_cone_answers_ten_thousand_states(make):
     """Every answer is judged, degenerate ones too: the law's own or another's, certified, or the last forces by name."""
     shares = sweep(make, 10_000, laws=("exact-cone",))["exact-cone"]

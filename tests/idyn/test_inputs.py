@@ -7,7 +7,7 @@ import pickle
 import msgspec
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import DT, LITERAL, standing_scene
 
 from idyn.errors import InputError
@@ -91,7 +91,7 @@ MALFORMED = [
 ]
 
 
-@each_row("field, changes", MALFORMED)
+@every(("field", "changes"), MALFORMED)
 def test_malformed_inputs_are_refused_by_name(field, changes):
     with pytest.raises(InputError, match="expected") as refused:
         ask(**changes)
@@ -130,13 +130,13 @@ CONVERTED = {
 }
 
 
-@each_row("name", CONVERTED)
+@every("name", CONVERTED)
 def test_lists_and_narrower_types_give_the_same_answer(name):
     expected = ask(guess=GUESS) if name == "guess" else ask()
     np.testing.assert_array_equal(ask(**CONVERTED[name]).tau, expected.tau)
 
 
-@each_row("seed", range(40))
+@every("seed", range(40))
 def test_quaternions_near_unit_length_are_answered_or_refused(seed):
     """All checks agree on the tolerance: an answer or an InputError."""
     rng = np.random.default_rng(seed)

@@ -6,8 +6,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn import (
@@ -113,7 +112,7 @@ def test_lists_and_narrow_types_are_accepted():
     assert_equal(predict(robot, *lists, q_ddot, law="coulomb", dt=DT), plain)
 
 
-@each_row("wrong", [np.nan, np.inf])
+@every("wrong", [np.nan, np.inf])
 def test_coordinates_that_are_not_finite_are_refused(wrong):
     robot, state, contacts, q_ddot = tick()
     state, contacts = moved(state, contacts, UTM)

@@ -1,11 +1,11 @@
 """Random families of complementarity problems × every solver, against conditions, feasibility and other solvers."""
 
 import numpy as np
+from fast import every
 from lcp_solvers import PIVOTS, SOLVERS, by_dual, by_lemke, by_ppm, check_solution
 from lcps import Lcp, coulomb, gram
 from oracles import enumerate_lcp, lcp_error
 from quantecon.optimize.lcp_lemke import lcp_lemke
-from rows import each_row
 from scipy.optimize import linprog
 
 from idyn.solvers.pivoting import ppm
@@ -24,7 +24,7 @@ def random_gram(seed):
     return gram(rng.integers(-3, 4, size=(n, m)), rng.integers(-4, 3, size=n))
 
 
-@each_row("solver", SOLVERS)
+@every("solver", SOLVERS)
 def test_random_low_rank_problems_are_solved_or_refused(solver):
     solved = refused = cycles = 0
     for seed in range(600):
@@ -97,8 +97,8 @@ def test_random_contact_problems_agree_with_an_independent_lemke():
     assert compared > 150
 
 
-@each_row("scale", [1e-12, 1e-6, 1e6, 1e12])
-@each_row("solver", SOLVERS)
+@every("scale", [1e-12, 1e-6, 1e6, 1e12])
+@every("solver", SOLVERS)
 def test_the_solution_scales_with_units(solver, scale):
     """M in units of `scale`: a robot of grams or of tons, impulses in between."""
     for seed in range(60):
@@ -112,7 +112,7 @@ def test_the_solution_scales_with_units(solver, scale):
         assert np.isfinite(z).all()
 
 
-@each_row("solver", SOLVERS)
+@every("solver", SOLVERS)
 def test_nan_is_never_reported_as_solved(solver):
     """A NaN anywhere never gives SOLVED with finite z."""
     lcp = gram([[1.0, 2], [3, 4], [0, 1]], [-1, -2, np.nan])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fast import every
 from lcp_solvers import SOLVERS, by_dual, by_lemke, by_ppm, check_solution
 from lcps import KOSTREVA, PPM_CYCLES, RAY_THOUGH_SOLVABLE, TABLE, gram, murty_exponential
 from oracles import enumerate_lcp, lcp_error
-from rows import each_row
 from scipy.optimize import linprog
 
 from idyn.solvers.lemke import basis_solution, lemke
@@ -15,7 +15,7 @@ from idyn.status import Status
 CASES = [(name, solver) for name, lcp in TABLE.items() for solver in SOLVERS if "lemke" in solver or lcp.Y is not None]
 
 
-@each_row("name, solver", CASES)
+@every(("name", "solver"), CASES)
 def test_each_solver_gives_the_expected_result(name, solver):
     lcp = TABLE[name]
     z, status, basis = SOLVERS[solver](lcp)
@@ -31,7 +31,7 @@ def test_each_solver_gives_the_expected_result(name, solver):
         np.testing.assert_allclose(z, lcp.z, atol=1e-12)
 
 
-@each_row("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
+@every("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
 def test_the_expected_results_match_brute_force(name):
     """Brute force finds the stated solution, or none where none is stated."""
     lcp = TABLE[name]
@@ -56,7 +56,7 @@ def test_a_ray_of_a_matrix_that_is_not_copositive_is_no_answer():
     assert status is Status.RAY
 
 
-@each_row("n", [2, 5, 11])
+@every("n", [2, 5, 11])
 def test_the_exponential_family_takes_as_many_pivots_as_the_theory_says(n):
     """And the pivot cap ends it one pivot earlier, without a solution."""
     M, q, *_ = murty_exponential(n)
@@ -67,7 +67,7 @@ def test_the_exponential_family_takes_as_many_pivots_as_the_theory_says(n):
     assert not z.any()
 
 
-@each_row("solve", [ppm, dual_active_set])
+@every("solve", [ppm, dual_active_set])
 def test_the_pivot_cap_ends_principal_pivoting(solve):
     Y, r = np.eye(6), -np.ones(6)
     guess = (np.zeros(6, dtype=bool),) if solve is ppm else ()
@@ -76,7 +76,7 @@ def test_the_pivot_cap_ends_principal_pivoting(solve):
     assert pivots <= 3
 
 
-@each_row("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
+@every("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
 def test_basis_solution_matches_numpy_on_every_basis(name):
     """`basis_solution` against numpy on all complementary bases, singular ones refused."""
     lcp = TABLE[name]

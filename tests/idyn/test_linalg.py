@@ -2,14 +2,14 @@
 
 import numpy as np
 import scipy.linalg
-from rows import each_row
+from fast import every
 
 from idyn.laws.law import polygon
 from idyn.laws.no_slip import select_rows
 from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve, null_space
 
 
-@each_row("n", [0, 1, 2, 5, 12])
+@every("n", [0, 1, 2, 5, 12])
 def test_cholesky_and_triangular_solves(n):
     rng = np.random.default_rng(n)
     B = rng.normal(size=(n, n + 2))
@@ -31,7 +31,7 @@ def test_cholesky_of_an_indefinite_matrix_is_nan():
     assert np.isnan(A[1, 1])
 
 
-@each_row("n", [1, 2, 5, 12])
+@every("n", [1, 2, 5, 12])
 def test_lu_solves_what_needs_pivoting(n):
     rng = np.random.default_rng(n)
     A, b = rng.normal(size=(n, n)), rng.normal(size=n)
@@ -43,12 +43,12 @@ def test_lu_solves_what_needs_pivoting(n):
     np.testing.assert_allclose(lu_solve(LU, order, b), np.linalg.solve(A, b), rtol=1e-8)
 
 
-@each_row("A", [np.zeros((2, 2)), np.ones((3, 3)), np.diag([1.0, 0.0]), np.array([[np.nan]])])
+@every("A", [np.zeros((2, 2)), np.ones((3, 3)), np.diag([1.0, 0.0]), np.array([[np.nan]])])
 def test_lu_reports_a_singular_matrix(A):
     assert not lu_factor(A)[2]
 
 
-@each_row("rows, m, rank", [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
+@every(("rows", "m", "rank"), [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
 def test_null_space_is_orthonormal_and_complete(rows, m, rank):
     """Orthonormal, of the right size, and mapped to zero."""
     rng = np.random.default_rng(rows + m)
@@ -61,7 +61,7 @@ def test_null_space_is_orthonormal_and_complete(rows, m, rank):
         np.testing.assert_allclose(Z @ Z.T, (S := scipy.linalg.null_space(E)) @ S.T, atol=1e-10)
 
 
-@each_row("rank", [0, 1, 3, 5])
+@every("rank", [0, 1, 3, 5])
 def test_row_selection_is_a_basis_of_the_rows(rank):
     rng = np.random.default_rng(rank)
     Y = rng.normal(size=(12, rank)) @ rng.normal(size=(rank, 6))
@@ -80,7 +80,7 @@ def test_row_selection_is_a_basis_of_the_rows(rank):
     np.testing.assert_allclose(rest, 0, atol=1e-9)
 
 
-@each_row("k", [4, 6, 8])
+@every("k", [4, 6, 8])
 def test_polygon_corners_and_normals_match_trigonometry(k):
     inside, outside = polygon(k), polygon(k, circumscribed=True)
     np.testing.assert_allclose(np.linalg.norm(inside, axis=1), 1, atol=1e-15)

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from numba.core import event
-from rows import each_row
 from scenes import DT, LITERAL, standing_scene
 
 from idyn.contact.ground import Ground
@@ -22,7 +22,7 @@ def solve(scene, law, options, guess=None, **more):
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess, **more)
 
 
-@each_row("law", [name for name in LAWS if name not in ("enumeration", "sensed")])
+@every("law", [name for name in LAWS if name not in ("enumeration", "sensed")])
 def test_contacts_may_change_between_ticks(law):
     """Feet that touch in turn, in another order, and no feet: the last basis and forces are assigned by contact key."""
     law, scene, guess, options = make_law(law), standing_scene("quadruped"), None, Options.paper(ground=YIELDING)
@@ -77,9 +77,9 @@ def test_a_derived_law_does_not_use_its_parents_kernel():
     assert first.rung == solve(scene, law, options, first.guess).rung == "mine"
 
 
-@each_row("selection", Selection)
-@each_row(
-    "field, changes",
+@every("selection", Selection)
+@every(
+    ("field", "changes"),
     [
         ("guess.force", {"force": np.ones((1000, 3))}),
         ("guess.force", {"force": np.ones((4, 2))}),
@@ -105,7 +105,7 @@ def test_malformed_inputs_of_a_warm_tick_are_named(selection, field, changes):
         solve(scene, law, options, guess, preferred=preferred)
 
 
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("law", ["no-slip", "coulomb", "convex"])
 def test_a_malformed_basis_is_ignored(law):
     """A basis for other settings of the law, of another type, or missing: the answer is that of a cold start."""
     scene, law, options = standing_scene("quadruped"), make_law(law), Options.paper(ground=LITERAL)
@@ -122,7 +122,7 @@ def test_a_malformed_basis_is_ignored(law):
         assert solve(scene, law, options, msgspec.structs.replace(guess, basis=basis)).tau.tobytes() == expected.tau.tobytes()
 
 
-@each_row("selection", Selection)
+@every("selection", Selection)
 def test_forces_of_the_last_tick_may_be_views(selection):
     scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options.paper(selection=selection, ground=YIELDING)
     guess = solve(scene, law, options).guess

@@ -6,7 +6,7 @@ import tomllib
 import mujoco
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from controllers.robot.load import load_robot
 from idyn import ModelError, Robot, State, contacts_from_geometry, predict
@@ -87,7 +87,7 @@ def robot_of(tmp_path):
     return robot
 
 
-@each_row("name", ["hopper", "go2", "g1"])
+@every("name", ["hopper", "go2", "g1"])
 def test_mass_matrix_bias_and_places_are_those_of_mujoco(robot_of, name):
     text = text_of(name)
     robot, model = robot_of(name, text), mujoco.MjModel.from_xml_string(text)
@@ -182,8 +182,8 @@ def test_a_configuration_may_name_an_mjcf(tmp_path):
         load_robot(str(file))
 
 
-@each_row(
-    "before, after, message",
+@every(
+    ("before", "after", "message"),
     [
         ("<option ", '<include file="x.xml"/><option ', "compiler refuses it: .*x.xml"),
         ("<actuator>", '<equality><weld body1="trunk" body2="mast"/></equality><actuator>', "equality 'equality0': weld"),
@@ -245,7 +245,7 @@ FEATURES = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@each_row("feature", FEATURES)
+@every("feature", FEATURES)
 def test_what_the_file_says_is_what_mujoco_makes_of_it(robot_of, feature):
     """Kinetic energy, weight and bias by quantities of MuJoCo that `Reading.check` does not use: energy and momentum."""
     before, after = FEATURES[feature]
@@ -290,7 +290,7 @@ def test_what_the_file_says_is_what_mujoco_makes_of_it(robot_of, feature):
         np.testing.assert_allclose(weight, slope[order], atol=1e-6 * max(1.0, np.abs(slope).max()))
 
 
-@each_row("joint", ["<freejoint/>", '<joint name="door" axis="0 0 1"/>'])
+@every("joint", ["<freejoint/>", '<joint name="door" axis="0 0 1"/>'])
 def test_a_body_that_moves_beside_the_robot_is_left_out_and_said(robot_of, joint):
     text = HOPPER.replace("</worldbody>", f'<body name="other">{joint}<geom size="0.1"/></body></worldbody>')
     robot = robot_of("hopper", text)

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from rows import each_row
+from fast import every
 from scipy.optimize import fsolve
 
 from controllers.robot.load import load_robot
@@ -71,7 +71,7 @@ def forces_of(judge, robot, state, rng):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
     """Σ f_N at each speed; without the drift the error is a part of the weight."""
     robot, stance = load_robot(name)
@@ -122,9 +122,10 @@ def pendulum(radius=0.1, length=0.3, place=True):
     return Robot(Description(urdf=urdf, contact=tuple(contact)))
 
 
-@each_row("dt", [1e-3, 1e-5])
-@each_row(
-    "tilt, rate, speed, demand", [(0.0, 1.0, 2.0, 0.0), (0.1, 1.0, 2.0, 10.0), (0.1, -1.0, 2.0, 10.0), (0.1, 2.0, 4.0, 0.0)]
+@every("dt", [1e-3, 1e-5])
+@every(
+    ("tilt", "rate", "speed", "demand"),
+    [(0.0, 1.0, 2.0, 0.0), (0.1, 1.0, 2.0, 10.0), (0.1, -1.0, 2.0, 10.0), (0.1, 2.0, 4.0, 0.0)],
 )
 def test_a_two_wheeled_pendulum_presses_as_lagranges_equations_say(tilt, rate, speed, demand, dt):
     """Wheels roll: their contact point moves on with the axle. [M + m + J/r², M l cos θ; …] by hand."""
@@ -186,8 +187,8 @@ def linkage(crank, coupler, rocker, distance):
     return Robot(Description(urdf=urdf, base="fixed", unactuated=("q2", "q3"), closure=closure))
 
 
-@each_row("sizes, angle", [((0.15, 0.45, 0.3, 0.5), 1.5), ((0.15, 0.45, 0.3, 0.5), 3.0), ((0.2, 0.5, 0.4, 0.5), 1.0)])
-@each_row("rate", [0.0, 2.0, 10.0])
+@every(("sizes", "angle"), [((0.15, 0.45, 0.3, 0.5), 1.5), ((0.15, 0.45, 0.3, 0.5), 3.0), ((0.2, 0.5, 0.4, 0.5), 1.0)])
+@every("rate", [0.0, 2.0, 10.0])
 def test_a_crank_at_constant_speed_needs_the_torque_of_the_exact_accelerations(sizes, angle, rate):
     """Positions of the ends by hand, their second derivative along the motion by differences, then Newton and Euler."""
     robot = linkage(*sizes)

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, dynamics, no_slip_error
+from fast import every
 from oracles import eliminate, full, no_slip_is_possible, solve_qp
-from rows import each_row
 from scenes import DT, LITERAL, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
 
 from idyn.laws import make_law
@@ -60,7 +60,7 @@ def least_motion(f, answer, contacts):
     return v
 
 
-@each_row("variant", TRIED)
+@every("variant", TRIED)
 @each_walker
 def test_no_slip_satisfies_its_conditions(name, variant):
     for scene, answer in answered(name, variant, 60):
@@ -70,7 +70,7 @@ def test_no_slip_satisfies_its_conditions(name, variant):
         assert np.abs(answer.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max() <= answer.demand_change + 1e-15
 
 
-@each_row("variant", TRIED)
+@every("variant", TRIED)
 @each_walker
 def test_no_slip_is_the_least_motion_that_holds_the_feet(name, variant):
     for scene, answer in answered(name, variant, 60):

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import full
-from rows import each_row
+from fast import every, full
 from scenes import DT, standing_scene
 
 import idyn
@@ -74,7 +73,7 @@ URDF = f"""<robot name="biped"><link name="trunk">{INERTIAL}</link>
 """Two soles on the ground, for the example of `help(idyn)`."""
 
 
-@each_row("name", idyn.__all__)
+@every("name", idyn.__all__)
 def test_public_names_have_docstrings(name):
     thing = getattr(idyn, name)
     assert name in dir(idyn)

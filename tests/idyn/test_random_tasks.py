@@ -6,8 +6,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 import pytest
-from fast import first_is_fast
-from rows import each_row
+from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn import Flat, State, contacts_from_geometry
@@ -112,6 +111,6 @@ def test_every_missed_task_of_links_that_keep_apart_has_a_reason():
 
 
 @pytest.mark.long
-@each_row("name", ROBOTS)
+@every("name", ROBOTS)
 def test_every_missed_task_of_two_thousand_stacks_has_a_reason(name):
     print(name, dict(sweep(name, 2000, seed=1)))

@@ -7,7 +7,7 @@ import pickle
 import numba
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 
 from idyn.jit.compiled import compiled
 from idyn.jit.entry import entry_point
@@ -144,8 +144,8 @@ def test_an_entry_point_accepts_a_record():
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-@each_row(
-    "name, value",
+@every(
+    ("name", "value"),
     [
         ("x", np.zeros(3, np.float32)),
         ("x", np.zeros((3, 1))),
@@ -168,7 +168,7 @@ def test_records_of_another_kind_are_refused():
         Outer().put(inner=Outer())
 
 
-@each_row("copied", [copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
+@every("copied", [copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
 def test_copies_do_not_share_memory(copied):
     outer = Outer()
     outer.put(x=np.arange(3.0), inner=_record(**_values()))
@@ -187,8 +187,8 @@ def test_copies_do_not_share_memory(copied):
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-@each_row(
-    "name, wrong",
+@every(
+    ("name", "wrong"),
     [("x", np.zeros(3, np.float32)), ("A", np.zeros((3, 2)).T), ("count", 2.7), ("goes", 0.5), ("goes", 1), ("share", None)],
 )
 def test_a_refused_value_changes_nothing(name, wrong):

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance
+from fast import every
 from oracles import eliminate, full, outcome
-from rows import each_row
 from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, standing_scene, walker
 
 from controllers.robot.load import urdf_path
@@ -82,7 +82,7 @@ def reduced(scene, ground=LITERAL):
     return reduce(problem, scene.q_ddot), problem
 
 
-@each_row("name", SIZES)
+@every("name", SIZES)
 def test_joints_are_split_into_actuated_and_unactuated(name):
     robot = MECHANISMS[name](0).robot
     assert (robot.na, robot.nu) == SIZES[name]
@@ -174,7 +174,7 @@ def test_last_forces_accept_any_dtype_and_need_one_row_per_contact():
         evaluate(*given, **options, last=np.ones((3, 3)))
 
 
-@each_row("name", ["solo12", "quadruped"])
+@every("name", ["solo12", "quadruped"])
 def test_contact_rows_are_derivatives_of_positions(name):
     """J_a v_a + J_u v_u by finite differences of where the foot centres go, in every direction of every frame."""
     robot, stance = walker(name)
@@ -207,8 +207,8 @@ def test_relative_velocity_of_two_bodies_changes_sign_with_their_roles():
     np.testing.assert_allclose(mirrored.b, -law.b, atol=1e-15)
 
 
-@each_row(
-    "gap, noise, recovery, speed",
+@every(
+    ("gap", "noise", "recovery", "speed"),
     [
         (0.0, 0.0, np.inf, 0.0),
         (1e-3, 0.0, 0.05, 1.0),

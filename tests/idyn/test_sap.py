@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 import scs
+from fast import every
 from oracles import full, outcome
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 from scipy import sparse
 
@@ -73,7 +73,7 @@ def dual_optimum(scene, material):
     return p
 
 
-@each_row("material", MATERIALS)
+@every("material", MATERIALS)
 @each_walker
 def test_impulses_solve_the_dual_program(name, material):
     """For random motions with separating, sticking and sliding contacts."""
@@ -113,7 +113,7 @@ def test_the_ground_and_consistency_options_do_not_matter():
     np.testing.assert_allclose(yields.p, first.p, atol=1e-12)
 
 
-@each_row("consistency", Consistency)
+@every("consistency", Consistency)
 def test_every_demand_is_answered_unchanged(consistency):
     """Feet that are driven into the ground: other laws change the demand or refuse it, springs push back."""
     scene = sunk(standing_scene("quadruped"), 1e-4)
@@ -140,13 +140,13 @@ BAD = [("stiffness", 0.0), ("stiffness", -1.0), ("dissipation", -1e-3), ("dissip
 BAD += [(field, value) for field in ("beta", "sigma") for value in (0.0, np.inf, np.nan)]
 
 
-@each_row("field, value", BAD)
+@every(("field", "value"), BAD)
 def test_invalid_ground_settings_are_refused_by_name(field, value):
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert({"kind": "sap", field: value}, SapSettings)
 
 
-@each_row("sigma", [1e-6, 1e-5, 1e-4])
+@every("sigma", [1e-6, 1e-5, 1e-4])
 def test_friction_with_little_creep_is_solved_to_rounding(sigma):
     """Newton's method ends where no step makes the gradient smaller, and the certificate judges."""
     law = Sap(Material(1e5, 1e-3, sigma=sigma))

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from conditions import allowance
 from faces import cone_face, convex_face, coulomb_face, exact_cone_face, no_slip_face
-from fast import fast, first_is_fast
+from fast import every, fast, first_is_fast
 from oracles import full
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, limitless, many_points, random_scene, standing_scene
 
 from idyn.laws import make_law
@@ -51,7 +50,7 @@ def faces(law, answer, f, contacts):
 
 
 @pytest.mark.parametrize("points", first_is_fast([1, 3]))
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, points):
     """‖τ‖ does not grow, v⁺ does not move, every point is on the face and certified."""
@@ -69,7 +68,7 @@ def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, 
         assert any(face.contains(f, chosen.p, plain.p, 1e-8) for face in faces(law, plain, f, scene.contacts))
 
 
-@each_row("law, points", [*((law, 1) for law in LAWS[:6]), ("coulomb", 3), ("convex", 3)])
+@every(("law", "points"), [*((law, 1) for law in LAWS[:6]), ("coulomb", 3), ("convex", 3)])
 @each_walker
 def test_selection_finds_the_smallest_torque(name, law, points):
     """τ is unique, whatever the impulses: an independent program in all variables has the same."""
@@ -181,7 +180,7 @@ def test_without_a_guess_the_change_is_counted_from_zero():
     np.testing.assert_allclose(solve(scene, "coulomb", Selection.TORQUE_CHANGE).tau, torque, atol=1e-9)
 
 
-@each_row("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
+@every("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
 def test_an_unchanged_problem_keeps_its_selection(selection):
     """The steady state of a change objective."""
     for scene in scenes("quadruped", "coulomb", 10):
@@ -190,7 +189,7 @@ def test_an_unchanged_problem_keeps_its_selection(selection):
         np.testing.assert_allclose(again.tau, first.tau, atol=1e-8 * (1 + np.abs(first.tau).max()))
 
 
-@each_row("points", [1, 3])
+@every("points", [1, 3])
 def test_the_smallest_change_of_torque_is_measured_from_the_last_torque(points):
     """With few and with many contacts: no certified answer of another objective is nearer to the last torque."""
     scene = many_points(msgspec.structs.replace(standing_scene("quadruped"), robot=limitless("quadruped")), points)

@@ -3,8 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
-from fast import fast
-from rows import each_row
+from fast import every, fast
 
 from controllers.robot.load import load_robot, shared_folder
 from idyn import Flat, InputError, ModelError, State, contacts_from_geometry
@@ -128,8 +127,8 @@ def test_links_that_move_together_or_share_a_joint_are_not_watched():
     assert (far.near(robot, robot.terms(stance, np.zeros(robot.nv))).distances >= 0.1).all()
 
 
-@each_row(
-    "field, changes",
+@every(
+    ("field", "changes"),
     [
         ("distance", {"distance": -0.01}),
         ("reach", {"reach": np.inf}),

@@ -1,7 +1,7 @@
 """Sensed forces: zero is contact-free, the law's own prediction gives the law's own torque."""
 
 import numpy as np
-from rows import each_row
+from fast import every
 from scenes import DT, PLAIN, each_walker, random_scene
 
 from idyn.laws import make_law
@@ -25,7 +25,7 @@ def test_without_sensed_forces_the_answer_is_contact_free(name):
             np.testing.assert_array_equal(answer.v_plus, free.v_plus)
 
 
-@each_row("law", ["coulomb", "no-slip", "convex"])
+@every("law", ["coulomb", "no-slip", "convex"])
 @each_walker
 def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
     for seed in range(20):

@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
+from fast import every
 from hard import torn_scene
 from oracles import full
-from rows import each_row
 from scenes import DT, PLAIN, Scene, each_walker, feet, standing_scene, walker
 
 from idyn.laws import make_law
@@ -30,7 +30,7 @@ def solve(scene, law, contacts=None, guess=None):
     return predict(scene.robot, scene.state, contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN, guess=guess)
 
 
-@each_row("law, error", [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)])
+@every(("law", "error"), [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)])
 @each_walker
 def test_a_separating_foot_carries_no_force(name, law, error):
     """By the literal conditions it would be held sideways, at any cost for the others. From a cold start or from the last
@@ -61,7 +61,7 @@ def uneven(name, seed):
     return Scene(robot=robot, state=state, contacts=contacts, q_ddot=demand), foot
 
 
-@each_row("law", ["coulomb", "cone-infinite"])
+@every("law", ["coulomb", "cone-infinite"])
 @each_walker
 def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
     """When the robot without the lifting foot has an answer, the whole robot nearly always has the same from a cold start, and

@@ -5,8 +5,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from conditions import allowance, coulomb_error, dynamics
+from fast import every
 from oracles import full, outcome
-from rows import each_row
 from scenes import DT, LITERAL
 
 from idyn.certificate.certify import CERTIFIED
@@ -76,8 +76,8 @@ def test_joints_of_several_degrees_are_unactuated_unless_named():
     assert table(unactuated=("hexapod",)).na == 4
 
 
-@each_row(
-    "changes, message",
+@every(
+    ("changes", "message"),
     [
         ({"actuated": ("slid",)}, "actuated: .*'slid'.*slide"),
         ({"actuated": ("hinge",)}, "actuated: no joint of several degrees of freedom named 'hinge'"),
@@ -91,7 +91,7 @@ def test_unknown_names_are_refused(changes, message):
         table(**changes)
 
 
-@each_row("seed", range(10))
+@every("seed", range(10))
 def test_joint_errors_are_the_shortest_on_the_manifold(seed):
     robot = table()
     model = pin.buildModelFromXML(TABLE, pin.JointModelFreeFlyer())
@@ -109,8 +109,8 @@ def test_joint_errors_are_the_shortest_on_the_manifold(seed):
         assert np.linalg.norm(error[[robot.joint_names.index(name) for name in axes]]) <= np.pi + 1e-9
 
 
-@each_row("law", [law for law in LAWS if law != "mujoco"])  # it supports joints with one axis only
-@each_row("seed", range(5))
+@every("law", [law for law in LAWS if law != "mujoco"])  # it supports joints with one axis only
+@every("seed", range(5))
 def test_predictions_are_certified_and_match_the_full_system(law, seed):
     robot = table(unactuated=("slide.1",) if seed % 2 else ())
     state = somewhere(robot, seed, 0.05)
@@ -141,7 +141,7 @@ def test_a_planar_direction_that_is_not_normalised_is_refused():
                 np.zeros(10), law=make_law("coulomb"), dt=DT)  # fmt: skip
 
 
-@each_row("axis", ['<axis xyz="1 0 0"/>', ""])
+@every("axis", ['<axis xyz="1 0 0"/>', ""])
 def test_a_planar_joint_about_another_axis_is_refused_by_name(axis):
     """Pinocchio takes every planar joint's axis for z."""
     with pytest.raises(ModelError, match=r"slide: axis: .* xy plane"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import walker
 from scipy.optimize import minimize
 
@@ -26,8 +26,8 @@ def gap(centre, radius=0.05):
     return sphere_against_box(np.array(centre, dtype=float), radius, HALF, normal), normal
 
 
-@each_row(
-    "region, centre, distance, normal",
+@every(
+    ("region", "centre", "distance", "normal"),
     [
         ("face", (0.1, -0.1, 0.25), 0.15, (0, 0, 1)),
         ("face, below", (0.1, -0.1, -0.11), 0.01, (0, 0, -1)),
@@ -92,7 +92,7 @@ def test_the_finger_tips_touch_the_box_from_both_sides():
     assert ((contacts.points - box) * contacts.normals).sum(axis=1) == pytest.approx(0.05071 / 2, abs=1e-6)
 
 
-@each_row("seed", range(5))
+@every("seed", range(5))
 def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
     """Finite differences of two material points, one on each body, that coincide at the contact."""
     robot, q = grasp(seed)
@@ -114,7 +114,7 @@ def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
         np.testing.assert_allclose(J[3 * i : 3 * i + 3] @ v, directions @ (body - other), atol=1e-7)
 
 
-@each_row("seed", range(5))
+@every("seed", range(5))
 def test_gaps_change_as_the_normal_rows_say(seed):
     robot, q = grasp(seed)
     v = np.random.default_rng(seed + 20).normal(size=robot.nv)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import DT, LITERAL
 
 from idyn.contact.contacts import contacts_from_geometry
@@ -57,8 +57,8 @@ def test_duplicate_names_and_unknown_frames_are_refused():
         hopper(*Sole(frame="fot", length=0.1, width=0.1).corners())
 
 
-@each_row("law", ["no-slip", "coulomb", "cone", "convex"])
-@each_row("forward", [-0.05, 0.0, 0.15])
+@every("law", ["no-slip", "coulomb", "cone", "convex"])
+@every("forward", [-0.05, 0.0, 0.15])
 def test_the_centre_of_pressure_is_below_the_centre_of_mass(law, forward):
     """At rest, leaning by the ankle: Σ f_N x / Σ f_N is where the mass is."""
     robot = hopper(*SOLE.corners())

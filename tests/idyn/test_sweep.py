@@ -7,9 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, no_slip_error, outside_cone
-from fast import fast
+from fast import every, fast
 from oracles import eliminate, full, no_slip_is_possible, outcome
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, random_scene
 
 from idyn.laws import make_law
@@ -43,7 +42,7 @@ def simulated(f, answer, contacts):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@each_row("touching", [0.0, 0.5])
+@every("touching", [0.0, 0.5])
 @each_walker
 def test_coulomb_is_a_right_inverse(name, touching, count):
     """(v⁺, p) solves the forward problem under τ in every state, by independent conditions. The forward solver finds that v⁺
@@ -80,7 +79,7 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("touching", fast([0.0, 0.5], 0.5))
-@each_row("law", ["no-slip", "convex"])
+@every("law", ["no-slip", "convex"])
 @each_walker
 def test_other_laws_are_certified(name, law, touching, count):
     """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so, and
@@ -114,7 +113,7 @@ def test_other_laws_are_certified(name, law, touching, count):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("law", ["no-slip", "coulomb", "convex"])
 @each_walker
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
     """‖τ‖ does not grow while the limits allow it, v⁺ does not change; undone selections are counted."""

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from certificates import LAWS, answer_of, certificate, certified
+from fast import every
 from oracles import outcome
-from rows import each_row
 from rungs import attempts
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
@@ -45,7 +45,7 @@ def refused(scene, law, a, **altered):
     return certificate(scene, law, a, **altered)[0].worst > CERTIFIED
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_correct_answers_pass(name, law):
     scene, law, _, a = loaded(name, law)
@@ -54,7 +54,7 @@ def test_correct_answers_pass(name, law):
     assert not refused(scene, law, a)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_a_wrong_torque_is_refused(name, law):
     """An error δ of one torque shows as dt·δ / min(1, M_jj) and is refused where that exceeds 1e-8."""
@@ -68,7 +68,7 @@ def test_a_wrong_torque_is_refused(name, law):
             assert refused(scene, law, wrong) == caught
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_a_wrong_velocity_is_refused(name, law):
     """Of the base, by a micrometre per second."""
@@ -79,7 +79,7 @@ def test_a_wrong_velocity_is_refused(name, law):
         assert refused(scene, law, msgspec.structs.replace(a, v_plus=v_plus))
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_impulses_that_contradict_the_motion_are_refused(name, law):
     """Each component off by 1e-6 N·s, velocity and torque unchanged: the momentum does not balance."""
@@ -97,7 +97,7 @@ def spoil(f, scene, a, change):
     return msgspec.structs.replace(a, p=p, v_plus=v_plus, tau=tau)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
     """Pushing harder than the law allows: feet lift off or slip although they are loaded."""
@@ -111,7 +111,7 @@ def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
         assert residuals.worst > CERTIFIED
 
 
-@each_row("cone", ["elliptic", "pyramidal"])
+@every("cone", ["elliptic", "pyramidal"])
 def test_wrong_contact_moments_are_refused(cone):
     """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all. With the integrator
     `implicit` also another slope of the bias forces."""
@@ -153,7 +153,7 @@ RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in DEPTH]
 """Laws without a stiffness, whose solutions scale with the masses."""
 
 
-@each_row("law", RIGID_LAWS)
+@every("law", RIGID_LAWS)
 def test_a_light_robot_is_judged_by_its_own_scale(law):
     """0.16 mg: its honest answer passes; 1e-6 of its impulses too much, in any row, is refused as for the heavy one."""
     scene, law, f, a, altered = light("solo12", law)
@@ -170,7 +170,7 @@ def test_a_light_robot_is_judged_by_its_own_scale(law):
         assert refused(scene, law, msgspec.structs.replace(a, tau=tau), **altered)
 
 
-@each_row("law", ["no-slip", "coulomb", "exact-cone", "cone"])
+@every("law", ["no-slip", "coulomb", "exact-cone", "cone"])
 def test_an_impulse_at_an_opening_contact_of_a_light_robot_is_refused(law):
     """Feet 1 m above the ground, robot of 0.16 mg: 5e-9 N·s, below 1e-8, change its speed by 3 cm/s."""
     scene, law, _, _, altered = light("solo12", law)
@@ -188,7 +188,7 @@ def test_an_impulse_at_an_opening_contact_of_a_light_robot_is_refused(law):
         assert certificate(scene, law, wrong, **altered)[0].complementarity > 1e-3
 
 
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("law", ["no-slip", "coulomb", "convex"])
 def test_internal_forces_outside_the_cone_are_refused(law):
     """Impulses without motion, J_uᵀ Δp = 0, are allowed for no-slip but not with a cone or a pulling normal."""
     scene, law, f, a = loaded("solo12", law)
@@ -205,7 +205,7 @@ def test_internal_forces_outside_the_cone_are_refused(law):
             assert residuals.cone >= -wrong.p[2::3].min() - 1e-15
 
 
-@each_row("law", [law for law in LAWS if make_law(law).conditions not in (Conditions.FREE, Conditions.SOFT)])
+@every("law", [law for law in LAWS if make_law(law).conditions not in (Conditions.FREE, Conditions.SOFT)])
 @each_walker
 def test_an_answer_without_the_motion_of_the_robot_is_refused(name, law):
     """The law at J v⁺, as in the paper: exact, but of contact velocities that are not those at the end of the period. A
@@ -238,7 +238,7 @@ def test_friction_along_the_motion_is_refused():
     assert refused(scene, law, no_friction)
 
 
-@each_row("law", ["convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"])
+@every("law", ["convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"])
 def test_the_convex_law_is_judged_by_its_multipliers(law):
     """With wrong or missing multipliers, or NaN, the same impulses are not proved to be optimal."""
     scene = random_scene("quadruped", 4, n=4, touching=1.0)
@@ -249,8 +249,8 @@ def test_the_convex_law_is_judged_by_its_multipliers(law):
         assert refused(scene, law, msgspec.structs.replace(a, y=y))
 
 
-@each_row("field", ["p", "v_plus", "tau"])
-@each_row("law", LAWS)
+@every("field", ["p", "v_plus", "tau"])
+@every("law", LAWS)
 def test_non_finite_answers_are_refused(law, field):
     scene, law, _, a = loaded("solo12", law)
     for i in range(len(getattr(a, field))):
@@ -259,8 +259,8 @@ def test_non_finite_answers_are_refused(law, field):
         assert refused(scene, law, msgspec.structs.replace(a, **{field: value}))
 
 
-@each_row("field", ["gaps", "mu"])
-@each_row("law", ["no-slip", "coulomb", "convex"])
+@every("field", ["gaps", "mu"])
+@every("law", ["no-slip", "coulomb", "convex"])
 def test_non_finite_contacts_are_refused(law, field):
     scene, law, _, a = loaded("solo12", law)
     value = getattr(scene.contacts, field).copy()
@@ -306,8 +306,8 @@ TAMPERING = {
 }
 
 
-@each_row("law", ["no-slip", "coulomb", "convex", "cone"])
-@each_row("what", TAMPERING)
+@every("law", ["no-slip", "coulomb", "convex", "cone"])
+@every("what", TAMPERING)
 def test_the_answer_to_another_problem_is_refused(law, what):
     """Feet that slide under the laws that allow it, pushed out of the ground, with a demand: then all data matter to all laws
     and rungs."""
@@ -324,7 +324,7 @@ def test_the_answer_to_another_problem_is_refused(law, what):
     assert not spoilt.status.ok  # another law may answer in its place
 
 
-@each_row("k", range(12))
+@every("k", range(12))
 def test_an_unreported_change_of_the_demand_is_refused(k):
     """The joint velocities of another demand, and a report of a change that was not made."""
     scene, _, _, a = loaded("quadruped", "coulomb")

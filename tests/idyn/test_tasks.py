@@ -3,8 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, full
-from rows import each_row
+from fast import every, fast, full
 from task_oracle import Program
 
 from controllers.robot.load import load_robot
@@ -49,7 +48,7 @@ def base_task(robot, state, shift=(0.0, 0.0, 0.0), **fields):
 # -- equations ---------------------------------------------------------------------------------------------------------
 
 
-@each_row("axes", ["world", "local"])
+@every("axes", ["world", "local"])
 def test_a_frame_moves_as_asked_in_the_step_that_is_predicted(axes):
     """Against velocities by Pinocchio: before, at (q, v), and after an exact short step along the acceleration."""
     robot, state, contacts, rng = tick(seed=1, spread=0.05, speed=0.3)
@@ -187,7 +186,7 @@ def test_lower_levels_never_change_higher_ones(law, seed):
 # -- forces ------------------------------------------------------------------------------------------------------------
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
     robot, state, contacts, _ = tick()
     answer = solve(robot, state, contacts, [base_task(robot, state), ForceTask(contacts="FL_foot", normal=30.0)], law=law)
@@ -254,7 +253,7 @@ def test_a_sliding_contact_has_the_friction_of_the_law():
     assert answer["force of FL_foot"].met
 
 
-@each_row("margin", [0.05, 0.9])
+@every("margin", [0.05, 0.9])
 def test_closed_chains_realise_tasks(margin):
     """The five-bar legs of a quadruped: base and force as asked, also where the friction margin binds."""
     robot, state, contacts, _ = tick("fivebar")
@@ -331,8 +330,8 @@ def test_limits_that_no_motion_meets_are_named_and_the_answer_is_certified():
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
-@each_row(
-    "field, tasks, stack",
+@every(
+    ("field", "tasks", "stack"),
     [
         ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0])], {}),
         ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0, np.nan])], {}),
@@ -357,8 +356,8 @@ def test_malformed_tasks_are_named(field, tasks, stack):
     assert error.value.field == field
 
 
-@each_row(
-    "field, make",
+@every(
+    ("field", "make"),
     [
         ("tasks[0].weight", lambda: TaskStack(tasks=[ComTask(weight=0.0)])),
         ("tasks[0].level", lambda: TaskStack(tasks=[ComTask(level=-1)])),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import each_row
+from fast import every
 from scenes import walker
 from scipy.optimize import minimize
 
@@ -43,7 +43,7 @@ def height_of(name):
     return height or terrain.height
 
 
-@each_row("name", sorted(TERRAINS))
+@every("name", sorted(TERRAINS))
 def test_the_normal_is_the_gradient_of_the_distance(name):
     terrain = TERRAINS[name][0]
     points = near(height_of(name), 200, 1.4, -0.02, 0.05)
@@ -55,7 +55,7 @@ def test_the_normal_is_the_gradient_of_the_distance(name):
     np.testing.assert_allclose(normals[~kinks], gradient[~kinks], atol=1e-6)
 
 
-@each_row("name", sorted(TERRAINS))
+@every("name", sorted(TERRAINS))
 def test_a_step_of_the_distance_along_the_normal_lands_on_the_surface(name):
     terrain = TERRAINS[name][0]
     points = near(height_of(name), 200, 1.4, -0.02, 0.05)
@@ -66,7 +66,7 @@ def test_a_step_of_the_distance_along_the_normal_lands_on_the_surface(name):
         np.testing.assert_allclose(foot[:, 2], height_of(name)(foot), atol=1e-12)
 
 
-@each_row("name", sorted(TERRAINS))
+@every("name", sorted(TERRAINS))
 def test_the_distance_is_positive_above_and_negative_below(name):
     points = near(height_of(name), 300, 1.4, -0.05, 0.05, seed=1)
     distances, _ = TERRAINS[name][0].query(points)

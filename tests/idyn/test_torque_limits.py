@@ -6,9 +6,8 @@ import pytest
 import scipy.linalg
 from conditions import allowance
 from faces import convex_face, coulomb_face
-from fast import fast
+from fast import every, fast
 from oracles import facet_normals, full, solve_qp, solve_semidefinite_qp
-from rows import each_row
 from scenes import DT, LITERAL, Scene, each_walker, feet, random_scene, standing_scene, walker
 
 from idyn.contact.contacts import centres_of
@@ -67,7 +66,7 @@ def smallest_excess(face, f, plain, bound):
 
 
 @pytest.mark.parametrize("share", fast([0.98, 0.9, 0.5], 0.9))
-@each_row("law", ["coulomb", "convex"])
+@every("law", ["coulomb", "convex"])
 @each_walker
 def test_torque_limits_are_kept_where_possible(name, law, share):
     """Limits cut to a share of the unlimited choice: the excess is the smallest sum of squares, and 0 if possible."""
@@ -92,7 +91,7 @@ def test_torque_limits_are_kept_where_possible(name, law, share):
     assert kept > 0 or share == 0.5
 
 
-@each_row("law", ["coulomb", "convex"])
+@every("law", ["coulomb", "convex"])
 @each_walker
 def test_within_the_limits_the_torque_is_the_smallest(name, law):
     """The independent program with the limits among its rows."""
@@ -137,7 +136,7 @@ def reference_stance():
     return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
 
 
-@each_row("law", ["coulomb", "no-slip"])
+@every("law", ["coulomb", "no-slip"])
 def test_without_selection_two_diagonal_feet_carry_the_reference_stance(law):
     answer = solve(reference_stance(), law, Selection.OFF)
     np.testing.assert_allclose(np.sort(answer.normal_force), [0, 0, 12.2625, 12.2625], atol=5e-5)
@@ -151,7 +150,7 @@ def test_the_convex_law_loads_four_feet_of_the_reference_stance_equally():
     assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
 
 
-@each_row("law", ["coulomb", "no-slip", "convex"])
+@every("law", ["coulomb", "no-slip", "convex"])
 def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
     """|τ| = 1.00864: the optimum of the statics, min ‖h_a − J_aᵀ f‖ s.t. J_uᵀ f = h_u and the cone, by two back ends."""
     scene = reference_stance()
@@ -171,7 +170,7 @@ def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
     assert (inwards < -1).all()
 
 
-@each_row("law", ["coulomb", "no-slip", "convex"])
+@every("law", ["coulomb", "no-slip", "convex"])
 @each_walker
 def test_every_law_selects_the_same_stance(name, law):
     """At rest all laws agree on the motion, so the selection makes them agree on forces and torques."""

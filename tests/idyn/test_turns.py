@@ -3,7 +3,7 @@
 import numpy as np
 import pinocchio as pin
 import pytest
-from rows import each_row
+from fast import every
 
 from idyn.errors import ModelError
 from idyn.model.description import Description
@@ -42,7 +42,7 @@ def with_cos_and_sin(robot, model, q):
     return theirs
 
 
-@each_row("turns", [0, 1, -7, 1000])
+@every("turns", [0, 1, -7, 1000])
 def test_the_dynamics_match_pinocchios_cos_and_sin(cart, turns):
     model = pin.buildModelFromXML(CART, pin.JointModelFreeFlyer())
     assert (model.nq, cart.nq) == (12, 10)

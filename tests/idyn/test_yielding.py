@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from certificates import certified
 from conditions import allowance, coulomb_error, dynamics, no_slip_error
+from fast import every
 from oracles import full
-from rows import each_row
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
 from idyn.certificate.certify import Claim
@@ -55,7 +55,7 @@ def earlier(scene, law, seed):
     )
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_every_law_answers_itself_and_is_certified(name, law):
     own = 0
@@ -69,7 +69,7 @@ def test_every_law_answers_itself_and_is_certified(name, law):
 
 
 @each_walker
-@each_row("law, error", [("coulomb", coulomb_error), ("no-slip", no_slip_error)])
+@every(("law", "error"), [("coulomb", coulomb_error), ("no-slip", no_slip_error)])
 def test_the_conditions_hold_for_v_hat(name, law, error):
     for seed in range(40):
         scene = random_scene(name, seed)
@@ -82,7 +82,7 @@ def test_the_conditions_hold_for_v_hat(name, law, error):
         assert error(f, answer.p, hat, scene.contacts.mu, allowance(scene.contacts.gaps, DT, recovery=0.0)) <= 1e-7
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 @each_walker
 def test_a_steady_contact_has_the_rigid_answer(name, law):
     scene = standing_scene(name)
@@ -92,7 +92,7 @@ def test_a_steady_contact_has_the_rigid_answer(name, law):
     np.testing.assert_allclose(steady.v_plus, rigid.v_plus, atol=1e-9)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_a_relaxation_of_one_period_without_memory_is_the_rigid_law(law):
     letter = Ground.rigid(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
     for seed in range(10):
@@ -113,7 +113,7 @@ def test_a_sinking_foot_is_stopped_over_the_relaxation_time():
         assert answer.normal_force.sum() == pytest.approx(mass * (9.81 + 0.1 / RELAXATION), rel=1e-9)
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_with_memory_the_wrench_follows_with_its_time_constant(law):
     """From zero towards the weight: after k ticks 1 − (1 + dt/T_p)⁻ᵏ of it."""
     scene = standing_scene("quadruped")
@@ -126,7 +126,7 @@ def test_with_memory_the_wrench_follows_with_its_time_constant(law):
         guess = answer.guess
 
 
-@each_row("law", LAWS)
+@every("law", LAWS)
 def test_the_first_answer_has_no_memory_and_non_finite_forces_are_ignored(law):
     scene = standing_scene("quadruped")
     weight = scene.robot.total_mass * 9.81
@@ -173,7 +173,7 @@ def worst(scene, answer, ground, last):
     return certified(given, met, claim, answer.p, answer.v_plus, answer.tau)[0].max()
 
 
-@each_row("law", ["no-slip", "coulomb", "cone"])
+@every("law", ["no-slip", "coulomb", "cone"])
 def test_force_selection_uses_little_friction(law):
     scene = standing_scene("quadruped")
     answer = solve(scene, law, LITERAL, selection=Selection.FORCE)
@@ -185,14 +185,14 @@ def test_force_selection_uses_little_friction(law):
     assert np.linalg.norm(force) <= np.linalg.norm(solve(scene, law, LITERAL).p / DT) + 1e-9
 
 
-@each_row("name", [name for name in Ground.__struct_fields__ if name != "drift"])
-@each_row("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
+@every("name", [name for name in Ground.__struct_fields__ if name != "drift"])
+@every("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
 def test_non_finite_ground_settings_are_refused_by_name(name, value):
     with pytest.raises(InputError, match=rf"^ground\.{name}: expected a number ≥ 0"):
         Ground.rigid(**{name: value})
 
 
-@each_row("value", [1.0, 0, "on", None])
+@every("value", [1.0, 0, "on", None])
 def test_a_drift_that_is_no_truth_value_is_refused(value):
     with pytest.raises(InputError, match=r"^ground\.drift: expected True or False"):
         Ground.rigid(drift=value)
