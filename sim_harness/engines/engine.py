@@ -12,6 +12,9 @@ import numpy as np
 from idyn.status import Status
 from idyn.types import Array, Record
 
+NON_FINITE = Status.NON_FINITE.value
+"""For kernels, which return the number of a status."""
+
 
 class Rows(Record, frozen=True):
     """Constraints other than contacts, m rows: closures, welds and couplers g(q) = 0, joint stops g(q) ≥ 0, springs.

@@ -14,6 +14,7 @@ from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
+from sim_harness.engines.engine import NON_FINITE
 from sim_harness.engines.vectors import SHIFTS, gram
 
 Solver = Literal["ppm", "qp", "lemke"]
@@ -32,8 +33,6 @@ SATISFIED = 1e-12
 
 ROUNDING = 1e-12
 """Impulses of a QP below this share of the largest one belong to inactive bounds and are set to zero."""
-
-NON_FINITE = Status.NON_FINITE.value
 
 
 def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tuple[Array, Status, int]:

@@ -64,7 +64,7 @@ def speeds(J: Sparse, v: Array) -> Array:
 
 
 @compiled
-def pushed(J: Sparse, p: Array) -> Array:
+def sparse_pushed(J: Sparse, p: Array) -> Array:
     """Return Jᵀ p (n)."""
     y = np.zeros(len(J.first))
     for i in range(len(p)):

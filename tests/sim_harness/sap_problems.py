@@ -5,7 +5,7 @@ import numpy as np
 from sim_harness.engines.sap.assembly import Motion, convex_problem
 from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT
 from sim_harness.engines.sap.newton import Rules, impulses, symmetric_times
-from sim_harness.engines.sparse import pushed, speeds
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 TIGHT = Rules(1e-13, 100)
 
@@ -57,4 +57,4 @@ def cost(c, A, J, v):
 
 def gradient(c, v):
     """As the engine has it."""
-    return symmetric_times(c.A, c.first, v - c.v_star) - pushed(c, impulses(c, speeds(c, v)))
+    return symmetric_times(c.A, c.first, v - c.v_star) - sparse_pushed(c, impulses(c, speeds(c, v)))

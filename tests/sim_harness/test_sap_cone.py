@@ -6,7 +6,7 @@ from fast import every, full
 from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
-from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, project, slope
+from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, cone_slope, project_cone
 from sim_harness.engines.sap.newton import hessian, minimise
 from sim_harness.engines.sparse import speeds
 
@@ -27,7 +27,7 @@ def random_law(rng):
     ],
 )
 def test_the_projection_has_three_regions(y, expected, region):
-    *gamma, where = project(*map(float, y), LAW)
+    *gamma, where = project_cone(*map(float, y), LAW)
     np.testing.assert_allclose(gamma, expected, atol=5e-7)
     assert where == region
 
@@ -38,7 +38,7 @@ def test_the_projection_solves_its_variational_inequality():
     seen = set()
     for _ in range(10_000):
         law, y = random_law(rng), rng.normal(size=3)
-        *gamma, region = project(*y, law)
+        *gamma, region = project_cone(*y, law)
         gamma = np.array(gamma)
         z = np.array([law[R_T], law[R_T], law[R_N]]) * (y - gamma)
         size = np.abs(y).max() * max(1.0, law[R_T], law[R_N]) * max(1.0, law[MU])
@@ -52,24 +52,24 @@ def test_the_projection_solves_its_variational_inequality():
 
 @every("y", [(0.0, 0.0, -1.0), (1.0, 0.0, -1.0), (0.0, 0.0, 0.0), (1.0, 0.0, 2.0)])
 def test_a_frictionless_contact_never_pulls(y):
-    s, t, n, _ = project(*y, np.array([0.0, 0.01, 0.04, 0.0]))
+    s, t, n, _ = project_cone(*y, np.array([0.0, 0.01, 0.04, 0.0]))
     assert (s, t, n) == (0.0, 0.0, max(0.0, y[2]))
 
 
 def test_boundary_points_belong_to_the_right_region():
     ratio = LAW[MU] * LAW[R_T] / LAW[R_N]
-    assert project(0.5, 0.0, 1.0, LAW)[3] == STICKING
-    *gamma, region = project(1.0, 0.0, -ratio, LAW)
+    assert project_cone(0.5, 0.0, 1.0, LAW)[3] == STICKING
+    *gamma, region = project_cone(1.0, 0.0, -ratio, LAW)
     assert region == SLIDING
     assert gamma == [0.0, 0.0, 0.0]
     G = np.full((3, 3), np.nan)
-    slope(1.0, 0.0, LAW, 0.0, region, G)
+    cone_slope(1.0, 0.0, LAW, 0.0, region, G)
     assert np.linalg.eigvalsh(G)[2] > 1.0
 
 
 def test_a_bilateral_constraint_pulls_and_pushes():
     law = np.array([np.inf, 0.01, 0.04, 0.0])
-    assert project(1.0, -2.0, -3.0, law) == (1.0, -2.0, -3.0, STICKING)
+    assert project_cone(1.0, -2.0, -3.0, law) == (1.0, -2.0, -3.0, STICKING)
 
 
 def conic_oracle(A, J, laws, v_star):
@@ -116,7 +116,7 @@ def regions(c, v):
     scaled = zip(
         -u[:, 0] / c.laws[:, R_T], -u[:, 1] / c.laws[:, R_T], (c.laws[:, V_HAT] - u[:, 2]) / c.laws[:, R_N], strict=True
     )
-    return tuple(project(*y, law)[3] for y, law in zip(scaled, c.laws, strict=True))
+    return tuple(project_cone(*y, law)[3] for y, law in zip(scaled, c.laws, strict=True))
 
 
 def test_the_hessian_matches_the_gradient_and_is_at_least_A():
@@ -141,7 +141,7 @@ def test_the_slope_of_the_impulses_is_symmetric_and_positive_semidefinite():
     rng = np.random.default_rng(5)
     for _ in range(1000):
         law, y, G = random_law(rng), rng.normal(size=3), np.zeros((3, 3))
-        *_, normal, region = project(*y, law)
-        slope(y[0], y[1], law, normal, region, G)
+        *_, normal, region = project_cone(*y, law)
+        cone_slope(y[0], y[1], law, normal, region, G)
         assert (G == G.T).all()
         assert np.linalg.eigvalsh(G)[0] >= -1e-12 * np.abs(G).max()

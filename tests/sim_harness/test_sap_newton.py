@@ -15,7 +15,7 @@ from sim_harness.engines.sap.assembly import constraint_laws, convex_problem, so
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.engines.sap.motion import free_motion
 from sim_harness.engines.sap.newton import Line, Rules, exact_share, hessian, minimise, slope_along, symmetric_times
-from sim_harness.engines.sparse import pushed, speeds
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 
 def parts(engine, problem):
@@ -264,7 +264,7 @@ def test_impulses_satisfy_the_momentum_balance():
     rng = np.random.default_rng(31)
     c, A, J, v = random_convex(rng)
     gamma = rng.normal(size=(5, 3))
-    np.testing.assert_allclose(pushed(c, gamma), J.T @ gamma.ravel(), atol=1e-12)
+    np.testing.assert_allclose(sparse_pushed(c, gamma), J.T @ gamma.ravel(), atol=1e-12)
     np.testing.assert_allclose(symmetric_times(c.A, c.first, v), A @ v, atol=1e-12)
 
 

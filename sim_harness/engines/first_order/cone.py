@@ -15,8 +15,9 @@ raised by μ ‖w_t‖ [De Saxcé, Cadoux], so that bodies do not glide. Each of
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.status import NOT_CERTIFIED, SOLVED, Status
+from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
+from sim_harness.engines.engine import NON_FINITE
 from sim_harness.engines.first_order.convex import convexified
 from sim_harness.engines.first_order.law import (
     NORMAL,
@@ -32,9 +33,7 @@ from sim_harness.engines.first_order.law import (
     law_velocity,
     violation,
 )
-from sim_harness.engines.sparse import pushed, speeds
-
-NON_FINITE = Status.NON_FINITE.value
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 ATTEMPTS = 10
 """Largest number of solves of the convexified law. Typical: 0."""
@@ -124,7 +123,7 @@ def by_newton(Y: ScaledJacobian, table: Table, w: Array, p: Array, rules: Rules)
 @compiled
 def sweep(Y: ScaledJacobian, table: Table, w: Array, p: Array, times: int) -> None:
     """Update p in place by projected Gauss–Seidel sweeps; in each contact first the normal, then the tangents in their disc."""
-    y, z = pushed(Y, p), np.empty(3)
+    y, z = sparse_pushed(Y, p), np.empty(3)
     for _ in range(times):
         for i in range(len(p)):
             normal, tangent = table.weights[i, NORMAL], table.weights[i, TANGENT]
@@ -176,7 +175,7 @@ def newton_step(Y: ScaledJacobian, table: Table, p: Array, w: Array) -> Array:
         lower[d, d] = upper[d, d] = 1.0
     for i in range(n):
         add_product(Y, i, G[i], table.mu[i] == 0.0 or table.tie[i], lower, upper)
-    dy = pushed(Y, r)
+    dy = sparse_pushed(Y, r)
     eliminate(lower, upper, Y.first, dy)
     u, z, there = speeds(Y, dy), np.empty(3), np.empty((n, 3))
     for i in range(n):

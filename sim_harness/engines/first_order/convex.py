@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.status import NOT_CERTIFIED, SOLVED, Status
+from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
+from sim_harness.engines.engine import NON_FINITE
 from sim_harness.engines.first_order.law import (
     NORMAL,
     STIFFEST,
@@ -28,9 +29,7 @@ from sim_harness.engines.first_order.law import (
     violation,
 )
 from sim_harness.engines.sap.cone import APART
-from sim_harness.engines.sparse import pushed, speeds
-
-NON_FINITE = Status.NON_FINITE.value
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 ROUNDS = 30
 """Largest number of rounds. Typical: 2, or 3 where R is 0."""
@@ -116,7 +115,7 @@ def impulses(table: Table, start: Round, u: Array) -> Array:
 def residual(Y: ScaledJacobian, table: Table, start: Round, y: Array) -> tuple[Array, Array]:
     """Return F(y) (nv) and Y y (N, 3)."""
     u = speeds(Y, y)
-    return y - pushed(Y, impulses(table, start, u) - start.p), u
+    return y - sparse_pushed(Y, impulses(table, start, u) - start.p), u
 
 
 @compiled

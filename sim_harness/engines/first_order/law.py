@@ -13,9 +13,8 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.sap import cone as sap_cone
-from sim_harness.engines.sap.cone import APART, SLIDING, STICKING
-from sim_harness.engines.sparse import pushed, speeds
+from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, cone_slope, project_cone
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 TANGENT, NORMAL = 0, 1
 """Columns of R and of weights."""
@@ -52,7 +51,7 @@ def law_impulse(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array
         return STICKING
     radius = np.sqrt(z[0] * z[0] + z[1] * z[1])
     if convex and mu > 0.0:
-        p[0], p[1], p[2], region = sap_cone.project(z[0], z[1], z[2], _cone(mu, R))
+        p[0], p[1], p[2], region = project_cone(z[0], z[1], z[2], _cone(mu, R))
         return region
     p[0], p[1], p[2] = 0.0, 0.0, max(z[2], 0.0)
     if not z[2] > 0.0:
@@ -68,7 +67,7 @@ def law_impulse(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array
 def _cone(mu: float, R: Array) -> Array:
     """Return the parameters of `sap.cone` for one contact (4)."""
     law = np.zeros(4)
-    law[sap_cone.MU], law[sap_cone.R_T], law[sap_cone.R_N] = min(mu, STEEPEST), R[TANGENT], R[NORMAL]
+    law[MU], law[R_T], law[R_N] = min(mu, STEEPEST), R[TANGENT], R[NORMAL]
     return law
 
 
@@ -83,7 +82,7 @@ def slope(z: Array, mu: float, tie: bool, R: Array, G: Array) -> int:
     if region != APART and (mu == 0.0 or tie):
         G[2, 2] = 1.0 / R[NORMAL]
     elif region != APART:
-        sap_cone.slope(z[0], z[1], _cone(mu, R), p[2], region, G)
+        cone_slope(z[0], z[1], _cone(mu, R), p[2], region, G)
     return region
 
 
@@ -146,7 +145,7 @@ class Rules(NamedTuple):
 @compiled
 def law_velocity(Y: ScaledJacobian, table: Table, w: Array, p: Array) -> Array:
     """Return w + (Y Yᵀ + R) p (N, 3)."""
-    u = speeds(Y, pushed(Y, p))
+    u = speeds(Y, sparse_pushed(Y, p))
     for i in range(len(p)):
         for e in range(3):
             u[i, e] += w[i, e] + table.R[i, NORMAL if e == 2 else TANGENT] * p[i, e]

@@ -21,7 +21,7 @@ from sim_harness.engines.sap.islands import (
     touched,
     trees_of,
 )
-from sim_harness.engines.sparse import compressed, pushed
+from sim_harness.engines.sparse import compressed, sparse_pushed
 from sim_harness.engines.vectors import add, dot
 
 
@@ -137,7 +137,7 @@ def _order(J: Array, M: Array, factor: RowFactor) -> Array:
 @compiled
 def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, p: Array) -> tuple[Array, Array, float]:
     """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
-    nv, y = len(bodies.v), pushed(Y, p)
+    nv, y = len(bodies.v), sparse_pushed(Y, p)
     v_plus = np.zeros(nv)
     for d in range(nv):
         v_plus[order[d]] = y[d]

@@ -11,7 +11,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.vectors import copy
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
-from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT, project, regularisation
+from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT, project_cone, regularisation
 from sim_harness.engines.sap.islands import forward_within, islands_of, profile, touched, trees_of
 from sim_harness.engines.sap.newton import NON_FINITE, Convex, Rules, minimise
 from sim_harness.engines.sparse import compressed
@@ -185,7 +185,7 @@ def accuracy(motion: Motion, J: Array, laws: Array, v: Array, gamma: Array) -> t
         if z == 0.0:
             continue
         # ‖γ − P_F(y)‖∞, ½ ‖γ‖²_R and |g · γ| with g = J v − v̂ + R γ
-        s, r, normal, _ = project(-u[0] / t, -u[1] / t, (y_n - u[2]) / z, laws[i])
+        s, r, normal, _ = project_cone(-u[0] / t, -u[1] / t, (y_n - u[2]) / z, laws[i])
         law_error = max(law_error, abs(s - gamma[i, 0]), abs(r - gamma[i, 1]), abs(normal - gamma[i, 2]))
         squares = gamma[i, 0] ** 2 + gamma[i, 1] ** 2
         cost += 0.5 * (t * squares + z * gamma[i, 2] ** 2)

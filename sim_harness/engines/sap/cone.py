@@ -19,10 +19,10 @@ MU, R_T, R_N, V_HAT = 0, 1, 2, 3
 
 
 @compiled
-def project(y_s: float, y_t: float, y_n: float, law: Array) -> tuple[float, float, float, int]:
+def project_cone(y_s: float, y_t: float, y_n: float, law: Array) -> tuple[float, float, float, int]:
     """Return γ = P_F(y) and its region  [SAP §V-A, App. C].
 
-    On the boundary of the cone the region is sticking, on the boundary of its polar cone sliding, as `slope` requires. The
+    On the boundary of the cone the region is sticking, on the boundary of its polar cone sliding, as `cone_slope` requires. The
     condition y_n ≥ 0 is added to y_r ≤ μ y_n, because without it a frictionless contact could pull.
     """
     mu = law[MU]
@@ -41,8 +41,8 @@ def project(y_s: float, y_t: float, y_n: float, law: Array) -> tuple[float, floa
 
 
 @compiled
-def slope(y_s: float, y_t: float, law: Array, normal: float, region: int, G: Array) -> None:
-    """G ← −∂γ/∂v_c [kg] (3, 3), symmetric and ⪰ 0; normal, region: γ_n and region from `project`  [SAP App. D].
+def cone_slope(y_s: float, y_t: float, law: Array, normal: float, region: int, G: Array) -> None:
+    """G ← −∂γ/∂v_c [kg] (3, 3), symmetric and ⪰ 0; normal, region: γ_n and region from `project_cone`  [SAP App. D].
 
     Sliding: G = a aᵀ / (R_n (1 + μ̃²)) + μ γ_n / (R_t y_r) P⊥ with a = (μ t̂, 1) and P⊥ across t̂ in the tangent plane.
     """

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.status import NOT_CERTIFIED, SOLVED, Status
+from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
-from sim_harness.engines.sap.cone import R_N, R_T, V_HAT, project, slope
+from sim_harness.engines.engine import NON_FINITE
+from sim_harness.engines.sap.cone import R_N, R_T, V_HAT, cone_slope, project_cone
 from sim_harness.engines.sap.islands import backward_within, cholesky_within, forward_within
-from sim_harness.engines.sparse import pushed, speeds
+from sim_harness.engines.sparse import sparse_pushed, speeds
 
 ABSOLUTE = 1e-14
 """ε_a, absolute tolerance of the scaled momentum error [√J]."""
@@ -30,8 +31,6 @@ STALLED = 1e-15
 
 FLAT = 1e-14
 """The exact line search ends when the slope is below this share of its initial value."""
-
-NON_FINITE = Status.NON_FINITE.value
 
 
 class Convex(NamedTuple):
@@ -81,7 +80,7 @@ def impulses(c: Convex, u: Array) -> Array:
     gamma = np.zeros_like(u)
     for i in range(len(u)):
         law = c.laws[i]
-        gamma[i, 0], gamma[i, 1], gamma[i, 2], _ = project(
+        gamma[i, 0], gamma[i, 1], gamma[i, 2], _ = project_cone(
             -u[i, 0] / law[R_T], -u[i, 1] / law[R_T], (law[V_HAT] - u[i, 2]) / law[R_N], law
         )
     return gamma
@@ -98,10 +97,10 @@ def hessian(c: Convex, u: Array) -> Array:
     for i in range(len(u)):  # H += J_iᵀ G_i J_i for active constraints
         law = c.laws[i]
         y_s, y_t = -u[i, 0] / law[R_T], -u[i, 1] / law[R_T]
-        _, _, normal, region = project(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
+        _, _, normal, region = project_cone(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
         if region == 0:
             continue
-        slope(y_s, y_t, law, normal, region, G)
+        cone_slope(y_s, y_t, law, normal, region, G)
         for x in range(c.begin[i], c.begin[i + 1]):
             for e in range(3):
                 GJ[e] = G[e, 0] * c.rows[x, 0] + G[e, 1] * c.rows[x, 1] + G[e, 2] * c.rows[x, 2]
@@ -130,7 +129,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         gamma = impulses(c, u)
         away = v - c.v_star
         pull = symmetric_times(c.A, c.first, away)
-        gradient = pull - pushed(c, gamma)
+        gradient = pull - sparse_pushed(c, gamma)
         cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
@@ -159,7 +158,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
 @compiled
 def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[float, float]:
     """Return ‖D ∇ℓ‖ and max(‖D p‖, ‖D Jᵀγ‖) with p = M v and D = diag(M)^-½ [√J]  [SAP (25), (26)]."""
-    p, j = symmetric_times(c.M, c.first, v), pushed(c, gamma)
+    p, j = symmetric_times(c.M, c.first, v), sparse_pushed(c, gamma)
     g2 = p2 = j2 = 0.0
     for d in range(len(v)):
         g2 += gradient[d] ** 2 / c.M[d, d]
@@ -192,11 +191,11 @@ def slope_along(c: Convex, line: Line, share: float) -> tuple[float, float]:
         y_s = -(line.u[i, 0] + share * du[0]) / law[R_T]
         y_t = -(line.u[i, 1] + share * du[1]) / law[R_T]
         y_n = (law[V_HAT] - line.u[i, 2] - share * du[2]) / law[R_N]
-        s, t, n, region = project(y_s, y_t, y_n, law)
+        s, t, n, region = project_cone(y_s, y_t, y_n, law)
         if region == 0:
             continue
         first -= du[0] * s + du[1] * t + du[2] * n
-        slope(y_s, y_t, law, n, region, G)
+        cone_slope(y_s, y_t, law, n, region, G)
         for e in range(3):
             second += du[e] * (G[e, 0] * du[0] + G[e, 1] * du[1] + G[e, 2] * du[2])
     return first, second
