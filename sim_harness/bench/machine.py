@@ -13,7 +13,7 @@ import numpy as np
 
 from idyn.extras import install_command
 from idyn.jit.mode import PLAIN, cache_root
-from sim_harness.robot.pacing import Pacer
+from sim_harness.robot.robot_side import Pacer
 from transport.server.realtime import PRIORITY, steady
 
 PACKAGES = ("idyn", "numpy", "scipy", "pin", "numba", "llvmlite", "qpsolvers", "pyzmq", "msgspec", "msgpack")

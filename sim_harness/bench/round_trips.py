@@ -19,7 +19,7 @@ from idyn.types import Array
 from sim_harness.bench.laws import workload
 from sim_harness.measure.run_time import DT
 from sim_harness.report.tables import Table
-from sim_harness.robot.pacing import Pacer
+from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.codec import HIGH_WATER, encode

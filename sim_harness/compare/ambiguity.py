@@ -12,7 +12,7 @@ from idyn.errors import ConfigError
 from idyn.prediction.outcomes import Outcome, add_if_new, outcomes
 from idyn.prediction.uniqueness import all_outcomes
 from idyn.types import Array, ContactSet
-from sim_harness.run.log_blocks import Block, LogBlocks
+from sim_harness.run.logs import Block, LogBlocks
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage

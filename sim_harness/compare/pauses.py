@@ -24,8 +24,7 @@ from sim_harness.measure.trace import Trace
 from sim_harness.report.canvas import Axes
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
-from sim_harness.run.plan import Plan, load_plan, with_controller
-from sim_harness.run.scene import hello_of, simulated_robot
+from sim_harness.run.plan import Plan, hello_of, load_plan, simulated_robot, with_controller
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.state import StateMessage

@@ -24,7 +24,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.vectors import add, dot, largest
+from sim_harness.engines.linalg import add, dot, largest
 
 DEPENDENT = 1e-6
 """A row is dropped when its part orthogonal to earlier rows is below this share of its length, in the metric M⁻¹."""

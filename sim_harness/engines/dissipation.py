@@ -24,9 +24,8 @@ from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.impacts import Restitution, gap_speeds
-from sim_harness.engines.vectors import SHIFTS
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution, gap_speeds
+from sim_harness.engines.linalg import SHIFTS
 
 TOLERANCE = 1e-8
 """Largest violation of the optimality conditions of a solved step, relative to the speed of the fastest contact [m/s]."""
@@ -37,7 +36,7 @@ class Dissipation(Kind, frozen=True, tag="dissipation"):
 
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4

@@ -5,8 +5,9 @@ The engines differ in the impulses p that they allow. They share no code with th
 """
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 
 from idyn.status import Status
@@ -190,3 +191,51 @@ class CompliantEngine(Engine, Protocol):
     def contacts_at(self) -> float:
         """Return the fraction of the step at which J of the contact forces is evaluated: 0 beginning, 1 end."""
         ...
+
+
+Restitution = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""Coefficient of restitution e."""
+
+SLOWEST = 0.05
+"""Impacts slower than this are inelastic [m/s], so that resting bodies do not hop."""
+
+
+def gap_speeds(gaps: Array, speeds: Array, dt: float, recovery: float, restitution: float) -> Array:
+    """Return c of each contact [m/s] (n): recovery from penetration, and Newton's law of restitution.
+
+    N v⁺ + c ≥ 0        c = max(φ/dt, −recovery)        c ≤ e N v   where a contact closes within the step, φ/dt + N v < 0
+    The body bounces at the beginning of the step in which it would touch, so up to dt |N v| too high. Newton's law can gain
+    energy where friction changes the direction of an impact, and several contacts that close together bounce one by one.
+
+    gaps: φ [m] (n); speeds: N v before the step, positive where contacts open [m/s] (n)
+    recovery: largest speed at which a penetration is reduced [m/s]; restitution: e, 0 to 1
+    """
+    at_rest = gaps / dt
+    c = np.maximum(at_rest, -recovery)
+    if restitution == 0.0:
+        return c
+    bounces = (at_rest + speeds < 0.0) & (speeds < -SLOWEST)
+    return np.where(bounces, np.minimum(c, restitution * speeds), c)
+
+
+def items_of(
+    problem: ForwardProblem, contacts: Array, rows: Array, stiffness: float, dissipation: float
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return J (3k, nv), friction, stiffness [N/m], τ_d [s] and gaps [m or rad] (k) of selected contacts, then selected rows.
+
+    Constraint rows get zero tangent rows and zero friction. A rigid item has infinite stiffness.
+
+    contacts, rows: true for selected contacts (n) and constraint rows (m)
+    stiffness, dissipation: for contacts when the problem has no stiffness [N/m] or no dissipation [s]
+    """
+    a, n, m = problem, np.count_nonzero(contacts), np.count_nonzero(rows)
+    J, (mu, tau, gaps), k = np.zeros((3 * (n + m), len(a.v))), np.zeros((3, n + m)), np.full(n + m, np.inf)
+    J[: 3 * n], mu[:n], gaps[:n] = a.J[np.repeat(contacts, 3)], a.mu[contacts], a.gaps[contacts]
+    k[:n] = stiffness if a.stiffness is None else a.stiffness[contacts]
+    tau[:n] = dissipation if a.dissipation is None else a.dissipation[contacts]
+    if a.rows is not None:
+        J[3 * n + 2 :: 3], gaps[n:], tau[n:] = a.rows.G[rows], a.rows.g[rows], a.rows.damping_times[rows]
+        if a.rows.compliance is not None:
+            on = a.rows.yields[rows]
+            k[n:][on] = 1.0 / a.rows.compliance[rows][on]
+    return J, mu, k, tau, gaps

@@ -31,8 +31,7 @@ from idyn.solvers.lemke import basis_solution, covering, lemke, natural_residual
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.impacts import Restitution, gap_speeds
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution, gap_speeds
 
 TOLERANCE = 1e-8
 """Largest |min(z, w)| of a solved step, relative to max(1, ‖r‖∞) [N·s or m/s]. Typical: 1e-14."""
@@ -66,7 +65,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface
         with this speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
     max_pivots: largest number of pivots of one Lemke run
     """
 

@@ -33,11 +33,9 @@ from idyn.solvers.vectors import copy
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
-from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.impacts import Restitution, gap_speeds
-from sim_harness.engines.normals import Solver, by_pivots, by_qp
-from sim_harness.engines.vectors import add, dot, pushed
+from sim_harness.engines.contact_space import Solver, Space, by_pivots, by_qp, contact_space, no_solution, solution
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution, gap_speeds
+from sim_harness.engines.linalg import add, dot, pushed
 
 ROUNDING = 1e-12
 """An impulse below this share of the largest counts as zero. A QP returns tiny non-zero impulses at inactive bounds."""
@@ -169,7 +167,7 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
     """Rigid contacts with unlimited friction: what presses sticks.
 
     recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.impacts`
+    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
     solver: LCP solver ppm, qp or lemke; all give the same motion
     """
 

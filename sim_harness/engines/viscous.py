@@ -29,10 +29,9 @@ from idyn.errors import InputError
 from idyn.jit.compiled import compiled
 from idyn.status import Status
 from idyn.types import Array
-from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
+from sim_harness.engines.contact_space import Solver, Space, contact_space, no_solution, normal_impulses, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.normals import Solver, normal_impulses
-from sim_harness.engines.vectors import add, dot, pushed
+from sim_harness.engines.linalg import add, dot, pushed
 
 TOLERANCE = 1e-8
 """Largest violation of a solved step, relative to the speed of the fastest contact [m/s]. Typical: 1e-15."""

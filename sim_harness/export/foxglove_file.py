@@ -16,8 +16,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.export.quantities import quantities_of
 from sim_harness.export.scene import COLOURS, WORLD, Event, Scene, Shown, times_of, urdf_of
-from sim_harness.run.log_blocks import Block
-from sim_harness.run.logs import Runs
+from sim_harness.run.logs import Block, Runs
 
 SHAFT, HEAD, HEAD_SHARE = 0.008, 0.02, 0.25
 """Diameters of the shaft and of the head of an arrow [m]; length of the head as a share of the arrow."""

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.run.log_blocks import REFUSED_STATE, Block
+from sim_harness.run.logs import REFUSED_STATE, Block
 from transport.protocol.codec import vector
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.torque import TorqueMessage

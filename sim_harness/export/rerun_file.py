@@ -12,8 +12,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.export.quantities import quantities_of
 from sim_harness.export.scene import COLOURS, WORLD, Event, Scene, Shown, times_of, urdf_of
-from sim_harness.run.log_blocks import Block
-from sim_harness.run.logs import Runs
+from sim_harness.run.logs import Block, Runs
 
 TIMELINE = "time"
 """Name of the timeline: time of arrival."""

@@ -10,7 +10,7 @@ from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.verdict import Verdict
-from sim_harness.run.log_blocks import Block
+from sim_harness.run.logs import Block
 from sim_harness.view.film import displayed, film_at
 from sim_harness.view.page import newtons_per_metre, size_of
 from transport.protocol.messages.error import ErrorMessage

@@ -11,7 +11,7 @@ import numpy as np
 from idyn.extras import missing_extra
 from idyn.types import Array
 from sim_harness.export.quantities import STATUSES
-from sim_harness.run.log_blocks import REFUSED_STATE
+from sim_harness.run.logs import REFUSED_STATE
 from transport.log.replay import Replayed, numbers, torque_of
 
 ABOUT = b"idyn.replay"

@@ -11,8 +11,8 @@ import numpy as np
 
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.judge.step import Step
-from sim_harness.run.log_blocks import Block, LogBlocks
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.run.logs import Block, LogBlocks
+from sim_harness.world.world import contact_jacobian
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage

@@ -10,13 +10,13 @@ from idyn.errors import ConfigError, IdynError
 from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.report.canvas import Figure, LogNorm
 from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
-from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import engines_of, load_scene
+from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 LETTERS = {

@@ -11,7 +11,7 @@ from idyn.types import Array
 from sim_harness.measure.fall import base_tilt, risen
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Task, Verdict, judge
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.world import contact_jacobian
 
 SETTLED = 5
 """Number of ticks at the start of a run that force errors and torque rates omit, because the world comes to rest in them."""

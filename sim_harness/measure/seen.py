@@ -11,7 +11,7 @@ from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.trace import Trace
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.world import contact_jacobian
 
 TOUCHING, LOADED, SLID = 0.005, 0.02, 0.03
 """A foot stands if its gap at the start is below the first [m]. It bears load above the second, a share of the weight. It slid,

@@ -19,15 +19,12 @@ from idyn.model.robot import Robot
 from idyn.model.urdf import ROOT_JOINT, parse_urdf, without_shapes
 from idyn.types import Array
 from sim_harness.engines.penalty import MU_CAP
-from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.hulls import add_shape
-from sim_harness.mujoco.robot import PlacedContent
-from sim_harness.mujoco.robot_model import POINT, set_options
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.shapes.shapes import collision_shapes
-from sim_harness.world.robot_bodies import RobotBodies
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.mujoco_world import MujocoWorld, PlacedContent
+from sim_harness.mujoco.robot_model import POINT, Coordinates, add_shape, set_options
+from sim_harness.shapes import collision_shapes
+from sim_harness.world.bodies import RobotBodies
 from sim_harness.world.world import Push, StepResult
 
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}

@@ -18,7 +18,7 @@ from idyn.model.robot import Robot
 from idyn.prediction.soft_tables import inverse_weights
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 
 
 def differences(law: object, engine: object, period: float) -> list[str]:

@@ -1,22 +1,103 @@
 """A robot as a MuJoCo model: one body per joint, with the placements, axes and inertias of the Pinocchio model.
 
 MuJoCo's URDF reader is not used, because it fuses or omits bodies and adjusts inertias. Only contact points make contact: each
-with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies; and, on
-flat ground, the hulls of `sim_harness.mujoco.hulls`.
+with its own plane, which follows the terrain below it (`mujoco_world`), and with the boxes of other bodies. On flat ground the
+collision shapes of the URDF may touch too, meshes as convex hulls.
+
+States are converted between Pinocchio's coordinates, which `idyn` uses, and MuJoCo's.
+Pinocchio: a free joint has position and quaternion xyzw relative to the joint placement, and linear and angular velocity in the
+body frame. MuJoCo: position and quaternion wxyz relative to the world, linear velocity in the world frame, angular velocity in
+the body frame. All other joints have one angle or length in both.
 """
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, Record
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.hulls import add_hulls, add_pair
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.shapes.shapes import Shape
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.shapes import Shape
+
+FLOOR = "floor"
+"""Name of the plane that the hulls touch."""
+
+
+def hull_name(hull: int) -> str:
+    """Return the name of a hull, of its mesh and of its pair with the floor."""
+    return f"hull {hull}"
+
+
+def without_feet(shapes: Sequence[Shape], robot: Robot, feet: Array) -> list[Shape]:
+    """Return the shapes that move and are not those of feet: with their centre inside a foot's contact sphere.
+
+    feet: indices of the contact spheres that are feet
+    """
+    spheres = robot.spheres
+    own = [(int(spheres.joints[i]), spheres.offsets[i], spheres.radii[i]) for i in feet]
+
+    def is_foot(shape: Shape) -> bool:
+        middle = _middle(shape)
+        return any(joint == shape.joint and np.linalg.norm(middle - centre) < radius for joint, centre, radius in own)
+
+    return [shape for shape in shapes if shape.joint and not is_foot(shape)]
+
+
+def add_hulls(
+    spec: mujoco.MjSpec, hulls: Sequence[Shape], body_of: Sequence[str], height: float, settings: MujocoSettings
+) -> None:
+    """Add the hulls, the floor and their pairs. body_of: names of the bodies of the joints; height: of the floor [m]"""
+    spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, height])
+    for i, hull in enumerate(hulls):
+        add_shape(spec, spec.body(body_of[hull.joint]), hull_name(i), hull)
+        add_pair(spec, hull_name(i), (hull_name(i), FLOOR), settings)
+
+
+def add_shape(spec: mujoco.MjSpec, body: Any, name: str, shape: Shape, **more: Any) -> None:
+    """Add a shape to the body of its joint, a mesh as its hull. more: fields of the geom"""
+    kinds = mujoco.mjtGeom
+    x, y, z, w = shape.placement[3:]
+    if shape.mesh is not None:
+        spec.add_mesh(name=name, uservert=np.ascontiguousarray(shape.mesh.vertices).ravel().tolist())
+        more |= {"type": kinds.mjGEOM_MESH, "meshname": name}
+    elif shape.kind == "box":
+        more |= {"type": kinds.mjGEOM_BOX, "size": 0.5 * np.array(shape.size)}
+    elif shape.kind == "sphere":
+        more |= {"type": kinds.mjGEOM_SPHERE, "size": [shape.size[0], 0, 0]}
+    else:
+        more |= {"type": kinds.mjGEOM_CYLINDER, "size": [shape.size[0], 0.5 * shape.size[1], 0]}
+    body.add_geom(name=name, pos=shape.placement[:3], quat=[w, x, y, z], **more)
+
+
+def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: MujocoSettings) -> None:
+    """Add a pair of geoms that make contact."""
+    spec.add_pair(
+        name=name,
+        geomname1=geoms[0],
+        geomname2=geoms[1],
+        condim=settings.condim,
+        friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
+        solref=settings.contact_solref,
+        solimp=settings.solimp,
+        solreffriction=settings.solreffriction or (0.0, 0.0),
+    )
+
+
+def _middle(shape: Shape) -> Array:
+    """Return the middle of a shape in the joint frame [m] (3)."""
+    place, turn = shape.placement[:3], np.empty(9)
+    if shape.mesh is None:
+        return np.asarray(place)
+    x, y, z, w = shape.placement[3:]
+    mujoco.mju_quat2Mat(turn, np.array([w, x, y, z]))
+    ends = shape.mesh.vertices.min(axis=0), shape.mesh.vertices.max(axis=0)
+    middle: Array = place + turn.reshape(3, 3) @ (0.5 * (ends[0] + ends[1]))
+    return middle
+
 
 POINT = 1e-14
 """Radius of a contact point without radius [m], because MuJoCo has no point geometries."""
@@ -192,3 +273,95 @@ def quaternion_of(rotation: Array) -> Array:
     quaternion = np.empty(4)
     mujoco.mju_mat2Quat(quaternion, np.ascontiguousarray(rotation).ravel())
     return quaternion
+
+
+XYZW = [1, 2, 3, 0]
+"""Indices that convert a quaternion wxyz to xyzw."""
+WXYZ = [3, 0, 1, 2]
+"""Indices that convert a quaternion xyzw to wxyz."""
+
+
+class FreeJoint(Record, frozen=True):
+    """Indices of a free joint: q[place] and v[speed] in Pinocchio's, qpos[address] and qvel[dof] in MuJoCo's coordinates.
+
+    rotation: placement of the joint in the world at neutral q (3, 3)
+    origin: position of the joint in the world at neutral q [m] (3)
+    """
+
+    place: slice
+    speed: slice
+    address: slice
+    dof: slice
+    rotation: Array
+    origin: Array
+
+
+class Coordinates:
+    """Coordinate conversion for one robot and its MuJoCo model.
+
+    dofs: MuJoCo's index of each of Pinocchio's velocities (nv)
+    """
+
+    def __init__(self, robot: Robot, model: mujoco.MjModel, joint: Array | None = None) -> None:
+        """joint: MuJoCo's joint of each velocity (nv); default: those of a model of `robot_model`"""
+        self._robot, self._start, self._nv = robot, np.array(model.qpos0), model.nv
+        self._neutral = robot.neutral()
+        if joint is None:
+            joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])
+        first = np.searchsorted(robot.tree.dof_joint, robot.tree.dof_joint)  # first velocity of the same joint
+        self.dofs = model.jnt_dofadr[joint] + np.arange(robot.nv) - first
+        free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+        self._single = np.flatnonzero(~free)
+        self._addresses = model.jnt_qposadr[joint[self._single]]
+        starts = [int(d) for d in np.flatnonzero(free & (first == np.arange(robot.nv)))]
+        rotations, origins = robot.place(self._neutral)
+        self._free = [
+            FreeJoint(
+                place=slice(quaternion - 3, quaternion + 4),
+                speed=slice(d, d + 6),
+                address=slice(int(model.jnt_qposadr[joint[d]]), int(model.jnt_qposadr[joint[d]]) + 7),
+                dof=slice(int(self.dofs[d]), int(self.dofs[d]) + 6),
+                rotation=np.array(rotations[robot.tree.dof_joint[d]]),
+                origin=np.array(origins[robot.tree.dof_joint[d]]),
+            )
+            for d, quaternion in zip(starts, robot.tree.unit_spans[:, 0].tolist(), strict=True)
+        ]
+
+    def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Return qpos and qvel for (q, v). What is beside the robot is at rest in its reference position."""
+        qpos, qvel = self._start.copy(), np.zeros(self._nv)
+        qpos[self._addresses] = self._robot.difference(self._neutral, q)[self._single]
+        qvel[self.dofs] = v
+        for joint in self._free:
+            position, quaternion = q[joint.place][:3], q[joint.place][3:][WXYZ]
+            qpos[joint.address] = np.concatenate(
+                [joint.origin + joint.rotation @ position, _product(quaternion_of(joint.rotation), quaternion)]
+            )
+            qvel[joint.dof][:3] = _rotation(qpos[joint.address][3:]) @ v[joint.speed][:3]
+        return qpos, qvel
+
+    def from_mujoco(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
+        """Return (q, v) for qpos and qvel."""
+        step = np.zeros(self._robot.nv)
+        step[self._single] = qpos[self._addresses]
+        q, v = self._robot.integrate(self._neutral, step), np.array(qvel[self.dofs])
+        for joint in self._free:
+            position, quaternion = qpos[joint.address][:3], qpos[joint.address][3:]
+            q[joint.place][:3] = joint.rotation.T @ (position - joint.origin)
+            q[joint.place][3:] = _product(quaternion_of(joint.rotation.T), quaternion)[XYZW]
+            v[joint.speed][:3] = _rotation(quaternion).T @ qvel[joint.dof][:3]
+        return q, v
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Return the quaternion product a b (4), all wxyz."""
+    result = np.empty(4)
+    mujoco.mju_mulQuat(result, a, np.ascontiguousarray(b))
+    return result
+
+
+def _rotation(quaternion: Array) -> Array:
+    """Return the rotation matrix of a quaternion wxyz (3, 3)."""
+    matrix = np.empty(9)
+    mujoco.mju_quat2Mat(matrix, np.ascontiguousarray(quaternion))
+    return matrix.reshape(3, 3)

@@ -15,20 +15,16 @@ from idyn.errors import ConfigError
 from idyn.types import Array, ContactSet, State
 from sim_harness.engines.engine import ForwardSolution
 from sim_harness.engines.penalty import MU_CAP
-from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.robot_model import bodies_of, body_name, compiled_model, quaternion_of
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import Content, Ending, MujocoWorld
-from sim_harness.scenes.bodies.contacts import GROUND, candidate_pairs, touching_materials
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.rows import has_compliant_rows
-from sim_harness.scenes.bodies.settings import ClosureSettings, Shape
-from sim_harness.scenes.bodies.urdf import joint_name
-from sim_harness.scenes.scene import Scene, force_now, where_now
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.mujoco_world import Content, Ending, MujocoWorld
+from sim_harness.mujoco.robot_model import Coordinates, bodies_of, body_name, compiled_model, quaternion_of
+from sim_harness.scenes.contacts import GROUND, candidate_pairs, touching_materials
+from sim_harness.scenes.scene import Scene, force_now, has_compliant_rows, where_now
+from sim_harness.scenes.scene_model import SceneModel, joint_name
+from sim_harness.scenes.scene_settings import ClosureSettings, Shape
 from sim_harness.world.bodies import forward_problem
-from sim_harness.world.jacobian import along_contacts
-from sim_harness.world.world import ForceTimes, Push, Step, Touching, step_of
+from sim_harness.world.world import ForceTimes, Push, Step, Touching, along_contacts, step_of
 
 
 def geom_name(body: int) -> str:

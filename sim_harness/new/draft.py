@@ -14,7 +14,7 @@ from idyn.errors import ConfigError, ModelError
 from idyn.model.description import ContactPoint
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.new.limbs import UP, Foot, feet_of, legs_with_other_axis_up, provisional_feet
 from sim_harness.new.pose import (
     COMPUTED,
@@ -39,7 +39,7 @@ from sim_harness.new.toml import (
     two_legs_section,
     way_on_two_legs,
 )
-from sim_harness.shapes.shapes import Shape, missing_text
+from sim_harness.shapes import Shape, missing_text
 
 EASY, MOST = 0.5, 0.95
 """Largest share of a motor's torque in a pose that is used as it is; share beyond which a motor does not hold a pose."""

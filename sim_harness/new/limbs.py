@@ -9,7 +9,7 @@ from idyn.model.description import ContactPoint, Sole
 from idyn.model.frames import Placement
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.shapes.shapes import Shape
+from sim_harness.shapes import Shape
 
 FRICTION = 0.8
 """Friction coefficient of contact places."""

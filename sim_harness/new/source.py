@@ -11,7 +11,7 @@ from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot
 from idyn.model.urdf import lines_of, parse_urdf
 from sim_harness.new.pose import Pose, ordered, poses_beside, srdf_poses
-from sim_harness.shapes.shapes import Mesh, Shape, collision_shapes, mesh_shape
+from sim_harness.shapes import Mesh, Shape, collision_shapes, mesh_shape
 
 SHOWN = 4
 """Warnings that are shown."""

@@ -1,10 +1,11 @@
 """The robot's side of the protocol for a simulated robot: sends states, receives torques, applies the failsafe."""
 
 import logging
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from idyn.status import Status
 from idyn.types import Array, State
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace, TraceWriter
-from sim_harness.robot.hardware import Hardware
-from sim_harness.robot.pacing import Pacer
+from sim_harness.robot.hardware import Hardware, Purpose, stream
+from sim_harness.robot.imperfections import LinkSettings, Loss
 from sim_harness.world.world import Push, World
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
@@ -26,6 +27,36 @@ from transport.protocol.printable import printable
 from transport.protocol.torque_gate import limits_of
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
 from transport.server.realtime import steady
+
+
+class Pacer:
+    """Wakes at start + k · period, k = 1, 2, … Deadlines that have passed are skipped, not caught up with.
+
+    skipped: number of missed deadlines
+    """
+
+    def __init__(self, period: float) -> None:
+        """period: [s]; the first deadline is one period after the first `wait`"""
+        self.skipped = 0
+        self._period = round(period * 1e9)
+        self._deadline = 0
+
+    def wait(self) -> int:
+        """Sleep until the next deadline and return the delay of the wake-up [ns], ≥ 0. The first call only starts the clock."""
+        now = time.monotonic_ns()
+        if self._deadline == 0:
+            self._deadline = now + self._period
+            return 0
+        if now >= self._deadline + self._period:
+            behind = (now - self._deadline) // self._period
+            self.skipped += behind
+            self._deadline += behind * self._period
+        while (rest := self._deadline - time.monotonic_ns()) > 0:
+            time.sleep(rest * 1e-9)
+        late = -rest
+        self._deadline += self._period
+        return late
+
 
 log = logging.getLogger(__name__)
 
@@ -257,3 +288,95 @@ class RobotSide:
 
     def _now_ns(self) -> int:
         return round(self.world.t * 1e9)
+
+
+M = TypeVar("M", StateMessage, TorqueMessage)
+
+
+class Link:
+    """A client with a link that delays and loses messages.
+
+    Time is the robot's clock. If several states or torques arrive in the same tick, only the newest is delivered.
+    """
+
+    def __init__(self, client: Exchanger, settings: LinkSettings, dt: float, seed: int | None) -> None:
+        """dt: period of the ticks [s]"""
+        self._client = client
+        self._state_delay, self._torque_delay = (
+            round(ticks * dt * 1e9) for ticks in (settings.state_delay, settings.torque_delay)
+        )
+        self._lost_states = Losses(settings.lost_states, dt, stream(seed, Purpose.LOST_STATES))
+        self._lost_torques = Losses(settings.lost_torques, dt, stream(seed, Purpose.LOST_TORQUES))
+        self._states: deque[tuple[int, StateMessage]] = deque()
+        self._torques: deque[tuple[int, TorqueMessage]] = deque()
+        self._begun = False
+        self.error: ErrorMessage | None = None
+
+    @property
+    def session(self) -> int:
+        return self._client.session
+
+    @property
+    def deadline(self) -> float:
+        return self._client.deadline
+
+    def ask(self, message: FromClient) -> FromServer:
+        """Send any message but a state and return the reply, without delay or loss."""
+        return self._client.ask(message)
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        """Send the state of this tick and return the torque that arrives in this tick, None without one."""
+        now, late = state.t_robot, self._begun
+        self._begun, self.error = True, None
+        lost_state, lost_torque = self._lost_states.next(), self._lost_torques.next()
+        if not lost_state:
+            self._states.append((now + (self._state_delay if late else 0), state))
+        arrived = _newest(self._states, now)
+        if arrived is not None:
+            torque = self._client.exchange(arrived)
+            self.error = None if lost_torque else self._client.error
+            if torque is not None and not lost_torque:
+                self._torques.append((now + (self._torque_delay if late else 0), torque))
+        return _newest(self._torques, now)
+
+
+class Losses:
+    """Random losses of the messages of one direction."""
+
+    def __init__(self, settings: Loss, dt: float, rng: np.random.Generator) -> None:
+        """dt: period of the ticks [s]"""
+        self._probability = settings.probability
+        self._begins = -float(np.expm1(-settings.rate * dt))
+        self._length, self._every = round(settings.length / dt), round(settings.every / dt)
+        self._tick, self._at, self._left = 0, -1, 0
+        self._rng = rng
+
+    def next(self) -> bool:
+        """Return true when the message of this tick is lost. Always draws two random numbers."""
+        single, burst = self._rng.random(2)
+        due = self._is_due(burst)
+        if self._left == 0 and (due or burst < self._begins):
+            self._left = self._length
+        in_burst = self._left > 0
+        self._left -= in_burst
+        return bool(in_burst or single < self._probability)
+
+    def _is_due(self, burst: float) -> bool:
+        """Return true when the burst of the current period of `every` begins.
+
+        burst: uniform random number in [0, 1); that of a period's first tick decides in which tick the burst begins
+        """
+        if not self._every:
+            return False
+        moment, self._tick = self._tick % self._every, self._tick + 1
+        if moment == 0:
+            self._at = round((0.25 + 0.5 * burst) * self._every)
+        return moment == self._at
+
+
+def _newest(queue: deque[tuple[int, M]], now: int) -> M | None:
+    """Remove all messages with arrival time ≤ now [ns] and return the newest of them, None without any."""
+    newest = None
+    while queue and queue[0][0] <= now:
+        newest = queue.popleft()[1]
+    return newest

@@ -23,9 +23,9 @@ from idyn.errors import IdynError, InputError
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, Record
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.settings import SceneSettings
-from sim_harness.world.joints import JointFriction
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import SceneSettings
+from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import World
 from sim_harness.world.worlds import AnyEngine, build_scene, build_world
 

@@ -25,8 +25,7 @@ from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.measure.verdict import Task
 from sim_harness.robot.robot_side import Exchanger
-from sim_harness.run.plan import Plan, with_controller
-from sim_harness.run.scene import hello_of, pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
+from sim_harness.run.plan import Plan, hello_of, pushes_of, simulated_robot, terrain_of, with_controller, with_reseeded_terrain
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata

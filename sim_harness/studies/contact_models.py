@@ -24,9 +24,8 @@ from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
-from sim_harness.run.scene import terrain_of
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.run.plan import Plan, build_plan, load_plan, terrain_of, with_controller
+from sim_harness.world.world import contact_jacobian
 
 
 class Answers:

@@ -17,9 +17,9 @@ from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss, default_folder, loa
 from sim_harness.report.canvas import mpl, plt
 from sim_harness.report.plots import STYLE, Line, Plot, picture, png
 from sim_harness.report.tables import Table, listed
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings, Shape
-from sim_harness.shapes.shapes import look_of
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import BodySettings, SceneSettings, Shape
+from sim_harness.shapes import look_of
 from sim_harness.studies import toss_fits as fits
 from sim_harness.studies.toss_fits import REFERENCE, Errors, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Flight, Forecast, identify_flight

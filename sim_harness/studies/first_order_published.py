@@ -25,9 +25,8 @@ from idyn.errors import InputError
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array
-from sim_harness.engines.first_order.engine import ContactTerms, FirstOrder
-from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
-from sim_harness.engines.first_order.space import Bodies, Free
+from sim_harness.engines.first_order import Bodies, ContactTerms, FirstOrder, Free
+from sim_harness.engines.first_order_law import NORMAL, TANGENT, Table
 
 FACETS, MOST_CUTS = 8, 40
 """Initial number of tangent planes of each cone; largest number of QPs: usually 3 to 8; each quarters the violation."""

@@ -24,7 +24,7 @@ from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.studies.first_order_published import Published

@@ -23,8 +23,7 @@ from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process, task_of
-from sim_harness.run.plan import Plan, build_plan, load_plan, with_controller
-from sim_harness.run.scene import hello_of, simulated_robot
+from sim_harness.run.plan import Plan, build_plan, hello_of, load_plan, simulated_robot, with_controller
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode, vector
 from transport.protocol.messages import FromClient, FromServer

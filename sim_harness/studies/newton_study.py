@@ -15,11 +15,9 @@ import numpy as np
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.newton.engine import Newton
-from sim_harness.engines.newton.iteration import Rules, iterate
-from sim_harness.engines.newton.linear import solve_linear
-from sim_harness.engines.newton.passes import PassSettings, free_motion
-from sim_harness.engines.newton.stack import Constraints, constraints, stack_of
+from sim_harness.engines.newton import Newton, PassSettings, free_motion
+from sim_harness.engines.newton_iteration import Rules, iterate, solve_linear
+from sim_harness.engines.newton_rows import Constraints, constraints, stack_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
@@ -28,7 +26,7 @@ from sim_harness.world.worlds import build_scene
 FUNCTIONS = ("fischer-burmeister", "minimum-map")
 PRECONDITIONERS = ("unit", "time-step", "effective-mass")
 SOLVERS = ("dense", "pcr", "pcg", "jacobi", "gauss-seidel")
-"""Names in the order of the constants in `functions`, `rows` and `linear` of `sim_harness.engines.newton`."""
+"""Names in the order of the constants of `newton_exact`, `newton_rows` and `newton_iteration`."""
 
 
 class Scheme(Newton, frozen=True, tag="newton-scheme"):

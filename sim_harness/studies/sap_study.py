@@ -11,7 +11,7 @@ import numpy as np
 
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.report.plots import Plot, picture, stacked
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene

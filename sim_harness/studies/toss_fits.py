@@ -26,12 +26,12 @@ from idyn.errors import ConfigError, nearest
 from idyn.types import Array
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton import Newton
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.engines.viscous import Viscous
 from sim_harness.judge.tosses import EDGE, Toss
 from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, Forecaster, MujocoForecaster

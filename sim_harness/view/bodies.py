@@ -8,12 +8,11 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.polyhedra import hull_of
-from sim_harness.scenes.bodies.touch import half_extents
-from sim_harness.scenes.bodies.urdf import COLOURS
-from sim_harness.scenes.results.keep import SavedRun
-from sim_harness.shapes.shapes import Look, Mesh, Shape, look_of
+from sim_harness.scenes.contacts import half_extents
+from sim_harness.scenes.measures import SavedRun
+from sim_harness.scenes.polyhedra import hull_of
+from sim_harness.scenes.scene_model import COLOURS, SceneModel
+from sim_harness.shapes import Look, Mesh, Shape, look_of
 from sim_harness.view.film import RATE, Film, Ground, frames, poses_of
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
 

@@ -16,7 +16,7 @@ from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from sim_harness.measure.trace import Trace
-from sim_harness.shapes.shapes import Look, Shape, look_of
+from sim_harness.shapes import Look, Shape, look_of
 from sim_harness.view.film import FRAME, Film, Ground, film_of, frame_of, ground_of
 from sim_harness.view.runs import RecordedRun, mesh_folders
 

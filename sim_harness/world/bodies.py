@@ -1,17 +1,110 @@
-"""Bodies of an engine world: common interface of a robot on its ground and of a scene."""
+"""Bodies of an engine world: common interface of a robot on its ground and of a scene; joint springs and friction; the robot.
+
+Joint springs and friction are evaluated at the end of the step: stable for every stiffness, and friction never drives.
+    τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺ − k (x + dt v⁺)
+A joint with Coulomb friction either sticks, modelled as a stiff damper that lets it creep, or slides with full friction. The
+step is solved again until no joint changes its mode. Typical: one solve, two when a joint stops or starts.
+
+Modelling error: a joint that should stick creeps at CREEP times its load over its friction limit. Static and sliding friction
+are equal.
+
+Of a robot only the contact points make contact, with the terrain and with boxes of other bodies. Joint limits are not
+simulated.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
+from idyn.status import Status
 from idyn.types import Array, ContactSet, Record, State
-from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.world.jacobian import contact_jacobian, relative_jacobian
-from sim_harness.world.joints import JointFriction
-from sim_harness.world.world import Push, Touching, checked_state
+from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows
+from sim_harness.shapes import Shape
+from sim_harness.world.world import (
+    MARGIN,
+    Push,
+    Touching,
+    checked_state,
+    contact_jacobian,
+    generalised_force,
+    relative_jacobian,
+)
+
+CREEP = 1e-4
+"""Speed below which Coulomb friction is a damper [rad/s]. Smaller values reduce creep and make D more ill-conditioned."""
+
+ROUNDS = 8
+"""Largest number of solves per step."""
+
+
+class JointFriction(Record, frozen=True):
+    """Joint friction of all degrees of freedom, 0 without friction.
+
+    viscous: [N·m·s/rad] (nv)
+    coulomb: [N·m] (nv)
+    """
+
+    viscous: Array
+    coulomb: Array
+
+    @staticmethod
+    def of(robot: Robot, viscous: dict[str, float], coulomb: dict[str, float]) -> "JointFriction":
+        """Build the joint friction; viscous and coulomb have a value for the name of each actuated joint."""
+        columns = np.zeros((2, robot.nv))
+        for row, values in zip(columns, (viscous, coulomb), strict=True):
+            row[robot.tree.a] = [values[name] for name in robot.joint_names]
+        return JointFriction(viscous=columns[0], coulomb=columns[1])
+
+
+def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
+    """Return the forward problem with implicit springs −k (x + dt v⁺).
+
+    This is exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
+
+    stiffness: k of all degrees of freedom [N/m, N·m/rad] (nv)
+    stretch: x at the beginning of the step [m, rad] (nv)
+    """
+    dt = problem.dt
+    return msgspec.structs.replace(
+        problem,
+        M=problem.M + np.diag(dt * dt * stiffness),
+        force=problem.force - stiffness * (stretch + dt * problem.v),
+    )
+
+
+def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: JointFriction) -> ForwardSolution:
+    """Return the engine's solution of a step with joint friction.
+
+    A damper b on v⁺ is exact in every engine: M (v⁺ − v) = … − dt b v⁺ becomes (M + dt b)(v⁺ − v) = … − dt b v.
+    """
+    direction = np.where(np.abs(problem.v) > CREEP, np.sign(problem.v), 0.0) * (friction.coulomb > 0)  # 0: the joint sticks
+    for _ in range(ROUNDS):
+        damping = friction.viscous + np.where(direction == 0.0, friction.coulomb / CREEP, 0.0)
+        damped = msgspec.structs.replace(
+            problem,
+            M=problem.M + np.diag(problem.dt * damping),
+            force=problem.force - damping * problem.v - friction.coulomb * direction,
+        )
+        solution = engine.solve(damped)
+        before, direction = direction, _directions(direction, solution.v_plus, friction.coulomb)
+        if (direction == before).all():
+            return solution
+    return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED) if solution.status.ok else solution
+
+
+def _directions(direction: Array, v_plus: Array, coulomb: Array) -> Array:
+    """Return the sliding direction of each joint after a solve, 0 for sticking (nv).
+
+    A sliding joint that reversed its direction sticks. A sticking joint that exceeded its friction slides.
+    """
+    slips = np.where(np.abs(v_plus) > CREEP, np.sign(v_plus), 0.0)
+    turned = (direction != 0.0) & (v_plus * direction <= CREEP)
+    return np.where(turned, 0.0, np.where(direction == 0.0, slips, direction)) * (coulomb > 0)
 
 
 class Bodies:
@@ -162,3 +255,73 @@ def forward_problem(
     M, h, axes = terms
     J = contact_jacobian(axes, robot.tree.support, contacts)
     return ForwardProblem(M=M, h=h, v=v, J=J, force=force, mu=contacts.mu, gaps=contacts.gaps, dt=dt, **more)
+
+
+NEARBY = 1e-4
+"""Step of the central differences for Ṅ v [m or rad]; the error is about 1e-7 v²."""
+
+
+class RobotBodies(Bodies):
+    """A robot on its ground.
+
+    mu: friction coefficients, one per contact point, then one per pair; None: those of terrain and robot
+    friction: joint friction, None without any
+    hulls: shapes that touch the ground instead of the contact points that are no feet; only MuJoCo worlds have them
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        terrain: Terrain,
+        q: Array,
+        mu: Array | None = None,
+        friction: JointFriction | None = None,
+        hulls: Sequence[Shape] = (),
+    ) -> None:
+        self.hulls = hulls
+        self.robot, self.terrain, self.mu, self.friction = robot, terrain, mu, friction
+        self.start = checked_state(robot, q, None)
+
+    def touching(self, q: Array) -> Touching:
+        return Touching(contacts=self.near(q, MARGIN))
+
+    def near(self, q: Array, margin: float) -> ContactSet:
+        """Return the contacts with a gap below the margin [m]."""
+        return contacts_from_geometry(self.robot, q, self.terrain, margin=margin, mu=self.mu)
+
+    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
+        """Return the centres of the contact spheres, and the contact points of the other surface [m] (n, 3)."""
+        c = touching.contacts
+        radii = dict(zip(self.robot.spheres.keys, self.robot.spheres.radii, strict=True))
+        radius = np.array([radii[key.split("/")[0]] for key in c.keys]).reshape(-1, 1)
+        return c.points + radius * c.normals, c.points
+
+    def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
+        """Return a function that computes Ṅ v, the second derivative of the gaps, by central differences [m/s²] (n)."""
+
+        def second_derivative() -> Array:
+            span = NEARBY / max(1.0, float(np.abs(v).max()))
+            difference = -2.0 * contacts.gaps
+            for side in (-span, span):
+                near = self.near(self.robot.integrate(q, side * v), np.inf)
+                gaps = dict(zip(near.keys, near.gaps, strict=True))
+                difference += [gaps[key] for key in contacts.keys]
+            return difference / span**2
+
+        return second_derivative
+
+    def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
+        robot, force = self.robot, np.zeros(self.robot.nv)
+        if tau is not None:
+            force[robot.tree.a] = tau
+        for push in pushes:
+            share = push.share(*span)
+            if share > 0.0:
+                joint = robot.joint_of_frame(push.frame)
+                rotations, origins = robot.place(state.q)
+                point = origins[joint] + rotations[joint] @ np.array(push.point)
+                force += generalised_force(axes, robot.tree.support, joint, point, share * np.array(push.force))
+        return force
+
+    def with_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
+        return problem, self.friction

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from sim_harness.steering.gamepad import FASTEST, LEAN, Sticks
+from sim_harness.gamepad import FASTEST, LEAN, Sticks
 
 os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"
 pygame = pytest.importorskip("pygame", reason="extra 'gamepad'")

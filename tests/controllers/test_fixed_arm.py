@@ -17,7 +17,7 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Selection, State
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage

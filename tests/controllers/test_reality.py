@@ -17,9 +17,8 @@ from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.types import State
-from sim_harness.robot.imperfections.bodies import world_robot
-from sim_harness.robot.imperfections.sensors import Sensors
-from sim_harness.robot.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
+from sim_harness.robot.hardware import Sensors
+from sim_harness.robot.imperfections import BodySettings, ImperfectionSettings, Sensing, Spread, world_robot
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import ENGINES, build_world
 

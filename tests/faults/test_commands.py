@@ -15,8 +15,7 @@ from trial import AFTER, BEFORE, Trial, serving
 from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.types import Array
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import load_plan, simulated_robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome

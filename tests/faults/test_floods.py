@@ -24,9 +24,8 @@ from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.robot.pacing import Pacer
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import hello_of, simulated_robot
+from sim_harness.robot.robot_side import Pacer
+from sim_harness.run.plan import hello_of, load_plan, simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.codec import decode, encode

@@ -9,7 +9,7 @@ import pytest
 
 from controllers.robot.load import load_robot
 from sim_harness.compare.pauses import walking
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from transport.log.reader import LogReader
 from transport.robot.client import RobotClient

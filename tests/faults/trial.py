@@ -17,8 +17,7 @@ import numpy as np
 from controllers.build import controller_from_snapshot, load_controller
 from sim_harness.measure.trace import Trace
 from sim_harness.robot.robot_side import RobotSide
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import load_plan, simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import PART_BYTES, Recorder

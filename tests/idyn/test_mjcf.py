@@ -13,8 +13,8 @@ from idyn import ModelError, Robot, State, contacts_from_geometry, predict
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.commands.main import main
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import bodies_of
-from sim_harness.mujoco.settings import MujocoSettings
 
 HOPPER = """
 <mujoco model="hopper">

@@ -12,7 +12,7 @@ from sim_harness.compare import jobs
 from sim_harness.demo import Demo, report_of
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.world import contact_jacobian
 from sim_harness.world.worlds import ENGINES, build_world
 
 COMPARISON = """

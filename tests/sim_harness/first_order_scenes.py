@@ -3,7 +3,7 @@
 import numpy as np
 from first_order_bodies import G, along_normals, rod, step_of
 
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.studies.first_order_published import Published
 
 RAMP, RAMP_H, RAMP_G, RAMP_K = np.deg2rad(15), 0.01, 9.8, 1e10

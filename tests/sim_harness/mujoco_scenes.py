@@ -6,7 +6,7 @@ from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 BLOCK = """

@@ -6,7 +6,7 @@ from controllers.robot.load import load_robot
 from idyn import predict
 from idyn.contact.terrain import Flat
 from idyn.laws.mujoco.law import SoftContact, SoftJoint
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3

@@ -3,9 +3,9 @@
 import numpy as np
 
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.engines.newton.iteration import iterate
-from sim_harness.engines.newton.passes import free_motion, velocity_after
-from sim_harness.engines.newton.stack import constraints, stack_of
+from sim_harness.engines.newton import free_motion, velocity_after
+from sim_harness.engines.newton_iteration import iterate
+from sim_harness.engines.newton_rows import constraints, stack_of
 from sim_harness.studies.newton_study import Scheme
 
 G = 9.81

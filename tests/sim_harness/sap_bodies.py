@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 
 G, DT = 9.81, 1e-3
 

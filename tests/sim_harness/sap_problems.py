@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from sim_harness.engines.sap.assembly import Motion, convex_problem
-from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT
-from sim_harness.engines.sap.newton import Rules, impulses, symmetric_times
-from sim_harness.engines.sparse import sparse_pushed, speeds
+from sim_harness.engines.linalg import sparse_pushed, speeds
+from sim_harness.engines.sap_newton import MU, R_N, R_T, V_HAT, Motion, Rules, convex_problem, impulses, symmetric_times
 
 TIGHT = Rules(1e-13, 100)
 

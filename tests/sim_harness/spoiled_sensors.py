@@ -14,11 +14,10 @@ import numpy as np
 from controllers.build import build_controller
 from controllers.config.loading import load
 from sim_harness.measure.fall import Posture
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.robot.imperfections.settings import ImperfectionSettings, ImuSettings, Sensing, Spread
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.robot.robot_side import RobotSide
-from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
-from sim_harness.run.scene import hello_of, simulated_robot, terrain_of
+from sim_harness.run.plan import ExperimentSettings, Plan, build_plan, hello_of, simulated_robot, terrain_of
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.server.service import Service

@@ -3,9 +3,8 @@
 import mujoco
 import numpy as np
 
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.robot_model import Coordinates, build_model
 
 DT = 1e-3
 

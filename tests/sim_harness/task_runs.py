@@ -6,9 +6,8 @@ import numpy as np
 from controllers.robot.load import load_robot
 from idyn import Flat, State, contacts_from_geometry
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.robot_model import Coordinates, build_model
 
 DT = 0.001
 SETTLED = 3.0

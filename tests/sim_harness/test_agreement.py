@@ -7,7 +7,7 @@ from idyn.laws.settings import CoulombSettings, MujocoLawSettings
 from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.law import differences
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 
 
 def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():

@@ -14,7 +14,7 @@ from wrong_robots import build, plan_of, provoke
 
 from controllers.config.loading import parse
 from controllers.monitor.alarm_settings import AlarmSettings
-from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.plan import with_controller
 
 SCALED = (

@@ -10,7 +10,7 @@ from idyn.errors import InputError
 from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
 from sim_harness.world.worlds import ENGINES, build_scene
 
 BILATERAL = sorted(set(ENGINES) - {"sap"})

@@ -7,9 +7,8 @@ from task_runs import circle, follow, target
 
 from controllers.build import load_controller
 from idyn.tasks import ForceTask, FrameTask
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.robot_model import Coordinates, build_model
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.log.replay import replay

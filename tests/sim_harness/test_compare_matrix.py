@@ -19,7 +19,7 @@ from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
-from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE
 
 MATRIX = """

@@ -12,13 +12,11 @@ from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.engines.engine import CompliantEngine, Rows
-from sim_harness.engines.sap.engine import Sap
-from sim_harness.scenes.bodies.contacts import Geometry
+from sim_harness.engines.sap import Sap
+from sim_harness.scenes.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.world.bodies import MovedBodies
-from sim_harness.world.compliant_rows import FoldingEngine, with_compliance
-from sim_harness.world.robot_bodies import RobotBodies
-from sim_harness.world.worlds import ENGINES, AnyEngine, build_scene
+from sim_harness.world.bodies import MovedBodies, RobotBodies
+from sim_harness.world.worlds import ENGINES, AnyEngine, FoldingEngine, build_scene, with_compliance
 
 M, K, TAU = 2.0, 5e3, 4e-3
 

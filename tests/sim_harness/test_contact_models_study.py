@@ -19,7 +19,7 @@ from controllers.robot.load import load_robot
 from idyn import ConfigError, State
 from sim_harness.commands.main import main
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.scene import terrain_of
+from sim_harness.run.plan import terrain_of
 from sim_harness.studies import contact_models
 from sim_harness.studies.contact_models import SCENES, by_touch_down, outcome_of, plan_of, slip_of
 

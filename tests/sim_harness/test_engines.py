@@ -15,7 +15,7 @@ from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp, polygon_lcp
 from sim_harness.engines.penalty import Penalty
-from sim_harness.world.jacobian import contact_jacobian, generalised_force
+from sim_harness.world.world import contact_jacobian, generalised_force
 from sim_harness.world.worlds import ENGINES, AnyEngine
 
 DT = 1e-3

@@ -7,9 +7,9 @@ import pytest
 from fast import fast, full
 
 from controllers.config.loading import parse
-from sim_harness.scenes.bodies.settings import Material
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_settings import Material
 from sim_harness.world.worlds import AnyEngine
 
 RIGID = {"lcp": {"kind": "lcp", "edges": 16}, "newton": {"kind": "newton"}}

@@ -17,7 +17,7 @@ from controllers.estimation.estimator import Estimator, Measurement
 from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError, InputError
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan
 

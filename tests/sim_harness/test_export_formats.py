@@ -25,10 +25,9 @@ from idyn.types import Array
 from sim_harness.commands.main import main
 from sim_harness.export.quantities import QUANTITIES, STATUSES, quantities_of
 from sim_harness.export.scene import Shown
-from sim_harness.run import log_blocks
+from sim_harness.run import logs
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.log_blocks import Block, LogBlocks
-from sim_harness.run.logs import logged_runs
+from sim_harness.run.logs import Block, LogBlocks, logged_runs
 from sim_harness.run.plan import build_plan, load_plan
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
@@ -63,7 +62,7 @@ class Logged(NamedTuple):
 def small_blocks() -> Iterator[None]:
     """Blocks that are much shorter than a log, and no divisor of its length."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_blocks, "TICKS", BLOCK)
+        patch.setattr(logs, "TICKS", BLOCK)
         yield
 
 

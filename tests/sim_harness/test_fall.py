@@ -11,10 +11,8 @@ from idyn.errors import ConfigError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.measure.fall import Posture
-from sim_harness.robot.pushes import PushSettings
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import pushes_of
+from sim_harness.run.plan import PushSettings, load_plan, pushes_of
 
 
 def moved(q, up=0.0, roll=0.0):

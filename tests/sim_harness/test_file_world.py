@@ -8,10 +8,9 @@ from fast import every
 from controllers.robot.load import load_robot
 from idyn import ContactPoint, Flat, Robot
 from sim_harness.mujoco.file_world import beliefs, file_world
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import note_of_world, own_world
-from sim_harness.world.robot_bodies import RobotBodies
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.run.plan import load_plan, note_of_world, own_world
+from sim_harness.world.bodies import RobotBodies
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import build_world
 

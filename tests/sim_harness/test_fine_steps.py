@@ -11,7 +11,7 @@ from fast import every, first_is_fast
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, State, contacts_from_geometry, predict
 from idyn.terms.dynamics import contact_jacobian
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton import Newton
 from sim_harness.world.worlds import build_world
 
 DT, STEPS, MU = 1e-3, 400, 0.8

@@ -7,7 +7,7 @@ from fast import every, first_is_fast, full
 from first_order_bodies import G, along_normals, hertz, rod, step_of, stops
 from first_order_scenes import CREEP, RAMP, RAMP_G, RAMP_H, leaning_rod, ramp
 
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.studies import first_order_study as study
 
 ENGINE = FirstOrder()

@@ -9,8 +9,7 @@ from scipy.optimize import minimize
 
 from idyn.errors import InputError
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.space import free_motion
+from sim_harness.engines.first_order import FirstOrder, free_motion
 from sim_harness.studies.first_order_published import Published, program, solve_program, tied
 
 PUBLISHED = Published(tangential=1e4)

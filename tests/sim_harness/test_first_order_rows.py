@@ -8,7 +8,7 @@ import pytest
 from fast import every, first_is_fast
 from first_order_bodies import G, compliance_and_share, random_spd, step_of, stiffness_and_damping, ties
 
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 
 ENGINE = FirstOrder()
 

@@ -11,8 +11,7 @@ from test_engines import check_dynamics, random_problems
 
 from idyn.status import Status
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.space import free_motion, scaled_jacobian
+from sim_harness.engines.first_order import FirstOrder, free_motion, scaled_jacobian
 
 ENGINE = FirstOrder()
 

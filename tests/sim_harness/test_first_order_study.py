@@ -9,7 +9,7 @@ from fast import every, full
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.studies import first_order_study as page
 from sim_harness.studies.first_order_study import exact_pendulum, pendulum
 from sim_harness.world.worlds import AnyEngine

@@ -1,8 +1,7 @@
 """The friction of the world and the one that the controller believes are two settings, each shown."""
 
 from sim_harness.commands.main import main
-from sim_harness.run.plan import load_plan
-from sim_harness.run.scene import frictions
+from sim_harness.run.plan import frictions, load_plan
 
 FILE = """
 [robot]

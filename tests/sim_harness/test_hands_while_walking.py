@@ -10,8 +10,7 @@ from task_runs import follow, ramp
 from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask
 from sim_harness.robot.lying import PerturbationSettings
-from sim_harness.run.plan import build_plan, load_plan
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import build_plan, load_plan, simulated_robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.error import ErrorMessage

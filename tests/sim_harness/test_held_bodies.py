@@ -11,8 +11,9 @@ from fast import full
 from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.newton.engine import Newton
-from sim_harness.scenes.bodies.settings import (
+from sim_harness.engines.newton import Newton
+from sim_harness.scenes.load import check_scene, engine_named, load_scene
+from sim_harness.scenes.scene_settings import (
     BodySettings,
     ForceSettings,
     GroundSettings,
@@ -21,7 +22,6 @@ from sim_harness.scenes.bodies.settings import (
     SceneSettings,
     Shape,
 )
-from sim_harness.scenes.load import check_scene, engine_named, load_scene
 from sim_harness.world.worlds import build_scene
 
 G, DT = 9.81, 1e-3

@@ -7,7 +7,7 @@ import numpy as np
 from spoiled_sensors import Spoiled, plan_of
 
 from controllers.build import build_controller
-from sim_harness.run.scene import hello_of, simulated_robot
+from sim_harness.run.plan import hello_of, simulated_robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome

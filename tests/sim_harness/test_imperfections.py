@@ -6,11 +6,8 @@ from fast import every, first_is_fast, full
 
 from controllers.robot.load import load_robot
 from idyn.types import State
-from sim_harness.robot.hardware import FootSensors
-from sim_harness.robot.imperfections.bodies import world_robot
-from sim_harness.robot.imperfections.link import Link, Losses
-from sim_harness.robot.imperfections.sensors import Actuators, Purpose, Sensors, stream
-from sim_harness.robot.imperfections.settings import (
+from sim_harness.robot.hardware import Actuators, FootSensors, Purpose, Sensors, stream
+from sim_harness.robot.imperfections import (
     BodySettings,
     DriveSettings,
     ImperfectionSettings,
@@ -19,7 +16,9 @@ from sim_harness.robot.imperfections.settings import (
     Offset,
     Sensing,
     Spread,
+    world_robot,
 )
+from sim_harness.robot.robot_side import Link, Losses
 from transport.protocol.messages.state import StateMessage
 
 DT = 1e-3

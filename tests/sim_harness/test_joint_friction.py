@@ -7,8 +7,8 @@ from wheels import INERTIA, wheel_world
 
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.world.joints import CREEP, JointFriction
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.worlds import ENGINES, build_world
 
 DT = 1e-3

@@ -10,7 +10,7 @@ from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from sim_harness.robot.hardware import Hardware
-from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.world.worlds import ENGINES, build_world

@@ -10,9 +10,8 @@ from fast import every, fast, full
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, make_law, predict
 from idyn.prediction.solve import advice
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.robot_model import Coordinates, build_model
 
 DT = 0.001
 

@@ -11,9 +11,8 @@ from idyn.errors import ConfigError
 from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.verdict import Ending, judge
 from sim_harness.run.experiment import run_in_process, task_of
-from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
-from sim_harness.run.scene import simulated_robot
-from sim_harness.shapes.shapes import collision_shapes
+from sim_harness.run.plan import ExperimentSettings, Plan, build_plan, simulated_robot
+from sim_harness.shapes import collision_shapes
 
 GO2 = shared_path("example-robot-data:go2_description/urdf/go2.urdf")
 ROBOTS = ("go2", "a1", "solo12", "quadruped")

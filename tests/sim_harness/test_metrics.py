@@ -19,7 +19,7 @@ from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Task
 from sim_harness.run.experiment import task_of
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.world import contact_jacobian
 
 N, DT = 40, 1e-3
 FLAT = Flat()

@@ -21,7 +21,7 @@ from idyn.status import Status
 from sim_harness.commands.main import build_parser
 from sim_harness.commands.service import plan as plan_command
 from sim_harness.run.experiment import run_connected
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.mpc import DEATHS, DIES, SPEEDS, Planned, gait_of, outcome_of, plan_of
 from transport.log.provenance import attachments, metadata

@@ -11,7 +11,7 @@ from idyn.contact.terrain import Flat, FrictionMap, Slope
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.model.shapes import Box
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3

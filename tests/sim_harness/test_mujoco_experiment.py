@@ -13,12 +13,11 @@ from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.mujoco_world import MujocoWorld
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import NAMES, AnyEngine, build_world
+from sim_harness.world.worlds import NAMES, AnyEngine, EngineWorld, build_world
 
 EXPERIMENT = """
 server = "quadruped"

@@ -14,7 +14,7 @@ from idyn.laws import make_law
 from idyn.laws.mujoco.law import SoftContact, SoftJoint
 from idyn.laws.settings import LAWS
 from idyn.prediction.soft_tables import inverse_weights
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
 from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, force_errors

@@ -16,8 +16,8 @@ from idyn.contact.terrain import Flat, Slope, Stairs
 from idyn.errors import ConfigError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.world.world import contact_jacobian
 from sim_harness.world.worlds import build_world
 
 SHIPPED = ("quadruped", "solo12", "a1", "go2", "arm")

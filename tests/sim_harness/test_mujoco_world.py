@@ -14,10 +14,9 @@ from idyn.errors import InputError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.status import Status
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.world.jacobian import contact_jacobian
-from sim_harness.world.joints import JointFriction
-from sim_harness.world.world import Push
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.world.bodies import JointFriction
+from sim_harness.world.world import Push, contact_jacobian
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3

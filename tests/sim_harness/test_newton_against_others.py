@@ -10,7 +10,7 @@ from newton_problems import G, H, box, cross, paper, problem
 from test_engines import random_problems
 
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton import Newton
 
 MUS = [0.0, 0.2, 1.0, np.inf]
 

@@ -7,9 +7,8 @@ from fast import every, fast, full
 from newton_problems import STACK, STACKED, G, H, box, followed, paper, particle, problem, stack
 from newton_rods import pendulum, rope, weight_on_a_spring
 
-from sim_harness.engines.newton.engine import Newton
-from sim_harness.engines.newton.linear import conjugate_gradients, conjugate_residuals
-from sim_harness.engines.newton.passes import geometric_stiffness
+from sim_harness.engines.newton import Newton, geometric_stiffness
+from sim_harness.engines.newton_iteration import conjugate_gradients, conjugate_residuals
 
 
 @full

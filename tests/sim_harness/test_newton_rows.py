@@ -7,8 +7,8 @@ import pytest
 from fast import every
 from newton_problems import STACKED, G, H, box, followed, paper, particle, problem, stack
 
-from sim_harness.engines.newton.engine import Newton
-from sim_harness.engines.newton.exact import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
+from sim_harness.engines.newton import Newton
+from sim_harness.engines.newton_exact import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
 from sim_harness.studies.newton_study import FUNCTIONS
 
 BOTH = pytest.mark.parametrize("function", FUNCTIONS)

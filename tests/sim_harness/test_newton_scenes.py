@@ -7,8 +7,8 @@ from fast import every, fast, full
 
 from controllers.config.loading import parse
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.results.measures import outcome_of
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.measures import outcome_of
+from sim_harness.scenes.recording import run_scene
 from sim_harness.world.worlds import AnyEngine
 
 G, DT = 9.81, 1 / 120

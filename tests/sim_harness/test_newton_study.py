@@ -7,7 +7,7 @@ from fast import every, full
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton import Newton
 from sim_harness.studies import newton_study
 from sim_harness.studies.newton_study import beam, convergence, floor, linear_residuals, paper
 from sim_harness.world.worlds import AnyEngine

@@ -15,7 +15,7 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.scenes.load import load_scene
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.world import contact_jacobian
 from sim_harness.world.worlds import build_scene
 
 RECOVERY = 0.1

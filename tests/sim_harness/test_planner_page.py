@@ -16,9 +16,8 @@ from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import Flat, contacts_from_geometry
 from idyn.tasks import PostureTask
-from sim_harness.mujoco.coordinates import Coordinates
-from sim_harness.mujoco.robot_model import build_model
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.robot_model import Coordinates, build_model
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage
 from transport.robot.client import RobotClient

@@ -10,11 +10,11 @@ from idyn.errors import ConfigError
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton import Newton
 from sim_harness.engines.no_slip import NoSlip
-from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, SceneSettings, Shape
 from sim_harness.world.worlds import AnyEngine
 
 ENGINES = (PolygonLcp, Dissipation, NoSlip, Newton)

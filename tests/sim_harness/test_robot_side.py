@@ -14,7 +14,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.measure.fall import Posture
-from sim_harness.robot import pacing
+from sim_harness.robot import robot_side
 from sim_harness.robot.robot_side import RobotSide
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.robot.conversation import hello_for
@@ -219,7 +219,7 @@ def clock(monkeypatch):
     def sleep(seconds):
         state.now += round(seconds * 1e9) + 20_000
 
-    monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
+    monkeypatch.setattr(robot_side, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
     monkeypatch.setattr("sim_harness.robot.robot_side.perf_counter", lambda: state.now * 1e-9)
     return state
 

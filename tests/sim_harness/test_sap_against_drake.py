@@ -15,7 +15,7 @@ from fast import full
 
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.world.worlds import build_world
 
 pytest.importorskip("pydrake", reason="the package drake is not installed")

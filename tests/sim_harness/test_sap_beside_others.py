@@ -8,8 +8,7 @@ from sap_problems import TIGHT, random_convex
 from scipy.optimize import NonlinearConstraint, minimize
 from scipy.sparse import csc_matrix
 
-from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT
-from sim_harness.engines.sap.newton import minimise
+from sim_harness.engines.sap_newton import MU, R_N, R_T, V_HAT, minimise
 from sim_harness.world.world import Push
 
 WEIGHT = 2.0 * 9.81

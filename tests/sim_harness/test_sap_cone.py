@@ -6,9 +6,20 @@ from fast import every, full
 from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
-from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, cone_slope, project_cone
-from sim_harness.engines.sap.newton import hessian, minimise
-from sim_harness.engines.sparse import speeds
+from sim_harness.engines.linalg import speeds
+from sim_harness.engines.sap_newton import (
+    APART,
+    MU,
+    R_N,
+    R_T,
+    SLIDING,
+    STICKING,
+    V_HAT,
+    cone_slope,
+    hessian,
+    minimise,
+    project_cone,
+)
 
 LAW = np.array([0.5, 0.01, 0.04, 0.0])
 

@@ -6,8 +6,8 @@ from fast import every, first_is_fast, full
 from sap_bodies import DT, G, cube, cylinder, near, pendulum, point_mass
 from test_sap_newton import parts
 
-from sim_harness.engines.sap.cone import R_N, R_T
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
+from sim_harness.engines.sap_newton import R_N, R_T
 
 W = 1 / np.sqrt(3)
 """w of a free point of 1 kg [1/kg]"""

@@ -7,8 +7,7 @@ from sap_bodies import DT, Body, G
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
-from sim_harness.engines.sap.engine import Sap
-from sim_harness.engines.sap.islands import (
+from sim_harness.engines.linalg import (
     backward_within,
     cholesky_within,
     forward_within,
@@ -17,6 +16,7 @@ from sim_harness.engines.sap.islands import (
     touched,
     trees_of,
 )
+from sim_harness.engines.sap import Sap
 
 
 def definite(rng, n):

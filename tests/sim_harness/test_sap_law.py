@@ -10,7 +10,7 @@ from idyn.contact.terrain import Flat
 from idyn.laws.settings import SapSettings
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3

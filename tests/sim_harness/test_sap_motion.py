@@ -13,8 +13,7 @@ from test_engines import random_problems
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from sim_harness.engines.engine import ForwardProblem, Springs
-from sim_harness.engines.sap.engine import Sap
-from sim_harness.engines.sap.motion import SCHEMES, free_motion
+from sim_harness.engines.sap import SCHEMES, Sap, free_motion
 
 
 class Moving:

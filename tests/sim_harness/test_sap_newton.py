@@ -11,11 +11,18 @@ from sap_problems import TIGHT, cost, gradient, random_convex
 from test_engines import random_problems
 
 from idyn.status import SOLVED, Status
-from sim_harness.engines.sap.assembly import constraint_laws, convex_problem, solve_islands
-from sim_harness.engines.sap.engine import Sap
-from sim_harness.engines.sap.motion import free_motion
-from sim_harness.engines.sap.newton import Line, Rules, exact_share, hessian, minimise, slope_along, symmetric_times
-from sim_harness.engines.sparse import sparse_pushed, speeds
+from sim_harness.engines.linalg import sparse_pushed, speeds
+from sim_harness.engines.sap import Sap, constraint_laws, free_motion, solve_islands
+from sim_harness.engines.sap_newton import (
+    Line,
+    Rules,
+    convex_problem,
+    exact_share,
+    hessian,
+    minimise,
+    slope_along,
+    symmetric_times,
+)
 
 
 def parts(engine, problem):

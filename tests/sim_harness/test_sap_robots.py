@@ -7,11 +7,10 @@ from fast import first_is_fast, full
 
 from controllers.config.loading import load
 from idyn.contact.terrain import Flat
-from sim_harness.engines.sap.engine import Sap
-from sim_harness.engines.sap.motion import SCHEMES
+from sim_harness.engines.sap import SCHEMES, Sap
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
-from sim_harness.world.joints import JointFriction
+from sim_harness.world.bodies import JointFriction
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3

@@ -7,7 +7,7 @@ from fast import every, full
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.studies import sap_study
 from sim_harness.studies.sap_study import SCENES, Pile, effective_mass, pile, swing
 from sim_harness.world.worlds import AnyEngine

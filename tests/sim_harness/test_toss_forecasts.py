@@ -6,11 +6,11 @@ from flying_blocks import CENTRE, GRAVITY, flying
 from scipy.spatial.transform import Rotation
 
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.newton.engine import Newton
-from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.newton import Newton
+from sim_harness.engines.sap import Sap
 from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
-from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene
+from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
 from sim_harness.studies.cube_tosses import depth_of, energy_of
 from sim_harness.studies.toss_fits import BOUNDS, ENTRIES, whole_errors, window_errors
 from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, first_motion, identify_flight

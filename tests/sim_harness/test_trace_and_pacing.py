@@ -7,8 +7,8 @@ import pytest
 
 from controllers.robot.load import load_robot
 from sim_harness.measure.trace import TraceWriter
-from sim_harness.robot import pacing
-from sim_harness.robot.pacing import Pacer
+from sim_harness.robot import robot_side
+from sim_harness.robot.robot_side import Pacer
 
 MS = 1_000_000
 
@@ -21,7 +21,7 @@ def clock(monkeypatch):
     def sleep(seconds):
         state.now += round(seconds * 1e9) + 30_000
 
-    monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
+    monkeypatch.setattr(robot_side, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
     return state
 
 

@@ -7,8 +7,8 @@ from fast import every
 
 from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.first_order import FirstOrder
+from sim_harness.engines.newton import Newton
 from sim_harness.studies.newton_study import Scheme
 from sim_harness.world.worlds import ENGINES
 

@@ -13,7 +13,7 @@ from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from sim_harness.shapes.shapes import Mesh, load_meshes, look_of, thinned
+from sim_harness.shapes import Mesh, load_meshes, look_of, thinned
 
 
 def folders_of(name):

@@ -12,11 +12,11 @@ from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.robot.imperfections.check import check_imperfections
-from sim_harness.robot.imperfections.settings import ImperfectionSettings, ImuSettings, Sensing, Spread
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.robot.hardware import check_imperfections
+from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.run.experiment import run_in_process
-from sim_harness.run.log_blocks import LogBlocks
+from sim_harness.run.logs import LogBlocks
 from sim_harness.run.plan import ExperimentSettings, build_plan
 from transport.log.replay import replay
 

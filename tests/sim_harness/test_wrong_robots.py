@@ -15,7 +15,7 @@ from wrong_robots import build, build_controller, changed, contacts, plan_of, pr
 
 from controllers.config.loading import parse
 from controllers.contact.ground import YieldingSettings
-from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.plan import with_controller
 from sim_harness.world.worlds import AnyEngine

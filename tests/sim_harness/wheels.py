@@ -3,9 +3,8 @@
 from idyn.contact.terrain import Flat
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.joints import JointFriction
-from sim_harness.world.worlds import ENGINES, build_world
+from sim_harness.world.bodies import JointFriction
+from sim_harness.world.worlds import ENGINES, EngineWorld, build_world
 
 INERTIA = 0.02
 WHEEL = f"""

@@ -8,8 +8,7 @@ import numpy as np
 from controllers.build import build_controller
 from controllers.robot.attitude import tilt
 from sim_harness.measure.fall import Posture
-from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.run.scene import simulated_robot
+from sim_harness.run.plan import load_plan, simulated_robot, with_controller
 from transport.protocol.messages.state import Contact
 from transport.robot.conversation import hello_for
 from transport.server.service import Service

@@ -9,7 +9,7 @@ import numpy as np
 
 from idyn import Flat, State, contacts_from_geometry, load_robot
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 DT, TOOL, PRESS, LENGTH = 0.001, "panda_hand", 20.0, 0.05

@@ -23,7 +23,7 @@ from sim_harness.judge.report import report_of
 from sim_harness.judge.step import Step, read_steps
 from sim_harness.judge.tosses import EDGE, MASS, RATE, load_tosses, toss_of_tensor
 from sim_harness.judge.verdict import answer_to, judge
-from sim_harness.scenes.bodies.settings import is_scene
+from sim_harness.scenes.scene_settings import is_scene
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -10,8 +10,7 @@ from sim_harness.export.foxglove_file import write_foxglove
 from sim_harness.export.parquet_file import write_parquet
 from sim_harness.export.rerun_file import write_rerun
 from sim_harness.export.scene import urdf_of
-from sim_harness.run.log_blocks import LogBlocks
-from sim_harness.run.logs import Runs
+from sim_harness.run.logs import LogBlocks, Runs
 from transport.log.export import export, new_file
 from transport.log.part import LogError
 

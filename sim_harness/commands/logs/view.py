@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from idyn.errors import ConfigError
 from sim_harness.commands.output import open_browser, progress_bar
 from sim_harness.run.experiment import TRACE
-from sim_harness.scenes.results.keep import saved_runs
+from sim_harness.scenes.measures import saved_runs
 from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import RecordedRun, read_runs

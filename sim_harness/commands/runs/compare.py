@@ -20,7 +20,7 @@ from sim_harness.compare.studies import STUDIES, check_options, study_of
 from sim_harness.compare.study import Study, measure, report_of
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
-from sim_harness.scenes.bodies.settings import is_scene
+from sim_harness.scenes.scene_settings import is_scene
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -10,9 +10,8 @@ from idyn.errors import ConfigError
 from sim_harness.commands.output import new_folder, progress_bar
 from sim_harness.report.tables import text_table
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
-from sim_harness.scenes.results.keep import save_run
-from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_of, steps_table
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.measures import Outcome, figures_table, outcome_of, save_run, steps_table
+from sim_harness.scenes.recording import run_scene
 from sim_harness.world.worlds import check_engine
 
 NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")

@@ -19,9 +19,8 @@ from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.tables import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
-from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.run.scene import frictions, note_of_world
-from sim_harness.scenes.bodies.settings import is_scene
+from sim_harness.run.plan import frictions, load_plan, note_of_world, with_controller
+from sim_harness.scenes.scene_settings import is_scene
 from transport.keys import client_keys
 
 

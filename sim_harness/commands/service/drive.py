@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from idyn.errors import ConfigError
-from sim_harness.steering.gamepad import HELP as PAD_HELP
-from sim_harness.steering.gamepad import LIFT, Gamepad, Wish
+from sim_harness.gamepad import HELP as PAD_HELP
+from sim_harness.gamepad import LIFT, Gamepad, Wish
 from transport.keys import client_keys
 from transport.protocol.printable import printable
 from transport.robot.conversation import ConnectionFailed

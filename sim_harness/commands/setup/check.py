@@ -22,9 +22,9 @@ from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
 from sim_harness.run.plan import ExperimentSettings, load_plan
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 

@@ -12,7 +12,7 @@ from controllers.config.tables import kind_of
 from controllers.planners.mpc.settings import MpcSettings
 from idyn.laws import LAWS
 from sim_harness.commands.setup.check import FILES
-from sim_harness.scenes.bodies.settings import is_scene
+from sim_harness.scenes.scene_settings import is_scene
 from sim_harness.world.worlds import AnyEngine
 
 WIDTH = 100

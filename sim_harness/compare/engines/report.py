@@ -15,11 +15,21 @@ from sim_harness.report.canvas import Figure, ListedColormap
 from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
-from sim_harness.scenes.results.keep import FIGURES, PICTURE, SavedRun, read, save_run
-from sim_harness.scenes.results.measures import Measured, Outcome, figures_table, outcome_of, steps_table
-from sim_harness.scenes.results.recording import Diverged, run_scene
+from sim_harness.scenes.measures import (
+    FIGURES,
+    PICTURE,
+    Measured,
+    Outcome,
+    SavedRun,
+    figures_table,
+    outcome_of,
+    read,
+    save_run,
+    steps_table,
+)
+from sim_harness.scenes.recording import Diverged, run_scene
+from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.view.bodies import scene_page
 
 ENGINES = "engines"

@@ -21,8 +21,7 @@ from idyn.types import Array
 from sim_harness.compare.matrix.settings import Count
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.scenes.load import load_scene
-from sim_harness.world.jacobian import contact_jacobian
-from sim_harness.world.world import StepResult, World
+from sim_harness.world.world import StepResult, World, contact_jacobian
 from sim_harness.world.worlds import OwnEngine, build_scene, build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2

@@ -14,7 +14,7 @@ from idyn.model.robot import Robot
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, Guess, Record, State
 from sim_harness.measure.fall import Posture
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 

@@ -5,11 +5,11 @@ import pytest
 from fast import every
 
 from idyn.errors import ConfigError
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.settings import BodySettings, MeasureSettings, SceneSettings, Shape
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.scenes.load import check_scene, engine_named
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import BodySettings, MeasureSettings, SceneSettings, Shape
 from sim_harness.world.worlds import build_scene
 
 MOMENTS, CENTRE, MASS = (1e-3, 1.5e-3, 2e-3), (0.004, -0.002, 0.006), 0.37

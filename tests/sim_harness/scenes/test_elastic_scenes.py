@@ -8,11 +8,10 @@ from scipy.optimize import minimize
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness.scenes.bodies.rows import elastic_of, grid_of, particles_of
-from sim_harness.scenes.bodies.settings import ForceSettings
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.results.recording import run_scene
-from sim_harness.scenes.scene import where_now
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene import elastic_of, grid_of, particles_of, where_now
+from sim_harness.scenes.scene_settings import ForceSettings
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 STRIP = load_scene("elastic-strip")

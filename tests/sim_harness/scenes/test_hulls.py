@@ -9,16 +9,13 @@ from fast import every, full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
-from sim_harness.scenes.bodies.expand import blocks_of, copies_of
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.polyhedra import hull_of
-from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, Shape
-from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, face_points
-from sim_harness.scenes.bodies.urdf import inertia, mass_of, tensor, volume
-from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.results.keep import read, save_run
-from sim_harness.scenes.results.measures import outcome_of
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.contacts import ContactFinder, PlacedShape, face_points
+from sim_harness.scenes.load import blocks_of, copies_of, engine_named, load_scene
+from sim_harness.scenes.measures import outcome_of, read, save_run
+from sim_harness.scenes.polyhedra import hull_of
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
+from sim_harness.scenes.scene_settings import ArchSettings, BodySettings, JointSettings, Shape
 from sim_harness.view.bodies import scene_page
 
 BOX = (0.2, 0.3, 0.1)

@@ -6,8 +6,10 @@ from fast import every, full
 
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.scenes.bodies.settings import (
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.scenes.load import check_scene, load_scene
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_settings import (
     BodySettings,
     ClosureSettings,
     ForceSettings,
@@ -16,8 +18,6 @@ from sim_harness.scenes.bodies.settings import (
     SceneSettings,
     Shape,
 )
-from sim_harness.scenes.load import check_scene, load_scene
-from sim_harness.scenes.results.recording import run_scene
 from sim_harness.world.worlds import build_scene
 
 CUBE, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))

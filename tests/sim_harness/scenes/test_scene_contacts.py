@@ -6,11 +6,10 @@ import pytest
 from fast import every
 from scipy.spatial.transform import Rotation
 
-from sim_harness.scenes.bodies.contacts import Geometry, combined
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, JointSettings, Material, SceneSettings, Shape
-from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, box_points, with_points_between
+from sim_harness.scenes.contacts import ContactFinder, Geometry, PlacedShape, box_points, combined, with_points_between
 from sim_harness.scenes.load import check_scene
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, JointSettings, Material, SceneSettings, Shape
 
 CUBE, BALL, CAN = Shape(box=(0.1, 0.1, 0.1)), Shape(sphere=0.05), Shape(cylinder=(0.05, 0.1))
 LYING = Rotation.from_euler("x", np.pi / 2).as_matrix()

@@ -11,10 +11,10 @@ from fast import every, full
 from controllers.config.loading import files, load
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, InputError
-from sim_harness.scenes.bodies.settings import BODY_TABLES, is_scene
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.results.measures import outcome_of
-from sim_harness.scenes.results.recording import run_scene
+from sim_harness.scenes.measures import outcome_of
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_settings import BODY_TABLES, is_scene
 from sim_harness.world.worlds import build_scene
 
 SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]

@@ -6,13 +6,11 @@ import pytest
 from fast import every, full
 
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.rows import Closure, Constraints
-from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
-from sim_harness.scenes.residuals import ForceTimes, residuals_of
-from sim_harness.scenes.results.recording import Diverged, run_scene
-from sim_harness.scenes.scene import force_now
+from sim_harness.scenes.recording import Diverged, ForceTimes, residuals_of, run_scene
+from sim_harness.scenes.scene import Closure, Constraints, force_now
+from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
 from sim_harness.world.worlds import build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))

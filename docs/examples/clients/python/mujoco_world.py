@@ -5,7 +5,7 @@ import numpy as np
 import zmq
 
 from idyn import Flat, contacts_from_geometry, load_robot
-from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import build_world
 
 

@@ -1,0 +1,313 @@
+"""`first-order`: implicit springs and dampers of any stiffness, and exact friction cones  [Drumwright].
+
+    φ⁺ = φ + dt φ̇⁺        λ⁺ = −K φ⁺ − B φ̇⁺        φ̇⁺ = J v⁺        (51)–(53)
+Implicit Euler in the deflection of contacts and rows, semi-explicit in q and v. A step evaluates the bodies once, is of first
+order, and is stable for all K, B and dt (L-stable: springs too stiff for dt are at rest at the end of the step). With p = dt λ
+    J v⁺ + R p = −E φ / dt        R = 1/(dt² K + dt B)        E = dt K / (dt K + B)
+holds for a bilateral row. Contacts and stops only press, and friction opposes sliding with at most μ p_n.
+
+Differences from the paper:
+- The paper's quadratic programs give the smallest forces that satisfy inequalities. For contacts on common bodies these are not
+  the forces of its own springs. Here each contact satisfies its complementarity condition. `sim_harness.studies` has the
+  paper's programs.
+- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures have an error from
+  curvature, O(dt²) per step.
+- Rigid rows (K = ∞) are eliminated as in the other engines, not replaced by a large stiffness.
+
+Limits: the solver may fail for contacts that jam at μ = ∞, for piles of a hundred stiff contacts with friction (K dt² above
+1e7 of the bodies' masses), and in about 2 of 10 000 steps of a box that tumbles on the ground. The status then reports the
+failure, and the solution is the best approximation found.
+
+Modelling error: first order in dt. Springs that a step does not resolve are overdamped, so bodies do not bounce on stiffnesses
+above about their mass over dt². A sticking contact creeps at its load over B_t. Dampers act on near contacts as well: with
+`dissipation` a landing is damped before the body touches. With candidates "touching", contacts bounce because of the depth
+they reach within the step before they are included.
+
+Rigid rows are eliminated by projection in y = Lᵀ v, as in `bilateral`. Compliant rows are items of the table. The
+factorisation keeps the blocks of M, one per tree, separate and orders the trees for a small bandwidth (`linalg`).
+"""
+
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from controllers.config.loading import Kind, NonNegative, Positive
+from idyn.jit.compiled import compiled
+from idyn.status import STATUSES, Status
+from idyn.types import Array
+from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
+from sim_harness.engines.contact_space import is_sound, no_solution
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution, items_of
+from sim_harness.engines.first_order_law import NORMAL, TANGENT, Rules, ScaledJacobian, Table
+from sim_harness.engines.first_order_solver import convexified, solve
+from sim_harness.engines.linalg import (
+    add,
+    backward_within,
+    cholesky_within,
+    compressed,
+    dot,
+    forward_within,
+    islands_of,
+    profile,
+    sparse_pushed,
+    touched,
+    trees_of,
+)
+
+
+class Bodies(NamedTuple):
+    """Data of a step other than its unknown impulses.
+
+    M: inertia (nv, nv)
+    v: velocity before the step (nv)
+    drive: dt (f − h) (nv)
+    J: three rows for each item of the table (3N, nv)
+    G, g: rigid rows (m, nv), (m)
+    dt: step [s]
+    """
+
+    M: Array
+    v: Array
+    drive: Array
+    J: Array
+    G: Array
+    g: Array
+    dt: float
+
+
+class Free(NamedTuple):
+    """Result of the step without impulses of contacts, limits and compliant rows.
+
+    L: Cholesky factor of M (nv, nv)
+    first: first non-zero column of each row of L (nv)
+    v_free: velocity after the step with rigid rows only (nv)
+    factor: orthonormal factor of the rigid rows
+    consistent: false when rigid rows contradict each other
+    regular: false when M is not positive definite
+    """
+
+    L: Array
+    first: Array
+    v_free: Array
+    factor: RowFactor
+    consistent: bool
+    regular: bool
+
+
+@compiled
+def free_motion(bodies: Bodies) -> Free:
+    """Compute the step without impulses of contacts, limits and compliant rows."""
+    nv = len(bodies.v)
+    first, L, y = profile(bodies.M), bodies.M.copy(), bodies.drive.copy()
+    cholesky_within(L, first)
+    for d in range(nv):
+        if not 0.0 < L[d, d] < np.inf:
+            return Free(L, first, y, no_rows(nv), True, False)
+    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, projected onto G v⁺ = −g/dt
+    forward_within(L, first, y)
+    y += times_transposed(L, first, bodies.v)
+    factor = factor_rows(L, bodies.G)
+    consistent = satisfy_rows(factor, bodies.g, bodies.dt, y)
+    backward_within(L, first, y)
+    return Free(L, first, y, factor, consistent, True)
+
+
+@compiled
+def times_transposed(L: Array, first: Array, v: Array) -> Array:
+    """Return Lᵀ v (nv)."""
+    y = np.zeros(len(v))
+    for r in range(len(v)):
+        for d in range(first[r], r + 1):
+            y[d] += L[r, d] * v[r]
+    return y
+
+
+@compiled
+def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[ScaledJacobian, Array, Array]:
+    """Return Y, the order of its columns (nv), and w at p = 0 (N, 3). Sets the weights of the table in place."""
+    J, n, nv = bodies.J, len(table.mu), len(bodies.v)
+    Y, w = J.copy(), np.zeros((n, 3))
+    # Y = J L⁻ᵀ, w = J v_free − v̂, weights ‖Y_i‖² + R
+    for i in range(n):
+        for e in range(3):
+            y = Y[3 * i + e]
+            w[i, e] = dot(0.0, J[3 * i + e], free.v_free)
+            if e < 2 and table.mu[i] == 0.0:
+                continue
+            forward_within(free.L, free.first, y)
+            column = NORMAL if e == 2 else TANGENT
+            table.weights[i, column] = max(table.weights[i, column], np.dot(y, y))
+            project(free.factor.Q, y)
+        w[i, 2] -= table.v_hat[i]
+        for e in range(2):
+            if table.weights[i, e] > 0.0:
+                table.weights[i, e] += table.R[i, e]
+    order, first = _order(J, bodies.M, free.factor), np.arange(nv)
+    begin, columns, rows = compressed(Y, np.arange(n), order, first)
+    return ScaledJacobian(begin, columns, rows, first), order, w
+
+
+@compiled
+def _order(J: Array, M: Array, factor: RowFactor) -> Array:
+    """Return the degrees of freedom ordered by island and tree (nv), in their original order when there are rigid rows."""
+    if len(factor.Q):
+        return np.arange(len(M))
+    tree = trees_of(M)
+    trees, _ = islands_of(touched(J, tree))
+    order, count = np.zeros(len(M), dtype=np.int64), 0
+    for t in trees:
+        for d in range(np.searchsorted(tree, t), len(tree)):
+            if tree[d] != t:
+                break
+            order[count] = d
+            count += 1
+    return order
+
+
+@compiled
+def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, p: Array) -> tuple[Array, Array, float]:
+    """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
+    nv, y = len(bodies.v), sparse_pushed(Y, p)
+    v_plus = np.zeros(nv)
+    for d in range(nv):
+        v_plus[order[d]] = y[d]
+    backward_within(free.L, free.first, v_plus)
+    v_plus += free.v_free
+    # generalised impulse that the rigid rows must supply: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive
+    rest, change = -bodies.drive, v_plus - bodies.v
+    for i in range(len(p)):
+        for e in range(3):
+            if p[i, e] != 0.0:
+                add(rest, -p[i, e], bodies.J[3 * i + e])
+    for r in range(nv):
+        rest[r] = dot(rest[r], bodies.M[r], change)
+    x = rest.copy()
+    forward_within(free.L, free.first, x)
+    impulses, worst = solve_row_impulses(free.factor, bodies.G, x, rest)
+    return v_plus, impulses, worst
+
+
+TOLERANCE = 1e-10
+"""Largest violation of the contact law in a solved step, relative to max(1 m/s, speed of the fastest contact)."""
+
+MOST_STEPS = 30
+"""Largest number of Newton steps per call."""
+
+NOTHING = 1e-200
+"""Smallest stiffness, used in place of 0 [N/m]."""
+
+
+ContactTerms = tuple[ScaledJacobian, Array, Array]
+"""Result of `scaled_jacobian`."""
+
+
+class Chosen(NamedTuple):
+    """Partition of the problem's constraints.
+
+    contacts: true for contacts in the table (n)
+    soft: true for compliant rows and stops, which are in the table (m)
+    rigid: true for rigid bilateral rows, which are eliminated (m)
+    """
+
+    contacts: Array
+    soft: Array
+    rigid: Array
+
+
+class FirstOrder(Kind, frozen=True, tag="first-order"):
+    """Springs and dampers of any stiffness at the end of the step, with Coulomb's law. Stiffness and dissipation apply to
+    contacts whose bodies have no stiffness of their own.
+
+    stiffness: K [N/m], > 0, may be inf
+    dissipation: τ_d [s], ≥ 0, B = K τ_d
+    tangential: B_t of sticking friction [N·s/m], > 0; a contact with tangential load F creeps at F/B_t
+    friction: "cone" is Coulomb's law; "convex" is its convexification with a unique solution, under which sliding bodies glide
+    candidates: "near" uses all reported contacts, so an impact ends at rest within its step; "touching" those with φ ≤ 0
+    """
+
+    stiffness: Positive = 1e9
+    dissipation: NonNegative = 0.0
+    tangential: Positive = 1e9
+    friction: Literal["cone", "convex"] = "cone"
+    candidates: Literal["near", "touching"] = "near"
+
+    rows_at: ClassVar[float] = 0.0
+    contacts_at: ClassVar[float] = 0.0
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        chosen = self.choose(problem)
+        bodies, table = self.parts(problem, chosen)
+        free = free_motion(bodies)
+        if not (free.regular and is_sound(problem)):
+            return no_solution(problem)
+        contacts = scaled_jacobian(bodies, free, table)
+        found = self.impulses(bodies, free, table, contacts)
+        return step_solution(problem, chosen, found, free.consistent, velocity_after(bodies, free, *contacts[:2], found[0]))
+
+    def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: ContactTerms) -> tuple[Array, Status, int, float]:
+        """Return impulses of the table (N, 3), status, Newton steps and violation [m/s]."""
+        Y, order, w = contacts
+        begin = times_transposed(free.L, free.first, bodies.v - free.v_free)
+        motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
+        scale = max(1.0, float(np.abs(w).max(initial=0.0)))
+        method = convexified if self.friction == "convex" else solve
+        p, code, steps, error = method(Y, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
+        return p, STATUSES[code], steps, error
+
+    def choose(self, problem: ForwardProblem) -> Chosen:
+        """Return which constraints are in the table and which are eliminated."""
+        a, rows = problem, problem.rows
+        contacts = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
+        if rows is None:
+            empty = np.zeros(0, dtype=bool)
+            return Chosen(contacts, empty, empty)
+        rigid = ~rows.stops & ~rows.yields
+        return Chosen(contacts, ~rigid, rigid)
+
+    def parts(self, problem: ForwardProblem, chosen: Chosen) -> tuple[Bodies, Table]:
+        """Return the bodies and the table, contacts first. The table's weights are zero until `scaled_jacobian` sets them."""
+        a, rows, dt = problem, problem.rows, problem.dt
+        J, mu, k, tau, gaps = items_of(a, chosen.contacts, chosen.soft, self.stiffness, self.dissipation)
+        n, tie, e = np.count_nonzero(chosen.contacts), np.zeros(len(mu), dtype=bool), 1.0 / np.maximum(k, NOTHING)
+        G, g = np.zeros((0, len(a.v))), np.zeros(0)
+        if rows is not None:
+            tie[n:], G, g = ~rows.stops[chosen.soft], rows.G[chosen.rigid], rows.g[chosen.rigid]
+            e[n:] = 0.0 if rows.compliance is None else rows.compliance[chosen.soft]
+        tau[e == 0.0] = 0.0  # rigid items have no damping
+        R = np.empty((len(mu), 2))
+        R[:, 0], R[:, 1] = 1.0 / (dt * self.tangential), e / (dt * (dt + tau))
+        table = Table(mu, tie, R, np.zeros((len(mu), 2)), -gaps / (dt + tau))
+        return Bodies(a.M, a.v, dt * (a.force - a.h), J, G, g, dt), table
+
+
+def step_solution(
+    problem: ForwardProblem,
+    chosen: Chosen,
+    found: tuple[Array, Status, int, float],
+    consistent: bool,
+    after: tuple[Array, Array, float],
+) -> ForwardSolution:
+    """Return the engine's solution.
+
+    found: impulses of the table, status, steps and violation
+    consistent: false when rigid rows contradict each other
+    after: result of `velocity_after`
+    """
+    (impulses, status, steps, error), (v_plus, ties, dynamics) = found, after
+    p, rows = np.zeros((len(chosen.contacts), 3)), None
+    n = np.count_nonzero(chosen.contacts)
+    p[chosen.contacts] = impulses[:n]
+    if problem.rows is not None:
+        rows = np.empty(len(problem.rows.g))
+        rows[chosen.soft], rows[chosen.rigid] = impulses[n:, 2], ties
+    if status.ok and not consistent:
+        status = Status.NOT_CERTIFIED
+    return ForwardSolution(
+        v_plus=v_plus,
+        p=p,
+        status=status if np.isfinite(dynamics) else Status.NON_FINITE,
+        iterations=steps,
+        dynamics=dynamics,
+        contact=error,
+        rows=rows,
+    )

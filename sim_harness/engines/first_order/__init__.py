@@ -1,1 +1,0 @@
-"""The first-order contact model."""

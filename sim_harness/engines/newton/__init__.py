@@ -1,1 +1,0 @@
-"""The non-smooth Newton engine."""

@@ -1,1 +1,0 @@
-"""The SAP solver: compliant contact as a convex program."""

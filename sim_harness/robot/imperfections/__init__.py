@@ -1,1 +1,0 @@
-"""Imperfections of the simulated robot: sensors, drives, link, bodies and ground."""

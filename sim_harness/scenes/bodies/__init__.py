@@ -1,1 +1,0 @@
-"""Scenes as data: bodies, shapes, contacts."""

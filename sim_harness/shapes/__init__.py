@@ -1,1 +1,0 @@
-"""Shapes of robots: visuals and collision shapes of their URDF."""

@@ -1,1 +1,0 @@
-"""What a person steers a robot with."""
