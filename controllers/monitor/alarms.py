@@ -23,7 +23,7 @@ import numpy as np
 from controllers.command import Inputs, Mismatch
 from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.alarm_settings import AlarmSettings
-from controllers.monitor.windows import RATE, REALITY, AlarmState, watch
+from controllers.monitor.windows import REALITY, AlarmState, watch
 from controllers.robot.kinematics import contact_places, feet_of
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import Borrowed, entry_point
@@ -294,7 +294,7 @@ class Alarms:
             return Verdict(mismatch, False)
         record, alarm, names = self._record, ALARMS[k], self._robot.joint_names
         joint = names[int(record.joints[k])] if names else ""
-        rate = float(record.memory[RATE].mean()) if names else 0.0
+        rate = float(record.memory.rate.mean()) if names else 0.0
         value, held = float(record.values[k]), float(record.above[k])
         text = alarm.text.format(joint=joint, value=value, rate=rate, held=held, mismatch=mismatch)
         return Verdict(f"{alarm.name}: {text}", bool(stops))

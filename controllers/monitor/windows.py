@@ -11,40 +11,56 @@ from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.types import Array
 
-(
-    ANGLE,
-    SPEED,
-    DRIFT,
-    STILL,
-    START,
-    REFERENCE,
-    MOVED,
-    ASKED,
-    GIVEN,
-    EXTREME,
-    DIRECTION,
-    SWINGS,
-    RATE,
-    FULL,
-    LAST_ASKED,
-    BASE_START,
-    START_ASKED,
-) = range(17)
-"""Rows of `memory`, one column per actuated joint:
-ANGLE, SPEED: measured last [rad], [rad/s]; DRIFT: ∫ (q̇ − v) dt [rad]
-STILL: time for which the angle has not changed [s]; START: reference when it stopped changing, REFERENCE: last reference [rad]
-MOVED: motion of the reference in `WINDOW` [rad]; ASKED, GIVEN: Σ τ_asked², Σ τ_asked τ_applied in `MOTOR_WINDOW` [(N·m)²]
-EXTREME: last extreme of the torque [N·m], DIRECTION: sign of its last swing; SWINGS: their number in `WINDOW`
-RATE: mean |dτ/dt| in `WINDOW` [N·m/s], LAST_ASKED: torque of the tick before [N·m]; FULL: share of `WINDOW` at the torque limit
-BASE_START: reference when the pose of the base stopped changing [rad]
-START_ASKED: torque asked when the angle stopped changing [N·m]
-"""
 
-ROWS = START_ASKED + 1
+class JointMemory(ArrayRecord):
+    """Memory of the actuated joints; each array (na).
 
-POSE, VELOCITY, MOTION, TURNED, UNMOVED, LAST = 0, 7, 13, 16, 19, 20
-"""Places in `base`: pose (7) and velocity (6) measured last, ∫ (ṗ − R v) dt (3), ∫ (rate of the attitude − ω) dt (3), time for
-which the pose has not changed."""
+    angle [rad], speed [rad/s]: measured last; drift: ∫ (q̇ − v) dt [rad]
+    still: time for which the angle has not changed [s]; start: reference when it stopped changing [rad], start_asked: torque
+        asked then [N·m]; base_start: reference when the pose of the base stopped changing [rad]
+    reference: last one [rad]; moved: its motion in `WINDOW` [rad]
+    asked, given: Σ τ_asked², Σ τ_asked τ_applied in `MOTOR_WINDOW` [(N·m)²]; last_asked: torque of the tick before [N·m]
+    extreme: last extreme of the torque [N·m], direction: sign of its last swing; swings: their number in `WINDOW`
+    rate: mean |dτ/dt| in `WINDOW` [N·m/s]; full: share of `WINDOW` at the torque limit
+    """
+
+    angle: Vector
+    speed: Vector
+    drift: Vector
+    still: Vector
+    start: Vector
+    start_asked: Vector
+    base_start: Vector
+    reference: Vector
+    moved: Vector
+    asked: Vector
+    given: Vector
+    last_asked: Vector
+    extreme: Vector
+    direction: Vector
+    swings: Vector
+    rate: Vector
+    full: Vector
+
+    def __init__(self, na: int) -> None:
+        self.put(**{name: np.zeros(na) for name in self.field_types})
+
+
+class BaseMemory(ArrayRecord):
+    """Memory of a floating base.
+
+    pose (7), velocity (6): measured last; unmoved: time for which the pose has not changed [s] (1)
+    motion: ∫ (ṗ − R v) dt (3); turned: ∫ (rate of the attitude − ω) dt (3)
+    """
+
+    pose: Vector
+    velocity: Vector
+    motion: Vector
+    turned: Vector
+    unmoved: Vector
+
+    def __init__(self) -> None:
+        self.put(pose=np.zeros(7), velocity=np.zeros(6), motion=np.zeros(3), turned=np.zeros(3), unmoved=np.zeros(1))
 
 
 class AlarmState(ArrayRecord):
@@ -60,17 +76,16 @@ class AlarmState(ArrayRecord):
         feet: of the stance: joint, centre in its frame [m], radius [m] (n, 5)
         tall: height of the base over the lowest foot in the stance; size: of the robot, see `AlarmSettings.sunk` [m]
     State
-        memory: see `ANGLE` (ROWS, na)
+        memory, base: of the joints and of the base
         ring: torques asked in the last ticks [N·m] (ticks, na)
-        base: see `POSE` (LAST)
         values, joints, above: values of the measures, joints of the largest ones, and times above the threshold [s], −1: below
         tick: number of states since `reset`
         lay: whether the reference lay, and the robot has not risen since
     """
 
-    memory: Matrix
+    memory: JointMemory
+    base: BaseMemory
     ring: Matrix
-    base: Vector
     values: Vector
     joints: Vector
     above: Vector
@@ -92,13 +107,14 @@ class AlarmState(ArrayRecord):
         """limits: (thresholds, after, stop); ticks: length of the ring. Without feet, until they are put"""
         (thresholds, after, stop), na = limits, len(tau_max)
         self.put(thresholds=thresholds, after=after, stop=stop, moving=moving, tau_max=np.array(tau_max, dtype=np.float64))
-        self.put(memory=np.zeros((ROWS, na)), ring=np.zeros((ticks, na)), base=np.zeros(LAST), tick=0)
+        self.put(memory=JointMemory(na), base=BaseMemory(), ring=np.zeros((ticks, na)), tick=0)
         self.put(feet=np.zeros((0, 5)), tall=0.0, size=1.0, lay=False)
         self.put(**{name: np.zeros(len(thresholds)) for name in ("values", "joints", "above")})
 
     def reset(self) -> None:
         """Forget all states and torques."""
-        for each in (self.memory, self.ring, self.base, self.values, self.joints, self.above):
+        memories = [*self.memory.own.values(), *self.base.own.values()]
+        for each in (*memories, self.ring, self.values, self.joints, self.above):
             each.fill(0.0)
         self.put(tick=0, lay=False)
 
@@ -160,16 +176,16 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, m
             _base(q, v, base, memory, reference, found, (dt, lost))
     else:
         for j in range(len(angles)):
-            memory[EXTREME, j] = memory[LAST_ASKED, j] = memory[START_ASKED, j] = asked[j]
-            memory[START, j] = memory[BASE_START, j] = reference[j]
+            memory.extreme[j] = memory.last_asked[j] = memory.start_asked[j] = asked[j]
+            memory.start[j] = memory.base_start[j] = reference[j]
     # remember this state
     for j in range(len(angles)):
-        memory[ANGLE, j], memory[SPEED, j], memory[REFERENCE, j] = angles[j], speeds[j], reference[j]
+        memory.angle[j], memory.speed[j], memory.reference[j] = angles[j], speeds[j], reference[j]
     if alarms.floating:
         for i in range(7):
-            base[POSE + i] = q[i]
+            base.pose[i] = q[i]
         for i in range(6):
-            base[VELOCITY + i] = v[i]
+            base.velocity[i] = v[i]
     alarms.tick += 1
     return _first(alarms, dt)
 
@@ -214,11 +230,11 @@ def _first(alarms: AlarmState, dt: float) -> int:
 
 
 @compiled
-def _moves(memory: Array) -> bool:
+def _moves(memory: JointMemory) -> bool:
     """Return whether a reference moves."""
     found = False
-    for j in range(memory.shape[1]):
-        found = found or memory[MOVED, j] > STANDS
+    for j in range(len(memory.moved)):
+        found = found or memory.moved[j] > STANDS
     return found
 
 
@@ -234,42 +250,44 @@ def _beyond(error: float, change: float, since: tuple[float, bool]) -> float:
 
 
 @compiled
-def _joints(angles: Array, speeds: Array, reference: Array, memory: Array, found: Arrays, since: tuple[float, bool]) -> None:
+def _joints(
+    angles: Array, speeds: Array, reference: Array, memory: JointMemory, found: Arrays, since: tuple[float, bool]
+) -> None:
     """Update drift and frozen angles of the joints. found: (values, joints); since: see `_beyond`"""
     (values, joints), dt = found, since[0]
     keep, forget = 1.0 - dt / DRIFT_WINDOW, 1.0 - dt / WINDOW
     for j in range(len(angles)):
         # e ← e (1 − dt/τ) + (q − q⁻) − ½ (v + v⁻) dt, with turns of 2π removed
-        step = angles[j] - memory[ANGLE, j]
+        step = angles[j] - memory.angle[j]
         step -= 2.0 * math.pi * math.floor(step / (2.0 * math.pi) + 0.5)
-        error = step - 0.5 * (speeds[j] + memory[SPEED, j]) * dt
-        drift = memory[DRIFT, j] * keep + _beyond(error, speeds[j] - memory[SPEED, j], since)
-        memory[DRIFT, j] = drift
+        error = step - 0.5 * (speeds[j] + memory.speed[j]) * dt
+        drift = memory.drift[j] * keep + _beyond(error, speeds[j] - memory.speed[j], since)
+        memory.drift[j] = drift
         _largest(abs(drift), j, JOINT_DRIFT, values, joints)
         # motion of the reference since the angle last changed
         if step != 0.0:
-            memory[STILL, j], memory[START, j] = 0.0, reference[j]
+            memory.still[j], memory.start[j] = 0.0, reference[j]
         else:
-            memory[STILL, j] += dt
-        if memory[STILL, j] >= FROZEN:
-            _largest(abs(reference[j] - memory[START, j]), j, JOINT_FROZEN, values, joints)
-        memory[MOVED, j] = memory[MOVED, j] * forget + abs(reference[j] - memory[REFERENCE, j])
+            memory.still[j] += dt
+        if memory.still[j] >= FROZEN:
+            _largest(abs(reference[j] - memory.start[j]), j, JOINT_FROZEN, values, joints)
+        memory.moved[j] = memory.moved[j] * forget + abs(reference[j] - memory.reference[j])
 
 
 @compiled
-def _rigid(asked: Array, tau_max: Array, memory: Array, found: Arrays) -> None:
+def _rigid(asked: Array, tau_max: Array, memory: JointMemory, found: Arrays) -> None:
     """Find angles that have not changed while their torque did and a reference moved. found: (values, joints)"""
     values, joints = found
     moves = _moves(memory)
     for j in range(len(asked)):
-        if memory[STILL, j] == 0.0:
-            memory[START_ASKED, j] = asked[j]
-        elif moves and memory[STILL, j] >= RIGID:
-            _largest(abs(asked[j] - memory[START_ASKED, j]) / tau_max[j], j, JOINT_RIGID, values, joints)
+        if memory.still[j] == 0.0:
+            memory.start_asked[j] = asked[j]
+        elif moves and memory.still[j] >= RIGID:
+            _largest(abs(asked[j] - memory.start_asked[j]) / tau_max[j], j, JOINT_RIGID, values, joints)
 
 
 @compiled
-def _torques(asked: Array, acted: Array, applied: Array, tau_max: Array, memory: Array, found: Arrays, dt: float) -> None:
+def _torques(asked: Array, acted: Array, applied: Array, tau_max: Array, memory: JointMemory, found: Arrays, dt: float) -> None:
     """Update the motors' share, saturation and roughness. found: (values, joints)
 
     asked: in the last tick, acted: the torque that acted since the last state, both before the drives [N·m] (na)
@@ -279,45 +297,47 @@ def _torques(asked: Array, acted: Array, applied: Array, tau_max: Array, memory:
     swings = 0.0
     for j in range(len(asked)):
         if len(applied):
-            memory[ASKED, j] = memory[ASKED, j] * keep + acted[j] * acted[j] * dt
-            memory[GIVEN, j] = memory[GIVEN, j] * keep + acted[j] * applied[j] * dt
+            memory.asked[j] = memory.asked[j] * keep + acted[j] * acted[j] * dt
+            memory.given[j] = memory.given[j] * keep + acted[j] * applied[j] * dt
             least = LOADED * min(tau_max[j], 1e4)
-            if memory[ASKED, j] > least * least * MOTOR_WINDOW:
-                _largest(abs(1.0 - memory[GIVEN, j] / memory[ASKED, j]), j, MOTOR, values, joints)
+            if memory.asked[j] > least * least * MOTOR_WINDOW:
+                _largest(abs(1.0 - memory.given[j] / memory.asked[j]), j, MOTOR, values, joints)
         full = 1.0 if abs(asked[j]) >= FULL_SHARE * tau_max[j] else 0.0
-        memory[FULL, j] += (full - memory[FULL, j]) * dt / WINDOW
-        _largest(memory[FULL, j], j, SATURATION, values, joints)
+        memory.full[j] += (full - memory.full[j]) * dt / WINDOW
+        _largest(memory.full[j], j, SATURATION, values, joints)
         # a swing: the torque has turned by SWING since its last extreme
-        back = asked[j] - memory[EXTREME, j]
-        memory[SWINGS, j] *= forget
-        if memory[DIRECTION, j] * back >= 0.0:
-            memory[EXTREME, j] = asked[j]
-            if memory[DIRECTION, j] == 0.0:
-                memory[DIRECTION, j] = 1.0
+        back = asked[j] - memory.extreme[j]
+        memory.swings[j] *= forget
+        if memory.direction[j] * back >= 0.0:
+            memory.extreme[j] = asked[j]
+            if memory.direction[j] == 0.0:
+                memory.direction[j] = 1.0
         elif abs(back) > SWING * tau_max[j]:
-            memory[EXTREME, j] = asked[j]
-            memory[DIRECTION, j] = -memory[DIRECTION, j]
-            memory[SWINGS, j] += 1.0
-        swings += memory[SWINGS, j]
-        rate = abs(asked[j] - memory[LAST_ASKED, j]) / dt
-        memory[LAST_ASKED, j] = asked[j]
-        memory[RATE, j] += (rate - memory[RATE, j]) * dt / WINDOW
+            memory.extreme[j] = asked[j]
+            memory.direction[j] = -memory.direction[j]
+            memory.swings[j] += 1.0
+        swings += memory.swings[j]
+        rate = abs(asked[j] - memory.last_asked[j]) / dt
+        memory.last_asked[j] = asked[j]
+        memory.rate[j] += (rate - memory.rate[j]) * dt / WINDOW
     values[ROUGHNESS] = swings / max(len(asked), 1)
 
 
 @compiled
-def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, found: Arrays, since: tuple[float, bool]) -> None:
+def _base(
+    q: Array, v: Array, base: BaseMemory, memory: JointMemory, reference: Array, found: Arrays, since: tuple[float, bool]
+) -> None:
     """Update drift and frozen pose of a floating base. found: (values, joints); since: see `_beyond`
 
-    base: see `POSE`; linear velocity in body axes, R v̄ is taken at the present attitude
+    Linear velocity in body axes, R v̄ is taken at the present attitude
     """
     (values, joints), dt = found, since[0]
     keep = 1.0 - dt / DRIFT_WINDOW
     x, y, z, w = q[3], q[4], q[5], q[6]
     mean = (
-        0.5 * (v[0] + base[VELOCITY]) * dt,
-        0.5 * (v[1] + base[VELOCITY + 1]) * dt,
-        0.5 * (v[2] + base[VELOCITY + 2]) * dt,
+        0.5 * (v[0] + base.velocity[0]) * dt,
+        0.5 * (v[1] + base.velocity[1]) * dt,
+        0.5 * (v[2] + base.velocity[2]) * dt,
     )
     # R u = u + 2 (w (a × u) + a × (a × u)), a = (x, y, z)
     cross = y * mean[2] - z * mean[1], z * mean[0] - x * mean[2], x * mean[1] - y * mean[0]
@@ -327,7 +347,7 @@ def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, foun
         mean[2] + 2.0 * (w * cross[2] + x * cross[1] - y * cross[0]),
     )
     # small rotation Q⁻* Q ≈ (½ φ, 1)
-    a, b, c, d = base[POSE + 3], base[POSE + 4], base[POSE + 5], base[POSE + 6]
+    a, b, c, d = base.pose[3], base.pose[4], base.pose[5], base.pose[6]
     sign = 2.0 if a * x + b * y + c * z + d * w >= 0.0 else -2.0
     turned = (
         sign * (d * x - a * w - b * z + c * y),
@@ -337,24 +357,24 @@ def _base(q: Array, v: Array, base: Array, memory: Array, reference: Array, foun
     motion = rotation = linear = 0.0
     same = True
     for i in range(3):
-        linear += (v[i] - base[VELOCITY + i]) ** 2
+        linear += (v[i] - base.velocity[i]) ** 2
     for i in range(3):
-        error = q[i] - base[POSE + i] - moved[i]
-        base[MOTION + i] = base[MOTION + i] * keep + _beyond(error, math.sqrt(linear), since)
-        error = turned[i] - 0.5 * (v[3 + i] + base[VELOCITY + 3 + i]) * dt
-        base[TURNED + i] = base[TURNED + i] * keep + _beyond(error, v[3 + i] - base[VELOCITY + 3 + i], since)
-        motion += base[MOTION + i] ** 2
-        rotation += base[TURNED + i] ** 2
+        error = q[i] - base.pose[i] - moved[i]
+        base.motion[i] = base.motion[i] * keep + _beyond(error, math.sqrt(linear), since)
+        error = turned[i] - 0.5 * (v[3 + i] + base.velocity[3 + i]) * dt
+        base.turned[i] = base.turned[i] * keep + _beyond(error, v[3 + i] - base.velocity[3 + i], since)
+        motion += base.motion[i] ** 2
+        rotation += base.turned[i] ** 2
     for i in range(7):
-        same = same and q[i] == base[POSE + i]
+        same = same and q[i] == base.pose[i]
     values[BASE_DRIFT], values[ATTITUDE_DRIFT] = math.sqrt(motion), math.sqrt(rotation)
     # motion of the references since the pose last changed
-    base[UNMOVED] = base[UNMOVED] + dt if same else 0.0
+    base.unmoved[0] = base.unmoved[0] + dt if same else 0.0
     for j in range(len(reference)):
         if not same:
-            memory[BASE_START, j] = reference[j]
-        elif base[UNMOVED] >= FROZEN:
-            _largest(abs(reference[j] - memory[BASE_START, j]), j, BASE_FROZEN, values, joints)
+            memory.base_start[j] = reference[j]
+        elif base.unmoved[0] >= FROZEN:
+            _largest(abs(reference[j] - memory.base_start[j]), j, BASE_FROZEN, values, joints)
 
 
 @compiled
