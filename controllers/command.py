@@ -1,10 +1,10 @@
 """Inputs and outputs of a controller step, besides state and contacts."""
 
 from enum import IntFlag, StrEnum
-from typing import Literal
 
 import numpy as np
 
+from controllers.config.loading import Pattern
 from controllers.drive import DriveGains
 from idyn.tasks.outcomes import TaskOutcome
 from idyn.tasks.stack import Mode as ContactMode
@@ -53,7 +53,7 @@ class Schedule(Record, frozen=True):
 class GaitChange(Record, frozen=True):
     """Commanded gait; None: as configured. Fields as in `controllers.planners.gait.GaitSettings`."""
 
-    pattern: Literal["trot", "walk", "pace", "bound", "stand"] | None = None
+    pattern: Pattern | None = None
     period: float | None = None
     duty: float | None = None
     step_height: float | None = None

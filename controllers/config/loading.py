@@ -4,7 +4,7 @@ import importlib.resources
 import tomllib
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, overload
+from typing import Annotated, Any, Literal, TypeVar, overload
 
 import msgspec
 
@@ -18,6 +18,9 @@ NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 """Setting > 0; inf is allowed, NaN is not."""
+
+Pattern = Literal["trot", "walk", "pace", "bound", "stand"]
+"""Order of the steps of a gait that a command may ask for; `stand`: none."""
 
 
 SECTIONS = {"robots": "robot", "controllers": "controller", "server": "server", "experiments": "experiment"}

@@ -207,16 +207,16 @@ def _move_covariance(x: EstimatorState, dt: float) -> None:
         put_cross(column, POSITION, x.p, axis)
         for i in range(n):
             put_cross(column, FEET + 3 * i, x.feet[i], axis)
-        variance = (x.gyro * dt) ** 2
+        variance = (x.settings.gyro * dt) ** 2
         for i in range(m):
             if column[i] != 0.0:
                 for j in range(m):
                     P[i, j] += variance * column[i] * column[j]
-        P[VELOCITY + c, VELOCITY + c] += (x.accelerometer * dt) ** 2
-        P[GYRO_BIAS + c, GYRO_BIAS + c] += x.gyro_drift**2 * dt
-        P[ACCELEROMETER_BIAS + c, ACCELEROMETER_BIAS + c] += x.accelerometer_drift**2 * dt
+        P[VELOCITY + c, VELOCITY + c] += (x.settings.accelerometer * dt) ** 2
+        P[GYRO_BIAS + c, GYRO_BIAS + c] += x.settings.gyro_drift**2 * dt
+        P[ACCELEROMETER_BIAS + c, ACCELEROMETER_BIAS + c] += x.settings.accelerometer_drift**2 * dt
         for i in range(n):
-            P[FEET + 3 * i + c, FEET + 3 * i + c] += x.creep**2 * dt
+            P[FEET + 3 * i + c, FEET + 3 * i + c] += x.settings.creep**2 * dt
 
 
 @compiled
@@ -224,7 +224,7 @@ def observe_attitude(x: EstimatorState, R: Array) -> None:
     """Use the attitude R (3, 3) that the IMU reports."""
     H, E = stack_array(len(x.P)), stack_array((3, 3))
     for c in range(3):
-        noise = x.heading if c == 2 else x.tilt
+        noise = x.settings.heading if c == 2 else x.settings.tilt
         if noise == np.inf:
             continue
         # z = logarithm of R R̂ᵀ ≈ −φ
@@ -250,8 +250,8 @@ def observe_feet(x: EstimatorState, places: Array, touching: Array, dt: float) -
     H, settled, slipping = stack_array(len(x.P)), 0.0, 0.0
     for i in range(len(x.feet)):
         x.slipped[i] = 0.0
-        if touching[i] > 0.0 and x.stands[i] + dt > x.settle:
-            x.slipped[i] = 1.0 if x.sliding[i] > x.slip else 0.0
+        if touching[i] > 0.0 and x.stands[i] + dt > x.settings.settle:
+            x.slipped[i] = 1.0 if x.sliding[i] > x.settings.slip else 0.0
             settled, slipping = settled + 1.0, slipping + x.slipped[i]
     if slipping == settled:  # rather the estimate is wrong
         fill(x.slipped, 0.0)
@@ -262,19 +262,19 @@ def observe_feet(x: EstimatorState, places: Array, touching: Array, dt: float) -
                 x.feet[i, c], x.rolling[i, c] = x.p[c] + places[i, c], 0.0
             continue
         x.stands[i] = x.stands[i] + dt if x.stands[i] >= 0.0 else 0.0
-        if x.stands[i] <= x.settle or x.slipped[i] > 0.0:
+        if x.stands[i] <= x.settings.settle or x.slipped[i] > 0.0:
             _anchor(x, i, places[i])
             continue
         first = FEET + 3 * i
         for c in range(3):
             fill(H, 0.0)
             H[POSITION + c], H[first + c] = -1.0, 1.0
-            _observe(x, H, x.p[c] + places[i, c] - x.feet[i, c], x.leg**2)
-        if x.ground < np.inf:
+            _observe(x, H, x.p[c] + places[i, c] - x.feet[i, c], x.settings.leg**2)
+        if x.settings.ground < np.inf:
             # height of the centre above the ground: r − d̂_z ≈ −(φ × d̂)_z − ξ_dz
             fill(H, 0.0)
             H[ATTITUDE], H[ATTITUDE + 1], H[first + 2] = x.feet[i, 1], -x.feet[i, 0], 1.0
-            _observe(x, H, x.radii[i] - x.feet[i, 2], x.ground**2)
+            _observe(x, H, x.radii[i] - x.feet[i, 2], x.settings.ground**2)
 
 
 @compiled
@@ -284,7 +284,7 @@ def observe_rest(x: EstimatorState) -> None:
     for c in range(3):
         fill(H, 0.0)
         H[VELOCITY + c] = 1.0
-        _observe(x, H, -x.v[c], x.leg**2)
+        _observe(x, H, -x.v[c], x.settings.leg**2)
 
 
 @compiled
@@ -299,7 +299,7 @@ def _anchor(x: EstimatorState, i: int, place: Array) -> None:
         for c in range(3):
             P[j, first + c] = P[j, POSITION + c]
     for c in range(3):
-        P[first + c, first + c] += x.leg**2
+        P[first + c, first + c] += x.settings.leg**2
 
 
 @compiled

@@ -58,10 +58,10 @@ def fill_forces(
     [N·m] (na); dt: time since then [s]; anew: the robot counts as at rest
     """
     (M, h, axes, v), a, n = terms, x.a, len(places)
-    share, rate = 1.0 - np.exp(-x.observer * dt), 0.0 if anew else 1.0 / dt
+    share, rate = 1.0 - np.exp(-x.settings.observer * dt), 0.0 if anew else 1.0 / dt
     for k in range(len(a)):
         row, speed = a[k], v[a[k]]
-        friction = x.damping * speed + x.friction * min(max(speed / STILL, -1.0), 1.0)
+        friction = x.settings.damping * speed + x.settings.friction * min(max(speed / STILL, -1.0), 1.0)
         torque = h[row] - tau[k] + friction
         for j in range(len(v)):
             torque += M[row, j] * (v[j] - x.last_v[j]) * rate
@@ -94,12 +94,12 @@ def fill_forces(
 @compiled
 def touch(x: EstimatorState, touching: Array, probability: Array) -> None:
     """Fill which feet touch (n), 1 or 0, with hysteresis, and how likely that is (n). The corners of a sole touch together."""
-    middle, width = 0.5 * (x.touch + x.release), 0.25 * (x.touch - x.release)
+    middle, width = 0.5 * (x.settings.touch + x.settings.release), 0.25 * (x.settings.touch - x.settings.release)
     for i in range(len(touching)):
         load = 0.0
         for j in range(len(touching)):
             load += x.force[j, 2] / x.weight if x.joints[j] == x.joints[i] else 0.0
-        touching[i] = 1.0 if load > (x.release if x.stands[i] >= 0.0 else x.touch) else 0.0
+        touching[i] = 1.0 if load > (x.settings.release if x.stands[i] >= 0.0 else x.settings.touch) else 0.0
         probability[i] = 1.0 / (1.0 + np.exp(-min(max((load - middle) / width, -50.0), 50.0)))
 
 

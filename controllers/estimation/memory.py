@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controllers.config.numbers import Numbers
 from controllers.estimation.settings import EstimatorSettings
 from idyn.jit.records import ArrayRecord, Indices, Mask, Matrix, Vector
 from idyn.model.robot import Robot
@@ -10,8 +11,12 @@ ATTITUDE, VELOCITY, POSITION, GYRO_BIAS, ACCELEROMETER_BIAS, FEET = 0, 3, 6, 9, 
 """First component of each part of the error."""
 
 
+class EstimatorNumbers(Numbers, settings=EstimatorSettings):
+    """Numbers of the settings."""
+
+
 class EstimatorState(ArrayRecord):
-    """State of the filter, of the force estimate, and their settings; n feet.
+    """State of the filter and of the force estimate; n feet.
 
     Filter: estimate of the IMU's motion in the world, and covariance of its error
         R: attitude (3, 3); v [m/s], p [m]: velocity and position (3); gyro_bias [rad/s], bias [m/s²] (3)
@@ -26,8 +31,7 @@ class EstimatorState(ArrayRecord):
     Robot
         joints, offsets [m], radii [m]: of the feet (n); support (njoints, nv) and a (na): see `idyn.model.tree`
         places: index of each actuated joint in q (na)
-        weight [N]; gravity: acceleration [m/s²] (3)
-    The settings are those of `EstimatorSettings`.
+        weight [N]; gravity: acceleration [m/s²] (3); imu: its position in the base frame [m] (3)
     """
 
     R: Matrix
@@ -55,22 +59,7 @@ class EstimatorState(ArrayRecord):
     weight: float
     gravity: Vector
     imu: Vector
-    gyro: float
-    accelerometer: float
-    gyro_drift: float
-    accelerometer_drift: float
-    tilt: float
-    heading: float
-    leg: float
-    creep: float
-    ground: float
-    settle: float
-    slip: float
-    touch: float
-    release: float
-    observer: float
-    friction: float
-    damping: float
+    settings: EstimatorNumbers
 
     def __init__(self, settings: EstimatorSettings, robot: Robot) -> None:
         n, m = len(robot.spheres.keys), FEET + 3 * len(robot.spheres.keys)
@@ -89,5 +78,5 @@ class EstimatorState(ArrayRecord):
             weight=robot.weight,
             gravity=np.array(robot.bodies.gravity, np.float64),
             imu=np.array(settings.imu),
+            settings=EstimatorNumbers(settings),
         )
-        self.put(**{name: float(getattr(settings, name)) for name in settings.__struct_fields__ if name[:3] != "imu"})

@@ -3,6 +3,7 @@
 from math import inf
 
 from controllers.config.loading import NonNegative, Settings
+from controllers.config.numbers import Numbers
 
 
 class AlarmSettings(Settings, frozen=True):
@@ -58,3 +59,7 @@ class AlarmSettings(Settings, frozen=True):
     volt_low: NonNegative = 0.0
     volt_empty: NonNegative = 0.0
     power_stop: NonNegative = 0.1
+
+
+class AlarmNumbers(Numbers, settings=AlarmSettings):
+    """Numbers of the settings."""

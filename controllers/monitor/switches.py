@@ -18,7 +18,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarm_settings import AlarmNumbers, AlarmSettings
 from idyn.contact.contacts import Surface
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, entry_point
@@ -94,8 +94,7 @@ class SwitchState(ArrayRecord):
     still, high, pressed, idle: times for which the foot stays, is in the air with a closed switch, presses on an open one,
         carries nothing with a closed one [s] (n)
     stuck: 1 for switches that are open at a held foot (n); found: contradictions, values: their measures (n)
-    air, held, force, unloaded: thresholds, see `AlarmSettings`; force in N
-    least: force of a foot that carries nothing [N]
+    limits: thresholds; weight: of the robot [N]
     """
 
     legs: Matrix
@@ -108,18 +107,14 @@ class SwitchState(ArrayRecord):
     stuck: Vector
     found: Vector
     values: Vector
-    air: float
-    held: float
-    force: float
-    unloaded: float
-    least: float
+    limits: AlarmNumbers
+    weight: float
 
     def __init__(self, legs: Array, settings: AlarmSettings, weight: float) -> None:
         n, na = legs.shape
         self.put(legs=legs, anchor=np.zeros((n, 3)), since=np.zeros((n, na)))
         self.put(**{name: np.zeros(n) for name in ("still", "high", "pressed", "idle", "stuck", "found", "values")})
-        self.put(air=float(settings.switch_air), held=float(settings.switch_held), unloaded=float(settings.switch_unloaded))
-        self.put(force=settings.switch_force * weight, least=NO_FORCE * weight)
+        self.put(limits=AlarmNumbers(settings), weight=weight)
 
     def reset(self) -> None:
         """Forget all states."""
@@ -205,11 +200,12 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
     """
     centres, radii, distances, normals, closed, forces, off = measured
     lowest, count = np.inf, 0
+    pressing, idle = switches.limits.switch_force * switches.weight, NO_FORCE * switches.weight
     for k in range(len(radii)):
         lowest = min(lowest, distances[k] - radii[k])
     for k in range(len(radii)):
         shut, height, force = closed[k] == CLOSED, (distances[k] - radii[k]) - lowest, forces[k]
-        flies = height > switches.air
+        flies = height > switches.limits.switch_air
         point = (
             centres[k, 0] - radii[k] * normals[k, 0],
             centres[k, 1] - radii[k] * normals[k, 1],
@@ -218,20 +214,20 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
         leg = _leg(switches, k, point, off, dt if acted and closed[k] == OPEN else 0.0)
         # NaN compares as false: a force that is not sensed contradicts nothing
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
-        switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > switches.force else 0.0
-        switches.idle[k] = switches.idle[k] + dt if shut and force < switches.least else 0.0
+        switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > pressing else 0.0
+        switches.idle[k] = switches.idle[k] + dt if shut and force < idle else 0.0
         if shut or flies or closed[k] == UNKNOWN:
             switches.stuck[k] = 0.0
-        elif switches.still[k] >= LONG and leg > switches.held:
+        elif switches.still[k] >= LONG and leg > switches.limits.switch_held:
             switches.stuck[k], switches.values[k] = 1.0, leg
         found = NOTHING
         if switches.high[k] > LONG:
             found, switches.values[k] = AIR, height
         elif switches.pressed[k] > LONG:
-            found, switches.values[k] = FORCE, force * NO_FORCE / switches.least
+            found, switches.values[k] = FORCE, force * NO_FORCE / idle
         elif switches.stuck[k] > 0.0:
             found = HELD
-        elif switches.idle[k] > switches.unloaded:
+        elif switches.idle[k] > switches.limits.switch_unloaded:
             found, switches.values[k] = UNLOADED, switches.idle[k]
         switches.found[k] = found
         count += found != NOTHING

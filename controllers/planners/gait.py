@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.command import GaitChange
-from controllers.config.loading import Settings
+from controllers.config.loading import Pattern, Settings
 from controllers.config.tables import within
 from idyn.errors import ConfigError, InputError
 from idyn.types import Array
@@ -58,7 +58,7 @@ class GaitSettings(Settings, frozen=True):
     patience: longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
     """
 
-    pattern: Literal["trot", "walk", "pace", "bound", "stand", "table"] = "trot"
+    pattern: Literal[Pattern, "table"] = "trot"
     touchdown: tuple[float, ...] = ()
     period: Annotated[float, within(0.05, 60, "s")] = 0.3
     duty: float = 0.75

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
+from controllers.config.numbers import Numbers
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
@@ -52,11 +53,14 @@ class PathSettings(Settings, frozen=True):
     acceleration: float = 0.5
 
 
-class Path(ArrayRecord):
-    """Path follower. Fields as in `PathSettings`, and:
+class PathNumbers(Numbers, settings=PathSettings):
+    """Numbers of the settings."""
 
-    waypoints (n, 2), velocity (3)
-    accelerations: limits forward, left, turn (3)
+
+class Path(ArrayRecord):
+    """Path follower.
+
+    waypoints (n, 2), velocity (3): of the settings; accelerations: limits forward, left, turn (3)
     progress: index of the next waypoint, and whether the path is finished (2)
     trim: correction of the planned velocity, see `corrected` (3)
     steering: whether `velocity` of `steer` replaces the path (1 or 0), then that velocity (4)
@@ -68,11 +72,7 @@ class Path(ArrayRecord):
     velocity: Vector
     accelerations: Vector
     progress: Indices
-    repeat: bool
-    speed: float
-    turn: float
-    tolerance: float
-    duration: float
+    settings: PathNumbers
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:
         """Raises ConfigError for invalid settings."""
@@ -85,8 +85,7 @@ class Path(ArrayRecord):
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {getattr(s, field)}")
         self.put(waypoints=np.array(s.waypoints, np.float64).reshape(-1, 2), velocity=np.array(s.velocity, np.float64))
         self.put(accelerations=np.array([s.acceleration, s.acceleration, TURN_ACCELERATION]), progress=np.zeros(2, np.int64))
-        self.put(steering=np.zeros(4), trim=np.zeros(3))
-        self.put(repeat=s.repeat, speed=s.speed, turn=s.turn, tolerance=s.tolerance, duration=s.duration)
+        self.put(steering=np.zeros(4), trim=np.zeros(3), settings=PathNumbers(settings))
 
     def steer(self, velocity: Array) -> None:
         """Follow this velocity instead of the waypoints and `velocity`, until `reset`: forward, left, turn (3)."""
@@ -108,11 +107,11 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
         progress[DONE] = steering[1] == 0.0 and steering[2] == 0.0 and steering[3] == 0.0
         return steering[1], steering[2], steering[3]
     if n == 0:
-        progress[DONE] = t >= path.duration
+        progress[DONE] = t >= path.settings.duration
         return stop if progress[DONE] else (path.velocity[0], path.velocity[1], path.velocity[2])
     # skip waypoints that are reached, each at most once: all of them may be near
     for _ in range(n):
-        if progress[DONE] or _distance(path, pose) >= path.tolerance:
+        if progress[DONE] or _distance(path, pose) >= path.settings.tolerance:
             break
         _advance(path)
     if progress[DONE]:
@@ -121,10 +120,10 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
     goal = path.waypoints[progress[NEXT]]
     error = np.arctan2(goal[1] - pose[1], goal[0] - pose[0]) - pose[2]
     error -= 2.0 * np.pi * np.round(error / (2.0 * np.pi))
-    turn = min(max(TURN_GAIN * error, -path.turn), path.turn)
+    turn = min(max(TURN_GAIN * error, -path.settings.turn), path.settings.turn)
     # forward speed by the alignment with the goal; v² ≤ 2 a d before the last waypoint
-    ahead, speed = max(0.0, (np.cos(error) - FACING) / (1.0 - FACING)), path.speed
-    if progress[NEXT] + 1 == n and not path.repeat:
+    ahead, speed = max(0.0, (np.cos(error) - FACING) / (1.0 - FACING)), path.settings.speed
+    if progress[NEXT] + 1 == n and not path.settings.repeat:
         speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _distance(path, pose)))
     return speed * ahead, 0.0, turn
 
@@ -159,5 +158,5 @@ def _advance(path: Path) -> None:
     """Select the following waypoint. After the last one: the first with `repeat`, else the path is finished."""
     progress = path.progress
     last = progress[NEXT] + 1 == len(path.waypoints)
-    progress[DONE] = last and not path.repeat
+    progress[DONE] = last and not path.settings.repeat
     progress[NEXT] = 0 if last else progress[NEXT] + 1

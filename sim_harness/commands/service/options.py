@@ -2,7 +2,9 @@
 
 from argparse import ArgumentParser
 from pathlib import Path
+from typing import get_args
 
+from controllers.config.loading import Pattern
 from sim_harness.commands.shared_options import add_addresses, add_endpoint, add_json, add_keys
 
 
@@ -27,8 +29,8 @@ def plan(parser: ArgumentParser) -> None:
     add_endpoint(parser)
     parser.add_argument("--config", metavar="FILE.toml", help="settings of the planner (default: a trot, `idyn list settings`)")
     parser.add_argument("--velocity", nargs=3, type=float, metavar=("F", "L", "T"), help="forward, left [m/s], turn [rad/s]")
-    patterns = ("trot", "walk", "pace", "bound", "stand")
-    parser.add_argument("--pattern", choices=patterns, help="order of the steps (default: that of the settings)")
+    help_text = "order of the steps (default: that of the settings)"
+    parser.add_argument("--pattern", choices=get_args(Pattern), help=help_text)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="on the robot's clock (default: until Ctrl-C)")
     parser.add_argument("--name", default="plan", help="name in the server's setting `planners` (default: %(default)s)")
     add_keys(parser, "of the role 'plan'")

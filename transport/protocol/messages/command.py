@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from controllers.config.loading import Pattern
 from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, ServerPart, Vector
 from transport.protocol.messages.tasks import AnyTask
 
@@ -35,7 +36,7 @@ class GaitPart(Part):
     """Steps of the feet; absent fields as configured, see `controllers.planners.gait.GaitSettings`. The gait changes when all
     feet stand."""
 
-    pattern: Literal["trot", "walk", "pace", "bound", "stand"] | None = None
+    pattern: Pattern | None = None
     period: float | None = None  # [s]
     duty: float | None = None  # share of the period in which a foot stands
     step_height: float | None = None  # [m]
