@@ -13,15 +13,15 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
 class Block(NamedTuple):
-    """A fenced code block. number: its place among the document's blocks, from 1"""
+    """A fenced code block. line: of the document, from 1, where its fence begins"""
 
     document: str
-    number: int
+    line: int
     language: str
     text: str
 
-    def __str__(self) -> str:
-        return f"{self.document}:{self.number}"
+    def __repr__(self) -> str:
+        return f"{self.document}:{self.line}"
 
     @property
     def title(self) -> str:
@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(document: str, content: str) -> list[Block]:
-    return [Block(document, number, *found) for number, found in enumerate(_FENCE.findall(content), start=1)]
+    return [Block(document, content.count("\n", 0, found.start()) + 1, *found.groups()) for found in _FENCE.finditer(content)]
 
 
 BLOCKS = [block for document, content in sorted(DOCUMENTS.items()) for block in blocks_of(document, content)]

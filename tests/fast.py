@@ -55,8 +55,8 @@ def _marked(value: Any) -> Any:
 def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with all rows of a table in one case. The failure names each row that failed.
 
-    Every row has a `tmp_path` and a `monkeypatch` of its own; the rows share all other fixtures. Rows that may be skipped
-    alone are cases.
+    Every row has a `tmp_path` and a `monkeypatch` of its own, and nothing logged or printed before; the rows share all other
+    fixtures. Rows that may be skipped alone are cases.
     """
     names, table = ((names,), [(row,) for row in rows]) if isinstance(names, str) else (names, list(rows))
     assert table, f"no rows of {names}"
@@ -70,7 +70,7 @@ def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callab
                 try:
                     with ExitStack() as stack:
                         test(**(fixtures | _own(fixtures, k, stack)), **values)
-                except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
+                except (Exception, SystemExit, BaseExceptionGroup, pytest.fail.Exception) as error:
                     failed[f"{k}: {values}"] = error
             if failed:
                 which = "\n".join([f"{len(failed)} of {len(table)} rows failed", *failed])
@@ -85,8 +85,12 @@ def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callab
 
 
 def _own(fixtures: dict[str, Any], row: int, stack: ExitStack) -> dict[str, Any]:
-    """The folder and the patches of one row."""
+    """The folder and the patches of one row, without what the rows before it have logged or printed."""
     own: dict[str, Any] = {}
+    if "caplog" in fixtures:
+        fixtures["caplog"].clear()
+    if "capsys" in fixtures:
+        fixtures["capsys"].readouterr()
     if "tmp_path" in fixtures:
         own["tmp_path"] = Path(fixtures["tmp_path"]) / f"row{row}"
         own["tmp_path"].mkdir()

@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
+from fast import every
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
@@ -139,12 +139,7 @@ IMPORTERS = {
         "sim_harness.bench.round_trips",  # measures a bare echo
         "sim_harness.conform.probe",  # sends what no client would
     },
-    "mcap": {
-        "transport.log.reader",
-        "transport.log.export",
-        "transport.log.part",
-        "transport.bridges.unitree.raw_log",
-    },
+    "mcap": {"transport.log.reader", "transport.log.export", "transport.log.part", "transport.bridges.unitree.raw_log"},
     "zstandard": {"transport.log.reader"},
     "lz4": {"transport.log.reader"},
     "mujoco": {"idyn.model.mjcf", "sim_harness.mujoco.door"},
@@ -243,7 +238,7 @@ def test_packages_import_to_the_left():
         assert {i for i in found if not within(i, allowed)} == set(), name
 
 
-@pytest.mark.parametrize("package", GROUPS)
+@every("package", GROUPS)
 def test_groups_import_downwards(package):
     groups = GROUPS[package]
     for name, found in ours().items():

@@ -24,21 +24,21 @@ IDYN = (sys.executable, "-m", "idyn")
 HEAVY = ("numpy", "scipy", "numba", "pinocchio", "matplotlib", "zmq")
 
 
-def test_the_options_offer_the_names_of_the_code() -> None:
+def test_the_options_offer_the_names_of_the_code():
     assert set(of_runs.ENGINES) == set(worlds.NAMES)
     assert set(shared_options.EXECUTORS) == set(executors.EXECUTORS)
     assert set(of_setup.LISTS) == set(listing.LISTS)
     assert of_runs.PEERS == peer.PEERS
 
 
-def test_every_study_takes_the_options_of_its_row() -> None:
+def test_every_study_takes_the_options_of_its_row():
     for entry in STUDIES.values():
         study = import_module(entry.module).study
         words = ["folder"] if entry.words else []
         signature(study).bind(*words, **dict.fromkeys(entry.options))
 
 
-def test_help_of_every_command_loads_no_numerics() -> None:
+def test_help_of_every_command_loads_no_numerics():
     code = f"""
 import sys
 from sim_harness.commands.main import build_parser
@@ -56,7 +56,7 @@ print(*[each for each in {HEAVY} if each in sys.modules], file=sys.stderr)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_a_command_and_its_options() -> None:
+def test_bash_completes_a_command_and_its_options():
     script = subprocess.run([*IDYN, "completion", "bash"], capture_output=True, text=True, check=True).stdout
     for words, expected in (
         ("idyn sim", {"simulate"}),
@@ -76,7 +76,7 @@ def test_bash_completes_a_command_and_its_options() -> None:
 
 
 @pytest.mark.parametrize("library", ["_multiarray_umath", "libllvmlite"])
-def test_an_interrupt_while_a_command_loads_is_one_line(library: str) -> None:
+def test_an_interrupt_while_a_command_loads_is_one_line(library):
     command = ["env", "--default-signal=INT", *IDYN, "simulate", "demo"]  # a shell's background jobs ignore SIGINT
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     maps = Path(f"/proc/{process.pid}/maps")

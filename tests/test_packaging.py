@@ -9,11 +9,10 @@ import subprocess
 import sys
 import tomllib
 from functools import partial
-from pathlib import Path
 
 import pytest
 from documents import ROOT, table, words
-from fast import full
+from fast import every, full
 
 from idyn.errors import IdynError
 from sim_harness.commands.main import build_parser, check_platform
@@ -29,7 +28,7 @@ def instructions(name: str) -> list[str]:
     return re.findall(rf"^\s*{name} (.+)$", DOCKERFILE, flags=re.MULTILINE)
 
 
-def test_the_image_runs_commands_that_exist() -> None:
+def test_the_image_runs_commands_that_exist():
     commands = re.findall(r"\bidyn ((?:serve|warm-up|top)\b[^&\"\]]*)", "\n".join(instructions("RUN") + instructions("CMD")))
     commands += re.findall(r"exec idyn ([^\"]+)", "\n".join(instructions("HEALTHCHECK .*CMD")))
     assert {command.split()[0] for command in commands} == {"warm-up", "top", "serve"}
@@ -37,7 +36,7 @@ def test_the_image_runs_commands_that_exist() -> None:
         build_parser().parse_args(shlex.split(re.sub(r"\$\{\w+\}", "quadruped", command)))
 
 
-def test_the_image_gets_all_files_that_a_wheel_needs() -> None:
+def test_the_image_gets_all_files_that_a_wheel_needs():
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "*"
     kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
@@ -46,18 +45,18 @@ def test_the_image_gets_all_files_that_a_wheel_needs() -> None:
     assert {*wheel, "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], "deployment"} == kept
 
 
-def test_the_extras_of_the_image_exist() -> None:
+def test_the_extras_of_the_image_exist():
     (extras,) = re.findall(r"ARG EXTRAS=(\S*)", DOCKERFILE)
     assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
 
 
-def test_each_stage_of_the_image_has_the_library_that_pinocchio_loads() -> None:
+def test_each_stage_of_the_image_has_the_library_that_pinocchio_loads():
     stages = DOCKERFILE.split("\nFROM ")[1:]
     assert len(stages) == 2
     assert all(re.search(r"apt-get install [^&]*\blibgomp1\b", stage) for stage in stages)
 
 
-def test_a_system_without_that_library_is_told_what_to_install(tmp_path: Path) -> None:
+def test_a_system_without_that_library_is_told_what_to_install(tmp_path):
     """A `pinocchio` that fails as the real one does there is found before it."""
     failure = "libgomp.so.1: cannot open shared object file: No such file or directory"
     (tmp_path / "pinocchio.py").write_text(f"raise ImportError({failure!r})", encoding="utf-8")
@@ -67,7 +66,7 @@ def test_a_system_without_that_library_is_told_what_to_install(tmp_path: Path) -
     assert done.stderr == "idyn: Pinocchio needs libgomp.so.1 of the system; Debian, Ubuntu: apt install libgomp1\n"
 
 
-def test_matplotlib_is_needed_only_to_draw(tmp_path: Path) -> None:
+def test_matplotlib_is_needed_only_to_draw(tmp_path):
     """Commands that do not draw load without it; one that draws names the extra."""
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('no module named matplotlib')", encoding="utf-8")
     run = partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
@@ -80,7 +79,7 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """A folder with the packages of a wheel, as `pyproject.toml` selects them."""
     target = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     left_out = {ROOT / path.removeprefix("/") for path in target["exclude"]}
@@ -111,7 +110,7 @@ print(sys.modules["sim_harness.demo"].__file__, *(name for name in sys.modules i
 
 
 @full
-def test_a_wheel_has_no_studies_and_needs_none(wheel: Path) -> None:
+def test_a_wheel_has_no_studies_and_needs_none(wheel):
     """All its modules are imported without them, and a study says where it runs."""
     assert not (wheel / "sim_harness" / "studies").exists()
     environment = os.environ | {"PYTHONPATH": str(wheel)}
@@ -122,22 +121,21 @@ def test_a_wheel_has_no_studies_and_needs_none(wheel: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "idyn: cone-study: this study runs from a checkout of the repository only\n")
 
 
-def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:
+def test_the_conda_recipe_has_the_requirements_of_the_project():
     recipe = (ROOT / "deployment" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     assert f'version: "{PROJECT["version"]}"' in recipe
     run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, flags=re.MULTILINE)
-    assert run is not None
     found = {line.removeprefix("    - ") for line in run[1].splitlines()}
     expected = {f"python {PROJECT['requires-python']}", "__unix"}
     for requirement in PROJECT["dependencies"]:
-        name, bounds = re.fullmatch(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+        name, bounds = re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
         expected.add(f"{CONDA.get(name, name)} {bounds}")
     assert found == expected
     (script,) = (f"{name} = {target}" for name, target in PROJECT["scripts"].items())
     assert f"- {script}" in recipe
 
 
-def test_what_is_not_needed_to_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_needed_to_run_is_left_out(tmp_path, capsys):
     """Of two equal libraries one file remains, with both names."""
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     files = {
@@ -166,19 +164,19 @@ def test_what_is_not_needed_to_run_is_left_out(tmp_path: Path, capsys: pytest.Ca
     assert len(sizes) >= 5
 
 
-@pytest.mark.parametrize("platform", ["win32", "cygwin"])
-def test_windows_is_refused_in_words(platform: str) -> None:
+@every("platform", ["win32", "cygwin"])
+def test_windows_is_refused_in_words(platform):
     with pytest.raises(IdynError, match=r"does not run on Windows.*WSL"):
         check_platform(platform)
     for other in ("linux", "darwin"):
         check_platform(other)
 
 
-def test_the_table_of_extras_is_complete() -> None:
+def test_the_table_of_extras_is_complete():
     """All but those for developers, with their packages."""
     rows = table("docs/how-to/install.md", "extras")
-    assert sorted(words(rows[0][2])) == sorted(re.match(r"[\w-]+", each)[0] for each in PROJECT["dependencies"])  # type: ignore[index]
+    assert sorted(words(rows[0][2])) == sorted(re.match(r"[\w-]+", each)[0] for each in PROJECT["dependencies"])
     named = {words(row[0])[0]: sorted(words(row[2])) for row in rows[1:]}
     extras = PROJECT["optional-dependencies"]
-    users = {name: sorted(re.match(r"[\w-]+", each)[0] for each in packages) for name, packages in extras.items()}  # type: ignore[index]
+    users = {name: sorted(re.match(r"[\w-]+", each)[0] for each in packages) for name, packages in extras.items()}
     assert named == {name: users[name] for name in users.keys() - {"docs", "notebooks", "drake", "browser", "test"}}

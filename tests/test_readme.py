@@ -11,6 +11,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from documents import BLOCKS, DOCUMENTS, ROOT, anchors, blocks, inline, links, table, titled, words
+from fast import every
 from tutorials import TUTORIALS
 
 from controllers.build import build_controller
@@ -56,6 +57,8 @@ CONFIGURATIONS = {
 
 BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "standing", "hold")
 """Kinds without settings of their own; the others of a family that share theirs stand before the one that has them."""
+
+INLINE = [(document, code) for document in DOCUMENTS for code in inline(document)]
 
 FAMILIES = {
     "law": AnyControlLaw,
@@ -124,7 +127,7 @@ def test_python_blocks_run(document, monkeypatch, tmp_path):
         exec(compile(block.text, str(block), "exec"), namespace)
 
 
-@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+@every("block", blocks("toml"))
 def test_toml_is_a_valid_configuration(block):
     data = tomllib.loads(block.text)
     if not has_sections(data):
@@ -135,7 +138,7 @@ def test_toml_is_a_valid_configuration(block):
         parse(required | section, kind, f"{block}.{name}")
 
 
-@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+@every("block", blocks("sh"))
 def test_shell_blocks_name_existing_commands(block):
     for command in re.split(r"\n|&&", block.text.strip()):
         program, *arguments = shlex.split(command.removesuffix(" &"))
@@ -147,15 +150,14 @@ def test_shell_blocks_name_existing_commands(block):
             assert Path(program).name in ("python3.11", "pip", "pytest")
 
 
-@pytest.mark.parametrize("document", sorted(DOCUMENTS))
-def test_inline_commands_are_valid(document):
-    for code in inline(document):
-        if re.fullmatch(r"idyn [a-z]+", code):
-            assert code.removeprefix("idyn ") in COMMANDS
-        elif code.startswith("pytest "):
-            assert all((ROOT / path).exists() for path in code.split() if "/" in path), code
-        elif re.match(r"idyn [a-z]", code) and not re.search(r"[\[|…]", code):
-            check_command(shlex.split(code)[1:])
+@every(("document", "code"), INLINE)
+def test_inline_commands_are_valid(document, code):
+    if re.fullmatch(r"idyn [a-z]+", code):
+        assert code.removeprefix("idyn ") in COMMANDS
+    elif code.startswith("pytest "):
+        assert all((ROOT / path).exists() for path in code.split() if "/" in path)
+    elif re.match(r"idyn [a-z]", code) and not re.search(r"[\[|…]", code):
+        check_command(shlex.split(code)[1:])
 
 
 def test_the_gait_example_makes_a_robot_walk():
@@ -204,13 +206,12 @@ def test_the_comparison_example_can_be_run(tmp_path):
 # -- links and names ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", sorted(DOCUMENTS))
-def test_relative_links_resolve(document):
-    for link in links(document):
-        target, _, anchor = link.partition("#")
-        path = (ROOT / document).parent / target if target else ROOT / document
-        assert path.exists(), link
-        assert not anchor or anchor in anchors(path), link
+@every(("document", "link"), [(document, link) for document in DOCUMENTS for link in links(document)])
+def test_relative_links_resolve(document, link):
+    target, _, anchor = link.partition("#")
+    path = (ROOT / document).parent / target if target else ROOT / document
+    assert path.exists()
+    assert not anchor or anchor in anchors(path)
 
 
 def test_the_index_names_every_document():
@@ -218,14 +219,13 @@ def test_the_index_names_every_document():
     assert {ROOT / document for document in DOCUMENTS} - listed == {ROOT / "docs/README.md"}
 
 
-@pytest.mark.parametrize("document", sorted(DOCUMENTS))
-def test_names_of_modules_and_files_exist(document):
-    for code in inline(document):
-        if re.fullmatch(r"(idyn|controllers|transport|sim_harness)(\.\w+)+", code):
-            home, _, name = code.rpartition(".")
-            assert hasattr(import_module(home), name) or import_module(code), code
-        elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|docs|tests)/[\w/.-]*", code):
-            assert (ROOT / code).exists() or re.search(r"name|[A-Z]{4}", code), code  # or with a placeholder
+@every(("document", "code"), INLINE)
+def test_names_of_modules_and_files_exist(document, code):
+    if re.fullmatch(r"(idyn|controllers|transport|sim_harness)(\.\w+)+", code):
+        home, _, name = code.rpartition(".")
+        assert hasattr(import_module(home), name) or import_module(code)
+    elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|docs|tests)/[\w/.-]*", code):
+        assert (ROOT / code).exists() or re.search(r"name|[A-Z]{4}", code)  # or with a placeholder
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_the_table_of_kinds_is_complete_with_all_settings():
         assert found == {kind_of(each): set(each.__struct_fields__) for each in get_args(family)}
 
 
-@pytest.mark.parametrize(
+@every(
     ("document", "mark", "names"),
     [
         ("docs/concepts/contact-laws.md", "laws", [kind_of(each) for each in get_args(AnyControlLaw)]),

@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 @pytest.fixture(params=first_is_fast(["packages", "folders", "modules"]))
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def folder(request, tmp_path):
     """A user's folder with packages, plain folders, or modules of the names."""
     for name in NAMES:
         if name == "sim_harness":  # `python -m sim_harness` means the user's own
@@ -38,7 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", first_is_fast(COMMANDS, 2))
-def test_other_packages_of_the_same_names_break_nothing(folder: Path, name: str) -> None:
+def test_other_packages_of_the_same_names_break_nothing(folder, name):
     command, expected = COMMANDS[name]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -50,20 +50,20 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_hidden_package_is_named(tmp_path: Path) -> None:
+def test_a_hidden_package_is_named(tmp_path):
     (tmp_path / "controllers.py").write_text("mine = True\n", encoding="utf-8")
     done = run(tmp_path, LOAD)
     assert done.returncode == 0
     assert f"hides {tmp_path / 'controllers.py'}" in done.stderr
 
 
-def test_a_package_that_was_imported_before_is_named(tmp_path: Path) -> None:
+def test_a_package_that_was_imported_before_is_named(tmp_path):
     (tmp_path / "controllers.py").write_text("mine = True\n", encoding="utf-8")
     done = run(tmp_path, f"import controllers\n{LOAD}")
     assert done.returncode == 1
     assert f"{tmp_path / 'controllers.py'} was imported under this name" in done.stderr
 
 
-def test_what_an_own_program_needs_is_public() -> None:
+def test_what_an_own_program_needs_is_public():
     """The names that the guides use."""
     assert {"load_robot", "load_controller", "RobotClient", "StateMessage", "Contact", "Failsafe"} <= set(idyn.__all__)

@@ -1,7 +1,7 @@
 """The tutorials work as they are written: files, commands and outputs. `python tests/tutorials.py` writes the outputs anew."""
 
 import pytest
-from fast import full
+from fast import every, full
 from tutorials import TUTORIALS, agrees, outputs
 
 
@@ -12,7 +12,7 @@ def test_a_tutorial_works_and_prints_what_it_shows(document, tmp_path):
         assert agrees(block.text, printed), f"{block}: shown\n{block.text}\nprinted\n{printed}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("shown", "printed", "same"),
     [
         ("force 10.0 N", "force  10.3 N\n", True),

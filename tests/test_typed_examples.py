@@ -18,7 +18,7 @@ def scripts() -> dict[str, str]:
             assert last.startswith(module(block.document)), f"{block} continues a block of another document"
             found[last] += block.text
         else:
-            found[f"{module(block.document)}_{block.number}"] = block.text
+            found[f"{module(block.document)}_{block.line}"] = block.text
     return found
 
 
@@ -39,7 +39,7 @@ def errors(folder: Path) -> list[str]:
 
 
 @full
-def test_examples_are_typed(tmp_path: Path) -> None:
+def test_examples_are_typed(tmp_path):
     for name, text in scripts().items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     files = list((ROOT / "docs" / "examples").rglob("*.py"))
@@ -51,7 +51,7 @@ def test_examples_are_typed(tmp_path: Path) -> None:
 
 
 @full
-def test_a_wrong_example_is_found(tmp_path: Path) -> None:
+def test_a_wrong_example_is_found(tmp_path):
     """mypy sees the types of the installed packages: calls with wrong arguments are errors."""
     (tmp_path / "wrong.py").write_text("from idyn import load_robot\n\nrobot, q = load_robot(3)\nrobot.no_such_name\n")
     found = "\n".join(errors(tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 
 from controllers.robot.load import load_robot
 from idyn.errors import InputError
@@ -127,7 +127,7 @@ def test_check_refuses_a_urdf_with_the_link_and_the_value(capsys, tmp_path):
     assert "BODY0: mass: expected a finite number, got 'nan'" in fails(capsys, "check", str(broken))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "named"),
     [
         ('robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
@@ -244,9 +244,33 @@ def test_demo_writes_its_report_and_a_log_that_replays_bit_for_bit(capsys, tmp_p
     assert recovered["ticks"] == recovered["identical"] > 50
 
 
-@pytest.mark.parametrize("command", [("simulate", "stand", "--seconds", "0.01"), ("check", "quadruped")])
+@every("command", [("simulate", "stand", "--seconds", "0.01"), ("check", "quadruped")])
 def test_with_json_on_stdout_all_other_text_is_on_stderr(command, capsys):
     assert main([*command, "--json", "-"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) is not None
     assert "quadruped" in err or "coulomb" in err
+
+
+@every(
+    ("words", "problem"),
+    [
+        (["--rate", "0"], "--rate: expected a rate of 0 to 500 per second, got 0"),
+        (["--rate", "nan"], "--rate: expected a rate of 0 to 500 per second, got nan"),
+        (["--domain", "-1"], "--domain: expected a number ≥ 0, got '-1'"),
+        (["--secret", "key"], "--secret: expected --secret and --server-key together"),
+        (["--interface", "eth0"], "--yes: expected a terminal to confirm the checklist, or --yes"),
+        ([], "no answer from ipc:///nowhere within 500 ms"),
+        (["--interface", "eth0", "--read-only"], "no answer from ipc:///nowhere"),
+        (["--interface", "eth0", "--yes"], "no answer from ipc:///nowhere"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_sent(words, problem, capsys):
+    assert main(["bridge", "ros2", "ipc:///nowhere", *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_domain_that_is_no_number_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("ROS_DOMAIN_ID", "home")
+    assert main(["bridge", "ros2", "ipc:///nowhere"]) == 2
+    assert "ROS_DOMAIN_ID: expected a number ≥ 0, got 'home'" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from fast import every
 
 from sim_harness.gamepad import FASTEST, LEAN, Sticks
 
@@ -31,7 +32,7 @@ def wished(*events):
     return sticks.wish
 
 
-@pytest.mark.parametrize(
+@every(
     ("which", "value", "expected"),
     [
         (pygame.CONTROLLER_AXIS_LEFTY, -32768, (1.0, 0.0, 0.0)),

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import zmq
 from fast import full
+from wire import expect, routed
 
 from controllers.build import load_controller
 from controllers.controller import Controller
@@ -31,8 +32,6 @@ from transport.robot.conversation import hello_for
 from transport.robot.observer import Observer
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, WatchdogSettings
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import Router
 from transport.startup.warm_up import warm_up
 
 
@@ -45,19 +44,14 @@ def robot_and_server(folder: Path) -> Iterator[str]:
     controller = load_controller("quadruped")
     warm_up(controller, settings)
     stop = threading.Event()
-    with Router(Service(controller, settings), f"ipc://{folder}/s", lambda fault: None, Anticipation(0.0)) as router:
-        threads = [
-            threading.Thread(target=router.run, args=(stop,)),
-            threading.Thread(target=_stand, args=(router.endpoint, controller, stop)),
-        ]
-        for thread in threads:
-            thread.start()
+    with routed(Service(controller, settings), f"ipc://{folder}/s", lead_us=0.0) as (router, _):
+        robot = threading.Thread(target=_stand, args=(router.endpoint, controller, stop))
+        robot.start()
         try:
             yield router.endpoint
         finally:
             stop.set()
-            for thread in threads:
-                thread.join()
+            robot.join()
 
 
 def _stand(endpoint: str, controller: Controller, stop: threading.Event) -> None:
@@ -117,8 +111,7 @@ def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[
             assert b"emergency" in seen
             top.send_signal(signal.SIGINT)
             assert top.wait(10) == 0
-            reply = observer.ask(StatsGet())
-            assert isinstance(reply, Stats)
+            reply = expect(Stats, observer.ask(StatsGet()))
             assert reply.dropped == 0
         os.close(terminal)
         os.close(own)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 from example_clients import NAMES, built
+from wire import expect
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -25,7 +26,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint(tmp_path_factory):
     address = f"ipc://{tmp_path_factory.mktemp('server')}/s"
     settings = load("server", "quadruped", ServerSettings)
     settings = msgspec.structs.replace(settings, endpoint=address, estops=("button",), max_state_age_ms=100.0)
@@ -34,7 +35,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def command(request, tmp_path_factory):
     return built(request.param, tmp_path_factory.mktemp(request.param))
 
 
@@ -66,7 +67,7 @@ def control(endpoint: str) -> RobotClient:
     return RobotClient(endpoint, hello_for(robot, 0.002, kind="sim"), connect_ms=10_000)
 
 
-def test_a_client_gets_torques_and_gives_control_back(command: list[str], endpoint: str) -> None:
+def test_a_client_gets_torques_and_gives_control_back(command, endpoint):
     with started(command, endpoint, 1.5) as process:
         seen = lines(process, "states")
         assert process.wait(PATIENCE_S) == 0
@@ -79,12 +80,11 @@ def test_a_client_gets_torques_and_gives_control_back(command: list[str], endpoi
         assert client.hello().mode == "ok"
 
 
-def test_a_client_is_stopped_and_released_by_reset(command: list[str], endpoint: str) -> None:
+def test_a_client_is_stopped_and_released_by_reset(command, endpoint):
     with started(command, endpoint) as process:
         assert lines(process, "running ok")
         with control(endpoint) as button:
-            ack = button.ask(Estop(name="button"))
-            assert isinstance(ack, EstopAck)
+            ack = expect(EstopAck, button.ask(Estop(name="button")))
             assert ack.stopped
         assert "running damping" in lines(process, "running damping")[-1]
     with started(command, endpoint) as process:  # the emergency stop outlasts the session
@@ -92,7 +92,7 @@ def test_a_client_is_stopped_and_released_by_reset(command: list[str], endpoint:
         assert any(line.startswith("latched") for line in seen), seen
 
 
-def test_a_client_says_why_it_is_refused_and_tries_again(command: list[str], endpoint: str) -> None:
+def test_a_client_says_why_it_is_refused_and_tries_again(command, endpoint):
     with control(endpoint) as other:
         other.hello()
         with started(command, endpoint) as process:
@@ -101,7 +101,7 @@ def test_a_client_says_why_it_is_refused_and_tries_again(command: list[str], end
             assert lines(process, "running ok")[-1].startswith("running ok")
 
 
-def test_a_client_conforms_to_the_protocol(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_conforms_to_the_protocol(command, capsys):
     good = main(["conform", "--robot", f"{shlex.join(command)} {{}}"]) == 0
     assert " 0 wrong, 0 not seen" in (said := capsys.readouterr().out), said
     assert good

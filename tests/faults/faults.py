@@ -178,7 +178,7 @@ def bit_flips(seed: int) -> Change:
 
 def swapped(trial: Trial, message: StateMessage) -> bytes:
     """Front and hind legs exchanged, as a cable might."""
-    q = np.frombuffer(message.q).copy()  # type: ignore[arg-type]
+    q = np.frombuffer(message.q).copy()
     q[7:13], q[13:19] = q[13:19].copy(), q[7:13].copy()
     return q.tobytes()
 
@@ -229,7 +229,7 @@ def reference(scale: float, field: str) -> Change:
 
 
 def upside_down(trial: Trial, message: StateMessage) -> bytes:
-    q = np.frombuffer(message.q).copy()  # type: ignore[arg-type]
+    q = np.frombuffer(message.q).copy()
     q[3:7] = [1.0, 0.0, 0.0, 0.0]
     return q.tobytes()
 

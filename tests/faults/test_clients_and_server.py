@@ -3,7 +3,6 @@
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import msgpack
@@ -15,7 +14,8 @@ from disk import fill_disk
 from fast import full
 from faults import loaded, told
 from log_tools import opened_by_every_tool
-from trial import AFTER, BEFORE, LONG, Trial, serving
+from trial import AFTER, LONG, Trial, serving, standing
+from wire import expect
 
 from controllers.command import LimitedBy
 from idyn.errors import ConfigError
@@ -42,23 +42,13 @@ def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: obje
             socket.connect(trial.server.address)
             found.append(talk(socket))
 
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     thread = threading.Thread(target=work)
     thread.start()
     while thread.is_alive():
-        assert set(trial.run(10)) == {"ok"}
-    assert set(trial.run(BEFORE)) == {"ok"}
+        trial.stands(10)
+    trial.stands()
     return found[0]
-
-
-@pytest.fixture
-def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with serving(tmp_path) as server:
-        trial = Trial(server)
-        yield trial
-        if trial.server.alive:
-            trial.close()
-        trial.client.close()
 
 
 NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.packb({"t": "stats_get", "v": "1.0", "no": 1}))
@@ -70,9 +60,7 @@ NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.
     "`bad_schema`, `version_mismatch`; every tool reads the log",
     "goes on",
 )
-def test_every_tool_reads_a_log_with_refused_messages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_tool_reads_a_log_with_refused_messages(tmp_path, capsys, caplog):
     log = tmp_path / "log.mcap"
     with serving(tmp_path, log=log) as server:
         trial = Trial(server, kind="sim")
@@ -93,9 +81,8 @@ def test_every_tool_reads_a_log_with_refused_messages(
             trial.client.change_state = lambda message, feet=feet: msgspec.structs.replace(message, contacts=feet)
             trial.run(1)
         trial.client.heal()
-        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.stands()
         trial.close()
-    assert server.recorder is not None
     server.recorder.close()
     ticks = sum(reply.solver is not None for reply in trial.client.received)
     for said in opened_by_every_tool(log, caplog):
@@ -106,7 +93,7 @@ def test_every_tool_reads_a_log_with_refused_messages(
 
 @full
 @told("another client sends 3000 malformed messages", "`bad_schema`, or drops what its queue does not hold", "goes on")
-def test_a_flood_of_malformed_messages(trial: Trial) -> None:
+def test_a_flood_of_malformed_messages(trial):
     def talk(socket: zmq.Socket[bytes]) -> None:
         for i in range(3000):
             socket.send(b"\xc1" * (i % 500))
@@ -125,13 +112,12 @@ def test_a_flood_of_malformed_messages(trial: Trial) -> None:
         return msgspec.msgpack.decode(socket.recv(), type=Stats).dropped
 
     beside(trial, talk)
-    stats = trial.client.ask(StatsGet())
-    assert isinstance(stats, Stats)
+    stats = expect(Stats, trial.client.ask(StatsGet()))
     assert stats.refused[Code.BAD_SCHEMA] + stats.dropped == 3000
 
 
 @told("another client sends 300 kB in one message", "cuts the connection", "goes on")
-def test_an_oversize_message(trial: Trial) -> None:
+def test_an_oversize_message(trial):
     def talk(socket: zmq.Socket[bytes]) -> int:
         news = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         socket.send(bytes(300_000))
@@ -144,7 +130,7 @@ def test_an_oversize_message(trial: Trial) -> None:
 
 
 @told("another client sends a message of 5000 parts", "`bad_schema`", "goes on")
-def test_a_message_of_many_parts(trial: Trial) -> None:
+def test_a_message_of_many_parts(trial):
     def talk(socket: zmq.Socket[bytes]) -> bytes:
         socket.send_multipart([b"x"] * 5000)
         return socket.recv()
@@ -153,7 +139,7 @@ def test_a_message_of_many_parts(trial: Trial) -> None:
 
 
 @told("another client sets a ZMQ identity of its own", "`not_controlling`", "goes on")
-def test_a_chosen_identity(trial: Trial) -> None:
+def test_a_chosen_identity(trial):
     def talk(socket: zmq.Socket[bytes]) -> bytes:
         socket.send(encode(Stop(session=trial.client.session)))
         return socket.recv()
@@ -162,33 +148,28 @@ def test_a_chosen_identity(trial: Trial) -> None:
 
 
 @told("a second controller says hello", "`not_controlling`", "goes on")
-def test_a_second_controller(trial: Trial) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_a_second_controller(trial):
     with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim")) as second:
         with pytest.raises(ConnectionFailed, match="another client controls"):
             second.hello()
-        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.stands()
 
 
 @told("settings are changed while a client controls", "`not_controlling`", "goes on")
-def test_settings_during_control(trial: Trial) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
-    refused = trial.client.ask(ConfigSet(settings={"law": "no-slip"}))
-    assert isinstance(refused, ErrorMessage)
+def test_settings_during_control(trial):
+    refused = expect(ErrorMessage, trial.client.ask(ConfigSet(settings={"law": "no-slip"})))
     assert refused.code is Code.NOT_CONTROLLING
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
 
 
 @told("invalid settings are sent, while no client controls", "`bad_schema`", "–")
-def test_invalid_settings(trial: Trial) -> None:
+def test_invalid_settings(trial):
     trial.client.close()
     with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim"), connect_ms=20_000) as client:
         bad = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap", "side": float("inf")}}})
-        refused = client.ask(bad)
-        assert isinstance(refused, ErrorMessage)
+        refused = expect(ErrorMessage, client.ask(bad))
         assert refused.code is Code.BAD_SCHEMA
-        refused = client.ask(ConfigSet(settings={"contact": {7: False}}))
-        assert isinstance(refused, ErrorMessage)
+        refused = expect(ErrorMessage, client.ask(ConfigSet(settings={"contact": {7: False}})))
         assert (refused.code, refused.field) == (Code.BAD_SCHEMA, "settings.contact")
         assert isinstance(client.ask(ConfigSet(settings={"safety": {"max_tilt": 0.9}})), Config)
         client.hello()
@@ -196,16 +177,14 @@ def test_invalid_settings(trial: Trial) -> None:
 
 
 @told("a second server binds the same address", "refuses to start", "goes on")
-def test_a_second_server(trial: Trial) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_a_second_server(trial):
     with pytest.raises(ConfigError, match="another server"):
         trial.server.begin()
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
 
 
 @told("the server ends", "no answer", "holds its posture until `reset`")
-def test_the_server_ends(trial: Trial) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_the_server_ends(trial):
     trial.server.end()
     trial.client.deadline = 0.0
     trial.run(LONG)
@@ -213,60 +192,48 @@ def test_the_server_ends(trial: Trial) -> None:
 
 
 @told("the controller raises an exception", "`internal`, then `latched_fault`", "damps until `reset`")
-def test_the_controller_raises_an_exception(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_the_controller_raises_an_exception(trial, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(trial.server.controller, "answer", lambda *_: 1 / 0)
         trial.run(1)
     after = trial.run(AFTER)
     assert after["failsafe:damping"] > AFTER - 5
-    trial.put_back_on_its_feet()
-    assert trial.side.reset()
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.recovers()
 
 
 @full
 @told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
-def test_the_disk_of_the_log_fails(tmp_path: Path) -> None:
-    with serving(tmp_path, log=tmp_path / "log.mcap") as server:
-        trial = Trial(server)
-        assert set(trial.run(BEFORE)) == {"ok"}
+def test_the_disk_of_the_log_fails(tmp_path):
+    with standing(tmp_path, log=tmp_path / "log.mcap") as trial:
         fill_disk(tmp_path / "log.mcap")
-        assert set(trial.run(500)) == {"ok"}
+        trial.stands(500)
         assert trial.client.received[-1].message.startswith("not logged: ")
-        trial.close()
 
 
 @full
 @told("the log is removed", "`not logged: …` in every `message`", "goes on")
-def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     log = tmp_path / "log.mcap"
-    with serving(tmp_path, log=log) as server:
-        trial = Trial(server)
-        assert set(trial.run(BEFORE)) == {"ok"}
+    with standing(tmp_path, log=log) as trial:
         log.unlink()
-        assert set(trial.run(500)) == {"ok"}
+        trial.stands(500)
         assert trial.client.received[-1].message.startswith("not logged: the file was removed")
-        trial.close()
 
 
 @told("the folder of the log is replaced by a link", "a warning; the log goes on in the folder that it began in", "goes on")
-def test_the_folder_of_the_log_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_folder_of_the_log_is_replaced(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     folder, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
     elsewhere.mkdir()
     with serving(tmp_path, log=folder / "log.mcap", part_bytes=300_000) as server:
         trial = Trial(server)
-        assert set(trial.run(AFTER)) == {"ok"}
+        trial.stands(AFTER)
         folder.rename(tmp_path / "old")
         folder.symlink_to(elsewhere)
-        assert set(trial.run(2 * AFTER)) == {"ok"}
+        trial.stands(2 * AFTER)
         assert "not logged" not in trial.client.received[-1].message
         trial.close()
-    assert server.recorder is not None
     server.recorder.close()
     assert list(elsewhere.iterdir()) == []
     said = [record.getMessage() for record in caplog.records if "the folder was moved or replaced" in record.getMessage()]
@@ -279,13 +246,13 @@ def test_the_folder_of_the_log_is_replaced(
 
 
 @told("`hello` limits the motors to 0.3 N·m", "`limited_by` 1", "sinks, with torques within that limit")
-def test_weak_motors(tmp_path: Path) -> None:
+def test_weak_motors(tmp_path):
     with serving(tmp_path) as server:
         weak = np.full(server.controller.robot.na, 0.3)
         trial = Trial(server, limits=ClientLimits(tau_max=weak.tobytes()))
         trial.run(LONG)
         assert len(trial.client.received) >= LONG - 1
         for reply in trial.client.received:
-            assert (np.abs(np.frombuffer(reply.tau)) <= 0.3).all()  # type: ignore[arg-type]
+            assert (np.abs(np.frombuffer(reply.tau)) <= 0.3).all()
         assert any(bit & LimitedBy.TORQUE for reply in trial.client.received for bit in reply.limited_by)
         trial.close()

@@ -2,15 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
 from faults import told
-from trial import AFTER, BEFORE, Trial, serving
+from trial import AFTER, BEFORE, Trial
+from wire import expect
 
 from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask
@@ -30,14 +30,6 @@ from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
 
-@pytest.fixture
-def trial(tmp_path: Path) -> Iterator[Trial]:
-    with serving(tmp_path) as server:
-        trial = Trial(server)
-        yield trial
-        trial.close()
-
-
 def planning(trial: Trial, work: Callable[[PlannerClient], object], modes: tuple[str, ...] = ("ok",)) -> None:
     """Let a planner work while the robot goes on: every torque is checked, and every mode is one of `modes`."""
     problems: list[BaseException] = []
@@ -49,7 +41,7 @@ def planning(trial: Trial, work: Callable[[PlannerClient], object], modes: tuple
         except BaseException as error:
             problems.append(error)
 
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     thread = threading.Thread(target=run)
     thread.start()
     while thread.is_alive():
@@ -61,7 +53,7 @@ def planning(trial: Trial, work: Callable[[PlannerClient], object], modes: tuple
 
 def base(trial: Trial, shift: tuple[float, float, float] = (0.0, 0.0, 0.0), **fields: object) -> FrameTask:
     stance = trial.server.controller.stance
-    return FrameTask(frame="root_joint", position=stance[:3] + np.array(shift), **fields)  # type: ignore[arg-type]
+    return FrameTask(frame="root_joint", position=stance[:3] + np.array(shift), **fields)
 
 
 def messages(trial: Trial) -> set[str]:
@@ -69,7 +61,7 @@ def messages(trial: Trial) -> set[str]:
 
 
 @told("the commands of a planner end", "`the last command has expired …`", "stands")
-def test_a_planner_ends(trial: Trial) -> None:
+def test_a_planner_ends(trial):
     planning(
         trial,
         lambda planner: planner.command(valid_for=0.05, tasks=[base(trial, (0.01, 0.0, 0.0), velocity=[0.1] + [0.0] * 5)]),
@@ -77,7 +69,7 @@ def test_a_planner_ends(trial: Trial) -> None:
     assert any("expired" in message for message in messages(trial))
     before = trial.client.received[-1]
     trial.run(AFTER)
-    assert np.abs(np.frombuffer(trial.client.received[-1].tau) - np.frombuffer(before.tau)).max() < 1.0  # type: ignore[arg-type]
+    assert np.abs(np.frombuffer(trial.client.received[-1].tau) - np.frombuffer(before.tau)).max() < 1.0
 
 
 @told(
@@ -85,31 +77,28 @@ def test_a_planner_ends(trial: Trial) -> None:
     "`out_of_order`, or `duplicate` for a command without `seq`",
     "stands",
 )
-def test_an_old_command(trial: Trial) -> None:
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_an_old_command(trial):
     tasks = write_tasks([base(trial, (0.0, 0.0, 0.01))])
     with connected(trial.server.address, None) as planner:
 
         def answer(data: bytes) -> FromServer:
             planner.send(data)
             assert planner.poll(20_000)
-            return decode(planner.recv())  # type: ignore[return-value]
+            return decode(planner.recv())
 
-        welcome = answer(encode(PlanHello(name="mpc")))
-        assert isinstance(welcome, PlanWelcome)
+        welcome = expect(PlanWelcome, answer(encode(PlanHello(name="mpc"))))
         for number, code in ((0, Code.DUPLICATE), (7, Code.OUT_OF_ORDER)):
             command = encode(CommandMessage(session=welcome.session, seq=number, valid_for=0.02, tasks=tasks))
             assert isinstance(answer(command), CommandAck)
             time.sleep(0.03)
-            assert set(trial.run(AFTER)) == {"ok"}
-            reply = answer(command)
-            assert isinstance(reply, ErrorMessage)
+            trial.stands(AFTER)
+            reply = expect(ErrorMessage, answer(command))
             assert reply.code is code
             assert any("expired" in message for message in messages(trial))
 
 
 @told("a planner that is not listed sends plan_hello", "`not_controlling`", "goes on")
-def test_an_unknown_planner(trial: Trial) -> None:
+def test_an_unknown_planner(trial):
     def work(planner: PlannerClient) -> None:
         with pytest.raises(CommandRefused, match="'stranger' is not in") as refused:
             PlannerClient(trial.server.address, "stranger")
@@ -119,7 +108,7 @@ def test_an_unknown_planner(trial: Trial) -> None:
 
 
 @told("a second planner commands while the command of another one is in force", "`not_controlling`", "goes on")
-def test_two_planners(trial: Trial) -> None:
+def test_two_planners(trial):
     def work(planner: PlannerClient) -> None:
         planner.command(valid_for=5.0, tasks=[base(trial)])
         with PlannerClient(trial.server.address, "joystick", timeout_ms=20_000) as other:
@@ -131,7 +120,7 @@ def test_two_planners(trial: Trial) -> None:
 
 
 @told("a planner starts twice under one name", "`not_controlling`, while the command of the first is in force", "goes on")
-def test_a_name_twice(trial: Trial) -> None:
+def test_a_name_twice(trial):
     def work(planner: PlannerClient) -> None:
         planner.command(valid_for=5.0, tasks=[base(trial)])
         with pytest.raises(CommandRefused, match="another 'mpc'"):
@@ -144,7 +133,7 @@ def test_a_name_twice(trial: Trial) -> None:
 
 
 @told("NaN and Inf in the targets of commands", "`non_finite`", "goes on")
-def test_commands_with_nan(trial: Trial) -> None:
+def test_commands_with_nan(trial):
     def work(planner: PlannerClient) -> None:
         planner.command(valid_for=5.0, tasks=[base(trial)])
         for i in range(50):
@@ -157,7 +146,7 @@ def test_commands_with_nan(trial: Trial) -> None:
 
 
 @told("a command of 33 tasks, and one of 100 kB", "`bad_schema`", "goes on")
-def test_commands_that_are_too_large(trial: Trial) -> None:
+def test_commands_that_are_too_large(trial):
     def work(planner: PlannerClient) -> None:
         with pytest.raises(CommandRefused, match="at most 32"):
             planner.command(valid_for=1.0, tasks=[base(trial)] * 33)
@@ -168,7 +157,7 @@ def test_commands_that_are_too_large(trial: Trial) -> None:
 
 
 @told("targets that standing feet and the weight do not permit", "the tasks are not met, and what is missing", "goes on")
-def test_unreachable_targets(trial: Trial) -> None:
+def test_unreachable_targets(trial):
     foot = trial.robot.contact_names[0]
 
     def work(planner: PlannerClient) -> None:
@@ -183,7 +172,7 @@ def test_unreachable_targets(trial: Trial) -> None:
 
 
 @told("a force that tips the base over, as no task holds its attitude", "`latched (base turns …)`", "damps until `reset`")
-def test_a_command_that_tips_the_base(trial: Trial) -> None:
+def test_a_command_that_tips_the_base(trial):
     def work(planner: PlannerClient) -> None:
         tasks = [base(trial), ForceTask(contacts=trial.robot.contact_names[0], normal=4e3, level=1)]
 
@@ -199,7 +188,7 @@ def test_a_command_that_tips_the_base(trial: Trial) -> None:
 
 
 @told("contradictory tasks at one level", "the tasks are not met, and what is missing", "goes on")
-def test_contradictory_targets(trial: Trial) -> None:
+def test_contradictory_targets(trial):
     def work(planner: PlannerClient) -> None:
         both = [base(trial, (0.05, 0.0, 0.0), name="one"), base(trial, (-0.05, 0.0, 0.0), name="other")]
         for _ in range(50):
@@ -226,8 +215,7 @@ class Rehearsal:
         client.hello()
         self.torques: list[Array] = []
         self.modes: set[str] = set()
-        welcome = self.tell(PlanHello(name="mpc"))
-        assert isinstance(welcome, PlanWelcome)
+        welcome = expect(PlanWelcome, self.tell(PlanHello(name="mpc")))
         self.session = welcome.session
 
     def run(self, ticks: int) -> None:
@@ -247,7 +235,7 @@ class Rehearsal:
     "`the last command has ended: 32 tasks take …`; `bad_schema` to the planner, with the number that is permitted",
     "goes on",
 )
-def test_tasks_that_take_too_long() -> None:
+def test_tasks_that_take_too_long():
     """The clock of the server advances by 2 ms in each step."""
     robot = Rehearsal("robot", clock=partial(next, count(0, 2_000_000)))
     robot.run(BEFORE)
@@ -257,8 +245,7 @@ def test_tasks_that_take_too_long() -> None:
         answers.append(robot.tell(CommandMessage(session=robot.session, seq=i + 1, valid_for=0.2, tasks=tasks)))
         robot.run(20)
     assert isinstance(answers[0], CommandAck)
-    refusal = answers[-1]
-    assert isinstance(refusal, ErrorMessage)
+    refusal = expect(ErrorMessage, answers[-1])
     assert "expected at most 12: 32 tasks take 2000 µs of a tick" in refusal.message
     assert robot.modes <= {"ok", "degraded"}
 
@@ -292,7 +279,7 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
     "goes on, or damps until `reset`",
 )
 @pytest.mark.parametrize("period", [1, pytest.param(5, marks=pytest.mark.full)])
-def test_flickering_commands(period: int) -> None:
+def test_flickering_commands(period):
     """The commands hold no attitude. Targets move on the server's clock, and the outcome depends on when a command arrives:
     here both are in the robot's time."""
     robot, refusal = flickered(period)

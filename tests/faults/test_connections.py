@@ -3,7 +3,6 @@
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -13,11 +12,11 @@ import zmq
 from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
-from trial import AFTER, BEFORE, LONG, Server, Trial, serving
+from trial import AFTER, BEFORE, LONG, Trial, serving, standing
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from transport.keys import client_keys, make_keys
+from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.codec import encode
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
@@ -26,6 +25,17 @@ from transport.robot.client import RobotClient, connected
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.robot.observer import Observer
 from transport.server.settings import ClientKey, CurveSettings, Role
+
+ROLES: dict[str, Role] = {"robot": "control", "watch": "watch", "plan": "plan", "configure": "configure", "button": "estop"}
+
+
+def keyed(folder: Path) -> tuple[dict[str, Keys], CurveSettings]:
+    """Keys of a client of each role, and of a stranger; settings of a server that lists them, but for the stranger."""
+    public = {name: make_keys(folder, name)[2] for name in ("server", "stranger", *ROLES)}
+    keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in ("stranger", *ROLES)}
+    clients = {name: ClientKey(key=public[name], role=role) for name, role in ROLES.items()}
+    return keys, CurveSettings(secret=str(folder / "server.key_secret"), clients=clients)
+
 
 STRANGER = """
 import sys
@@ -46,9 +56,15 @@ ENOUGH_MB = 100
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path):
     with serving(tmp_path, tcp=True) as server:
         yield server
+
+
+@pytest.fixture
+def trial(tmp_path):
+    with standing(tmp_path, tcp=True) as trial:
+        yield trial
 
 
 def parts_of_a_stranger(trial: Trial, length: int, parts: int) -> str:
@@ -56,8 +72,7 @@ def parts_of_a_stranger(trial: Trial, length: int, parts: int) -> str:
     arguments = (sys.executable, "-c", STRANGER, trial.server.address, str(length), str(parts))
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as stranger:
         while stranger.poll() is None:
-            assert set(trial.run(10)) == {"ok"}
-        assert stranger.stdout is not None
+            trial.stands(10)
         return stranger.stdout.read()
 
 
@@ -66,29 +81,17 @@ def resident_mb() -> float:
 
 
 @full
-@told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
-def test_a_message_of_endless_parts(server: Server) -> None:
-    trial = Trial(server)
-    assert set(trial.run(BEFORE)) == {"ok"}
-    before = resident_mb()
-    assert parts_of_a_stranger(trial, 100_000, 4000) == "cut\n"
-    assert resident_mb() - before < ENOUGH_MB
-    trial.close()
-
-
-@full
 @told("another client sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
-def test_a_message_of_endless_small_parts(server: Server) -> None:
-    trial = Trial(server)
-    assert set(trial.run(BEFORE)) == {"ok"}
+@told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
+@pytest.mark.parametrize(("length", "parts"), [(100_000, 4000), (1, 2_000_000)])
+def test_a_message_of_endless_parts(trial, length, parts):
     before = resident_mb()
-    assert parts_of_a_stranger(trial, 1, 2_000_000) == "cut\n"
+    assert parts_of_a_stranger(trial, length, parts) == "cut\n"
     assert resident_mb() - before < ENOUGH_MB
-    trial.close()
 
 
 @pytest.mark.parametrize("parts", [2, 1000])
-def test_a_message_of_parts_is_refused(server: Server, parts: int) -> None:
+def test_a_message_of_parts_is_refused(server, parts):
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.rcvtimeo = 0, 20_000
         socket.connect(server.address)
@@ -98,7 +101,7 @@ def test_a_message_of_parts_is_refused(server: Server, parts: int) -> None:
 
 
 @pytest.fixture
-def proxied(server: Server) -> Iterator[tuple[Trial, Proxy]]:
+def proxied(server):
     proxy = Proxy(server.address)
     trial = Trial(server, kind="robot", address=proxy.address)
     yield trial, proxy
@@ -109,7 +112,7 @@ def proxied(server: Server) -> Iterator[tuple[Trial, Proxy]]:
 
 def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
     """A second in real time over such a connection; afterwards the robot goes on, if necessary after a reset."""
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     proxy.delay, proxy.jitter = delay, jitter
     trial.client.deadline = 5e-3
     trial.judged(trial.side.run_paced(1.0))
@@ -124,13 +127,13 @@ def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
 
 @full
 @told("all data arrive 1 ± 1 ms late, for 1 s", "–", "goes on, in part by following `ref`")
-def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
+def test_jitter(proxied):
     delayed(*proxied, delay=1e-3, jitter=1e-3)
 
 
 @full
 @told("all data arrive 10 ± 10 ms late, for 1 s", "–", "follows `ref`, or holds its posture until `reset`")
-def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
+def test_long_delays(proxied):
     trial, _ = proxied
     delayed(*proxied, delay=10e-3, jitter=10e-3)
     assert trial.side.refused.keys() <= {Code.OUT_OF_ORDER, Code.LATCHED_FAULT, Code.STALE_STATE}
@@ -138,9 +141,9 @@ def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
 
 @full
 @told("no data pass for 150 ms, while the connection stays open", "–, or `latched_fault`", "holds its posture until `reset`")
-def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
+def test_a_dead_line(proxied):
     trial, proxy = proxied
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     proxy.dead = True
     trial.client.deadline = 1e-3
     trial.run(LONG)
@@ -149,17 +152,15 @@ def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     trial.client.heal()
     trial.run(5)
     assert trial.side.refused.keys() <= {Code.LATCHED_FAULT}  # none, when the states that waited in the line arrive at last
-    trial.put_back_on_its_feet()
-    assert trial.side.reset()
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.recovers()
 
 
 @full
 @told("the robot's connection is lost without being closed", "`not_controlling`, for `release_ms`", "may then connect again")
-def test_a_half_open_line(server: Server) -> None:
+def test_a_half_open_line(server):
     proxy = Proxy(server.address)
     trial = Trial(server, kind="robot", address=proxy.address)
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     proxy.dead = True
     with RobotClient(server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000) as other:
         with pytest.raises(ConnectionFailed, match="another client controls"):
@@ -172,45 +173,39 @@ def test_a_half_open_line(server: Server) -> None:
 
 @told("the robot's clock is set by 5 s, forward or back", "`stale_state` for 25 ticks, if forward; then learned", "goes on")
 @pytest.mark.parametrize("seconds", first_is_fast([5, -5]))
-def test_the_clock_is_set(server: Server, seconds: int) -> None:
-    trial = Trial(server, kind="robot")
-    assert set(trial.run(BEFORE)) == {"ok"}
-    trial.client.wire.change = lambda data: shifted(data, seconds)
-    trial.run(60)
-    assert set(trial.run(AFTER)) == {"ok"}
-    assert trial.side.refused.keys() <= {Code.STALE_STATE}
-    assert trial.side.refused[Code.STALE_STATE] <= 25
-    trial.close()
+def test_the_clock_is_set(tmp_path, seconds):
+    with standing(tmp_path, "robot", tcp=True) as trial:
+        trial.client.wire.change = lambda data: shifted(data, seconds)
+        trial.run(60)
+        trial.stands(AFTER)
+        assert trial.side.refused.keys() <= {Code.STALE_STATE}
+        assert trial.side.refused[Code.STALE_STATE] <= 25
 
 
 @full
 @told("the robot's clock runs 1 % too fast or too slow", "–", "goes on")
 @pytest.mark.parametrize("rate", first_is_fast([0.01, -0.01]))
-def test_the_clock_drifts(server: Server, rate: float) -> None:
-    trial = Trial(server, kind="robot")
-    begin = monotonic()
-    trial.client.wire.change = lambda data: shifted(data, rate * (monotonic() - begin))
-    assert set(trial.run(5 * AFTER)) == {"ok"}
-    trial.close()
+def test_the_clock_drifts(tmp_path, rate):
+    with standing(tmp_path, "robot", tcp=True) as trial:
+        begin = monotonic()
+        trial.client.wire.change = lambda data: shifted(data, rate * (monotonic() - begin))
+        trial.stands(5 * AFTER)
 
 
 def shifted(data: bytes, seconds: float) -> bytes:
     """The same state, sent by a clock that is off."""
     fields = msgpack.unpackb(data)
-    return msgpack.packb(fields | {"t_send": fields["t_send"] + round(seconds * 1e9)})  # type: ignore[no-any-return]
+    return msgpack.packb(fields | {"t_send": fields["t_send"] + round(seconds * 1e9)})
 
 
 @told("a second server takes the same port", "refuses to start", "goes on")
-def test_a_taken_port(server: Server) -> None:
-    trial = Trial(server)
-    assert set(trial.run(BEFORE)) == {"ok"}
+def test_a_taken_port(trial):
     with pytest.raises(ConfigError, match="cannot bind"):
-        server.begin()
-    assert set(trial.run(BEFORE)) == {"ok"}
-    trial.close()
+        trial.server.begin()
+    trial.stands()
 
 
-def test_connection_identities_are_not_predictable(tmp_path: Path) -> None:
+def test_connection_identities_are_not_predictable(tmp_path):
     """libzmq takes the first one from `rand()`, which the server seeds at random."""
     libc = ctypes.CDLL(None)
     libc.srand(1)
@@ -222,34 +217,23 @@ def test_connection_identities_are_not_predictable(tmp_path: Path) -> None:
 
 @full
 @told("a client has no key, or one that is not listed", "no answer: the connection is rejected", "goes on")
-def test_wrong_keys(tmp_path: Path) -> None:
-    public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "stranger")}
-    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in ("robot", "stranger")}
-    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients={"robot": ClientKey(key=public["robot"])})
-    with serving(tmp_path, tcp=True, curve=curve) as server:
-        trial = Trial(server, keys=keys["robot"])
-        assert set(trial.run(BEFORE)) == {"ok"}
+def test_wrong_keys(tmp_path):
+    keys, curve = keyed(tmp_path)
+    with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         for wrong in (None, keys["stranger"]):
             hello = hello_for(trial.robot, 1e-3, kind="sim")
-            with RobotClient(server.address, hello, connect_ms=300, keys=wrong) as other, pytest.raises(ConnectionFailed):
+            with RobotClient(trial.server.address, hello, connect_ms=300, keys=wrong) as other, pytest.raises(ConnectionFailed):
                 other.hello()
-        assert set(trial.run(BEFORE)) == {"ok"}
-        trial.close()
+        trial.stands()
 
 
 @told("an emergency stop by a client with a key of the role `estop`", "`estop_ack`", "damps until `reset`")
-def test_an_emergency_stop_with_keys(tmp_path: Path) -> None:
-    public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "button")}
-    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in ("robot", "button")}
-    clients = {"robot": ClientKey(key=public["robot"]), "button": ClientKey(key=public["button"], role="estop")}
-    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients=clients)
-    with serving(tmp_path, tcp=True, curve=curve) as server:
-        trial = Trial(server, keys=keys["robot"])
-        assert set(trial.run(BEFORE)) == {"ok"}
-        with RobotClient(server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000, keys=keys["button"]) as button:
+def test_an_emergency_stop_with_keys(tmp_path):
+    keys, curve = keyed(tmp_path)
+    with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
+        with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000, keys=keys["button"]) as button:
             assert isinstance(button.ask(Estop(name="button")), EstopAck)
         assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
-        trial.close()
 
 
 @told(
@@ -257,24 +241,17 @@ def test_an_emergency_stop_with_keys(tmp_path: Path) -> None:
     "`estop_ack`; answers, `stats` and `idyn top` have them escaped",
     "damps until `reset`",
 )
-def test_text_of_a_stop_is_escaped_for_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("server", "robot", "button", "watcher")
-    public = {name: make_keys(tmp_path, name)[2] for name in names}
-    secrets = {name: tmp_path / f"{name}.key_secret" for name in names}
-    keys = {name: client_keys(secrets[name], public["server"]) for name in names}
-    roles = {"robot": "control", "button": "estop", "watcher": "watch"}
-    clients = {name: ClientKey(key=public[name], role=role) for name, role in roles.items()}  # type: ignore[arg-type]
-    with serving(tmp_path, tcp=True, curve=CurveSettings(secret=str(secrets["server"]), clients=clients)) as server:
-        trial = Trial(server, keys=keys["robot"])
-        assert set(trial.run(BEFORE)) == {"ok"}
-        with Observer(server.address, keys=keys["button"]) as button:
+def test_text_of_a_stop_is_escaped_for_everybody(tmp_path, capsys):
+    keys, curve = keyed(tmp_path)
+    with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
+        with Observer(trial.server.address, keys=keys["button"]) as button:
             ack = button.ask(Estop(name="\x1b[2J\nERROR a forged line\x9b31m\u202e"))
         assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
-        with Observer(server.address, keys=keys["watcher"]) as watcher:
+        with Observer(trial.server.address, keys=keys["watch"]) as watcher:
             stats = watcher.ask(StatsGet())
-        command = ["top", server.address, "--once", "--secret", str(secrets["watcher"]), "--server-key", public["server"]]
+        secret, server_key = str(tmp_path / "watch.key_secret"), keys["watch"].server.decode()
+        command = ["top", trial.server.address, "--once", "--secret", secret, "--server-key", server_key]
         assert main(command) == 0
-        trial.close()
     escaped = r"emergency stop by '\x1b[2J\nERROR a forged line\x9b31m\u202e'"
     assert isinstance(ack, EstopAck)
     assert ack.reason == escaped
@@ -303,45 +280,34 @@ def framings(stop: Estop) -> dict[str, list[bytes]]:
     "`not_controlling`",
     "goes on",
 )
-def test_a_role_holds_for_every_framing(tmp_path: Path) -> None:
+def test_a_role_holds_for_every_framing(tmp_path):
     """The role is decided before length, parts and fields; one that may stop the robot stops it in all of them."""
-    roles: dict[str, Role] = {"robot": "control", "watch": "watch", "plan": "plan", "configure": "configure", "button": "estop"}
-    public = {name: make_keys(tmp_path, name)[2] for name in ("server", *roles)}
-    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in roles}
-    clients = {name: ClientKey(key=public[name], role=role) for name, role in roles.items()}
-    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients=clients)
+    keys, curve = keyed(tmp_path)
     stop = framings(Estop(name="button", stop=True))
-    with serving(tmp_path, tcp=True, curve=curve) as server:
-        trial = Trial(server, keys=keys["robot"])
-        assert set(trial.run(BEFORE)) == {"ok"}
+    with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         for name in ("watch", "plan", "configure"):
-            with connected(server.address, keys[name]) as other:
+            with connected(trial.server.address, keys[name]) as other:
                 for framing, parts in stop.items():
                     other.send_multipart(parts)
                     assert set(trial.run(20)) == {"ok"}, (name, framing)
                     assert other.poll(5000), (name, framing)
                     assert b"not_controlling" in other.recv(), (name, framing)
         for framing, parts in stop.items():
-            with connected(server.address, keys["button"]) as button:  # each over a connection of its own
+            with connected(trial.server.address, keys["button"]) as button:  # each over a connection of its own
                 button.send_multipart(parts)
                 assert button.poll(5000), framing
                 assert (b"estop_ack" if framing == "plain" else b"emergency stop is engaged") in button.recv(), framing
             assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}, framing
             trial.put_back_on_its_feet()
             trial.side.reset()
-        trial.close()
 
 
-def test_a_message_that_does_not_wait(server: Server) -> None:
+def test_a_message_that_does_not_wait(trial):
     """Its answer delays no state, and its refusal is told with the next state."""
-    trial = Trial(server)
-    assert set(trial.run(BEFORE)) == {"ok"}
     for _ in range(5):
         trial.client.tell(StatsGet())
-    assert set(trial.run(AFTER)) == {"ok"}
+    trial.stands(AFTER)
     trial.client.tell(CommandMessage(session=trial.client.session + 1, valid_for=0.5, velocity=[0.0, 0.0, 0.0]))
     assert trial.run(1) != {"ok": 1}
-    assert trial.client.error is not None
     assert trial.client.error.code is Code.NOT_CONTROLLING
-    assert set(trial.run(AFTER)) == {"ok"}
-    trial.close()
+    trial.stands(AFTER)

@@ -1,26 +1,37 @@
-"""Every fault of the table, over a real socket: the server's reply, the robot's mode, and the torques of its motors."""
+"""Every fault of the table, over a real socket: the server's reply, the robot's mode, and the torques of its motors.
+
+The other modules add their faults to the table of docs/reference/faults.md.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
+import test_clients_and_server  # noqa: F401
+import test_commands  # noqa: F401
+import test_connections  # noqa: F401
+import test_files  # noqa: F401
+import test_processes  # noqa: F401
+import test_robot_latches  # noqa: F401
+import test_unitree  # noqa: F401
+from documents import DOCUMENTS
 from fast import fast_if, full
-from faults import FAULTS, Fault
+from faults import COMPANY, FAULTS, table
 from log_tools import opened_by_every_tool
-from trial import AFTER, BEFORE, Server, Trial, serving
+from trial import AFTER, Trial, serving
+from wire import expect
 
 from transport.protocol.messages.requests import Stats, StatsGet
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     with serving(folder, log=folder / "log.mcap") as server:
         yield server
 
 
 @pytest.fixture
-def trial(server: Server) -> Iterator[Trial]:
+def trial(server):
     trial = Trial(server)
     yield trial
     trial.close()
@@ -47,15 +58,14 @@ FAST = (
 
 
 def refusals(trial: Trial) -> Counter[str]:
-    stats = trial.client.ask(StatsGet())
-    assert isinstance(stats, Stats)
+    stats = expect(Stats, trial.client.ask(StatsGet()))
     return Counter(stats.refused)
 
 
 @pytest.mark.parametrize("fault", fast_if(FAULTS, lambda fault: fault.name in FAST), ids=[fault.name for fault in FAULTS])
-def test_each_fault_of_the_table(trial: Trial, fault: Fault) -> None:
+def test_each_fault_of_the_table(trial, fault):
     client = trial.client
-    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.stands()
     before = refusals(trial)
     client.received.clear()
     fault.arrange(trial)
@@ -67,21 +77,25 @@ def test_each_fault_of_the_table(trial: Trial, fault: Fault) -> None:
     codes = {code for code, count in refusals(trial).items() if count > before[code]}
     assert (fault.code in codes) if fault.code else codes <= {fault.perhaps}, codes
     if fault.field:
-        assert refusal is not None
         assert refusal.field == fault.field
     if fault.says:
         assert any(fault.says in message for message in said), said
     assert max(after, key=lambda mode: after[mode]) == fault.after
     if fault.reset:
-        trial.put_back_on_its_feet()
-        assert trial.side.reset()
-        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.recovers()
 
 
 @full
-def test_every_tool_opens_the_log_of_all_these_faults(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_tool_opens_the_log_of_all_these_faults(server, caplog):
     server.end()
-    assert server.recorder is not None
     server.recorder.close()
     for said in opened_by_every_tool(server.recorder.path, caplog):
         assert len([line for line in said if "messages besides states" in line]) <= 1
+
+
+def test_the_documentation_has_the_table():
+    """Between its marks stands `faults.table()`."""
+    document = DOCUMENTS["docs/reference/faults.md"]
+    between = document.split("<!-- faults -->\n")[1].split("<!-- /faults -->")[0]
+    assert between.strip() == table().strip()
+    assert f"The table of faults: {len(FAULTS) + len(COMPANY)} of them" in document

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from fast import full
+from fast import every, full
 from faults import told
 from hostile import GB, chunk, zstd_of_zeros
 
@@ -48,48 +48,84 @@ def changed(pattern: str, by: str) -> str:
     return text
 
 
-def test_the_unchanged_robot_is_accepted(tmp_path: Path) -> None:
+def test_the_unchanged_robot_is_accepted(tmp_path):
     (tmp_path / "robot.urdf").write_text(URDF, encoding="utf-8")
     (tmp_path / "robot.toml").write_text('urdf = "robot.urdf"\n', encoding="utf-8")
     assert load_robot(str(tmp_path / "robot.toml"))[0].na == 12
 
 
-@pytest.mark.parametrize("mass", ["nan", "inf", "-0.3", ""])
-@told("a URDF whose trunk has a mass of NaN, inf or −0.3 kg, or none", "refuses to start: link and value", "–")
-def test_a_mass_that_is_none(tmp_path: Path, mass: str) -> None:
-    assert ", link BODY0: mass: expected" in refuses(tmp_path, urdf=changed(r'mass value="3.6"', f'mass value="{mass}"'))
+REFUSED: dict[str, tuple[str, list[tuple[dict, str]]]] = {
+    "a URDF whose trunk has a mass of NaN, inf or −0.3 kg, or none": (
+        "link and value",
+        [
+            ({"urdf": (r'mass value="3.6"', f'mass value="{mass}"')}, ", link BODY0: mass: expected")
+            for mass in ("nan", "inf", "-0.3", "")
+        ],
+    ),
+    "a URDF with a moment of inertia that is NaN, negative or missing": (
+        "link and value",
+        [({"urdf": (r'ixx="[^"]*"', by)}, ", link BODY0: inertia ixx: ") for by in ('ixx="nan"', 'ixx="-0.1"', "")],
+    ),
+    "a URDF with a joint whose lower limit is above the upper one, or whose axis is 0": (
+        "joint and value",
+        [
+            ({"urdf": (r'lower="[^"]*"', 'lower="9"')}, ", joint LF_X_1: "),
+            ({"urdf": (r'axis xyz="[^"]*"', 'axis xyz="0 0 0"')}, ", joint LF_X_1: "),
+        ],
+    ),
+    "a URDF whose links repeat a name, have two parents or form a ring": (
+        "link",
+        [
+            ({"urdf": ('link name="LF_FOOT"', 'link name="RF_FOOT"')}, "RF_FOOT: expected each link once, got 2"),
+            ({"urdf": ('child link="LF_FOOT"', 'child link="RF_FOOT"')}, "RF_FOOT: the link is the child of 2 joints"),
+            ({"urdf": ('parent link="BODY0"', 'parent link="LF_FOOT"')}, "LF_LEG_1: the link is not connected to the root"),
+        ],
+    ),
+    "a stance with a joint at 99 rad": (
+        "joint, limits and value",
+        [
+            (
+                {"robot": "LF_X_1 = 99.0"},
+                r"^robot\.standing\.LF_X_1: expected -1\.5708 to 1\.5708 rad \(or m\), as in the URDF, got 99$",
+            )
+        ],
+    ),
+    "gains of 1e300, joint speeds up to 0, steps of 1e-9 s or 1e9 m": (
+        "setting, bounds and unit",
+        [
+            ({"controller": setting}, r"^controllers\.controller\.[\w.]+: expected \S+ to \S+ ")
+            for setting in (
+                "[feedback]\nkp = 1e300",
+                "[safety]\nmax_joint_speed = 0.0",
+                '[reference]\nkind = "gait"\ngait.period = 1e-9',
+                '[reference]\nkind = "gait"\ngait.step_height = 1e9',
+            )
+        ],
+    ),
+    "`deadline_us` or `max_state_age_ms` of inf, port 99999": (
+        "setting, bounds and unit",
+        [
+            ({"server": setting}, r"^server\.[\w.]+: expected .* to ")
+            for setting in ("deadline_us = inf", "max_state_age_ms = inf", 'endpoint = "tcp://127.0.0.1:99999"')
+        ],
+    ),
+}
+"""Fault → what the error names, and for each case what is changed in the files, and the pattern of the error."""
 
 
-@pytest.mark.parametrize("inertia", ['ixx="nan"', 'ixx="-0.1"', ""])
-@told("a URDF with a moment of inertia that is NaN, negative or missing", "refuses to start: link and value", "–")
-def test_an_inertia_that_is_none(tmp_path: Path, inertia: str) -> None:
-    assert ", link BODY0: inertia ixx: " in refuses(tmp_path, urdf=changed(r'ixx="[^"]*"', inertia))
+@every(("files", "says"), [case for _, cases in REFUSED.values() for case in cases])
+def test_robots_and_settings_are_refused(tmp_path, files, says):
+    changes = {name: changed(*value) if name == "urdf" else value for name, value in files.items()}
+    assert re.search(says, refuses(tmp_path, **changes))
 
 
-@pytest.mark.parametrize(("pattern", "by"), [(r'lower="[^"]*"', 'lower="9"'), (r'axis xyz="[^"]*"', 'axis xyz="0 0 0"')])
-@told(
-    "a URDF with a joint whose lower limit is above the upper one, or whose axis is 0", "refuses to start: joint and value", "–"
-)
-def test_a_joint_that_cannot_move(tmp_path: Path, pattern: str, by: str) -> None:
-    assert ", joint LF_X_1: " in refuses(tmp_path, urdf=changed(pattern, by))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "by", "says"),
-    [
-        (r'link name="LF_FOOT"', 'link name="RF_FOOT"', "RF_FOOT: expected each link once, got 2"),
-        (r'child link="LF_FOOT"', 'child link="RF_FOOT"', "RF_FOOT: the link is the child of 2 joints"),
-        (r'parent link="BODY0"', 'parent link="LF_FOOT"', "LF_LEG_1: the link is not connected to the root"),
-    ],
-)
-@told("a URDF whose links repeat a name, have two parents or form a ring", "refuses to start: link", "–")
-def test_a_tree_that_is_none(tmp_path: Path, pattern: str, by: str, says: str) -> None:
-    assert says in refuses(tmp_path, urdf=changed(pattern, by))
+for fault, (named, _) in REFUSED.items():
+    told(fault, f"refuses to start: {named}", "–")(test_robots_and_settings_are_refused)
 
 
 @full
 @told("a URDF of 50 000 links", "refuses to start: their number", "–")
-def test_too_many_links(tmp_path: Path) -> None:
+def test_too_many_links(tmp_path):
     chain = "".join(
         f'<link name="l{i}"/><joint name="j{i}" type="fixed"><parent link="{f"l{i - 1}" if i else "BODY0"}"/>'
         f'<child link="l{i}"/></joint>'
@@ -100,7 +136,7 @@ def test_too_many_links(tmp_path: Path) -> None:
 
 
 @told("a URDF or settings with control characters in their names", "tools print them escaped", "–")
-def test_names_in_files_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_in_files_cannot_write_to_the_terminal(tmp_path, capsys):
     named = URDF.replace('<robot name="', '<robot name="\x9b31m\u202e', 1)
     refuses(tmp_path, urdf=named, controller='"\\u001b[2J" = 1')
     assert r"\x1b[2J" in (said := capsys.readouterr().err)
@@ -113,7 +149,7 @@ def test_names_in_files_cannot_write_to_the_terminal(tmp_path: Path, capsys: pyt
 NESTED = "<body>" * 20_000 + "</body>" * 20_000
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "says"),
     [
         (f"<mujoco><worldbody>{NESTED}</worldbody></mujoco>", "Element nesting is too deep"),
@@ -125,37 +161,11 @@ NESTED = "<body>" * 20_000 + "</body>" * 20_000
     ],
 )
 @told("a URDF or an MJCF nested 20 000 deep", "refuses to start: file and reason", "–")
-def test_a_file_that_is_nested_too_deeply(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_is_nested_too_deeply(tmp_path, text, says):
     assert says in refuses(tmp_path, urdf=text)
     for read in (Robot.from_file, Robot.from_mjcf if "<mujoco>" in text else Robot.from_urdf):
         with pytest.raises(ModelError, match=rf"robot\.urdf: .*{says}"):
             read(tmp_path / "robot.urdf")
-
-
-@told("a stance with a joint at 99 rad", "refuses to start: joint, limits and value", "–")
-def test_a_stance_beyond_the_limits(tmp_path: Path) -> None:
-    says = refuses(tmp_path, robot="LF_X_1 = 99.0")
-    assert says == "robot.standing.LF_X_1: expected -1.5708 to 1.5708 rad (or m), as in the URDF, got 99"
-
-
-@pytest.mark.parametrize(
-    "controller",
-    [
-        "[feedback]\nkp = 1e300",
-        "[safety]\nmax_joint_speed = 0.0",
-        '[reference]\nkind = "gait"\ngait.period = 1e-9',
-        '[reference]\nkind = "gait"\ngait.step_height = 1e9',
-    ],
-)
-@told("gains of 1e300, joint speeds up to 0, steps of 1e-9 s or 1e9 m", "refuses to start: setting, bounds and unit", "–")
-def test_settings_beyond_their_bounds(tmp_path: Path, controller: str) -> None:
-    assert re.match(r"controllers\.controller\.[\w.]+: expected \S+ to \S+ ", refuses(tmp_path, controller=controller))
-
-
-@pytest.mark.parametrize("server", ["deadline_us = inf", "max_state_age_ms = inf", 'endpoint = "tcp://127.0.0.1:99999"'])
-@told("`deadline_us` or `max_state_age_ms` of inf, port 99999", "refuses to start: setting, bounds and unit", "–")
-def test_server_settings_beyond_their_bounds(tmp_path: Path, server: str) -> None:
-    assert re.match(r"server\.[\w.]+: expected .* to ", refuses(tmp_path, server=server))
 
 
 def cut_log(folder: Path, following: bytes = b"") -> Path:
@@ -178,13 +188,9 @@ def tool_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [("pipe", "a pipe"), ("socket", "a socket"), ("folder", "a folder"), ("device", "a device")]
-)
+@every(("kind", "name"), [("pipe", "a pipe"), ("socket", "a socket"), ("folder", "a folder"), ("device", "a device")])
 @told("a log that is a pipe, a socket, a folder or a device", "every tool ends at once: an error names file and kind", "–")
-def test_a_log_that_is_no_regular_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_is_no_regular_file(tmp_path, capsys, kind, name, monkeypatch):
     monkeypatch.chdir(tmp_path)  # addresses of sockets are short
     path = Path("log.mcap")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -200,13 +206,11 @@ def test_a_log_that_is_no_regular_file(
             assert said == f"idyn: log.mcap: expected a regular file, got {name}\n"
 
 
-@pytest.mark.parametrize(
-    ("record", "says"), [(b"\0" * 9, "a record of type 0"), (b"\x90" + b"\0" * 8, "more than 10000 records in a row")]
-)
+@every(("record", "says"), [(b"\0" * 9, "a record of type 0"), (b"\x90" + b"\0" * 8, "more than 10000 records in a row")])
 @told(
     "a log that begins as one, with 50 MB of zeros or of empty records", "every tool ends at once: an error names the file", "–"
 )
-def test_a_log_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], record: bytes, says: str) -> None:
+def test_a_log_of_nothing(tmp_path, capsys, record, says):
     path = tmp_path / "log.mcap"
     path.write_bytes(b"\x89MCAP0\r\n" + record * (50_000_000 // len(record)))
     for said in tool_errors(path, capsys):
@@ -214,7 +218,7 @@ def test_a_log_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], re
 
 
 @told("a log of 98 kB with a chunk that declares 3 GB", "`idyn export` and `idyn replay` end: an error names the file", "–")
-def test_a_chunk_that_fills_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_chunk_that_fills_the_memory(tmp_path, capsys):
     path = cut_log(tmp_path, chunk(zstd_of_zeros(GB // 4, GB // 4), 3 * GB, "zstd"))
     for command in (["export", str(path), "--out", str(tmp_path / "out.mcap")], ["replay", str(path)]):
         assert main(command) == 2
@@ -224,7 +228,7 @@ def test_a_chunk_that_fills_the_memory(tmp_path: Path, capsys: pytest.CaptureFix
 @told(
     "a log that continues in itself or in another folder", "`idyn export` and `idyn replay` end: an error names the file", "–"
 )
-def test_a_log_without_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_without_end(tmp_path, capsys):
     path = tmp_path / "log.mcap"
     controller = load_controller("quadruped")
     part = LogPart(

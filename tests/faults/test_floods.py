@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
+from wire import expect
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -67,8 +68,7 @@ def fixed(*messages: bytes) -> Prepared:
 def commands(socket: "zmq.Socket[bytes]") -> list[bytes]:
     """Valid commands of a planner."""
     socket.send(encode(PlanHello(name="planner")))
-    welcome = decode(socket.recv())
-    assert isinstance(welcome, PlanWelcome), welcome
+    welcome = expect(PlanWelcome, decode(socket.recv()))
     return [encode(CommandMessage(session=welcome.session, valid_for=0.2, velocity=[0.1, 0.0, 0.0]))]
 
 
@@ -164,8 +164,7 @@ class PacedClient(RobotClient):
 
     def others_us(self) -> float:
         """Return the processor time spent on others so far [µs]."""
-        stats = self.ask(StatsGet())
-        assert isinstance(stats, Stats)
+        stats = expect(Stats, self.ask(StatsGet()))
         return stats.others_us_mean * stats.torques
 
 
@@ -233,7 +232,7 @@ def measured(place: Place, kind: str) -> tuple[dict[bool, Array], dict[bool, flo
 @pytest.mark.bench
 @pytest.mark.parametrize("addresses", [1, 2])
 @pytest.mark.parametrize("kind", MESSAGES)
-def test_a_flood_does_not_delay_the_robot(tmp_path: Path, kind: str, addresses: int) -> None:
+def test_a_flood_does_not_delay_the_robot(tmp_path, kind, addresses):
     trips, spent = measured(Place(tmp_path, addresses), kind)
     p50, p99 = ({side: np.percentile(each, q) * 1e6 for side, each in trips.items()} for q in (50, 99))
     gaps = np.mean(trips[True] > LATE_S) - np.mean(trips[False] > LATE_S)

@@ -60,7 +60,7 @@ def messages(controller: Controller, session: int, seq: int) -> list[bytes]:
         state, state, state, state, hello_for(robot, 1e-3, kind="sim"), Reset(session=session, q=q.tobytes(), vel=vel),
         Heartbeat(session=session, t_send=1), StatsGet(), ConfigGet(), TickGet(), Stop(session=session),
     )  # fmt: skip
-    return [encode(kind) for kind in kinds]  # type: ignore[arg-type]
+    return [encode(kind) for kind in kinds]
 
 
 def replaced(value: Any, rng: random.Random) -> Any:
@@ -105,7 +105,7 @@ def scrambled(data: bytes, rng: random.Random) -> bytes:
 def fuzzed(data: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.5:
         return scrambled(data, rng)
-    return msgpack.packb(replaced(msgpack.unpackb(data, strict_map_key=False), rng))  # type: ignore[no-any-return]
+    return msgpack.packb(replaced(msgpack.unpackb(data, strict_map_key=False), rng))
 
 
 def memory_mb() -> float:
@@ -202,34 +202,34 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
     return taken
 
 
-def test_random_messages_are_all_answered() -> None:
+def test_random_messages_are_all_answered():
     fuzz_in_process(1000)
 
 
 @full
-def test_random_messages_over_sockets_are_all_answered(tmp_path: Path) -> None:
+def test_random_messages_over_sockets_are_all_answered(tmp_path):
     fuzz_over_sockets(1000, tmp_path)
 
 
 @pytest.mark.parametrize("count", first_is_fast([100, 300]))
-def test_random_settings_are_all_answered(count: int) -> None:
+def test_random_settings_are_all_answered(count):
     fuzz_settings(count, seed=2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_a_million_random_messages() -> None:
+def test_a_million_random_messages():
     fuzz_in_process(1_000_000)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_a_hundred_thousand_random_messages_over_sockets(tmp_path: Path) -> None:
+def test_a_hundred_thousand_random_messages_over_sockets(tmp_path):
     fuzz_over_sockets(100_000, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_hundred_thousand_random_settings_in_quarters(seed: int) -> None:
+def test_a_hundred_thousand_random_settings_in_quarters(seed):
     fuzz_settings(25_000, seed)

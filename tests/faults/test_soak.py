@@ -21,7 +21,7 @@ SLICE_S, WARM = 30.0, 0.2
 
 @pytest.mark.soak
 @pytest.mark.timeout(24 * 3600)
-def test_memory_files_and_tick_times_do_not_grow(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_memory_files_and_tick_times_do_not_grow(tmp_path, pytestconfig):
     """Run with `-m soak -s --soak-minutes 240`: it prints a line for each slice."""
     minutes = pytestconfig.getoption("soak_minutes")
     plan = walking("demo")

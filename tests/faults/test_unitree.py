@@ -84,13 +84,7 @@ def within_limits(seen: Seen) -> bool:
     return bool((np.abs(seen.torques).max(axis=0) <= most + 1e-3).all())
 
 
-GOES_ON = [
-    ("1 % lost", 0.9),
-    ("10 % lost", 0.8),
-    ("20 ms lost", 0.8),
-    ("50 ms lost", 0.5),
-    ("some checksums", 0.8),
-]
+GOES_ON = [("1 % lost", 0.9), ("10 % lost", 0.8), ("20 ms lost", 0.8), ("50 ms lost", 0.5), ("some checksums", 0.8)]
 """What breaks, and the least share of states that are answered with `ok`."""
 
 ENDS = [
@@ -111,7 +105,7 @@ ENDS = [
 @told("Go2: no state for 20 or 50 ms", "–", "goes on")
 @told("Go2: a tenth of the states has a wrong checksum", "–", "goes on")
 @pytest.mark.parametrize(("fault", "ok"), GOES_ON, ids=[fault for fault, _ in GOES_ON])
-def test_the_robot_goes_on(fault: str, ok: float, tmp_path: Path) -> None:
+def test_the_robot_goes_on(fault, ok, tmp_path):
     seen = trial(fault, tmp_path)
     assert seen.ended == ""
     assert seen.ok > ok
@@ -127,7 +121,7 @@ def test_the_robot_goes_on(fault: str, ok: float, tmp_path: Path) -> None:
 @told("Go2: the IMU repeats its numbers", "–", "damps; the bridge ends")
 @told("Go2: L2 and B on the remote control", "–", "damps; the bridge ends")
 @pytest.mark.parametrize(("fault", "says"), ENDS, ids=[fault for fault, _ in ENDS])
-def test_the_bridge_damps_and_ends(fault: str, says: str, tmp_path: Path) -> None:
+def test_the_bridge_damps_and_ends(fault, says, tmp_path):
     seen = trial(fault, tmp_path)
     assert says in seen.ended
     assert within_limits(seen)
@@ -141,7 +135,7 @@ def test_the_bridge_damps_and_ends(fault: str, says: str, tmp_path: Path) -> Non
 @told(
     "Go2: the bridge is killed (−9)", "–", "the motors keep their last command; in the simulator its torque, without feedback"
 )
-def test_the_bridge_is_killed(tmp_path: Path) -> None:
+def test_the_bridge_is_killed(tmp_path):
     seen = trial("1 % lost", tmp_path, kill=True)
     assert seen.ended == "killed"
     assert within_limits(seen)

@@ -21,7 +21,7 @@ from sim_harness.run.plan import load_plan, simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import PART_BYTES, Recorder
-from transport.protocol.messages.hello import ClientLimits, Hello
+from transport.protocol.messages.hello import ClientKind, ClientLimits, Hello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
@@ -197,7 +197,7 @@ class Trial:
     def __init__(
         self,
         server: Server,
-        kind: str = "sim",
+        kind: ClientKind = "sim",
         *,
         address: str = "",
         keys: Keys | None = None,
@@ -208,7 +208,7 @@ class Trial:
         plan = load_plan("stand")
         self.server = server
         self.robot = server.controller.robot
-        hello = msgspec.structs.replace(hello_for(self.robot, 1e-3, kind=kind), limits=limits)  # type: ignore[arg-type]
+        hello = msgspec.structs.replace(hello_for(self.robot, 1e-3, kind=kind), limits=limits)
         self.client = Client(address or server.address, hello, keys)
         self.side: RobotSide = simulated_robot(plan, self.client)
         self.world: Any = self.side.world
@@ -225,6 +225,16 @@ class Trial:
         """Simulate so many ticks; return the number of ticks in each mode."""
         return self.judged(self.side.run(ticks * 1e-3))
 
+    def stands(self, ticks: int = BEFORE) -> None:
+        """Simulate so many ticks, all of which the server answers with `ok`."""
+        assert set(self.run(ticks)) == {"ok"}
+
+    def recovers(self) -> None:
+        """The robot stands again after a reset."""
+        self.put_back_on_its_feet()
+        assert self.side.reset()
+        self.stands()
+
     def judged(self, trace: Trace) -> Counter[str]:
         """Return the number of ticks in each mode, after checking what holds in every trial."""
         modes = [trace.modes[i] for i in trace.mode]
@@ -237,7 +247,7 @@ class Trial:
         assert np.isfinite(trace.tau).all(), "a torque that is no number reached the motors"
         assert (np.abs(trace.tau) <= tau_max * (1 + 1e-12)).all(), "a torque beyond its limit reached the motors"
         for reply in self.client.received:
-            tau = np.frombuffer(reply.tau)  # type: ignore[arg-type]
+            tau = np.frombuffer(reply.tau)
             assert np.isfinite(tau).all(), "a torque that is no number left the server"
             assert (np.abs(tau) <= tau_max * (1 + 1e-12)).all(), "a torque beyond its limit left the server"
         self._check_stale(modes)
@@ -253,3 +263,15 @@ class Trial:
     def put_back_on_its_feet(self) -> None:
         """Put the robot into its stance, as an operator would before a reset."""
         self.world.reset(self.server.controller.stance)
+
+
+@contextmanager
+def standing(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None, **settings: Any) -> Iterator[Trial]:
+    """A robot that has stood for a while, with a server of its own. settings: of `serving`"""
+    with serving(folder, **settings) as server:
+        trial = Trial(server, kind, keys=keys)
+        trial.stands()
+        yield trial
+        if server.alive:
+            trial.close()
+        trial.client.close()

@@ -4,20 +4,28 @@ import pytest
 from rig import Rig
 from standin import solo
 
-from idyn.model.robot import Robot
-
 
 @pytest.fixture(scope="session")
-def robot() -> Robot:
+def robot():
     return solo()
 
 
 @pytest.fixture
-def rig(robot: Robot) -> Rig:
+def fresh(robot):
+    """Before `hello`."""
     return Rig(robot)
 
 
 @pytest.fixture
-def moving(robot: Robot) -> Rig:
-    """A rig whose robot may start in motion."""
-    return Rig(robot, start="motion")
+def rig(fresh):
+    """After `hello`."""
+    fresh.greet()
+    return fresh
+
+
+@pytest.fixture
+def moving(robot):
+    """After `hello`; the robot may start in motion."""
+    rig = Rig(robot, start="motion")
+    rig.greet()
+    return rig

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hypothesis import settings
 from standin import MS, SpringDamper, hello, state
+from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
@@ -28,7 +29,7 @@ class Rig:
         self.times: Iterator[int] = iter(())
         self.service = Service(
             self.controller,
-            ServerSettings(controller="standin", **changes),  # type: ignore[arg-type]
+            ServerSettings(controller="standin", **changes),
             shadow=SpringDamper(robot),
             clock=lambda: next(self.times, self.now),
         )
@@ -48,8 +49,7 @@ class Rig:
         return self.greet_as(b"a", **changes)
 
     def greet_as(self, identity: bytes, **changes: object) -> Welcome:
-        welcome = self.send(hello(self.robot, **changes), identity)  # type: ignore[arg-type]
-        assert isinstance(welcome, Welcome), welcome
+        welcome = expect(Welcome, self.send(hello(self.robot, **changes), identity))
         self.session = welcome.session
         return welcome
 

@@ -138,7 +138,7 @@ def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
 
 def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:
     fields: dict[str, Any] = {
-        "client": Client(name="test", kind=kind),  # type: ignore[arg-type]
+        "client": Client(name="test", kind=kind),
         "model": Model(nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256),
         "joint_names": list(robot.joint_names),
         "actuated": list(robot.joint_names),
@@ -158,6 +158,12 @@ def state(robot: Robot, session: int, seq: int, **changes: Any) -> StateMessage:
         "vel": np.zeros(robot.nv).tobytes(),
         "tau_applied": np.zeros(robot.na).tobytes(),
     }
+    return StateMessage(**(fields | changes))
+
+
+def resting(robot: Robot, t_ms: int, **changes: Any) -> StateMessage:
+    """A state at rest, without a session, for a client that fills it in. t_ms: the robot's time"""
+    fields = {"q": standing(robot).tobytes(), "vel": np.zeros(robot.nv).tobytes(), "t_robot": t_ms * MS}
     return StateMessage(**(fields | changes))
 
 

@@ -1,13 +1,21 @@
-"""A client and a service in one process, through bytes."""
+"""A client and a service in one process, through bytes: a legged robot, one with a free body, and a wheel."""
 
+import msgspec
 import numpy as np
 import pytest
-from standin import MS, SpringDamper, standing
+from standin import SpringDamper, resting, standing
+from wire import expect
 
+from controllers.build import build_controller, load_controller
+from controllers.config.loading import parse
+from controllers.controller import Controller
+from controllers.settings import ControllerSettings
+from idyn.model.description import Description
 from idyn.model.robot import Robot
+from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset, ResetAck
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.state import Reference, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.service import Service
@@ -17,45 +25,127 @@ from transport.startup.loopback import Loopback
 
 def loopback(robot: Robot, kind: str = "sim") -> Loopback:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    return Loopback(service, hello_for(robot, 1e-3, kind=kind))  # type: ignore[arg-type]
+    return Loopback(service, hello_for(robot, 1e-3, kind=kind))
 
 
-def state(robot: Robot, tick: int, **changes: object) -> StateMessage:
-    fields: dict[str, object] = {"q": standing(robot).tobytes(), "vel": np.zeros(robot.nv).tobytes()}
-    return StateMessage(t_robot=tick * MS, **(fields | changes))  # type: ignore[arg-type]
-
-
-def test_each_state_gets_its_torque(robot: Robot) -> None:
+def test_each_state_gets_its_torque(robot):
     with loopback(robot) as client:
         client.hello()
         for tick in range(200):
-            torque = client.exchange(state(robot, tick))
-            assert isinstance(torque, TorqueMessage)
+            torque = expect(TorqueMessage, client.exchange(resting(robot, tick)))
             assert torque.seq == tick + 1
         assert torque.comm.rtt_p50_us is not None
         assert torque.comm.rtt_p50_us > 0
 
 
-def test_after_a_refusal_the_next_state_is_answered(robot: Robot) -> None:
+def test_after_a_refusal_the_next_state_is_answered(robot):
     client = loopback(robot)
     client.hello()
-    assert client.exchange(state(robot, 0, q=[0.0])) is None
-    assert client.error is not None
+    assert client.exchange(resting(robot, 0, q=[0.0])) is None
     assert client.error.code is Code.WRONG_LENGTH
-    assert client.exchange(state(robot, 1)) is not None
+    assert client.exchange(resting(robot, 1)) is not None
     assert client.error is None
 
 
-def test_other_messages_are_answered(robot: Robot) -> None:
+def test_other_messages_are_answered(robot):
     client = loopback(robot)
     client.hello()
-    client.exchange(state(robot, 0))
-    assert client.exchange(state(robot, 500)) is None
+    client.exchange(resting(robot, 0))
+    assert client.exchange(resting(robot, 500)) is None
     rest = Reset(session=client.session, q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes())
     assert isinstance(client.ask(rest), ResetAck)
-    assert client.exchange(state(robot, 501)) is not None
+    assert client.exchange(resting(robot, 501)) is not None
 
 
-def test_a_refused_hello_raises(robot: Robot) -> None:
+def test_a_refused_hello_raises(robot):
     with pytest.raises(ConnectionFailed, match="not_controlling"):
         loopback(robot, kind="shadow").hello()
+
+
+@pytest.fixture
+def controller():
+    return load_controller("arm")
+
+
+def ask(controller, q, v, names=None):
+    """The torque (na), or the error, for one state; `names`: the client's order of joints, its q and v in that order."""
+    hello = hello_for(controller.robot, 1e-3, kind="sim")
+    if names is not None:
+        hello = msgspec.structs.replace(hello, joint_names=names)
+    client = Loopback(Service(build_controller(controller.settings), ServerSettings(controller="arm")), hello)
+    client.hello()
+    reply = client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=0))
+    return client.error if reply is None else np.frombuffer(reply.tau)
+
+
+def moved(controller):
+    rng = np.random.default_rng(0)
+    robot = controller.robot
+    q = robot.integrate(controller.stance, np.r_[np.zeros(3), 0.2, -0.1, 0.3, np.zeros(11)])
+    return q, 0.01 * rng.normal(size=robot.nv)
+
+
+def test_a_client_may_order_joints_and_free_bodies(controller):
+    q, v = moved(controller)
+    slots = joint_slots(controller.robot)
+    assert "BOX_FREE" in [slot.name for slot in slots]
+    other = [slots[i] for i in np.random.default_rng(1).permutation(len(slots))]
+    shuffled = np.concatenate([q[list(s.q)] for s in other]), np.concatenate([v[list(s.v)] for s in other])
+    np.testing.assert_array_equal(ask(controller, *shuffled, [s.name for s in other]), ask(controller, q, v))
+
+
+def test_a_quaternion_is_normalised_or_refused(controller):
+    q, v = moved(controller)
+    rough, wrong = q.copy(), q.copy()
+    rough[3:7] *= 1 + 1e-7
+    wrong[3:7] *= 1.1
+    np.testing.assert_allclose(ask(controller, rough, v), ask(controller, q, v), atol=1e-9)
+    error = ask(controller, wrong, v)
+    assert error.code is Code.QUATERNION_NOT_UNIT
+    assert "q[3:7]" in (error.field or "")
+
+
+DT, INERTIA, KP, SPEED = 1e-3, 0.02, 400.0, 20.0
+WHEEL = f"""
+<robot name="wheel"><link name="stand"/>
+<link name="wheel"><inertial><mass value="1"/>
+<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="{INERTIA}"/></inertial></link>
+<joint name="axle" type="continuous"><parent link="stand"/><child link="wheel"/><axis xyz="0 0 1"/></joint></robot>
+"""
+
+
+@pytest.fixture
+def ask_wheel():
+    """The answer to the k-th state of a wheel at 20 rad/s, told to be at `wanted` [rad]."""
+    robot = Robot(Description(urdf=WHEEL, base="fixed"))
+    settings = {"robot": "wheel", "feedback": {"kp": KP, "kd": 0.0}, "safety": {"torque_rate": np.inf}}
+    controller = Controller(parse(settings, ControllerSettings, "test"), robot, robot.neutral())
+    client = Loopback(Service(controller, ServerSettings(controller="wheel", start="motion")), hello_for(robot, DT, kind="sim"))
+    client.hello()
+
+    def exchange(k, angle, wanted):
+        reference = Reference(q=[wanted], v=[0.0], a=[0.0])
+        message = StateMessage(q=[angle], vel=[SPEED], t_robot=round(k * DT * 1e9), ref=reference)
+        return client.exchange(message) or client.error
+
+    return exchange
+
+
+@pytest.mark.parametrize("wanted", [3.2, 10 * np.pi])
+def test_the_reply_uses_the_counted_angle(ask_wheel, wanted):
+    for k in range(300):
+        angle = 1.0 + SPEED * DT * k
+        reply = ask_wheel(k, angle, wanted)
+        assert (reply.status, reply.message) == ("ok", "")
+        assert np.frombuffer(reply.tau)[0] == pytest.approx(INERTIA * KP * (wanted - angle), rel=1e-9, abs=1e-9)
+    assert angle > 2 * np.pi
+
+
+def test_an_angle_that_restarts_is_ignored_once_and_then_a_fault(ask_wheel):
+    before = ask_wheel(0, np.pi - 0.01, 4.0)
+    wrapped = ask_wheel(1, np.pi + 0.01 - 2 * np.pi, 4.0)
+    assert "axle moved 6.2" in wrapped.message
+    assert wrapped.tau == before.tau
+    again = ask_wheel(2, np.pi + 0.03 - 2 * np.pi, 4.0)
+    assert again.code is Code.LATCHED_FAULT
+    assert "axle moved 6.2" in again.message

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from fast import full
-from standin import MS, SpringDamper, standing
+from standin import SpringDamper, resting, standing
+from wire import routed
 
 from controllers.config.loading import load
 from idyn.errors import ConfigError
@@ -23,8 +23,6 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import Router
 from transport.startup.metrics import metrics
 from transport.startup.serve import serve
 from transport.startup.warm_up import warm_up
@@ -38,22 +36,12 @@ SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE
 @contextmanager
 def serving(robot: Robot, folder: Path) -> Iterator[tuple[str, str]]:
     """A server in a thread; gives its endpoint and the address of its metrics."""
-    stop = threading.Event()
     settings = ServerSettings(controller="standin", max_state_age_ms=1e4)
     controller = SpringDamper(robot)
     warm_up(controller, settings)
     service = Service(controller, settings)
-    with (
-        Router(service, f"ipc://{folder}/s", lambda faults: None, Anticipation(250.0)) as router,
-        metrics(service, 0, "127.0.0.1") as address,
-    ):
-        thread = threading.Thread(target=router.run, args=(stop,))
-        thread.start()
-        try:
-            yield router.endpoint, address
-        finally:
-            stop.set()
-            thread.join()
+    with metrics(service, 0, "127.0.0.1") as address, routed(service, f"ipc://{folder}/s") as (router, _):
+        yield router.endpoint, address
 
 
 def fetched(address: str) -> dict[str, float]:
@@ -66,10 +54,10 @@ def fetched(address: str) -> dict[str, float]:
 def state(robot: Robot, tick: int, height: float = 0.3) -> StateMessage:
     q = standing(robot)
     q[2] = height
-    return StateMessage(q=q.tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=tick * MS)
+    return resting(robot, tick, q=q.tobytes())
 
 
-def test_metrics_are_those_of_the_served_robot(robot: Robot, tmp_path: Path) -> None:
+def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
     with serving(robot, tmp_path) as (endpoint, address):
         assert address.startswith("http://127.0.0.1:")
         before = fetched(address)
@@ -97,7 +85,7 @@ def test_metrics_are_those_of_the_served_robot(robot: Robot, tmp_path: Path) -> 
         fetched(address)
 
 
-def test_the_package_is_named_where_it_is_missing(robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_is_named_where_it_is_missing(robot, monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with (
@@ -111,7 +99,7 @@ def test_the_package_is_named_where_it_is_missing(robot: Robot, monkeypatch: pyt
         serve(ServerSettings(controller="nowhere", metrics_port=0))
 
 
-def test_a_port_in_use_and_an_impossible_one_are_errors(robot: Robot) -> None:
+def test_a_port_in_use_and_an_impossible_one_are_errors(robot):
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -129,7 +117,7 @@ def test_a_port_in_use_and_an_impossible_one_are_errors(robot: Robot) -> None:
 
 
 @full
-def test_the_settings_of_a_server_switch_them_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_settings_of_a_server_switch_them_on(tmp_path, caplog):
     caplog.set_level("INFO")
     settings = load("server", "quadruped", ServerSettings)
     settings = msgspec.structs.replace(settings, endpoint=f"ipc://{tmp_path}/s", metrics_port=0)

@@ -65,7 +65,7 @@ def test_a_missing_core_is_refused():
     assert os.sched_getaffinity(0) == before
 
 
-def test_realtime_settings_are_restored() -> None:
+def test_realtime_settings_are_restored():
     before = (sys.getswitchinterval(), gc.isenabled())
     with steady():
         assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)

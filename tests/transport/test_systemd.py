@@ -13,22 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from fast import full
-from standin import SpringDamper, standing
+from fast import every, full
+from standin import SpringDamper, resting
+from wire import routed
 
 from idyn.errors import ConfigError
-from idyn.model.robot import Robot
 from sim_harness.commands.main import build_parser
-from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.realtime import PRIORITY
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import Router
 from transport.server.systemd import NEVER_NS, NOBODY, Systemd
 
 UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
@@ -59,8 +55,8 @@ def silent(own: socket.socket) -> bool:
     return False
 
 
-@pytest.mark.parametrize("abstract", [False, True])
-def test_notifications_arrive(tmp_path: Path, abstract: bool) -> None:
+@every("abstract", [False, True])
+def test_notifications_arrive(tmp_path, abstract):
     name = f"{tmp_path}/notify"
     environment = {"NOTIFY_SOCKET": f"@{name}" if abstract else name, "WATCHDOG_USEC": "400000"}
     with manager(f"\0{name}" if abstract else name) as own:
@@ -78,14 +74,14 @@ def test_notifications_arrive(tmp_path: Path, abstract: bool) -> None:
         assert systemd.due_ns == NEVER_NS
 
 
-def test_without_a_service_manager_nothing_is_due() -> None:
+def test_without_a_service_manager_nothing_is_due():
     for systemd in (NOBODY, Systemd({"WATCHDOG_USEC": "400000"})):
         systemd.status("loading")
         systemd.ready("serving")
         assert systemd.due_ns == NEVER_NS
 
 
-def test_the_watchdog_of_another_process_or_none_expects_nothing(tmp_path: Path) -> None:
+def test_the_watchdog_of_another_process_or_none_expects_nothing(tmp_path):
     address = f"{tmp_path}/notify"
     for more in ({}, {"WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}):
         with manager(address):
@@ -95,17 +91,13 @@ def test_the_watchdog_of_another_process_or_none_expects_nothing(tmp_path: Path)
         Path(address).unlink()
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("NOTIFY_SOCKET", "vsock:2:1"), ("WATCHDOG_USEC", "soon"), ("WATCHDOG_USEC", "-1")]
-)
-def test_malformed_variables_are_errors(variable: str, value: str) -> None:
+@every(("variable", "value"), [("NOTIFY_SOCKET", "vsock:2:1"), ("WATCHDOG_USEC", "soon"), ("WATCHDOG_USEC", "-1")])
+def test_malformed_variables_are_errors(variable, value):
     with pytest.raises(ConfigError, match=f"{variable}: expected"):
         Systemd({variable: value})
 
 
-def test_a_manager_that_is_gone_or_full_is_tried_again_and_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_manager_that_is_gone_or_full_is_tried_again_and_logged_once(tmp_path, caplog):
     address = f"{tmp_path}/notify"
     systemd = Systemd({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"})
     for now_ns in (0, 10_000_000):
@@ -124,9 +116,9 @@ def test_a_manager_that_is_gone_or_full_is_tried_again_and_logged_once(
     assert len(caplog.records) == 2
 
 
-def test_the_idle_loop_tells_that_it_runs(robot: Robot, tmp_path: Path) -> None:
+def test_the_idle_loop_tells_that_it_runs(robot, tmp_path):
     """By itself: no other thread could tell for it."""
-    stop, threads = threading.Event(), set()
+    threads = set()
 
     class Watched(Systemd):
         def beat(self, now_ns: int, text: str) -> None:
@@ -137,17 +129,11 @@ def test_the_idle_loop_tells_that_it_runs(robot: Robot, tmp_path: Path) -> None:
     address = f"{tmp_path}/notify"
     with manager(address) as own:
         systemd = Watched({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "100000"})
-        with Router(service, f"ipc://{tmp_path}/s", lambda fault: None, Anticipation(250.0)) as router:
-            loop = threading.Thread(target=router.run, args=(stop, systemd))
-            loop.start()
-            try:
-                systemd.ready("serving")
-                assert heard(own)["READY"] == "1"
-                for _ in range(5):
-                    assert heard(own) == {"WATCHDOG": "1", "STATUS": "0 torques, 0 of them late"}
-            finally:
-                stop.set()
-                loop.join()
+        with routed(service, f"ipc://{tmp_path}/s", systemd=systemd) as (_, loop):
+            systemd.ready("serving")
+            assert heard(own)["READY"] == "1"
+            for _ in range(5):
+                assert heard(own) == {"WATCHDOG": "1", "STATUS": "0 torques, 0 of them late"}
     assert threads == {loop}
 
 
@@ -184,7 +170,7 @@ def served(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen, socke
 
 
 @full
-def test_a_server_is_ready_runs_and_stops(tmp_path: Path) -> None:
+def test_a_server_is_ready_runs_and_stops(tmp_path):
     with served(tmp_path) as (child, own):
         for _ in range(3):
             begin = time.monotonic()
@@ -198,15 +184,14 @@ def test_a_server_is_ready_runs_and_stops(tmp_path: Path) -> None:
 
 
 @full
-def test_a_hung_loop_is_noticed_and_ended(robot: Robot, tmp_path: Path) -> None:
+def test_a_hung_loop_is_noticed_and_ended(robot, tmp_path):
     """It hangs in the controller. The test does what systemd does after WATCHDOG_USEC without a notification: SIGABRT."""
     with served(tmp_path, "hanging") as (child, own):
         assert heard(own)["WATCHDOG"] == "1"
         hello = hello_for(robot, 1e-3, kind="sim")
         with RobotClient(f"ipc://{tmp_path}/s", hello, deadline_ms=5000) as client:
             client.hello()
-            state = StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=1)
-            assert client.exchange(state) is not None, client.error
+            assert client.exchange(resting(robot, 1)) is not None, client.error
             own.settimeout(0.5)
             while not silent(own):
                 pass
@@ -214,9 +199,9 @@ def test_a_hung_loop_is_noticed_and_ended(robot: Robot, tmp_path: Path) -> None:
         assert child.wait(10) == -signal.SIGABRT
 
 
-def test_the_unit_file_starts_a_server_with_all_rights() -> None:
+def test_the_unit_file_starts_a_server_with_all_rights():
     unit = configparser.ConfigParser(strict=True, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.optionxform = str
     unit.read_string(UNIT.read_text(encoding="utf-8"))
     service = unit["Service"]
     assert service["Type"] == "notify"
@@ -231,7 +216,7 @@ def test_the_unit_file_starts_a_server_with_all_rights() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_accepts_the_unit_file(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit_file(tmp_path):
     text = UNIT.read_text(encoding="utf-8").replace("/opt/idyn/bin/idyn", sys.executable).replace("User=robot", "User=root")
     path = tmp_path / "idyn.service"
     path.write_text(text, encoding="utf-8")

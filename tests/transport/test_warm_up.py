@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -96,14 +95,14 @@ assert not new, sorted(d.py_func.__name__ for d, _ in new)
 
 @full
 @pytest.mark.parametrize("server", ["quadruped", "quadruped-trot"])
-def test_after_warm_up_no_state_compiles_or_loads_a_kernel(server: str) -> None:
+def test_after_warm_up_no_state_compiles_or_loads_a_kernel(server):
     """Neither compiled nor read from the disk, for either is seen as a new signature. In a process of its own: here other tests
     have compiled everything."""
     subprocess.run([sys.executable, "-c", STATES, server], check=True)
 
 
 @pytest.mark.bench
-def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: Path) -> None:
+def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path):
     """Run with `-m bench -s`: it prints what each of them took for its first states."""
     robot, q = load_robot("quadruped")
     there = contacts_from_geometry(robot, q, Flat(), margin=0.01)
@@ -135,10 +134,9 @@ def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: 
 
 
 @full
-def test_the_second_process_reads_a_snapshot(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_second_process_reads_a_snapshot(caplog):
     """A snapshot with infinite settings; the process compiles or loads everything and ends without an error."""
     precompilation = Precompilation(load_controller("quadruped-trot"))
     precompilation.start_helper()
-    assert precompilation.helper is not None
     assert precompilation.helper.wait(600.0) == 0
     assert not caplog.records

@@ -5,10 +5,10 @@ import json
 import struct
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import lz4.frame
 import pytest
+from fast import every
 from hostile import GB, chunk, zstd_of_zeros
 from mcap.writer import CompressionType, Writer
 from standin import SpringDamper
@@ -52,7 +52,7 @@ def refused(path: Path) -> str:
 LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
 
 
-@pytest.mark.parametrize(
+@every(
     ("record", "message"),
     [
         (lambda: chunk(zstd_of_zeros(GB // 2, GB // 2), 3 * GB, "zstd"), "got one that declares 3221225472"),
@@ -62,20 +62,20 @@ LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
         (lambda: chunk(b"", 1000, "brotli"), "compressed by zstd, lz4 or not at all, got 'brotli'"),
     ],
 )
-def test_a_chunk_that_is_too_long_is_refused(tmp_path: Path, robot: Robot, record: Any, message: str) -> None:
+def test_a_chunk_that_is_too_long_is_refused(tmp_path, robot, record, message):
     assert message in refused(with_chunk(tmp_path / "bomb.mcap", robot, record()))
 
 
-@pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot, compression: str) -> None:
+@every("compression", ["zstd", "lz4"])
+def test_a_damaged_chunk_ends_the_log(tmp_path, robot, compression):
     path = with_chunk(tmp_path / "damaged.mcap", robot, chunk(b"no frame" * 9, 1000, compression))
     with LogReader(path) as log:
         assert list(log.exchanges()) == []
         assert not log.complete
 
 
-@pytest.mark.parametrize("compression", [CompressionType.ZSTD, CompressionType.LZ4])
-def test_a_log_that_another_tool_has_compressed_is_read(tmp_path: Path, robot: Robot, compression: CompressionType) -> None:
+@every("compression", [CompressionType.ZSTD, CompressionType.LZ4])
+def test_a_log_that_another_tool_has_compressed_is_read(tmp_path, robot, compression):
     plain, packed = tmp_path / "plain.mcap", tmp_path / "packed.mcap"
     pairs = run(plain, robot)
     with LogReader(plain) as log, packed.open("wb") as file:
@@ -122,28 +122,28 @@ def with_metadata(path: Path, robot: Robot, name: str, fields: dict[str, str]) -
     return path
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "/dev/zero", "../other.mcap", "a\0b.mcap", "log.mcap", "folder/log.mcap"])
-def test_a_continuation_outside_of_the_folder_is_refused(tmp_path: Path, robot: Robot, name: str) -> None:
+@every("name", ["", ".", "..", "/dev/zero", "../other.mcap", "a\0b.mcap", "log.mcap", "folder/log.mcap"])
+def test_a_continuation_outside_of_the_folder_is_refused(tmp_path, robot, name):
     """`log.mcap` is the log itself."""
     path = with_metadata(tmp_path / "log.mcap", robot, CONTINUES, {NEXT: name})
     with LogReader(path) as log, pytest.raises(LogError, match="continues: expected another file in the same folder, got"):
         list(log.exchanges())
 
 
-def test_a_continuation_without_a_name_is_refused(tmp_path: Path, robot: Robot) -> None:
+def test_a_continuation_without_a_name_is_refused(tmp_path, robot):
     path = with_metadata(tmp_path / "log.mcap", robot, CONTINUES, {"nxt": "a.mcap"})
     with LogReader(path) as log, pytest.raises(LogError, match="continues: expected another file"):
         list(log.exchanges())
 
 
-@pytest.mark.parametrize("clocks", [{}, {"wall_ns": "soon", "monotonic_ns": "1"}, {"wall_ns": "1" * 30, "monotonic_ns": "1"}])
-def test_malformed_clocks_are_refused(tmp_path: Path, robot: Robot, clocks: dict[str, str]) -> None:
+@every("clocks", [{}, {"wall_ns": "soon", "monotonic_ns": "1"}, {"wall_ns": "1" * 30, "monotonic_ns": "1"}])
+def test_malformed_clocks_are_refused(tmp_path, robot, clocks):
     path = with_metadata(tmp_path / "log.mcap", robot, CLOCKS, clocks)
     with pytest.raises(LogError, match="clocks: expected"):
         LogReader(path)
 
 
-def test_a_message_of_an_undefined_channel_is_refused(tmp_path: Path, robot: Robot) -> None:
+def test_a_message_of_an_undefined_channel_is_refused(tmp_path, robot):
     message = struct.pack("<HIQQ", 77, 0, 0, 0) + b"data"
     record = struct.pack("<BQ", 5, len(message)) + message
     path = with_chunk(tmp_path / "log.mcap", robot, record)

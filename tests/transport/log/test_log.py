@@ -1,5 +1,6 @@
-"""Recorder, reader, replay."""
+"""Recorder, reader, replay, and logs for other tools: read by MCAP's own reader, checked by a JSON schema's own validator."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,18 +8,22 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import msgpack
 import msgspec
 import numpy as np
 import pytest
 from disk import fill_disk
-from fast import fast, full
+from fast import every, fast, full
 from mcap.reader import make_reader
 from rig import Rig
-from standin import MS, SpringDamper, from_snapshot, hello, in_full, standing, state
+from standin import MS, SpringDamper, from_snapshot, hello, in_full, resting, standing, state
+from wire import expect
 
 from idyn.model.robot import Robot
+from transport.log.export import TYPES, Exported, export, plain, schema_of
 from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadata
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
@@ -63,8 +68,7 @@ def run(
         return reply
 
     send(b"rubbish", 1, b"other")
-    welcome = decode(send(write(hello(robot)), 2))
-    assert isinstance(welcome, Welcome)
+    welcome = expect(Welcome, decode(send(write(hello(robot)), 2)))
     for seq in range(1, TICKS + 1):
         q = standing(robot)
         q[7:] += 0.01 * rng.normal(size=robot.na)
@@ -77,7 +81,7 @@ def run(
     return pairs
 
 
-def test_omitted_fields_mean_their_defaults(tmp_path: Path, robot: Robot) -> None:
+def test_omitted_fields_mean_their_defaults(tmp_path, robot):
     """Logs of a client that wrote every field and of one that omitted defaults: the same messages, the same torques, exact
     replays."""
     paths = tmp_path / "short.mcap", tmp_path / "full.mcap"
@@ -89,15 +93,14 @@ def test_omitted_fields_mean_their_defaults(tmp_path: Path, robot: Robot) -> Non
             request = msgspec.structs.replace(request, session=in_short.session)  # made of the hello's bytes
         assert request == in_short
         if isinstance(in_long, TorqueMessage):
-            reply = decode(short[1])
-            assert isinstance(reply, TorqueMessage)
+            reply = expect(TorqueMessage, decode(short[1]))
             assert (reply.tau, reply.tau_ff, reply.limited_by) == (in_long.tau, in_long.tau_ff, in_long.limited_by)
             torques += 1
     assert torques > TICKS
     assert all(replay(path, build=from_snapshot).exact for path in paths)
 
 
-def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_holds_every_byte_in_order(tmp_path, robot):
     path = tmp_path / "run.mcap"
     pairs = run(path, robot)
     with LogReader(path) as log:
@@ -116,7 +119,7 @@ def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
         assert "numba" in log.metadata["versions"]
 
 
-def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
+def test_other_tools_can_read_the_log(tmp_path, robot):
     """Its times are wall-clock times; the service's own start with the machine, or with the run."""
     path = tmp_path / "run.mcap"
     recorder = open_recorder(path, robot)
@@ -142,7 +145,7 @@ def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
     }
 
 
-def test_a_replay_gives_identical_replies(tmp_path: Path, robot: Robot) -> None:
+def test_a_replay_gives_identical_replies(tmp_path, robot):
     path = tmp_path / "run.mcap"
     run(path, robot)
     seen: list[int] = []
@@ -157,15 +160,14 @@ def test_a_replay_gives_identical_replies(tmp_path: Path, robot: Robot) -> None:
     assert "bit for bit" in report.table()
 
 
-def test_pauses_are_replayed_as_recorded(tmp_path: Path, robot: Robot) -> None:
+def test_pauses_are_replayed_as_recorded(tmp_path, robot):
     """A first answer that takes 207 ms, then a server that is paused for 300 ms: neither was an outage, nor is it in the
     replay."""
     path = tmp_path / "paused.mcap"
     now = [0]
     recorder = open_recorder(path, robot)
     service = Service(SpringDamper(robot), SETTINGS, clock=lambda: now[0], recorder=recorder)
-    welcome = decode(service.handle(b"a", encode(hello(robot)), 0).reply)
-    assert isinstance(welcome, Welcome)
+    welcome = expect(Welcome, decode(service.handle(b"a", encode(hello(robot)), 0).reply))
 
     def tick(seq: int, t_recv_ms: int, takes_ms: int = 0) -> None:
         now[0] = (t_recv_ms + takes_ms) * MS
@@ -189,18 +191,17 @@ def test_pauses_are_replayed_as_recorded(tmp_path: Path, robot: Robot) -> None:
     assert report.ticks == 3
 
 
-def test_a_replay_with_another_controller_reports_differences(tmp_path: Path, robot: Robot) -> None:
+def test_a_replay_with_another_controller_reports_differences(tmp_path, robot):
     path = tmp_path / "run.mcap"
     run(path, robot)
 
-    def stiffer(snapshot: dict) -> SpringDamper:  # type: ignore[type-arg]
+    def stiffer(snapshot: dict) -> SpringDamper:
         assert snapshot["settings"]["law"] == "stiff"
         return SpringDamper(robot, kp=6.0)
 
     report = replay(path, law="stiff", build=stiffer)
     assert not report.exact
     assert report.first_difference == 1
-    assert report.differences is not None
     assert 0 < report.differences.tau_mean < report.differences.tau_max
     assert report.differences.replayed_rate == pytest.approx(2 * report.differences.recorded_rate, rel=1e-2)
     assert report.differences.normal_force == 0.0
@@ -208,7 +209,7 @@ def test_a_replay_with_another_controller_reports_differences(tmp_path: Path, ro
 
 
 @pytest.mark.parametrize("share", fast([0.3, 0.55, 0.9, 0.999], 0.55))
-def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path: Path, robot: Robot, share: float) -> None:
+def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path, robot, share):
     path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
     pairs = run(path, robot)
     whole = path.read_bytes()
@@ -226,7 +227,7 @@ def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path: Path, robot: Robot
     assert "messages recovered" in report.table()
 
 
-def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
+def test_a_damaged_chunk_ends_the_log(tmp_path, robot):
     path = tmp_path / "run.mcap"
     run(path, robot)
     data = bytearray(path.read_bytes())
@@ -237,27 +238,27 @@ def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
         assert not log.complete
 
 
-@pytest.mark.parametrize("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
-def test_an_invalid_log_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+@every("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
+def test_an_invalid_log_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "x.mcap"
     path.write_bytes(content)
     with pytest.raises(LogError, match=r"x\.mcap: not a log"):
         replay(path, build=from_snapshot)
 
 
-def test_a_missing_log_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_missing_log_is_refused_by_name(tmp_path):
     with pytest.raises(LogError, match=r"none\.mcap: cannot be read"):
         replay(tmp_path / "none.mcap", build=from_snapshot)
 
 
-def test_a_log_without_a_configuration_is_refused_by_name(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_without_a_configuration_is_refused_by_name(tmp_path, robot):
     path = tmp_path / "bare.mcap"
     Recorder(path, attachments(SpringDamper(robot).snapshot(), SETTINGS)[2:], {}).close()
     with pytest.raises(LogError, match=r"controller\.json"):
         replay(path, build=from_snapshot)
 
 
-def test_a_log_is_never_overwritten(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_is_never_overwritten(tmp_path, robot):
     path = tmp_path / "run.mcap"
     open_recorder(path, robot).close()
     with pytest.raises(LogError, match="cannot be created"):
@@ -272,26 +273,24 @@ def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen within 10 s")
 
 
-def test_a_failed_write_is_reported_in_the_next_reply(tmp_path: Path, robot: Robot) -> None:
+def test_a_failed_write_is_reported_in_the_next_reply(tmp_path, robot):
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     rig = Rig(robot)
     rig.service = Service(SpringDamper(robot), SETTINGS, clock=lambda: rig.now, recorder=recorder)
     rig.greet()
-    reply = rig.tick(1)
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.tick(1))
     assert reply.message == ""
     fill_disk(tmp_path / "run.mcap")
     for seq in range(2, 200):  # more than a chunk
         rig.tick(seq)
     until(lambda: recorder.problem)
-    reply = rig.tick(200)
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.tick(200))
     assert reply.message.startswith("not logged: ")
     with pytest.raises(LogError, match="cannot be written"):
         recorder.close()
 
 
-def test_a_slow_disk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
+def test_a_slow_disk_ends_the_log(tmp_path, robot):
     """Exchanges are put faster than any disk writes them."""
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     entry = Entry(b"a", 1, bytes(CHUNK_BYTES), b"y", about_state=True, answered=True)
@@ -302,7 +301,7 @@ def test_a_slow_disk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
         recorder.close()
 
 
-def test_a_long_log_continues_in_further_files(tmp_path: Path, robot: Robot) -> None:
+def test_a_long_log_continues_in_further_files(tmp_path, robot):
     path = tmp_path / "run.mcap"
     controller = SpringDamper(robot)
     recorder = Recorder(path, *head(controller), part_bytes=150_000)
@@ -321,7 +320,7 @@ def test_a_long_log_continues_in_further_files(tmp_path: Path, robot: Robot) -> 
         assert not log.complete
 
 
-def test_a_log_continues_in_another_file_after_a_time(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_continues_in_another_file_after_a_time(tmp_path, robot):
     path = tmp_path / "run.mcap"
     controller = SpringDamper(robot)
     recorder = Recorder(path, *head(controller), part_s=0.5)
@@ -337,7 +336,7 @@ def test_a_log_continues_in_another_file_after_a_time(tmp_path: Path, robot: Rob
         assert log.complete
 
 
-def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_removed_is_reported(tmp_path, robot, monkeypatch):
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     recorder.path.unlink()
@@ -347,7 +346,7 @@ def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkey
         recorder.close()
 
 
-def test_a_changed_bit_in_the_header_is_detected(tmp_path: Path, robot: Robot) -> None:
+def test_a_changed_bit_in_the_header_is_detected(tmp_path, robot):
     """In the controller, the settings, the robot or the metadata."""
     path = tmp_path / "run.mcap"
     run(path, robot)
@@ -370,7 +369,6 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from standin import solo
-from test_log import open_recorder, run
 robot = solo()
 path = Path(sys.argv[1])
 recorder = open_recorder(path, robot)
@@ -385,11 +383,10 @@ time.sleep(60)
 
 
 @full
-def test_a_killed_process_loses_only_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
+def test_a_killed_process_loses_only_the_last_chunk(tmp_path, robot):
     path = tmp_path / "killed.mcap"
     command = [sys.executable, "-c", CHILD, str(path), *(str(Path(__file__).parents[k]) for k in range(3))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
         assert child.stdout.readline() == "recorded\n"
         os.kill(child.pid, signal.SIGKILL)
     pairs = run(tmp_path / "whole.mcap", robot)
@@ -401,17 +398,126 @@ def test_a_killed_process_loses_only_the_last_chunk(tmp_path: Path, robot: Robot
     assert replay(path, build=from_snapshot).exact
 
 
-def test_the_pause_between_two_sessions_is_not_recorded_time(tmp_path: Path, robot: Robot) -> None:
+def test_the_pause_between_two_sessions_is_not_recorded_time(tmp_path, robot):
     path, now = tmp_path / "run.mcap", iter(range(0, 10**12, 100_000))
     recorder = open_recorder(path, robot)
     service = Service(SpringDamper(robot), SETTINGS, recorder=recorder)
     client = Loopback(service, hello_for(robot, 1e-3, kind="sim"), clock=now.__next__)
-    for begin in (0, 10_000 * MS):
+    for begin in (0, 10_000):
         client.hello()
         for tick in range(11):
-            state = StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=begin + tick * MS)
-            assert client.exchange(state) is not None
+            assert client.exchange(resting(robot, begin + tick)) is not None
     recorder.close()
     report = replay(path, build=from_snapshot)
     assert report.exact
     assert report.recorded_s == pytest.approx(0.02)
+
+
+def test_every_message_is_exported_and_matches_its_schema(tmp_path, robot):
+    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
+    pairs = run(log, robot)
+    sent = [data for pair in pairs for data in pair]
+    assert export(log, out) == Exported(messages=len(sent), complete=True)
+    with out.open("rb") as file:
+        found = list(make_reader(file).iter_messages(log_time_order=False))
+    assert len(found) == len(sent)
+    assert {channel.topic for _, channel, _ in found} == {"/unreadable", "/error", "/hello", "/welcome", "/state", "/torque"}
+    validators: dict[int, Any] = {}
+    for data, (schema, channel, message) in zip(sent, found, strict=True):
+        assert (schema.encoding, channel.message_encoding) == ("jsonschema", "json")
+        fields = json.loads(message.data)
+        if schema.id not in validators:
+            validators[schema.id] = jsonschema.Draft202012Validator(json.loads(schema.data))
+        validators[schema.id].validate(without_nulls(fields))
+        if channel.topic == "/torque":
+            reply = expect(TorqueMessage, decode(data))
+            np.testing.assert_array_equal(fields["tau"], np.frombuffer(reply.tau))
+            assert fields["seq"] == reply.seq
+    with LogReader(log) as reader:
+        assert abs(found[-1][2].log_time - reader.wall_offset_ns - TICKS * 1_000_000) < 10_000_000
+    assert abs(found[0][2].log_time - (time.time_ns() - time.monotonic_ns())) < 3600e9
+
+
+def test_joints_have_names_and_sessions_small_numbers(tmp_path, robot):
+    """In the log a session is a number of 64 bits, which JavaScript rounds."""
+    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
+    run(log, robot)
+    export(log, out)
+    with out.open("rb") as file:
+        found = [
+            (channel.topic, json.loads(message.data))
+            for _, channel, message in make_reader(file).iter_messages(log_time_order=False)
+        ]
+    hello = next(fields for topic, fields in found if topic == "/hello")
+    states, torques = ([fields for topic, fields in found if topic == f"/{kind}"] for kind in ("state", "torque"))
+    assert len(torques) > TICKS / 2
+    assert all(fields["actuated"] == hello["actuated"] and len(fields["tau"]) == len(fields["actuated"]) for fields in torques)
+    assert all(fields["joint_names"] == hello["joint_names"] for fields in states if "joint_names" in fields)
+    assert sum("joint_names" in fields for fields in states) >= len(torques)
+    assert {fields["session"] for fields in torques} == {1}
+    assert all(0 <= fields["session"] < 2**53 for _, fields in found if isinstance(fields.get("session"), int))
+
+
+def without_nulls(fields: Any) -> Any:
+    """The same without fields that are null."""
+    if isinstance(fields, dict):
+        return {key: without_nulls(value) for key, value in fields.items() if value is not None}
+    return [without_nulls(value) for value in fields if value is not None] if isinstance(fields, list) else fields
+
+
+@every("kind", TYPES)
+def test_schemas_are_self_contained(kind):
+    schema = schema_of(kind)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert "$ref" not in json.dumps(schema)
+    assert schema["type"] == "object"
+
+
+@every("data", [b"", b"\xc1", b"\x91" * 5000, b"\xa5state", b"\x80", b"\x81\xa1t\xa3tea", b"\x81\xa1t\x90"])
+def test_undecodable_messages_are_exported_by_length(data):
+    assert plain(data) == ("unreadable", {"length": len(data)})
+
+
+def test_nothing_is_overwritten(tmp_path, robot):
+    log = tmp_path / "run.mcap"
+    run(log, robot)
+    with pytest.raises(LogError, match="file exists"):
+        export(log, log)
+    with pytest.raises(LogError, match="cannot be read"):
+        export(tmp_path / "none.mcap", tmp_path / "out.mcap")
+    assert not (tmp_path / "out.mcap").exists()
+
+
+def test_lost_parts_of_a_log_are_reported(tmp_path, robot):
+    """A flipped bit in the middle: the part before it is exported, and the loss is reported."""
+    log = tmp_path / "run.mcap"
+    run(log, robot)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    flipped = export(log, tmp_path / "flipped.mcap")
+    assert not flipped.complete
+    assert flipped.messages > 10
+
+
+def test_a_missing_part_ends_the_export(tmp_path, robot):
+    log = tmp_path / "run.mcap"
+    pairs = run(log, robot)
+    with log.open("rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes
+    data = log.read_bytes()
+    second = chunks[1]
+    log.write_bytes(data[: second.chunk_start_offset] + data[second.chunk_start_offset + second.chunk_length :])
+    with LogReader(log) as reader:
+        rest = [(entry.request, entry.reply) for entry in reader.exchanges()]
+        assert not reader.complete
+    assert 0 < len(rest) < len(pairs)
+    assert rest[:-1] == pairs[: len(rest) - 1]
+
+
+def test_special_values_are_exported_as_text():
+    state = msgpack.packb({"t": "state", "v": "1.0", "x": msgpack.ExtType(5, b"1"), "y": [msgpack.Timestamp(0)]})
+    kind, fields = plain(state)
+    assert kind == "state"
+    assert isinstance(fields["x"], str)
+    json.dumps(fields)

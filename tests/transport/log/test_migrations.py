@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fast import first_is_fast
+from fast import every, first_is_fast
 from standin import SpringDamper, from_snapshot
 
 from controllers.build import changed
@@ -51,16 +51,16 @@ def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
     return controller, server | OLD_SERVER
 
 
-def test_settings_of_version_0_are_migrated() -> None:
+def test_settings_of_version_0_are_migrated():
     controller, server = migrated(*version_0(), version=0)
     assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
     watchdog = WatchdogSettings(silence_ms=1e6)
     old = {"anticipation_us": 400.0, "start": "motion", "session_bits": 64}
-    expected = ServerSettings(controller="quadruped-trot", watchdog=watchdog, **old)  # type: ignore[arg-type]
+    expected = ServerSettings(controller="quadruped-trot", watchdog=watchdog, **old)
     assert parse(server, ServerSettings, "server") == expected
 
 
-def test_current_settings_are_unchanged() -> None:
+def test_current_settings_are_unchanged():
     """Also without a version: settings changed before logs carried one."""
     own = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
     server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
@@ -68,7 +68,7 @@ def test_current_settings_are_unchanged() -> None:
         assert migrated(own, server, version) == (own, server)
 
 
-def test_other_references_have_no_gait_to_migrate() -> None:
+def test_other_references_have_no_gait_to_migrate():
     standing = changed(load("controllers", "quadruped-trot", ControllerSettings), {"reference": "hold"})
     controller = msgspec.to_builtins(standing)
     assert migrated(controller, {}, version=0) == (controller, {})
@@ -87,7 +87,7 @@ GROUNDS = {
 """What gait and law believed before version 4 → kind of the terrain, what the gait knows."""
 
 
-def test_the_grounds_of_gait_and_law_become_one_terrain() -> None:
+def test_the_grounds_of_gait_and_law_become_one_terrain():
     """One that both believe where they agreed; otherwise both are kept. Contacts have the terrain of the law in any case."""
     for (gait, law), expected in GROUNDS.items():
         controller = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
@@ -99,8 +99,8 @@ def test_the_grounds_of_gait_and_law_become_one_terrain() -> None:
         assert terrain.build().friction is not None
 
 
-@pytest.mark.parametrize(("table", "name"), [("gait", name) for name in OLD_GAIT] + [("path", name) for name in OLD_PATH])
-def test_a_removed_setting_with_another_value_is_refused(table: str, name: str) -> None:
+@every(("table", "name"), [("gait", name) for name in OLD_GAIT] + [("path", name) for name in OLD_PATH])
+def test_a_removed_setting_with_another_value_is_refused(table, name):
     controller, server = version_0()
     constant = controller["reference"][table][name]
     controller["reference"][table][name] = 0.05
@@ -109,7 +109,7 @@ def test_a_removed_setting_with_another_value_is_refused(table: str, name: str) 
         migrated(controller, server, version=0)
 
 
-def test_migrated_defaults_match_the_planner() -> None:
+def test_migrated_defaults_match_the_planner():
     """When one of them changes, its old value has no equivalent any more: a further migration has to say so."""
     constants = {name.rpartition(".")[2]: value for name, value in MIGRATIONS[0].constants.items()}
     assert math.cos(constants.pop("heading")) == path_constants.FACING
@@ -123,7 +123,7 @@ def test_migrated_defaults_match_the_planner() -> None:
     }
 
 
-def test_migration_does_not_modify_its_argument() -> None:
+def test_migration_does_not_modify_its_argument():
     controller, server = version_0()
     migrated(controller, server, version=0)
     assert (controller, server) == version_0()
@@ -142,7 +142,7 @@ class Empty(msgspec.Struct):
     """Settings without fields."""
 
 
-def test_a_log_of_version_0_is_replayed(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_of_version_0_is_replayed(tmp_path, robot):
     path, (_, server) = tmp_path / "old.mcap", version_0()
     write(path, robot, server, None)
     with LogReader(path) as log:
@@ -151,7 +151,7 @@ def test_a_log_of_version_0_is_replayed(tmp_path: Path, robot: Robot) -> None:
     assert replay(path, build=from_snapshot).complete
 
 
-def test_a_new_log_has_the_current_version(tmp_path: Path, robot: Robot) -> None:
+def test_a_new_log_has_the_current_version(tmp_path, robot):
     path = tmp_path / "new.mcap"
     settings = ServerSettings(controller="standin", plausibility=PlausibilitySettings(joint_speed=math.inf))
     Recorder(path, attachments(SpringDamper(robot).snapshot(), settings), metadata(robot, seed=None)).close()
@@ -161,21 +161,21 @@ def test_a_new_log_has_the_current_version(tmp_path: Path, robot: Robot) -> None
 
 
 @pytest.mark.parametrize("version", first_is_fast([str(SETTINGS_VERSION + 1), "-1", "one", ""]))
-def test_an_unknown_version_is_refused(tmp_path: Path, robot: Robot, version: str) -> None:
+def test_an_unknown_version_is_refused(tmp_path, robot, version):
     path = tmp_path / "run.mcap"
     write(path, robot, msgspec.to_builtins(ServerSettings(controller="standin")), version)
     with pytest.raises(LogError, match=rf"run\.mcap: settings_version: expected .*got '?{version}"):
         replay(path, build=from_snapshot)
 
 
-def test_an_unknown_setting_of_a_log_is_refused(tmp_path: Path, robot: Robot) -> None:
+def test_an_unknown_setting_of_a_log_is_refused(tmp_path, robot):
     path = tmp_path / "run.mcap"
     write(path, robot, {"controller": "standin", "foresight": 1.0}, None)
     with pytest.raises(LogError, match=r"run\.mcap: server\.foresight: no such setting"):
         replay(path, build=from_snapshot)
 
 
-def test_a_toml_file_is_not_migrated(tmp_path: Path) -> None:
+def test_a_toml_file_is_not_migrated(tmp_path):
     """The new key is named in the error."""
     path = tmp_path / "old.toml"
     path.write_text('controller = "quadruped"\n[anticipation]\nlead_us = 400.0\n', encoding="utf-8")

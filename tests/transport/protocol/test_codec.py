@@ -4,6 +4,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from hypothesis import given
 from hypothesis import strategies as st
 from rig import Rig
@@ -34,25 +35,25 @@ def full_state() -> StateMessage:
     )
 
 
-def test_messages_survive_encoding_and_decoding() -> None:
+def test_messages_survive_encoding_and_decoding():
     for message in (hello(ROBOT), full_state(), Stop(), ConfigSet(settings={"a": {"b": 1}})):
         assert decode(encode(message)) == message
 
 
-def test_every_type_has_its_own_tag_and_the_schema_version() -> None:
+def test_every_type_has_its_own_tag_and_the_schema_version():
     tags = [kind.__struct_config__.tag for kind in Message.__args__]
     assert len(set(tags)) == len(tags)
     assert msgpack.unpackb(encode(Stop()))["v"] == SCHEMA
 
 
-def test_default_values_are_omitted() -> None:
+def test_default_values_are_omitted():
     minimal = StateMessage(q=b"", vel=b"", t_robot=0, contacts=[Contact(frame="FL_FOOT")])
     fields = {"t": "state", "v": SCHEMA, "q": b"", "vel": b"", "t_robot": 0, "contacts": [{"frame": "FL_FOOT"}]}
     assert msgpack.unpackb(encode(minimal)) == fields
     assert decode(encode(minimal)) == decode(in_full(minimal)) == minimal
 
 
-def test_an_older_server_reads_messages_that_omit_new_fields() -> None:
+def test_an_older_server_reads_messages_that_omit_new_fields():
     fields = [(name, object) for name in ("v", "session", "seq", "t_robot", "q", "vel")]
     older = msgspec.defstruct("Older", fields, tag_field="t", tag="state", forbid_unknown_fields=True)
     message = StateMessage(session=1, seq=1, t_robot=0, q=b"", vel=b"")
@@ -61,7 +62,7 @@ def test_an_older_server_reads_messages_that_omit_new_fields() -> None:
         msgspec.msgpack.decode(in_full(message), type=older)
 
 
-def test_lists_and_bytes_encode_the_same_vector() -> None:
+def test_lists_and_bytes_encode_the_same_vector():
     values = [0.1, -2.0, 1e300, 3]
     from_list = vector(values, 4, "q")
     from_bin = vector(np.array(values, dtype="<f8").tobytes(), 4, "q")
@@ -79,7 +80,7 @@ def outcome(data: bytes) -> object:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_give_a_message_or_a_protocol_error(data: bytes) -> None:
+def test_any_bytes_give_a_message_or_a_protocol_error(data):
     assert isinstance(outcome(data), Message)
 
 
@@ -94,19 +95,19 @@ TREES = st.recursive(
     st.sampled_from(["hello", "state", "reset", "torque", "stop", "config_set", "nonsense"]),
     st.dictionaries(st.sampled_from(["v", "q", "vel", "seq", "session", "contacts", "client", "t_robot", "x"]), TREES),
 )
-def test_any_map_gives_a_message_or_a_protocol_error(kind: str, fields: dict[str, object]) -> None:
+def test_any_map_gives_a_message_or_a_protocol_error(kind, fields):
     assert isinstance(outcome(msgpack.packb(fields | {"t": kind})), Message)
 
 
 @given(st.integers(0, len(encode(full_state())) - 1))
-def test_a_truncated_message_is_refused(length: int) -> None:
+def test_a_truncated_message_is_refused(length):
     with pytest.raises(ProtocolError) as caught:
         decode(encode(full_state())[:length])
     assert caught.value.code is Code.BAD_SCHEMA
 
 
 @given(st.integers(0, len(encode(full_state())) - 1), st.integers(0, 255))
-def test_the_service_survives_flipped_bytes(place: int, value: int) -> None:
+def test_the_service_survives_flipped_bytes(place, value):
     data = bytearray(encode(full_state()))
     data[place] = value
     rig = Rig(ROBOT)
@@ -115,16 +116,15 @@ def test_the_service_survives_flipped_bytes(place: int, value: int) -> None:
     assert isinstance(rig.tick(9), TorqueMessage)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 60_000, b"\x81\xa1t" + b"\x91" * 60_000, b"", b"\xc1"],
+@every(
+    "data", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 60_000, b"\x81\xa1t" + b"\x91" * 60_000, b"", b"\xc1"]
 )
-def test_hostile_lengths_and_depths_are_refused(data: bytes) -> None:
+def test_hostile_lengths_and_depths_are_refused(data):
     with pytest.raises(ProtocolError):
         decode(data)
 
 
-def test_an_oversize_message_is_refused_before_decoding() -> None:
+def test_an_oversize_message_is_refused_before_decoding():
     with pytest.raises(ProtocolError, match=f"at most {MAX_BYTES} bytes") as caught:
         decode(b"\x00" * (MAX_BYTES + 1))
     assert caught.value.code is Code.BAD_SCHEMA
@@ -134,7 +134,7 @@ def changed(**fields: object) -> bytes:
     return msgpack.packb(msgpack.unpackb(encode(full_state())) | fields)
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "code", "field"),
     [
         (changed(v="2.0"), Code.VERSION_MISMATCH, "v"),
@@ -150,28 +150,28 @@ def changed(**fields: object) -> bytes:
         (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
     ],
 )
-def test_an_invalid_field_is_named(data: bytes, code: Code, field: str) -> None:
+def test_an_invalid_field_is_named(data, code, field):
     with pytest.raises(ProtocolError) as caught:
         decode(data)
     assert (caught.value.code, caught.value.field) == (code, field)
 
 
-def test_an_invalid_state_is_refused_with_its_seq() -> None:
+def test_an_invalid_state_is_refused_with_its_seq():
     with pytest.raises(ProtocolError) as caught:
         decode(changed(q="text"))
     assert caught.value.seq == 7
 
 
-def test_a_minor_version_of_the_same_major_is_read() -> None:
+def test_a_minor_version_of_the_same_major_is_read():
     assert isinstance(decode(changed(v="1.7")), StateMessage)
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_type_is_refused_with_the_nearest_name():
     with pytest.raises(ProtocolError, match="nearest: state"):
         decode(changed(t="statte"))
 
 
-def test_wrong_lengths_are_named() -> None:
+def test_wrong_lengths_are_named():
     for value in (np.zeros(18).tobytes(), [0.0] * 18):
         with pytest.raises(ProtocolError, match="q: expected 19 numbers, got 18") as caught:
             vector(value, 19, "q")
@@ -180,24 +180,24 @@ def test_wrong_lengths_are_named() -> None:
         vector(b"\x00" * 151, 19, "q")
 
 
-@pytest.mark.parametrize("bad", [NAN, INF, -INF])
-def test_non_finite_numbers_are_refused_by_name(bad: float) -> None:
+@every("bad", [NAN, INF, -INF])
+def test_non_finite_numbers_are_refused_by_name(bad):
     with pytest.raises(ProtocolError) as caught:
         vectors(([0.0, 1.0], 2, "q"), ([1.0, bad, 2.0], 3, "vel"))
     assert (caught.value.code, caught.value.field) == (Code.NON_FINITE, "vel[1]")
 
 
-def test_large_finite_numbers_are_finite() -> None:
+def test_large_finite_numbers_are_finite():
     assert vector([1e200, -1e200], 2, "q").tolist() == [1e200, -1e200]
 
 
-def test_limits_may_be_infinite_but_not_nan() -> None:
+def test_limits_may_be_infinite_but_not_nan():
     assert limits([INF, 1.0], 2, "tau_max").tolist() == [INF, 1.0]
     with pytest.raises(ProtocolError, match=r"tau_max\[1\]"):
         limits([1.0, NAN], 2, "tau_max")
 
 
-def test_the_type_is_read_without_decoding_the_rest() -> None:
+def test_the_type_is_read_without_decoding_the_rest():
     assert message_type(encode(full_state())) == "state"
     assert message_type(b"\xc1") is None
     assert message_type(msgspec.msgpack.encode({"t": 3})) is None

@@ -8,6 +8,7 @@ import jsonschema
 import msgpack
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
 from standin import hello, solo, state
 
@@ -39,12 +40,12 @@ def on_the_wire(message: Message) -> Any:
     return listed(msgpack.unpackb(encode(message)))
 
 
-def test_the_files_are_those_that_the_command_writes() -> None:
+def test_the_files_are_those_that_the_command_writes():
     assert published() == json.loads(json.dumps(schema())), "run `python -m transport.protocol.schema docs/reference`"
     assert (REFERENCE / "messages.md").read_text(encoding="utf-8") == page(), "run the same command"
 
 
-def test_messages_of_a_session_fit_the_schema() -> None:
+def test_messages_of_a_session_fit_the_schema():
     rig = Rig(ROBOT)
     welcome = rig.greet()
     contacts = [Contact(frame="FL_FOOT"), Contact(frame="FR_FOOT", active=False)]
@@ -70,7 +71,7 @@ def test_messages_of_a_session_fit_the_schema() -> None:
         checker.validate(on_the_wire(message))
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "value"),
     [
         ("q", None),  # missing
@@ -83,7 +84,7 @@ def test_messages_of_a_session_fit_the_schema() -> None:
         ("flags", {"stop": True}),
     ],
 )
-def test_schema_and_server_refuse_the_same_states(field: str, value: object) -> None:
+def test_schema_and_server_refuse_the_same_states(field, value):
     fields = on_the_wire(state(ROBOT, 1, 1)) | {field: value}
     fields = {key: each for key, each in fields.items() if each is not None}
     with pytest.raises(ProtocolError):
@@ -91,9 +92,9 @@ def test_schema_and_server_refuse_the_same_states(field: str, value: object) -> 
     assert not jsonschema.Draft202012Validator(published()).is_valid(fields)
 
 
-def test_the_error_about_a_mass_states_the_tolerance() -> None:
+def test_the_error_about_a_mass_states_the_tolerance():
     greeting = hello(ROBOT)
     greeting.model.total_mass *= 1.01
     answer = Rig(ROBOT).send(greeting)
-    assert answer.field == "model.total_mass"  # type: ignore[union-attr]
-    assert "within 0.1%" in answer.message  # type: ignore[union-attr]
+    assert answer.field == "model.total_mass"
+    assert "within 0.1%" in answer.message

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+from fast import every
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from rig import Rig
 from standin import standing
+from wire import expect
 
 from controllers.command import LimitedBy
 from idyn.errors import InputError
-from idyn.model.robot import Robot
 from transport.protocol.messages.hello import ClientLimits
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.torque_gate import Gate, TorqueLimits
@@ -40,9 +41,7 @@ def limits(draw: st.DrawFn) -> TorqueLimits:
 
 
 @given(limits(), vectors(ANY), vectors(FINITE), vectors(FINITE), st.one_of(st.none(), vectors(ANY)), st.floats(0, 0.1))
-def test_no_torque_passes_beyond_a_limit(
-    limit: TorqueLimits, tau: np.ndarray, angles: np.ndarray, speeds: np.ndarray, before: np.ndarray | None, dt: float
-) -> None:
+def test_no_torque_passes_beyond_a_limit(limit, tau, angles, speeds, before, dt):
     passed, bits, changed = Gate(limit).apply(tau, angles, speeds, before, dt)
     assert np.isfinite(passed).all()
     assert (np.abs(passed) <= limit.tau_max).all()
@@ -63,34 +62,32 @@ def test_no_torque_passes_beyond_a_limit(
         assert (np.abs(passed - was)[soft] <= step + 1e-12 * (np.abs(was[soft]) + step)).all()
 
 
-@pytest.mark.parametrize("short", range(5))
-def test_vectors_of_wrong_length_are_refused(short: int) -> None:
+@every("short", range(5))
+def test_vectors_of_wrong_length_are_refused(short):
     limit = TorqueLimits(**dict.fromkeys(TorqueLimits.__struct_fields__, np.ones(NA)))
     tau, angles, speeds, before, bits = (np.zeros(NA - 1 if k == short else NA) for k in range(5))
     with pytest.raises(InputError, match=r"torque gate: expected arrays of 4 motors .*, got .*3"):
         Gate(limit).apply(tau, angles, speeds, before, 1e-3, bits.astype(np.int64))
 
 
-def test_the_limits_of_the_urdf_hold_for_every_client(rig: Rig, robot: Robot) -> None:
+def test_the_limits_of_the_urdf_hold_for_every_client(rig, robot):
     """A joint outside its range, under a controller that drives it back, and under one that drives it on."""
-    rig.greet()
     q = standing(robot)
     q[7] = robot.limits.q_min[0] - 0.5
     for kp, allowed in ((3.0, True), (-3.0, False)):
         rig.controller.kp = kp
-        reply = rig.tick(1 if allowed else 2, q=q.tobytes())
-        assert isinstance(reply, TorqueMessage)
-        tau = np.frombuffer(reply.tau)[0]  # type: ignore[arg-type]
+        reply = expect(TorqueMessage, rig.tick(1 if allowed else 2, q=q.tobytes()))
+        tau = np.frombuffer(reply.tau)[0]
         assert (tau > 0) if allowed else (tau == 0)
         assert bool(reply.limited_by[0] & LimitedBy.POSITION) is not allowed
 
 
-@pytest.mark.parametrize("applied", [7.0, 13.0, 100.0, 1e300])
-def test_an_applied_torque_beyond_the_limit_does_not_raise_it(rig: Rig, robot: Robot, applied: float) -> None:
+@every("applied", [7.0, 13.0, 100.0, 1e300])
+def test_an_applied_torque_beyond_the_limit_does_not_raise_it(robot, applied):
+    rig = Rig(robot)
     rig.greet(limits=ClientLimits(tau_max=[2.0] * robot.na, dtau_max=[100.0] * robot.na))
     rig.tick(1)
-    reply = rig.tick(2, tau_applied=[applied] * robot.na)
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.tick(2, tau_applied=[applied] * robot.na))
     assert np.abs(np.frombuffer(reply.tau)).max() <= 2.0
     believed = applied <= 2 * robot.limits.tau_max[0]
     assert ("tau_applied ignored" in reply.message) is not believed

@@ -1,8 +1,11 @@
 """The failsafe of the robot's side: torques at every age of the last reply, and what ends it."""
 
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from standin import MS
 
 from idyn.errors import InputError
@@ -10,8 +13,11 @@ from idyn.model.tree import Limits
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.state import Reference
 from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel
+from transport.protocol.outage_stages import Stage, stage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+from transport.server.sessions.comm_stats import watchdog
+from transport.server.settings import WatchdogSettings
 
 TAU = np.array([1.0, -2.0])
 Q, V = np.array([0.3, -0.1]), np.array([0.5, 100.0])
@@ -30,23 +36,28 @@ def answer(t_ms: float, posture: bool = True, damps: bool = False, tau: np.ndarr
     return DriveCommand(tau=tau, posture=rows if posture else None, t_ns=t, until_ns=t + 20 * MS, damps=damps)
 
 
-@pytest.fixture
-def failsafe() -> Failsafe:
+def damper() -> Failsafe:
     return Failsafe(damping=OWN, limits=LIMITS)
 
 
-def at(failsafe: Failsafe, t_ms: float, command: DriveCommand | None = None, v: np.ndarray = V, **told: bool):  # type: ignore[no-untyped-def]
+@pytest.fixture
+def failsafe():
+    return damper()
+
+
+def at(failsafe: Failsafe, t_ms: float, command: DriveCommand | None = None, v: np.ndarray = V, **told: bool):
     return failsafe.torque(round(t_ms * MS), Q, v, command, **told)
 
 
-def test_before_the_first_answer_the_robot_damps(failsafe: Failsafe) -> None:
+def test_before_the_first_answer_the_robot_damps(failsafe):
     tau, mode = at(failsafe, 500)
     assert mode is FailsafeMode.DAMPING
     np.testing.assert_allclose(tau, DAMPING)
 
 
-@pytest.mark.parametrize("age_ms", [1, 7, 19.9])
-def test_a_short_outage_continues_the_reference(failsafe: Failsafe, age_ms: float) -> None:
+@every("age_ms", [1, 7, 19.9])
+def test_a_short_outage_continues_the_reference(age_ms):
+    failsafe = damper()
     at(failsafe, 7, answer(7))
     tau, mode = at(failsafe, 7 + age_ms, v=STILL)
     assert mode is FailsafeMode.FOLLOW
@@ -54,9 +65,10 @@ def test_a_short_outage_continues_the_reference(failsafe: Failsafe, age_ms: floa
     np.testing.assert_allclose(tau, TAU + KP * (ahead - Q) + KD * (V_REF - STILL), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("age_ms", "share"), [(20, 1.0), (45, 0.5), (70, 0.0), (99, 0.0), (100, 0.0), (10_000, 0.0)])
-def test_a_longer_outage_holds_the_posture_while_the_torque_fades(failsafe: Failsafe, age_ms: float, share: float) -> None:
+@every(("age_ms", "share"), [(20, 1.0), (45, 0.5), (70, 0.0), (99, 0.0), (100, 0.0), (10_000, 0.0)])
+def test_a_longer_outage_holds_the_posture_while_the_torque_fades(age_ms, share):
     """With the larger of both dampings for each motor: 0.2 its own, 0.4 the answer's."""
+    failsafe = damper()
     at(failsafe, 7, answer(7))
     tau, mode = at(failsafe, 7 + age_ms, v=STILL)
     assert mode is (FailsafeMode.STOPPED if age_ms >= 100 else FailsafeMode.REST)
@@ -64,7 +76,7 @@ def test_a_longer_outage_holds_the_posture_while_the_torque_fades(failsafe: Fail
     np.testing.assert_allclose(tau, share * TAU + KP * (where - Q) - np.array([0.2, 0.4]) * STILL, rtol=1e-12)
 
 
-def test_without_gains_the_failsafe_damps_with_current_speeds(failsafe: Failsafe) -> None:
+def test_without_gains_the_failsafe_damps_with_current_speeds(failsafe):
     at(failsafe, 0, answer(0, posture=False))
     tau, mode = at(failsafe, 19)
     assert mode is FailsafeMode.FOLLOW
@@ -78,7 +90,7 @@ def test_without_gains_the_failsafe_damps_with_current_speeds(failsafe: Failsafe
     np.testing.assert_allclose(tau, -0.2 * STILL)
 
 
-def test_a_reply_ends_a_pause_and_not_the_stop(failsafe: Failsafe) -> None:
+def test_a_reply_ends_a_pause_and_not_the_stop(failsafe):
     at(failsafe, 0, answer(0))
     assert at(failsafe, 50)[1] is FailsafeMode.REST
     assert at(failsafe, 51, answer(51))[1] is FailsafeMode.OK
@@ -89,7 +101,7 @@ def test_a_reply_ends_a_pause_and_not_the_stop(failsafe: Failsafe) -> None:
     assert at(failsafe, 153, answer(153))[1] is FailsafeMode.OK
 
 
-def test_a_fault_damps_with_current_speeds_until_reset(failsafe: Failsafe) -> None:
+def test_a_fault_damps_with_current_speeds_until_reset(failsafe):
     at(failsafe, 0, answer(0))
     for t, v in ((1, STILL), (2, -STILL), (3, np.zeros(2))):
         tau, mode = at(failsafe, t, answer(t), v=v, fault=t == 1)
@@ -99,7 +111,7 @@ def test_a_fault_damps_with_current_speeds_until_reset(failsafe: Failsafe) -> No
     assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
 
 
-def test_damping_always_uses_current_speeds(failsafe: Failsafe) -> None:
+def test_damping_always_uses_current_speeds(failsafe):
     """A torque −d v of old speeds would drive a joint that has reversed."""
     at(failsafe, 0, answer(0))
     for t, command in ((1, answer(1, damps=True, tau=-0.2 * STILL)), (2, None), (3, None)):
@@ -110,13 +122,13 @@ def test_damping_always_uses_current_speeds(failsafe: Failsafe) -> None:
     assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
 
 
-def test_a_stopped_robot_keeps_standing_when_the_server_reports_an_outage(failsafe: Failsafe) -> None:
+def test_a_stopped_robot_keeps_standing_when_the_server_reports_an_outage(failsafe):
     at(failsafe, 0, answer(0))
     assert at(failsafe, 120, fault=True)[1] is FailsafeMode.STOPPED
     assert at(failsafe, 121, fault=True)[1] is FailsafeMode.STOPPED
 
 
-def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe: Failsafe) -> None:
+def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe):
     at(failsafe, 0, answer(0))
     assert at(failsafe, 30)[1] is FailsafeMode.REST
     beyond = Q_REF + V_REF * 0.020 + np.array([0.0, FailsafeSettings().give_way + 1e-6])
@@ -127,7 +139,7 @@ def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe: Failsafe) -> Non
     assert failsafe.stopped
 
 
-def test_failsafe_torques_stay_within_the_limits(failsafe: Failsafe) -> None:
+def test_failsafe_torques_stay_within_the_limits(failsafe):
     rng = np.random.default_rng(3)
     for t in range(300):
         command = answer(t, tau=20.0 * rng.normal(size=2)) if t % 90 < 20 else None
@@ -135,7 +147,7 @@ def test_failsafe_torques_stay_within_the_limits(failsafe: Failsafe) -> None:
         assert (np.abs(tau) <= TAU_MAX).all()
 
 
-def test_failsafe_torques_change_no_faster_than_the_rate_limit() -> None:
+def test_failsafe_torques_change_no_faster_than_the_rate_limit():
     rates = np.array([100.0, 400.0])  # N·m/s
     failsafe = Failsafe(damping=OWN, limits=msgspec.structs.replace(LIMITS, dtau_max=rates))
     at(failsafe, 0, answer(0, tau=np.zeros(2)), v=STILL)
@@ -172,10 +184,10 @@ def reply(**changes: object) -> TorqueMessage:
         "kp": KP.tobytes(),
         "kd": KD.tobytes(),
     }
-    return TorqueMessage(**(fields | changes))  # type: ignore[arg-type]
+    return TorqueMessage(**(fields | changes))
 
 
-def test_a_reply_is_converted_to_drive_commands() -> None:
+def test_a_reply_is_converted_to_drive_commands():
     command = drive_command(reply(), 2)
     np.testing.assert_array_equal(command.tau, TAU)
     np.testing.assert_array_equal(command.posture, [Q_REF, V_REF, KP, KD])
@@ -185,14 +197,14 @@ def test_a_reply_is_converted_to_drive_commands() -> None:
     assert drive_command(reply(status="damping"), 2).damps
 
 
-@pytest.mark.parametrize("field", ["tau", "kp", "kd"])
-def test_a_reply_with_non_finite_numbers_is_refused(field: str) -> None:
+@every("field", ["tau", "kp", "kd"])
+def test_a_reply_with_non_finite_numbers_is_refused(field):
     for value in (np.array([np.nan, 0.0]).tobytes(), np.zeros(3).tobytes()):
         with pytest.raises(ProtocolError, match="expected"):
             drive_command(reply(**{field: value}), 2)
 
 
-def test_wrong_shapes_are_refused(failsafe: Failsafe) -> None:
+def test_wrong_shapes_are_refused(failsafe):
     with pytest.raises(InputError, match=r"command\.tau"):
         at(failsafe, 0, answer(0, tau=np.zeros(3)))
     for wrong in ("q", "v"):
@@ -201,3 +213,33 @@ def test_wrong_shapes_are_refused(failsafe: Failsafe) -> None:
             failsafe.torque(0, motion["q"], motion["v"], answer(0))
     with pytest.raises(InputError, match="damping"):
         Failsafe(damping=np.zeros(3), limits=LIMITS)
+
+
+@every(
+    ("silence", "expected"),
+    [(0, Stage.FOLLOW), (19, Stage.FOLLOW), (20, Stage.REST), (99, Stage.REST), (100, Stage.STOPPED), (10**6, Stage.STOPPED)],
+)
+def test_stages_begin_at_their_times(silence, expected):
+    assert stage(silence * MS, 20 * MS, 100 * MS) is expected
+
+
+def test_a_validity_longer_than_the_latch_ends_at_the_latch():
+    assert stage(100 * MS, 500 * MS, 100 * MS) is Stage.STOPPED
+
+
+def test_stages_only_advance():
+    passed = [stage(t * MS, 20 * MS, 100 * MS) for t in range(200)]
+    assert all(a <= b for a, b in pairwise(passed))
+    assert set(passed) == set(Stage)
+
+
+@every("silence", range(0, 150, 7))
+def test_server_and_robot_agree_on_the_stage(silence):
+    said = watchdog(silence * MS, MS, 20 * MS, 100 * MS).state
+    levels = {Stage.REST: {WatchdogLevel.HOLD}, Stage.STOPPED: {WatchdogLevel.LATCHED}}
+    follow = {WatchdogLevel.OK, WatchdogLevel.WARN, WatchdogLevel.DEGRADED}
+    assert said in levels.get(stage(silence * MS, 20 * MS, 100 * MS), follow)
+
+
+def test_with_shipped_settings_both_sides_stop_at_the_same_time():
+    assert FailsafeSettings().stop == pytest.approx(WatchdogSettings().latch_ms * 1e-3)

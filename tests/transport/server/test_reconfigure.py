@@ -11,8 +11,9 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from rig import Rig
+from fast import every
 from standin import SpringDamper, from_snapshot, hello
+from wire import expect
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs
@@ -35,25 +36,25 @@ OWN = {"torque_rate": 1000.0, "first_command_guard": 0.25, "fallback": "damping"
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
 
 
-@pytest.mark.parametrize(
+@every(
     "safety",
     [{"max_tilt": 3.0}, {"torque_rate": float("inf")}, {"damping": 0.0}, {"first_command_guard": 0.1}, {"fallback": "hold"}],
 )
-def test_safety_settings_cannot_be_loosened_over_the_wire(safety: dict[str, Any]) -> None:
+def test_safety_settings_cannot_be_loosened_over_the_wire(safety):
     (key,) = safety
     with pytest.raises(ProtocolError, match="cannot be loosened") as caught:
         changed({"settings": {"safety": OWN}}, {"safety": safety}, {"safety": OWN})
     assert caught.value.field == f"settings.safety.{key}"
 
 
-def test_safety_settings_can_be_made_stricter_and_restored() -> None:
+def test_safety_settings_can_be_made_stricter_and_restored():
     strict = changed({"settings": {"safety": OWN}}, {"safety": {"max_tilt": 0.5, "damping": 1.0}}, {"safety": OWN})
     assert strict["settings"]["safety"] == OWN | {"max_tilt": 0.5, "damping": 1.0}
     again = changed(strict, {"safety": {"max_tilt": 1.0, "damping": 0.1}}, {"safety": OWN})
     assert again["settings"]["safety"] == OWN
 
 
-def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot() -> None:
+def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot():
     """The default depends on the joint: a number must be at most the smallest of them."""
     own = {"torque_rate": None}
     for rate in (501.0, float("inf")):
@@ -67,7 +68,7 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot() -> None:
         changed({"settings": {"safety": OWN}}, {"safety": {"torque_rate": None}}, {"safety": OWN}, 500.0)
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"contact": {7: False}}, "settings.contact: expected names of settings as keys, got 7"),
@@ -77,7 +78,7 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot() -> None:
         ({"safety": {"max_tilt": float("nan")}}, "settings.safety.max_tilt"),
     ],
 )
-def test_settings_that_are_no_settings_are_refused(settings: dict[Any, Any], message: str) -> None:
+def test_settings_that_are_no_settings_are_refused(settings, message):
     controller = load_controller("quadruped")
     service = Service(
         controller, ServerSettings(controller="quadruped"), builder=ControllerBuilder(controller_from_snapshot, in_thread=False)
@@ -107,7 +108,7 @@ def replaced(times: int, after: Callable[[], None] = lambda: None) -> int:
         return len(alive)
 
 
-def test_replaced_controllers_are_freed() -> None:
+def test_replaced_controllers_are_freed():
     assert 1 <= replaced(COLLECT_EVERY + 2) <= 4  # the present one and those since the last collection
 
 
@@ -117,7 +118,7 @@ def resident_mb() -> float:
 
 
 @pytest.mark.long
-def test_memory_stays_flat_over_1000_changes() -> None:
+def test_memory_stays_flat_over_1000_changes():
     """Each change leaked 0.67 MB."""
     sizes = []
     replaced(1000, lambda: sizes.append(resident_mb()))
@@ -125,7 +126,7 @@ def test_memory_stays_flat_over_1000_changes() -> None:
     assert sizes[-1] < sizes[99] + 20.0
 
 
-@pytest.mark.parametrize(
+@every(
     "terrain",
     [
         {"side": float("inf")},
@@ -137,18 +138,16 @@ def test_memory_stays_flat_over_1000_changes() -> None:
         {"bump": 1e308},
     ],
 )
-def test_invalid_settings_change_nothing(terrain: dict[str, Any]) -> None:
+def test_invalid_settings_change_nothing(terrain):
     controller = load_controller("quadruped")
     service = Service(
         controller, ServerSettings(controller="quadruped"), builder=ControllerBuilder(controller_from_snapshot, in_thread=False)
     )
     change = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap"} | terrain}})
-    reply = decode(service.handle(b"a", encode(change), 0).reply)
-    assert isinstance(reply, ErrorMessage)
+    reply = expect(ErrorMessage, decode(service.handle(b"a", encode(change), 0).reply))
     assert reply.code is Code.BAD_SCHEMA
     assert "contact.terrain" in reply.message
-    before = decode(service.handle(b"a", encode(ConfigSet(settings={})), 0).reply)
-    assert isinstance(before, Config)
+    before = expect(Config, decode(service.handle(b"a", encode(ConfigSet(settings={})), 0).reply))
     assert before.settings["contact"]["terrain"]["kind"] == "standing"
 
 
@@ -178,12 +177,11 @@ def finished(service: Service) -> tuple[bytes, Any]:
     raise AssertionError("nothing was finished")
 
 
-def test_the_loop_continues_while_a_controller_is_built(robot: Robot) -> None:
+def test_the_loop_continues_while_a_controller_is_built(robot):
     service = service_of(robot, build := Slow())
     assert service.handle(b"a", encode(CHANGE), 0).reply == b""
     assert not service.finished(0)
-    refused = decode(service.handle(b"b", encode(CHANGE), 0).reply)
-    assert isinstance(refused, ErrorMessage)
+    refused = expect(ErrorMessage, decode(service.handle(b"b", encode(CHANGE), 0).reply))
     assert "being built" in refused.message
     assert not isinstance(decode(service.handle(b"b", encode(StatsGet()), 0).reply), ErrorMessage)
     build.go.set()
@@ -193,21 +191,19 @@ def test_the_loop_continues_while_a_controller_is_built(robot: Robot) -> None:
     assert service.controller.snapshot()["settings"] == config.settings  # as the head of a fault's log tells it
 
 
-def test_a_client_that_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> None:
+def test_a_client_that_took_control_meanwhile_keeps_the_old_controller(robot):
     service = service_of(robot, build := Slow())
     assert service.handle(b"a", encode(CHANGE), 0).reply == b""
-    welcome = decode(service.handle(b"b", encode(hello(robot)), 0).reply)
-    assert isinstance(welcome, Welcome)
+    expect(Welcome, decode(service.handle(b"b", encode(hello(robot)), 0).reply))
     build.go.set()
     _, refusal = finished(service)
     assert refusal.code is Code.NOT_CONTROLLING
-    kept = decode(service.handle(b"b", encode(ConfigGet()), 0).reply)
-    assert isinstance(kept, Config)
+    kept = expect(Config, decode(service.handle(b"b", encode(ConfigGet()), 0).reply))
     assert kept.settings["feedback"]["kp"] == 3.0
 
 
-@pytest.mark.parametrize("error", [OverflowError("huge"), MemoryError(), ValueError("odd"), ZeroDivisionError()])
-def test_an_exception_while_building_is_reported(robot: Robot, error: Exception) -> None:
+@every("error", [OverflowError("huge"), MemoryError(), ValueError("odd"), ZeroDivisionError()])
+def test_an_exception_while_building_is_reported(robot, error):
     service = service_of(robot, build := Slow(error))
     service.handle(b"a", encode(CHANGE), 0)
     build.go.set()
@@ -216,9 +212,8 @@ def test_an_exception_while_building_is_reported(robot: Robot, error: Exception)
     assert type(error).__name__ in refusal.message
 
 
-def test_an_exception_in_a_tick_latches_the_session_and_the_loop_continues(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_tick_latches_the_session_and_the_loop_continues(rig, monkeypatch):
     """Outside of the controller: its answer is not a command."""
-    rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
     with monkeypatch.context() as patch:
         patch.setattr(rig.controller, "answer", lambda *_: None)
@@ -226,8 +221,7 @@ def test_an_exception_in_a_tick_latches_the_session_and_the_loop_continues(rig: 
     assert isinstance(broken, ErrorMessage)
     assert broken.code is Code.INTERNAL
     assert "AttributeError" in broken.message
-    latched = rig.tick(3)
-    assert isinstance(latched, ErrorMessage)
+    latched = expect(ErrorMessage, rig.tick(3))
     assert latched.code is Code.LATCHED_FAULT
     (fault,) = rig.faults
     assert "AttributeError" in fault.reason

@@ -1,6 +1,7 @@
 """Settings of the server: bounds with units, ports, and paths relative to the file."""
 
 import pytest
+from fast import every
 
 from controllers.build import load_controller
 from controllers.config.loading import find, load
@@ -37,7 +38,7 @@ def test_other_names_in_a_file_stay(tmp_path):
     assert (server.controller, server.endpoint, server.log_directory) == ("quadruped", "ipc://@abstract", "/var/log/idyn")
 
 
-@pytest.mark.parametrize(
+@every(
     ("setting", "where", "says"),
     [
         ("deadline_us = inf", "deadline_us", r"1 to 1e\+06 µs, got inf"),
@@ -57,13 +58,13 @@ def test_server_settings_have_bounds_with_units(tmp_path, setting, where, says):
     assert caught.value.path == f"server.mine.{where}"
 
 
-@pytest.mark.parametrize("port", ["99999", "-1", "http", "", "1e3", "80 "])
+@every("port", ["99999", "-1", "http", "", "1e3", "80 "])
 def test_a_port_that_is_none_is_refused(port):
     with pytest.raises(ConfigError, match=r"server.endpoint: expected a port from 0 to 65535"):
         endpoint(ServerSettings(controller="quadruped", endpoint=f"tcp://127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize("port", ["0", "65535", "*"])
+@every("port", ["0", "65535", "*"])
 def test_a_port_is_accepted(port):
     address = f"tcp://127.0.0.1:{port}"
     assert endpoint(ServerSettings(controller="quadruped", endpoint=address)) == address

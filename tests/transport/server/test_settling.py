@@ -3,27 +3,40 @@
 import threading
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
-from standin import MS, SpringDamper, from_snapshot, hello, standing
+from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, state
+from wire import expect, routed
 
+from controllers.build import load_controller
+from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import ALARMS
+from controllers.monitor.alarms import ROWS as POWER
+from controllers.monitor.switches import ROWS
 from idyn.model.robot import Robot
+from idyn.types import Array
 from transport.log.provenance import attachments, metadata
+from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Stats, StatsGet
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.hello import ClientLimits, Welcome
+from transport.protocol.messages.requests import Stats, StatsGet, Stop, Tick, TickGet
+from transport.protocol.messages.state import Flags, Imu, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
+from transport.server.alarm_table import table
+from transport.server.fault_log import keep_fault
+from transport.server.rate_limit import PERIOD_NS, RateLimit, similar
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import Router
+from transport.startup.loopback import Loopback
+from transport.startup.warm_up import warm_up
 
 SETTINGS = ServerSettings(controller="standin")
 
@@ -47,15 +60,14 @@ class Client:
         self.controller = Settling(robot)
         self.service = Service(self.controller, SETTINGS, recorder=recorder, clock=lambda: 0)
         self.rig = Rig(robot)
-        welcome = decode(self.service.handle(b"a", encode(hello(robot)), 0).reply)
-        assert isinstance(welcome, Welcome)
+        welcome = expect(Welcome, decode(self.service.handle(b"a", encode(hello(robot)), 0).reply))
         self.rig.session = welcome.session
 
     def tick(self, seq: int, **changes: object) -> object:
         return decode(self.service.handle(b"a", encode(self.rig.state(seq, **changes)), seq * MS).reply)
 
 
-def test_the_reply_is_ready_before_the_controller_settles(robot: Robot) -> None:
+def test_the_reply_is_ready_before_the_controller_settles(robot):
     client = Client(robot)
     assert isinstance(client.tick(1), TorqueMessage)
     assert client.controller.settled == 0
@@ -65,33 +77,30 @@ def test_the_reply_is_ready_before_the_controller_settles(robot: Robot) -> None:
 
 
 @pytest.mark.parametrize("what", ["handle", "overtaken"])
-def test_the_next_message_waits_for_settling(robot: Robot, what: str) -> None:
+def test_the_next_message_waits_for_settling(robot, what):
     client = Client(robot)
     client.tick(1)
     if what == "handle":
-        stats = decode(client.service.handle(b"b", encode(StatsGet()), MS).reply)
-        assert isinstance(stats, Stats)
+        stats = expect(Stats, decode(client.service.handle(b"b", encode(StatsGet()), MS).reply))
         assert stats.torques == 1
     else:
         client.service.overtaken(b"a", encode(client.rig.state(2)), 2 * MS)
     assert client.controller.settled == 1
 
 
-def test_a_fault_of_the_robot_is_recorded_after_its_reply(robot: Robot) -> None:
+def test_a_fault_of_the_robot_is_recorded_after_its_reply(robot):
     client = Client(robot)
     q = standing(robot)
     q[2] = 1.01
-    reply = client.tick(1, q=q.tobytes())
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, client.tick(1, q=q.tobytes()))
     assert reply.status == "fault"
     fault = client.service.settle()
-    assert fault is not None
     assert [exchange.seq for exchange in fault.exchanges] == [1]
     assert isinstance(client.tick(2), ErrorMessage)
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_controller_that_fails_to_settle_latches_its_session(robot: Robot, tmp_path: Path, told: bool) -> None:
+def test_a_controller_that_fails_to_settle_latches_its_session(robot, tmp_path, told):
     """The reply that was sent is in the log."""
     controller = SpringDamper(robot)
     recorder = Recorder(tmp_path / "run.mcap", attachments(controller.snapshot(), SETTINGS), metadata(robot, None))
@@ -102,10 +111,8 @@ def test_a_controller_that_fails_to_settle_latches_its_session(robot: Robot, tmp
     assert isinstance(client.tick(2), TorqueMessage)
     if told:
         fault = client.service.settle()
-        assert fault is not None
         assert "a wire came loose" in fault.reason
-    reply = client.tick(3)
-    assert isinstance(reply, ErrorMessage)
+    reply = expect(ErrorMessage, client.tick(3))
     assert reply.code is Code.LATCHED_FAULT
     assert "a wire came loose" in reply.message
     client.service.settle()
@@ -114,23 +121,179 @@ def test_a_controller_that_fails_to_settle_latches_its_session(robot: Robot, tmp
     assert (report.ticks, report.exact) == (2, True)
 
 
-def test_the_reply_is_sent_before_the_service_settles(robot: Robot, tmp_path: Path) -> None:
+def test_the_reply_is_sent_before_the_service_settles(robot, tmp_path):
     """The controller settles only after the client has its torque; otherwise the test would time out."""
-    controller, arrived, stop = Settling(robot), threading.Event(), threading.Event()
+    controller, arrived = Settling(robot), threading.Event()
     waited: list[bool] = []
-    controller.settle = lambda: waited.append(arrived.wait(10.0))  # type: ignore[method-assign]
+    controller.settle = lambda: waited.append(arrived.wait(10.0))
     service = Service(controller, SETTINGS)
-    with Router(service, f"ipc://{tmp_path}/s", lambda fault: None, Anticipation(lead_us=250.0)) as router:
-        thread = threading.Thread(target=router.run, args=(stop,))
-        thread.start()
-        try:
-            with RobotClient(router.endpoint, hello_for(robot, 1e-3, kind="sim"), deadline_ms=30_000) as client:
-                client.hello()
-                q, vel = standing(robot).tobytes(), np.zeros(robot.nv).tobytes()
-                reply = client.exchange(StateMessage(q=q, vel=vel, t_robot=MS))
-                arrived.set()
-        finally:
-            stop.set()
-            thread.join()
+    hello = hello_for(robot, 1e-3, kind="sim")
+    with (
+        routed(service, f"ipc://{tmp_path}/s") as (router, _),
+        RobotClient(router.endpoint, hello, deadline_ms=30_000) as client,
+    ):
+        client.hello()
+        reply = client.exchange(resting(robot, 1))
+        arrived.set()
     assert isinstance(reply, TorqueMessage)
     assert waited == [True]
+
+
+def ask(rig: Rig, seq: int, tau_ff: float, **changes: object) -> tuple[Array, Array, Array, bool]:
+    """Return tau, tau_ff, tau_fb and ff_limited of a reply to a state for which the controller computes this tau_ff [N·m]."""
+    answer = rig.controller.__class__.answer
+
+    def with_feed_forward(state, contacts, inputs):
+        command = answer(rig.controller, state, contacts, inputs)
+        wanted = 0.0 if inputs.estop else tau_ff
+        return msgspec.structs.replace(command, tau_ff=np.full(rig.robot.na, wanted))
+
+    rig.controller.answer = with_feed_forward
+    reply = expect(TorqueMessage, rig.tick(seq, **changes))
+    tau, ff, fb = (np.frombuffer(each) for each in (reply.tau, reply.tau_ff, reply.tau_fb))
+    return tau, ff, fb, reply.ff_limited
+
+
+@every("wanted", [1e11, -1e11, np.inf])
+def test_it_keeps_the_torque_limits(wanted, robot):
+    rig = Rig(robot)
+    rig.greet(limits=ClientLimits(tau_max=[2.0] * 12))
+    tau, ff, fb, limited = ask(rig, 1, wanted)
+    assert limited
+    np.testing.assert_array_equal(ff, 0.0 if np.isinf(wanted) else 2.0 * np.sign(wanted))
+    np.testing.assert_allclose(ff + fb, tau, atol=1e-12)
+
+
+def test_it_keeps_the_rate_from_its_last_value(fresh):
+    fresh.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
+    *_, limited = ask(fresh, 1, 0.5)
+    assert not limited
+    _, ff, _, limited = ask(fresh, 2, 2.0)
+    np.testing.assert_allclose(ff, 0.6)
+    assert limited
+
+
+def test_a_stopped_robot_has_none_at_once(fresh):
+    fresh.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
+    ask(fresh, 1, 0.5)
+    _, ff, _, _ = ask(fresh, 2, 0.5, flags=Flags(estop=True))
+    assert not ff.any()
+
+
+def look(rig: Rig) -> Tick:
+    tick = expect(Tick, rig.send(TickGet(), b"observer"))
+    return tick
+
+
+def test_there_is_no_state_before_the_first_one_and_after_the_session(fresh):
+    assert look(fresh) == Tick(urdf_sha256=fresh.robot.urdf_sha256)
+    fresh.greet()
+    assert look(fresh).state is None
+    fresh.tick(1)
+    assert look(fresh).state is not None
+    fresh.send(Stop(session=fresh.session))
+    assert look(fresh).state is None
+    fresh.greet()
+    assert look(fresh).state is None  # that of the session before
+
+
+def test_the_order_is_the_servers(fresh, robot):
+    names = list(robot.joint_names)
+    fresh.greet(joint_names=names[::-1], actuated=names[::-1])
+    q = standing(robot)
+    q[7:] = 0.01 * np.arange(robot.na)
+    backwards = np.concatenate([q[:7], q[:6:-1]])
+    imu = Imu(quat=[0.0, 0.0, 0.0, 1.0], gyro=[0.1, 0.2, 0.3], acc=[0.0, 0.0, 9.81])
+    reply = fresh.send(state(robot, fresh.session, 1, q=backwards.tobytes(), imu=imu))
+    tick = look(fresh)
+    np.testing.assert_array_equal(np.frombuffer(tick.state.q), q)
+    np.testing.assert_array_equal(np.frombuffer(tick.tau), np.frombuffer(reply.tau)[::-1])
+    assert (tick.status, tick.message, tick.imu) == (reply.status, reply.message, imu)
+    assert tick.state.t_robot == reply.t_robot
+
+
+def test_a_shadow_is_not_shown(fresh):
+    fresh.greet_as(b"shadow", kind="shadow")
+    fresh.send(fresh.state(1), b"shadow")
+    assert look(fresh).state is None
+
+
+@pytest.fixture(scope="module")
+def service():
+    controller = load_controller("quadruped")
+    warm_up(controller, ServerSettings(controller="quadruped"))
+    return Service(controller, ServerSettings(controller="quadruped"))
+
+
+def test_forces_in_the_world_carry_the_robot_and_act_at_its_feet(service):
+    """Turned about the vertical and standing: the forces add up to the weight, without a moment about the centre of mass."""
+    robot, q = service.controller.robot, np.array(service.controller.stance)
+    q[3:7] = 0.0, 0.0, np.sin(0.4), np.cos(0.4)
+    with Loopback(service, hello_for(robot, 1e-3, kind="sim")) as client:
+        client.hello()
+        for k in range(20):
+            client.exchange(StateMessage(q=q.tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=k * 1_000_000))
+        tick = decode(service.handle(b"observer", encode(TickGet()), 0).reply)
+    assert isinstance(tick, Tick)
+    forces = np.array([np.frombuffer(each.force) for each in tick.contact_force])
+    points = np.array([np.frombuffer(each.point) for each in tick.contact_force])
+    assert {each.frame for each in tick.contact_force} == set(robot.contact_names)
+    np.testing.assert_allclose(forces.sum(axis=0), [0.0, 0.0, robot.weight], atol=0.02 * robot.weight)
+    np.testing.assert_allclose(points[:, 2], 0.0, atol=2e-3)
+    moment = np.cross(points - robot.frames.center_of_mass(q), forces).sum(axis=0)
+    np.testing.assert_allclose(moment, 0.0, atol=0.01 * robot.weight)
+
+
+def test_a_fault_is_written_as_a_log(tmp_path, robot):
+    rig = Rig(robot)
+    rig.greet()
+    for seq in (1, 2, 3):
+        assert isinstance(rig.tick(seq), TorqueMessage)
+    reply = expect(ErrorMessage, rig.tick(200))
+    assert reply.code is Code.LATCHED_FAULT
+    (fault,) = rig.faults
+    keep_fault(fault, tmp_path, rig.controller, SETTINGS)
+    (path,) = tmp_path.glob("fault-*.mcap")
+    with LogReader(path) as log:
+        assert len(list(log.exchanges())) == 3
+        assert "no state for 197 ms" in log.metadata["fault"]["reason"]
+
+
+def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(tmp_path, robot, caplog):
+    """The folder is a file."""
+    rig = Rig(robot)
+    rig.greet()
+    rig.tick(1)
+    assert isinstance(rig.tick(200), ErrorMessage)
+    (fault,) = rig.faults
+    (tmp_path / "logs").write_text("no folder")
+    keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
+    assert "the fault log cannot be written" in caplog.text
+
+
+def test_each_kind_of_line_is_written_once_per_period():
+    lines = RateLimit()
+    assert lines.admit("x", 0) == 0
+    assert lines.admit("x", 1) is None
+    assert lines.admit("x", PERIOD_NS - 1) is None
+    assert lines.admit("y", 1) == 0
+    assert lines.admit("x", PERIOD_NS) == 2
+    assert lines.admit("x", 2 * PERIOD_NS) == 0
+
+
+def test_a_line_tells_only_of_lines_that_were_suppressed():
+    assert similar(0) == ""
+    assert similar(2) == "; 2 similar not logged"
+
+
+def test_the_documentation_has_the_table():
+    document = (Path(__file__).parents[3] / "docs" / "reference" / "alarms.md").read_text(encoding="utf-8")
+    between = document.split("<!-- alarms -->\n")[1].split("<!-- /alarms -->")[0]
+    assert between.strip() == table().strip()
+
+
+def test_every_setting_belongs_to_an_alarm():
+    used = {name for each in ALARMS for name in (each.threshold, each.also, each.stop) if name}
+    used |= {setting for _, _, setting, _, _ in ROWS}
+    used |= {limit for _, _, limits, _ in POWER for limit in limits} | {"power_stop"}
+    assert used == set(AlarmSettings.__struct_fields__)

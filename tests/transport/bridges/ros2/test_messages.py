@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from fast import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
@@ -15,8 +16,8 @@ from transport.bridges.ros2.messages import FIELDS, NUMBERS, STRING, dds_name, t
 
 STORES = HUMBLE, JAZZY = [get_typestore(store) for store in (Stores.ROS2_HUMBLE, Stores.ROS2_JAZZY)]
 PARTS = {field.kind for fields in FIELDS.values() for field in fields} - {"geometry_msgs/Twist"}
-each_kind = pytest.mark.parametrize("kind", sorted(FIELDS))
-each_whole = pytest.mark.parametrize("kind", sorted(FIELDS.keys() - PARTS))
+each_kind = every("kind", sorted(FIELDS))
+each_whole = every("kind", sorted(FIELDS.keys() - PARTS))
 
 VALUES = {
     "float64": st.floats(allow_nan=False),
@@ -112,7 +113,7 @@ def test_spoilt_bytes_give_a_message_or_an_error(kind, data):
             decode(kind, spoilt)
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "payload", "field"),
     [
         ("std_msgs/String", b"\xff\xff\xff\xffabc\0", "std_msgs/String.data"),
@@ -131,7 +132,7 @@ def test_lengths_that_lie_are_named(kind, payload, field):
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\x01", b"\x00\x00\x00\x00" + bytes(48), b"\x00\x07\x00\x00" + bytes(48)])
+@every("data", [b"", b"\x00\x01", b"\x00\x00\x00\x00" + bytes(48), b"\x00\x07\x00\x00" + bytes(48)])
 def test_another_encoding_is_refused(data):
     with pytest.raises(InputError, match="expected little-endian CDR"):
         decode("geometry_msgs/Twist", data)

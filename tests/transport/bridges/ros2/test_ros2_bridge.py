@@ -14,6 +14,7 @@ from cyclonedds.qos import Policy
 from cyclonedds.topic import Topic
 from ros import DOMAIN, JAZZY, LATCHED, RELIABLE, SENSOR, Ros, matched, message_type
 from standin import FEET, SpringDamper, solo, standing
+from wire import routed
 
 from idyn.errors import ConfigError
 from transport.bridges.ros2.bridge import Bridge, ServerLink
@@ -24,8 +25,6 @@ from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.robot.planner import CommandRefused
 from transport.server.service import Service
 from transport.server.settings import PlausibilitySettings, ServerSettings
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.router import Router
 from transport.startup.warm_up import warm_up
 
 MS = 1_000_000
@@ -50,19 +49,14 @@ class Rig:
         settings = ServerSettings(controller="standin", planners=("ros2",), max_state_age_ms=1e4, plausibility=jumps)
         warm_up(self.controller, settings)
         stop = threading.Event()
-        with Router(Service(self.controller, settings), self.endpoint, lambda faults: None, Anticipation(0.0)) as router:
-            threads = [
-                threading.Thread(target=router.run, args=(stop,)),
-                threading.Thread(target=self._send_states, args=(stop,)),
-            ]
-            for thread in threads:
-                thread.start()
+        with routed(Service(self.controller, settings), self.endpoint, lead_us=0.0):
+            robot = threading.Thread(target=self._send_states, args=(stop,))
+            robot.start()
             try:
                 yield
             finally:
                 stop.set()
-                for thread in threads:
-                    thread.join()
+                robot.join()
 
     def _send_states(self, stop):
         with RobotClient(self.endpoint, hello_for(self.robot, 5e-3, kind="sim"), deadline_ms=5000) as client:

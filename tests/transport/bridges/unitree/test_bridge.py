@@ -1,15 +1,22 @@
 """The bridge with a robot made of two topics, which does what its commands say."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
 import pytest
+from fast import every
 from mcap.reader import make_reader
+from sdk import FOLDER, needs_unitree
 
 from controllers.robot.load import load_robot
+from idyn.errors import ConfigError
 from transport.bridges.unitree.bridge import Bridge
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_level import LowLevel
@@ -17,7 +24,7 @@ from transport.bridges.unitree.low_state import StateDecoder
 from transport.bridges.unitree.messages import REMOTE, Message
 from transport.bridges.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
 from transport.bridges.unitree.robots import GO2
-from transport.bridges.unitree.script import Step
+from transport.bridges.unitree.script import Step, parse_script
 from transport.bridges.unitree.served import ServedRobot
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
@@ -226,3 +233,108 @@ def test_a_log_is_read_by_readers_of_mcap_with_its_own_definitions(puppet, tmp_p
     assert text.index("struct MotorState_") < text.index("struct LowState_")
     assert text.count("module unitree_go") == 4
     assert len(message.data) == 1180
+
+
+DOMAIN = 60 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+
+SERVICE = """
+import json, sys, time
+from unitree_sdk2py.core.channel import ChannelFactoryInitialize
+from unitree_sdk2py.rpc.server import Server
+
+active = [sys.argv[2]]
+
+class Switcher(Server):
+    def Init(self):
+        self._RegistHandler(1001, lambda text: (0, json.dumps({"form": "0", "name": active[0]})), 0)
+        self._RegistHandler(1003, self.release, 0)
+
+    def release(self, text):
+        if sys.argv[3] == "refuses":
+            return 7004, ""
+        active[0] = ""
+        return 0, ""
+
+ChannelFactoryInitialize(int(sys.argv[1]), "lo")
+switcher = Switcher("motion_switcher")
+switcher.Init()
+switcher.Start()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def service(active: str, how: str = "") -> Iterator[None]:
+    environment = os.environ | {"PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", SERVICE, str(DOMAIN), active, how]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line == "ready\n" for line in process.stdout)
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.unitree
+@needs_unitree
+def test_the_active_controller_is_released():
+    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
+
+    with service("ai"):
+        switcher = MotionSwitcher(Bus(DOMAIN))
+        assert switcher.active == "ai"
+        assert switcher.release() == "ai"
+        assert switcher.active == ""
+        assert switcher.release() == ""
+
+
+@pytest.mark.unitree
+@needs_unitree
+def test_a_refused_release_is_an_error():
+    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
+
+    with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
+        MotionSwitcher(Bus(DOMAIN)).release()
+
+
+@pytest.mark.unitree
+@needs_unitree
+def test_a_robot_without_the_service_is_an_error():
+    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(DOMAIN)]
+    done = subprocess.run([*command, "--yes", "--release"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "motion_switcher was not found" in done.stderr
+
+
+def test_steps_comments_and_empty_lines():
+    text = "# first\nstand 5\n\nvelocity 0.3 -0.1 0 7\n  lie   # rest\n"
+    assert parse_script(text, "x") == [Step("stand", 5.0), Step("velocity", 7.0, (0.3, -0.1, 0.0)), Step("lie")]
+
+
+def test_joints_move_to_angles():
+    (step,) = parse_script("move left_elbow=1.2 waist=-0.3 4", "x")
+    assert (step.word, step.seconds, dict(step.joints)) == ("move", 4.0, {"left_elbow": 1.2, "waist": -0.3})
+
+
+@every(
+    ("text", "message"),
+    [
+        ("", "expected at least one step"),
+        ("stand 5\nrun 3", "line 2: expected one of stand, velocity, move, remote, lie, got 'run'"),
+        ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
+        ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
+        ("stand -1", "line 1: expected seconds > 0, got '-1'"),
+        ("stand nan", "line 1: expected a finite number, got 'nan'"),
+        ("velocity 1 0 0", "line 1: 'velocity': expected 4 numbers, got 3"),
+        ("move 3", "line 1: 'move': expected JOINT=ANGLE, got 3"),
+        ("move elbow=1", "line 1: 'move': expected 1 numbers, got 0"),
+        ("move elbow=up 3", "line 1: expected a finite number, got 'up'"),
+        ("stand elbow=1 3", "line 1: 'stand': expected numbers, got elbow=1 3"),
+        ("velocity inf 0 0 3", "line 1: expected a finite number, got 'inf'"),
+    ],
+)
+def test_wrong_lines_are_named(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_script(text, "file.txt")

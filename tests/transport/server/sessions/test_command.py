@@ -3,8 +3,10 @@
 import msgpack
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
 from standin import MS, SpringDamper, standing
+from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
@@ -21,8 +23,7 @@ FORWARD = [0.4, 0.0, 0.0]
 
 
 def greet_planner(rig: Rig, identity: bytes = b"p", name: str = "joystick") -> PlanWelcome:
-    reply = rig.send(PlanHello(name=name), identity)
-    assert isinstance(reply, PlanWelcome), reply
+    reply = expect(PlanWelcome, rig.send(PlanHello(name=name), identity))
     return reply
 
 
@@ -33,26 +34,27 @@ def refusal(reply: object) -> ErrorMessage:
 
 def applied(rig: Rig, seq: int) -> tuple[list[float] | None, str]:
     """Velocity that the controller got with state `seq`, and the message of the reply."""
-    reply = rig.tick(seq)
-    assert isinstance(reply, TorqueMessage), reply
-    assert rig.controller.last is not None
+    reply = expect(TorqueMessage, rig.tick(seq))
     steering = rig.controller.last.steering
     velocity = None if steering is None else steering.velocity
     return (None if velocity is None else velocity.tolist()), reply.message
 
 
-@pytest.fixture
-def planned(robot: Robot) -> Rig:
+def with_planners(robot: Robot) -> Rig:
     rig = Rig(robot, planners=("joystick", "mpc"))
     rig.greet()
     return rig
 
 
-def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned: Rig) -> None:
+@pytest.fixture
+def planned(robot):
+    return with_planners(robot)
+
+
+def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned):
     session = greet_planner(planned).session
     assert applied(planned, 1) == (None, "")
-    ack = planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD), b"p")
-    assert isinstance(ack, CommandAck)
+    ack = expect(CommandAck, planned.send(CommandMessage(session=session, valid_for=0.003, velocity=FORWARD), b"p"))
     assert (ack.session, ack.valid_until) == (session, 4 * MS)
     assert applied(planned, 2) == (FORWARD, "")
     assert applied(planned, 3) == (FORWARD, "")
@@ -60,21 +62,19 @@ def test_a_command_applies_until_it_expires_and_the_robot_then_stands(planned: R
     assert applied(planned, 5) == ([0.0] * 3, STANDS)
 
 
-def test_a_planner_gets_the_last_state_of_the_robot(planned: Rig) -> None:
+def test_a_planner_gets_the_last_state_of_the_robot(planned):
     assert greet_planner(planned).state is None
     applied(planned, 1)
     welcome = greet_planner(planned)
     applied(planned, 2)
-    ack = planned.send(CommandMessage(session=welcome.session, valid_for=1.0, velocity=FORWARD), b"p")
-    assert isinstance(ack, CommandAck)
+    ack = expect(CommandAck, planned.send(CommandMessage(session=welcome.session, valid_for=1.0, velocity=FORWARD), b"p"))
     for seen, t in ((welcome.state, 1), (ack.state, 2)):
-        assert seen is not None
         assert seen.t_robot == t * MS
-        np.testing.assert_array_equal(np.frombuffer(seen.q), standing(planned.robot))  # type: ignore[arg-type]
-        np.testing.assert_array_equal(np.frombuffer(seen.vel), 0.0)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(np.frombuffer(seen.q), standing(planned.robot))
+        np.testing.assert_array_equal(np.frombuffer(seen.vel), 0.0)
 
 
-def test_the_controlling_client_commands_within_its_session(planned: Rig) -> None:
+def test_the_controlling_client_commands_within_its_session(planned):
     assert isinstance(planned.send(CommandMessage(session=planned.session, valid_for=1.0, velocity=FORWARD)), CommandAck)
     assert applied(planned, 1) == (FORWARD, "")
     assert (
@@ -82,7 +82,7 @@ def test_the_controlling_client_commands_within_its_session(planned: Rig) -> Non
     )
 
 
-def test_another_client_is_refused_until_the_command_in_force_has_expired(planned: Rig) -> None:
+def test_another_client_is_refused_until_the_command_in_force_has_expired(planned):
     one, other = greet_planner(planned).session, greet_planner(planned, b"q", "mpc").session
     planned.send(CommandMessage(session=one, valid_for=0.005, velocity=FORWARD), b"p")
     late = CommandMessage(session=other, valid_for=1.0, velocity=[0.0, 0.0, 1.0])
@@ -96,10 +96,11 @@ def test_another_client_is_refused_until_the_command_in_force_has_expired(planne
     assert applied(planned, 6) == ([0.0, 0.0, 1.0], "")
 
 
-@pytest.mark.parametrize("identity", [b"p", b"a"])
-@pytest.mark.parametrize("numbered", [True, False])
-def test_an_old_command_that_comes_again_is_refused(planned: Rig, identity: bytes, numbered: bool) -> None:
+@every("identity", [b"p", b"a"])
+@every("numbered", [True, False])
+def test_an_old_command_that_comes_again_is_refused(robot, identity, numbered):
     """Of a planner and of the controlling client, whose commands have numbers or not; a new command is accepted."""
+    planned = with_planners(robot)
     session = greet_planner(planned).session if identity == b"p" else planned.session
     code = Code.OUT_OF_ORDER if numbered else Code.DUPLICATE
 
@@ -122,7 +123,7 @@ def test_an_old_command_that_comes_again_is_refused(planned: Rig, identity: byte
     assert applied(planned, 6 + 1) == ([0.2, 0.0, 0.0], "")
 
 
-def test_a_client_that_numbers_its_commands_numbers_all(planned: Rig) -> None:
+def test_a_client_that_numbers_its_commands_numbers_all(planned):
     session = greet_planner(planned).session
     for number, accepted in ((0, True), (5, True), (5, False), (0, False), (4, False), (6, True)):
         reply = planned.send(CommandMessage(session=session, seq=number, valid_for=1.0, velocity=FORWARD), b"p")
@@ -131,7 +132,7 @@ def test_a_client_that_numbers_its_commands_numbers_all(planned: Rig) -> None:
     assert isinstance(planned.send(CommandMessage(session=again, seq=1, valid_for=1.0, velocity=FORWARD), b"p"), CommandAck)
 
 
-def test_a_numbered_command_that_was_refused_does_not_count_later(planned: Rig) -> None:
+def test_a_numbered_command_that_was_refused_does_not_count_later(planned):
     one, other = greet_planner(planned).session, greet_planner(planned, b"q", "mpc").session
     planned.send(CommandMessage(session=one, seq=1, valid_for=0.005, velocity=FORWARD), b"p")
     late = CommandMessage(session=other, seq=1, valid_for=1.0, velocity=FORWARD)
@@ -140,10 +141,10 @@ def test_a_numbered_command_that_was_refused_does_not_count_later(planned: Rig) 
     assert refusal(planned.send(late, b"q")).code == Code.OUT_OF_ORDER
 
 
-def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> None:
+def test_height_and_attitude_apply_until_the_command_expires(planned):
     def pose(seq: int) -> list[float]:
         applied(planned, seq)
-        return planned.controller.last.steering.pose.tolist()  # type: ignore[union-attr]
+        return planned.controller.last.steering.pose.tolist()
 
     session = greet_planner(planned).session
     planned.send(CommandMessage(session=session, valid_for=0.003, height=-0.04, attitude=[0.1, -0.05]), b"p")
@@ -156,7 +157,7 @@ def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> No
     assert pose(7) == [0.0] * 3
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "changes"),
     [
         ("valid_for", {"valid_for": 0.0}),
@@ -178,15 +179,16 @@ def test_height_and_attitude_apply_until_the_command_expires(planned: Rig) -> No
         ("attitude[1]", {"attitude": [0.0, -0.2]}),
     ],
 )
-def test_a_malformed_command_is_refused_and_the_previous_one_stands(planned: Rig, field: str, changes: dict) -> None:
+def test_a_malformed_command_is_refused_and_the_previous_one_stands(robot, field, changes):
+    planned = with_planners(robot)
     session = greet_planner(planned).session
     planned.send(CommandMessage(session=session, valid_for=1.0, velocity=FORWARD), b"p")
     wrong = CommandMessage(**({"session": session, "valid_for": 1.0, "velocity": [0.1, 0.0, 0.0]} | changes))
-    assert refusal(planned.send(wrong, b"p")).field.startswith(field)  # type: ignore[union-attr]
+    assert refusal(planned.send(wrong, b"p")).field.startswith(field)
     assert applied(planned, 1) == (FORWARD, "")
 
 
-def test_who_may_not_command(planned: Rig, robot: Robot) -> None:
+def test_who_may_not_command(planned, robot):
     assert refusal(planned.send(PlanHello(name="stranger"), b"x")).field == "name"
     message = CommandMessage(session=7, valid_for=1.0, velocity=FORWARD)
     assert refusal(planned.send(message, b"x")).code == Code.NOT_CONTROLLING
@@ -196,7 +198,7 @@ def test_who_may_not_command(planned: Rig, robot: Robot) -> None:
     assert refusal(Rig(robot).send(PlanHello(name="joystick"), b"p")).field == "name"  # no planners allowed
 
 
-def test_a_controller_without_gait_refuses_a_velocity(robot: Robot) -> None:
+def test_a_controller_without_gait_refuses_a_velocity(robot):
     rig, controller = Rig(robot), SpringDamper(robot)
     controller.steers = False
     rig.service = Service(controller, ServerSettings(controller="standin", planners=("joystick",)))
@@ -205,7 +207,7 @@ def test_a_controller_without_gait_refuses_a_velocity(robot: Robot) -> None:
     assert (error.field, "gait" in error.message) == ("velocity", True)
 
 
-def test_a_reset_a_new_session_and_stop_of_the_planner(planned: Rig) -> None:
+def test_a_reset_a_new_session_and_stop_of_the_planner(planned):
     session = greet_planner(planned).session
     command = CommandMessage(session=session, valid_for=10.0, velocity=FORWARD)
     planned.send(command, b"p")
@@ -219,10 +221,10 @@ def test_a_reset_a_new_session_and_stop_of_the_planner(planned: Rig) -> None:
     assert applied(planned, 3) == (None, "")
 
 
-def test_a_gait_applies_until_the_command_expires(planned: Rig) -> None:
+def test_a_gait_applies_until_the_command_expires(planned):
     def gait(seq: int) -> tuple[object, ...] | None:
         applied(planned, seq)
-        gait = planned.controller.last.steering.gait  # type: ignore[union-attr]
+        gait = planned.controller.last.steering.gait
         return None if gait is None else (gait.pattern, gait.period, gait.duty, gait.step_height)
 
     session = greet_planner(planned).session

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -102,7 +103,7 @@ def test_the_order_of_the_joints_is_the_clients():
     np.testing.assert_array_equal(np.frombuffer(one.tau)[order], np.frombuffer(other.tau))
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "code", "field"),
     [
         ({"imu": None}, "bad_schema", "imu"),
@@ -114,7 +115,6 @@ def test_the_order_of_the_joints_is_the_clients():
         ({"vel": np.zeros(18).tobytes()}, "wrong_length", "vel"),
         ({"q": [0.0] * 11 + [np.inf]}, "non_finite", "q[11]"),
     ],
-    ids=["no IMU", "no torques", "attitude", "gyro", "acceleration", "q with a base", "vel with a base", "infinite"],
 )
 def test_a_state_that_cannot_be_right_is_refused_and_not_used(changes, code, field):
     spoiled, usual = Trial(), Trial()
@@ -204,7 +204,7 @@ WILD = [
 ]
 
 
-@pytest.mark.parametrize(("imu", "reason"), WILD, ids=["gyro", "gyro of 900 rad/s", "acceleration", "attitude"])
+@every(("imu", "reason"), WILD)
 def test_one_implausible_reading_of_the_imu_is_replaced_and_two_are_a_fault(imu, reason):
     trial, usual = Trial(), Trial()
     before = trial.send().estimate

@@ -5,12 +5,16 @@ import hashlib
 import msgpack
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
 from standin import MS, hello, standing
+from wire import expect
 
-from idyn.model.description import Description
+from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
+from transport.protocol.agreement import check_contact_frame
 from transport.protocol.codec import encode
+from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Base, Client, ClientLimits, Model, SpeedTorque, Welcome
@@ -23,11 +27,11 @@ RNG = np.random.default_rng(3)
 
 def model(robot: Robot, **changes: object) -> Model:
     fields: dict[str, object] = {"nq": robot.nq, "nv": robot.nv, "na": robot.na, "total_mass": robot.total_mass}
-    return Model(**(fields | changes))  # type: ignore[arg-type]
+    return Model(**(fields | changes))
 
 
-def test_the_welcome_reports_the_limits_in_force(rig: Rig, robot: Robot) -> None:
-    welcome = rig.greet()
+def test_the_welcome_reports_the_limits_in_force(fresh, robot):
+    welcome = fresh.greet()
     assert welcome.session > 0
     assert welcome.urdf_sha256 == robot.urdf_sha256
     assert welcome.joint_names == list(robot.joint_names)
@@ -37,43 +41,42 @@ def test_the_welcome_reports_the_limits_in_force(rig: Rig, robot: Robot) -> None
     assert welcome.controller == {"law": "springs", "feedback": {"kp": 3.0}}
 
 
-def test_session_numbers_are_exact_in_float64(rig: Rig) -> None:
+def test_session_numbers_are_exact_in_float64(fresh):
     """A client in C++ may keep them in int64, one in JavaScript in a number."""
-    numbers = {rig.greet_as(bytes([rig.now // 10**9])).session for rig.now in range(10**9, 41 * 10**9, 10**9)}
+    numbers = {fresh.greet_as(bytes([fresh.now // 10**9])).session for fresh.now in range(10**9, 41 * 10**9, 10**9)}
     assert len(numbers) == 40
     assert all(0 < number == int(float(number)) < 2**53 for number in numbers)
 
 
-def test_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_welcome(rig: Rig) -> None:
+def test_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_welcome(fresh):
     """The client repeats it because the answer is late; then both answers come."""
-    first = rig.greet()
-    rig.now = 100 * MS
-    assert rig.greet() == first
-    assert isinstance(rig.tick(101), TorqueMessage)
-    assert rig.greet().session != first.session  # the client has been started anew
+    first = fresh.greet()
+    fresh.now = 100 * MS
+    assert fresh.greet() == first
+    assert isinstance(fresh.tick(101), TorqueMessage)
+    assert fresh.greet().session != first.session  # the client has been started anew
 
 
-def test_a_heartbeat_uses_a_session(rig: Rig) -> None:
-    first = rig.greet()
-    rig.now = MS
-    assert isinstance(rig.send(Heartbeat(session=first.session)), HeartbeatAck)
-    assert rig.greet().session != first.session
+def test_a_heartbeat_uses_a_session(fresh):
+    first = fresh.greet()
+    fresh.now = MS
+    assert isinstance(fresh.send(Heartbeat(session=first.session)), HeartbeatAck)
+    assert fresh.greet().session != first.session
 
 
-def test_another_hello_of_the_same_client_starts_another_session(rig: Rig) -> None:
-    first = rig.greet()
-    assert rig.greet(dt_nominal=0.002).session != first.session
+def test_another_hello_of_the_same_client_starts_another_session(fresh):
+    first = fresh.greet()
+    assert fresh.greet(dt_nominal=0.002).session != first.session
 
 
-def test_a_log_with_longer_session_numbers_gets_them_again(robot: Robot) -> None:
+def test_a_log_with_longer_session_numbers_gets_them_again(robot):
     rig, data = Rig(robot, session_bits=64), encode(hello(robot))
     rig.now = 5
-    welcome = rig.raw(data)
-    assert isinstance(welcome, Welcome)
+    welcome = expect(Welcome, rig.raw(data))
     assert welcome.session == int.from_bytes(hashlib.blake2b(data + b"5", digest_size=8).digest(), "little")
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "code", "field"),
     [
         (lambda r: {"model": model(r, urdf_sha256="0" * 64)}, Code.MODEL_MISMATCH, "model.urdf_sha256"),
@@ -87,11 +90,7 @@ def test_a_log_with_longer_session_numbers_gets_them_again(robot: Robot) -> None
         (lambda r: {"joint_names": list(r.joint_names[1:])}, Code.JOINT_MAP, "joint_names"),
         (lambda r: {"joint_names": [r.joint_names[1], *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
         (lambda r: {"actuated": list(r.joint_names[:-1])}, Code.JOINT_MAP, "actuated"),
-        (
-            lambda r: {"base": Base(type="fixed", quat_order="xyzw", vel_frame="local")},
-            Code.JOINT_MAP,
-            "base.type",
-        ),
+        (lambda r: {"base": Base(type="fixed", quat_order="xyzw", vel_frame="local")}, Code.JOINT_MAP, "base.type"),
         (lambda r: {"dt_nominal": 1.0}, Code.BAD_SCHEMA, "dt_nominal"),
         (lambda r: {"dt_nominal": float("nan")}, Code.BAD_SCHEMA, "dt_nominal"),
         (lambda r: {"mu": -0.5}, Code.BAD_SCHEMA, "mu"),
@@ -101,31 +100,30 @@ def test_a_log_with_longer_session_numbers_gets_them_again(robot: Robot) -> None
         (lambda r: {"limits": ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
     ],
 )
-def test_a_hello_that_contradicts_the_robot_is_refused(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
-    reply = rig.send(hello(robot, **change(robot)))
-    assert isinstance(reply, ErrorMessage)
+def test_a_hello_that_contradicts_the_robot_is_refused(robot, change, code, field):
+    rig = Rig(robot)
+    reply = expect(ErrorMessage, rig.send(hello(robot, **change(robot))))
     assert (reply.code, reply.field) == (code, field)
     assert isinstance(rig.tick(1), ErrorMessage)  # no session came of it
     rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
 
 
-def test_an_unknown_joint_is_refused_with_the_nearest_name(rig: Rig, robot: Robot) -> None:
-    reply = rig.send(hello(robot, joint_names=["FL_HAAA", *robot.joint_names[1:]]))
-    assert isinstance(reply, ErrorMessage)
+def test_an_unknown_joint_is_refused_with_the_nearest_name(fresh, robot):
+    reply = expect(ErrorMessage, fresh.send(hello(robot, joint_names=["FL_HAAA", *robot.joint_names[1:]])))
     assert "FL_HAA" in reply.message
 
 
-@pytest.mark.parametrize("part", ["type", "quat_order", "vel_frame"])
-def test_the_base_must_be_given(rig: Rig, robot: Robot, part: str) -> None:
+@every("part", ["type", "quat_order", "vel_frame"])
+def test_the_base_must_be_given(robot, part):
+    rig = Rig(robot)
     data = msgpack.unpackb(encode(hello(robot)))
     del data["base"][part]
-    reply = rig.raw(msgpack.packb(data))
-    assert isinstance(reply, ErrorMessage)
+    reply = expect(ErrorMessage, rig.raw(msgpack.packb(data)))
     assert (reply.code, reply.field) == (Code.BAD_SCHEMA, f"base.{part}")
 
 
-def test_a_client_with_its_own_joint_order_gets_the_same_torques(moving: Rig, robot: Robot) -> None:
+def test_a_client_with_its_own_joint_order_gets_the_same_torques(moving, robot):
     order = RNG.permutation(robot.na)
     q, v = standing(robot), RNG.normal(size=robot.nv)
     q[7:] = RNG.normal(size=robot.na)
@@ -142,20 +140,18 @@ def test_a_client_with_its_own_joint_order_gets_the_same_torques(moving: Rig, ro
     assert isinstance(expected.tau, bytes)
     assert isinstance(reply.tau, bytes)
     np.testing.assert_array_equal(np.frombuffer(reply.tau), np.frombuffer(expected.tau)[order])
-    assert moving.controller.seen is not None
     assert moving.controller.last is not None
     np.testing.assert_array_equal(moving.controller.seen.q, q)
     np.testing.assert_array_equal(moving.controller.last.tau_applied, tau)
 
 
-def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving: Rig, robot: Robot) -> None:
+def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving, robot):
     q = standing(robot)
     q[3:7] = RNG.normal(size=4)
     q[3:7] /= np.linalg.norm(q[3:7])
     v = RNG.normal(size=robot.nv)
     moving.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
     assert isinstance(moving.tick(1, q=q.tobytes(), vel=v.tobytes()), TorqueMessage)
-    assert moving.controller.seen is not None
     body = moving.controller.seen.v
     step = 1e-7
     moved = robot.integrate(q, body * step)
@@ -165,7 +161,7 @@ def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving: Rig, robo
     np.testing.assert_allclose(spin, v[3:6], atol=1e-5)
 
 
-def test_the_layout_covers_the_configuration(robot: Robot) -> None:
+def test_the_layout_covers_the_configuration(robot):
     slots = joint_slots(robot)
     assert [i for slot in slots for i in slot.q] == list(range(7, robot.nq))
     assert [i for slot in slots for i in slot.v] == list(range(6, robot.nv))
@@ -179,12 +175,9 @@ iyz="0"/></inertial></link><joint name="wheel" type="continuous"><parent link="a
 <limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
 
 
-def test_the_layout_covers_continuous_and_passive_joints() -> None:
+def test_the_layout_covers_continuous_and_passive_joints():
     robot = Robot(Description(urdf=URDF, base="fixed", unactuated=("spring",)))
-    assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [
-        ("wheel", (0,), (0,)),
-        ("spring", (1,), (1,)),
-    ]
+    assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [("wheel", (0,), (0,)), ("spring", (1,), (1,))]
     base = Base(type="fixed", quat_order="xyzw", vel_frame="local")
     joints = build_joint_map(robot, ["spring", "wheel"], ["wheel"], base)
     assert np.array([0.5, 100.0, 2.0, 3.0, 9.0])[joints.state].tolist() == [100.0, 0.5, 3.0, 2.0, 9.0]
@@ -194,33 +187,32 @@ def test_the_layout_covers_continuous_and_passive_joints() -> None:
 
 
 def torque(rig: Rig, seq: int, **changes: object) -> tuple[np.ndarray, list[int]]:
-    reply = rig.tick(seq, **changes)
-    assert isinstance(reply, TorqueMessage), reply
+    reply = expect(TorqueMessage, rig.tick(seq, **changes))
     assert isinstance(reply.tau, bytes)
     return np.frombuffer(reply.tau), reply.limited_by
 
 
-def test_the_stricter_torque_limit_applies(rig: Rig, robot: Robot) -> None:
+def test_the_stricter_torque_limit_applies(fresh, robot):
     q = standing(robot)
     q[7:] = 1.0
-    welcome = rig.greet(limits=ClientLimits(tau_max=[0.5] + [float("inf")] * 11))
-    assert np.frombuffer(welcome.limits.tau_max)[0] == 0.5  # type: ignore[arg-type]
-    assert np.frombuffer(welcome.limits.tau_max)[1] == robot.limits.tau_max[1]  # type: ignore[arg-type]
-    tau, reasons = torque(rig, 1, q=q.tobytes())
+    welcome = fresh.greet(limits=ClientLimits(tau_max=[0.5] + [float("inf")] * 11))
+    assert np.frombuffer(welcome.limits.tau_max)[0] == 0.5
+    assert np.frombuffer(welcome.limits.tau_max)[1] == robot.limits.tau_max[1]
+    tau, reasons = torque(fresh, 1, q=q.tobytes())
     assert tau[0] == -0.5
     assert tau[1] < -2
     assert reasons == [1] + [0] * 11
 
 
-def test_the_rate_limit_counts_from_the_applied_torque(rig: Rig, robot: Robot) -> None:
-    rig.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
-    torque(rig, 1)
-    tau, reasons = torque(rig, 2, tau_applied=[1.0] * 12)
+def test_the_rate_limit_counts_from_the_applied_torque(fresh, robot):
+    fresh.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
+    torque(fresh, 1)
+    tau, reasons = torque(fresh, 2, tau_applied=[1.0] * 12)
     np.testing.assert_allclose(tau, 0.9)
     assert reasons == [2] * 12
 
 
-def test_joints_at_their_limits_are_not_driven_further(moving: Rig, robot: Robot) -> None:
+def test_joints_at_their_limits_are_not_driven_further(moving, robot):
     q, v = standing(robot), np.zeros(robot.nv)
     q[7], q[8], v[6 + 2] = -0.45, -0.2, -3.0
     moving.greet(limits=ClientLimits(q_max=[-0.4] + [9.0] * 11, q_min=[-9.0] * 12, v_max=[9.0, 9.0, 2.0] + [9.0] * 9))
@@ -234,7 +226,7 @@ def test_joints_at_their_limits_are_not_driven_further(moving: Rig, robot: Robot
     assert reasons[1] == 0
 
 
-def test_the_speed_torque_line_derates(moving: Rig, robot: Robot) -> None:
+def test_the_speed_torque_line_derates(moving, robot):
     q, v = standing(robot), np.zeros(robot.nv)
     q[7:], v[6] = 1.0, 5.0
     moving.greet(limits=ClientLimits(speed_torque=SpeedTorque(tau0=[2.0] * 12, v0=[10.0] * 12)))
@@ -246,41 +238,50 @@ def test_the_speed_torque_line_derates(moving: Rig, robot: Robot) -> None:
 # -- who controls -----------------------------------------------------------------------------------------------------
 
 
-def test_one_client_controls_until_it_stops_or_times_out(rig: Rig, robot: Robot) -> None:
-    rig.greet()
-    rival = rig.send(hello(robot), identity=b"b")
-    assert isinstance(rival, ErrorMessage)
+def test_one_client_controls_until_it_stops_or_times_out(rig, robot):
+    rival = expect(ErrorMessage, rig.send(hello(robot), identity=b"b"))
     assert rival.code is Code.NOT_CONTROLLING
     assert isinstance(rig.tick(1), TorqueMessage)
     rig.now += 1_001_000_000
     assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
-    lost = rig.tick(2)
-    assert isinstance(lost, ErrorMessage)
+    lost = expect(ErrorMessage, rig.tick(2))
     assert (lost.code, lost.recoverable) == (Code.NOT_CONTROLLING, False)
 
 
-def test_a_shadow_does_not_affect_control(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_a_shadow_does_not_affect_control(rig, robot):
     assert isinstance(rig.tick(1), TorqueMessage)
     before = rig.controller.integral.copy()
-    shadow = rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"s")
-    assert isinstance(shadow, Welcome)
+    shadow = expect(Welcome, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"s"))
     assert shadow.dry_run
     mine, rig.session = rig.session, shadow.session
-    reply = rig.send(rig.state(1), identity=b"s")
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.send(rig.state(1), identity=b"s"))
     assert reply.dry_run
     np.testing.assert_array_equal(rig.controller.integral, before)
-    second = rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"t")
-    assert isinstance(second, ErrorMessage)
+    expect(ErrorMessage, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"t"))
     rig.session = mine
     assert isinstance(rig.tick(2), TorqueMessage)
 
 
-def test_the_stricter_position_limits_apply(rig: Rig, robot: Robot) -> None:
+def test_the_stricter_position_limits_apply(fresh, robot):
     own, na = robot.limits, robot.na
     inside = np.arange(na) % 2 == 0
     low, high = np.where(inside, own.q_min + 0.1, own.q_min - 0.1), np.where(inside, own.q_max - 0.2, own.q_max + 0.2)
-    limits = rig.greet(limits=ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
-    np.testing.assert_array_equal(np.frombuffer(limits.q_min), np.where(inside, low, own.q_min))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))  # type: ignore[arg-type]
+    limits = fresh.greet(limits=ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
+    np.testing.assert_array_equal(np.frombuffer(limits.q_min), np.where(inside, low, own.q_min))
+    np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))
+
+
+LINK = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+CART = f"""<robot name="cart"><link name="body">{LINK}<link name="wheel">{LINK}
+<joint name="axle" type="continuous"><parent link="body"/><child link="wheel"/><axis xyz="0 1 0"/></joint></robot>"""
+
+
+def test_a_wheel_is_announced_as_a_place_with_a_radius_only():
+    """Told as a frame it would be a point that does not roll, and its load would be wrong by its weight."""
+    with pytest.raises(ProtocolError) as refused:
+        check_contact_frame(Robot(Description(urdf=CART)), "wheel", "contact_frames[0]")
+    assert refused.value.code is Code.CONTACT_UNKNOWN
+    assert "expected a contact place of the robot, which has a radius: 'wheel'" in str(refused.value)
+    placed = Robot(Description(urdf=CART, contact=(ContactPoint(frame="wheel", radius=0.1),)))
+    check_contact_frame(placed, "wheel", "contact_frames[0]")
+    check_contact_frame(placed, "body", "contact_frames[1]")

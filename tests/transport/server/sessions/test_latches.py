@@ -1,15 +1,20 @@
 """Latches belong to the robot: faults, emergency stop and silence outlast sessions; the first state is judged as by `reset`."""
 
+import msgpack
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
 from standin import MS, hello, standing
+from wire import expect
 
 from idyn.model.robot import Robot
+from transport.protocol.codec import MAX_BYTES, PARTS, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import ClientKind, Welcome
-from transport.protocol.messages.requests import Reset, ResetAck, Stop
+from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck, Stop
+from transport.protocol.messages.state import Flags
 from transport.protocol.messages.torque import TorqueMessage
 
 
@@ -43,15 +48,15 @@ def refused(reply: Message, text: str) -> None:
     assert text in reply.message
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-@pytest.mark.parametrize("identity", [b"a", b"b"])
-def test_a_fault_outlasts_hello_reconnection_and_another_client(rig: Rig, identity: bytes, stopped: bool) -> None:
+@every("stopped", [False, True])
+@every("identity", [b"a", b"b"])
+def test_a_fault_outlasts_hello_reconnection_and_another_client(identity, stopped, robot):
+    rig = Rig(robot)
     faulty(rig)
     if stopped:
         rig.send(Stop(session=rig.session))
     rig.now += 2000 * MS
-    welcome = rig.send(hello(rig.robot), identity=identity)
-    assert isinstance(welcome, Welcome)
+    welcome = expect(Welcome, rig.send(hello(rig.robot), identity=identity))
     assert (welcome.mode, welcome.latched) == ("latched", "the controller failed (a wire came loose)")
     rig.session = welcome.session
     refused(rig.send(rig.state(1), identity=identity), "a wire came loose")
@@ -60,49 +65,45 @@ def test_a_fault_outlasts_hello_reconnection_and_another_client(rig: Rig, identi
     assert rig.greet_as(identity).mode == "ok"
 
 
-def test_a_fault_of_a_shadow_is_not_that_of_the_robot(rig: Rig) -> None:
-    shadow = rig.send(hello(rig.robot, kind="shadow"), identity=b"s")
-    assert isinstance(shadow, Welcome)
-    rig.session = shadow.session
-    rig.send(rig.state(1), identity=b"s")
-    rig.now = 500 * MS
-    refused(rig.send(rig.state(500), identity=b"s"), "no state")
-    assert rig.greet().mode == "ok"
-    assert isinstance(rig.send(rig.state(1)), TorqueMessage)
+def test_a_fault_of_a_shadow_is_not_that_of_the_robot(fresh):
+    shadow = expect(Welcome, fresh.send(hello(fresh.robot, kind="shadow"), identity=b"s"))
+    fresh.session = shadow.session
+    fresh.send(fresh.state(1), identity=b"s")
+    fresh.now = 500 * MS
+    refused(fresh.send(fresh.state(500), identity=b"s"), "no state")
+    assert fresh.greet().mode == "ok"
+    assert isinstance(fresh.send(fresh.state(1)), TorqueMessage)
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("robot", "latched"), ("sim", "ok")])
-def test_a_silence_before_a_hello_is_latched(rig: Rig, kind: ClientKind, mode: str) -> None:
+@every(("kind", "mode"), [("robot", "latched"), ("sim", "ok")])
+def test_a_silence_before_a_hello_is_latched(kind, mode, robot):
     """Not that of a simulated robot: its world may stand still."""
-    welcome = rig.send(hello(rig.robot, kind=kind))
-    assert isinstance(welcome, Welcome)
+    rig = Rig(robot)
+    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     rig.session = welcome.session
     assert isinstance(rig.tick(1), TorqueMessage)
     rig.now = 150 * MS
-    again = rig.send(hello(rig.robot, kind=kind))
-    assert isinstance(again, Welcome)
+    again = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     assert again.mode == mode
     if mode == "latched":
         assert again.latched == "no state for 149 ms before hello"
         assert [fault.reason for fault in rig.faults] == [again.latched]
 
 
-def test_after_stop_there_is_no_silence(rig: Rig) -> None:
-    rig.greet()
+def test_after_stop_there_is_no_silence(rig):
     rig.tick(1)
     rig.send(Stop(session=rig.session))
     rig.now = 5000 * MS
     assert rig.greet().mode == "ok"
 
 
-def test_a_short_silence_before_a_hello_is_none(rig: Rig) -> None:
-    rig.greet()
+def test_a_short_silence_before_a_hello_is_none(rig):
     rig.tick(1)
     rig.now = 50 * MS
     assert rig.greet().mode == "ok"
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "text"),
     [
         ({"q": 0.96, "vel": (4, 5.0)}, "base speeds"),
@@ -111,12 +112,13 @@ def test_a_short_silence_before_a_hello_is_none(rig: Rig) -> None:
         ({"vel": (9, 1.2)}, "joint speeds"),
     ],
 )
-def test_the_first_state_is_judged_as_by_reset(rig: Rig, change: dict[str, object], text: str) -> None:
+def test_the_first_state_is_judged_as_by_reset(change, text, robot):
+    rig = Rig(robot)
     fields: dict[str, bytes] = {}
     if "q" in change:
-        fields["q"] = tilted(rig.robot, change["q"])  # type: ignore[arg-type]
+        fields["q"] = tilted(rig.robot, change["q"])
     if "vel" in change:
-        fields["vel"] = moving_at(rig.robot, *change["vel"])  # type: ignore[misc]
+        fields["vel"] = moving_at(rig.robot, *change["vel"])
     rig.greet()
     refused(rig.tick(1, **fields), text)
     refused(rig.tick(2), text)  # it is latched
@@ -127,20 +129,19 @@ def test_the_first_state_is_judged_as_by_reset(rig: Rig, change: dict[str, objec
     assert isinstance(rig.tick(5, vel=moving_at(rig.robot, 9, 5.0)), TorqueMessage)  # later ones may move
 
 
-@pytest.mark.parametrize("kind", ["shadow", "replay"])
-def test_shadows_and_replays_may_start_in_motion(rig: Rig, kind: ClientKind) -> None:
-    welcome = rig.send(hello(rig.robot, kind=kind))
-    assert isinstance(welcome, Welcome)
+@every("kind", ["shadow", "replay"])
+def test_shadows_and_replays_may_start_in_motion(kind, robot):
+    rig = Rig(robot)
+    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     rig.session = welcome.session
     assert isinstance(rig.tick(1, vel=moving_at(rig.robot, 9, 5.0)), TorqueMessage)
 
 
-def test_a_server_may_allow_a_start_in_motion(moving: Rig) -> None:
-    moving.greet()
+def test_a_server_may_allow_a_start_in_motion(moving):
     assert isinstance(moving.tick(1, vel=moving_at(moving.robot, 9, 5.0)), TorqueMessage)
 
 
-def test_a_lying_robot_may_start_in_any_attitude_but_still(robot: Robot) -> None:
+def test_a_lying_robot_may_start_in_any_attitude_but_still(robot):
     rig = Rig(robot, start="lying")
     rig.greet()
     refused(rig.tick(1, q=tilted(robot, 3.0), vel=moving_at(robot, 9, 0.3)), "joint speeds of at most 0.2")
@@ -148,3 +149,124 @@ def test_a_lying_robot_may_start_in_any_attitude_but_still(robot: Robot) -> None
     on_its_back = Reset(session=rig.session, q=tilted(robot, 3.0), vel=moving_at(robot, 9, 0.1))
     assert isinstance(rig.send(on_its_back), ResetAck)
     assert isinstance(rig.tick(2, q=tilted(robot, 3.0)), TorqueMessage)
+
+
+STOP = Flags(estop=True)
+
+
+def with_button(robot: Robot) -> Rig:
+    """A rig with a client that may stop the robot, after one tick."""
+    rig = Rig(robot, estops=("button",))
+    rig.greet()
+    assert isinstance(rig.tick(1), TorqueMessage)
+    return rig
+
+
+@pytest.fixture
+def guarded(robot):
+    return with_button(robot)
+
+
+def status(rig: Rig, seq: int = 2) -> str:
+    reply = rig.tick(seq)
+    return reply.status if isinstance(reply, TorqueMessage) else reply.code
+
+
+def reset(rig: Rig) -> object:
+    message = Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
+    return rig.send(message)
+
+
+def test_a_named_client_stops_the_robot_from_any_connection(guarded):
+    ack = expect(EstopAck, guarded.send(Estop(name="button"), identity=b"elsewhere"))
+    assert (ack.stopped, ack.reason) == (True, "emergency stop by 'button'")
+    assert status(guarded) == "damping"
+    guarded.send(Estop(name="button", stop=False), identity=b"elsewhere")
+    assert status(guarded, 3) == "damping"
+    assert isinstance(reset(guarded), ResetAck)
+    assert status(guarded, 4) == "ok"
+
+
+def test_others_cannot_stop_the_robot(guarded):
+    for message in (
+        encode(Estop(name="joker")),
+        msgpack.packb({"t": "estop", "name": "joker", "stop": 1}),
+        PARTS + b"estop\xc3",
+    ):
+        expect(ErrorMessage, guarded.raw(message, identity=b"elsewhere"))
+    assert status(guarded) == "ok"
+
+
+def test_a_stop_without_a_session_waits_for_the_robot(robot):
+    rig = Rig(robot, estops=("button",))
+    rig.send(Estop(name="button"), identity=b"elsewhere")
+    assert rig.greet().latched == "emergency stop by 'button'"
+    assert status(rig, 1) == "damping"
+
+
+@every("flags", [{"estop": 1}, {"estop": "yes"}, ["estop", True], {"estop": True, "estopp": 1}])
+@every("identity", [b"a", b"new"])
+def test_a_malformed_stop_of_the_controlling_client_stops(robot, flags, identity):
+    guarded = with_button(robot)
+    message = msgpack.unpackb(encode(guarded.state(2))) | {"flags": flags}
+    reply = expect(ErrorMessage, guarded.raw(msgpack.packb(message), identity=identity))
+    assert "emergency stop is engaged" in reply.message
+    assert status(guarded) == "damping"
+
+
+@every("value", [False, None, 0])
+def test_no_stop_is_no_stop(robot, value):
+    guarded = with_button(robot)
+    message = msgpack.unpackb(encode(guarded.state(2))) | {"flags": {"estop": value}, "nonsense": 1}
+    assert isinstance(guarded.raw(msgpack.packb(message)), ErrorMessage)
+    assert status(guarded) == "ok"
+
+
+def too_long(data: bytes) -> bytes:
+    return msgpack.packb(msgpack.unpackb(data) | {"padding": bytes(MAX_BYTES)})
+
+
+def cut(data: bytes) -> bytes:
+    return data[: data.index(b"estop") + 6]
+
+
+def in_parts(data: bytes) -> bytes:
+    return PARTS + data
+
+
+@every("spoilt", [too_long, cut, in_parts])
+def test_a_stop_that_is_too_long_or_cut_or_in_parts_stops(robot, spoilt):
+    guarded = with_button(robot)
+    assert isinstance(guarded.raw(spoilt(encode(guarded.state(2, flags=STOP)))), ErrorMessage)
+    assert status(guarded) == "damping"
+
+
+@every("spoilt", [too_long, cut, in_parts])
+def test_so_does_one_of_a_client_of_the_role(robot, spoilt):
+    guarded = with_button(robot)
+    guarded.send(Estop(name="button", stop=False), identity=b"elsewhere")
+    assert status(guarded) == "ok"
+    data = msgpack.packb({"t": "estop", "v": "1.2", "name": "button", "stop": True, "estop": True})
+    assert isinstance(guarded.raw(spoilt(data), identity=b"elsewhere"), ErrorMessage)
+    assert status(guarded, 3) == "damping"
+
+
+def test_a_stop_of_a_new_connection_counts_when_its_next_state_overtakes_it(guarded):
+    guarded.service.overtaken(b"new", encode(guarded.state(2, flags=STOP)), 2 * MS)
+    assert status(guarded) == "damping"
+
+
+def test_a_silent_client_stops_the_robot_where_a_timeout_is_set(robot):
+    rig = Rig(robot, estops=("button",), estop_timeout_ms=50.0)
+    rig.greet()
+    assert status(rig, 1) == "damping"  # none was ever heard
+    refused = expect(ErrorMessage, reset(rig))
+    assert refused.message == "no message of an emergency-stop client since the start"
+    ack = expect(EstopAck, rig.send(Estop(name="button", stop=False), identity=b"elsewhere"))
+    assert ack.timeout_ms == 50.0
+    assert isinstance(reset(rig), ResetAck)
+    for seq in range(2, 52):
+        assert status(rig, seq) == "ok"
+    assert status(rig, 52) == "damping"
+    assert isinstance(rig.send(Estop(name="button", stop=False), identity=b"elsewhere"), EstopAck)
+    assert status(rig, 53) == "damping"  # until reset

@@ -1,13 +1,16 @@
-"""The plausibility check: one implausible state is ignored, two in a row are a fault."""
+"""Plausibility: one implausible state is ignored, two in a row are a fault; flickering foot switches count as closed."""
 
 import numpy as np
-import pytest
+from fast import every
 from rig import Rig
 from standin import standing
+from wire import expect
 
 from idyn.model.robot import Robot
+from transport.protocol.contact_input import FootSwitches
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.torque import TorqueMessage
+from transport.server.sessions.plausibility import SwitchDebounce
 
 
 def wild(robot: Robot, what: str) -> dict[str, bytes]:
@@ -40,8 +43,9 @@ WHAT = [
 ]
 
 
-@pytest.mark.parametrize("what", WHAT)
-def test_one_implausible_state_is_ignored_and_reported(rig: Rig, robot: Robot, what: str) -> None:
+@every("what", WHAT)
+def test_one_implausible_state_is_ignored_and_reported(robot, what):
+    rig = Rig(robot)
     rig.greet()
     rig.tick(1)
     before = rig.tick(2)
@@ -49,48 +53,42 @@ def test_one_implausible_state_is_ignored_and_reported(rig: Rig, robot: Robot, w
     assert isinstance(before, TorqueMessage)
     assert isinstance(reply, TorqueMessage)
     assert reply.message.startswith("implausible state ignored: ")
-    np.testing.assert_allclose(np.frombuffer(reply.tau), np.frombuffer(before.tau), atol=1e-9)  # type: ignore[arg-type]
-    after = rig.tick(4)
-    assert isinstance(after, TorqueMessage)
+    np.testing.assert_allclose(np.frombuffer(reply.tau), np.frombuffer(before.tau), atol=1e-9)
+    after = expect(TorqueMessage, rig.tick(4))
     assert after.message == ""
 
 
-@pytest.mark.parametrize("what", WHAT)
-def test_two_implausible_states_in_a_row_are_a_fault(rig: Rig, robot: Robot, what: str) -> None:
+@every("what", WHAT)
+def test_two_implausible_states_in_a_row_are_a_fault(robot, what):
+    rig = Rig(robot)
     rig.greet()
     rig.tick(1)
     rig.tick(2, **wild(robot, what))
-    reply = rig.tick(3, **wild(robot, what))
-    assert isinstance(reply, ErrorMessage)
+    reply = expect(ErrorMessage, rig.tick(3, **wild(robot, what)))
     assert reply.code is Code.LATCHED_FAULT
     assert "two implausible states in a row" in reply.message
 
 
-def test_a_moving_robot_is_accepted_after_a_dropout(moving: Rig, robot: Robot) -> None:
+def test_a_moving_robot_is_accepted_after_a_dropout(moving, robot):
     """What its speed explains is no jump: 20 ms at 5 rad/s are 0.1 rad."""
-    moving.greet()
     q, v = standing(robot), np.zeros(robot.nv)
     v[7] = 5.0
     moving.tick(1, q=q.tobytes(), vel=v.tobytes())
     q[8] += 0.15
-    reply = moving.tick(21, q=q.tobytes(), vel=v.tobytes())
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, moving.tick(21, q=q.tobytes(), vel=v.tobytes()))
     assert reply.message == ""
 
 
-def test_the_opposite_quaternion_is_the_same_attitude(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_the_opposite_quaternion_is_the_same_attitude(rig, robot):
     rig.tick(1)
     q = standing(robot)
     q[3:7] *= -1.0
-    reply = rig.tick(2, q=q.tobytes())
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.tick(2, q=q.tobytes()))
     assert reply.message == ""
 
 
-def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig: Rig, robot: Robot) -> None:
+def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig, robot):
     """20 rad/s are too much for one tick, and possible in two."""
-    rig.greet()
     stumbling = np.zeros(robot.nv)
     stumbling[8] = 20.0
     rig.tick(1)
@@ -101,16 +99,13 @@ def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig: Rig, robot: Robot) 
     assert second.message == ""
 
 
-def test_one_implausible_state_after_a_lost_one_is_ignored(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_one_implausible_state_after_a_lost_one_is_ignored(rig, robot):
     rig.tick(1)
     v = np.zeros(robot.nv)
     v[8] = 29.0
-    wild = rig.tick(12, vel=v.tobytes())
-    assert isinstance(wild, TorqueMessage)
+    wild = expect(TorqueMessage, rig.tick(12, vel=v.tobytes()))
     assert wild.message.startswith("implausible state ignored: ")
-    after = rig.tick(13)
-    assert isinstance(after, TorqueMessage)
+    after = expect(TorqueMessage, rig.tick(13))
     assert after.message == ""
 
 
@@ -122,44 +117,92 @@ def trembling(robot: Robot, seq: int, *, base: bool = True, joints: bool = True)
     return {"vel": v.tobytes()}
 
 
-@pytest.mark.parametrize(("frozen", "named"), [("base", "rate of the base"), ("joints", "speeds of the joints")])
-def test_a_frozen_sensor_is_named_while_the_robot_stands_and_its_states_are_refused(
-    rig: Rig, robot: Robot, frozen: str, named: str
-) -> None:
+@every(("frozen", "named"), [("base", "rate of the base"), ("joints", "speeds of the joints")])
+def test_a_frozen_sensor_is_named_while_the_robot_stands_and_its_states_are_refused(robot, frozen, named):
+    rig = Rig(robot)
     rig.greet()
     for seq in range(1, 200):
-        assert rig.tick(seq, **trembling(robot, seq)).message == ""  # type: ignore[union-attr]
+        assert rig.tick(seq, **trembling(robot, seq)).message == ""
     replies = [rig.tick(seq, **trembling(robot, seq, **{frozen: False})) for seq in range(200, 240)]
     refused = [isinstance(reply, ErrorMessage) for reply in replies]
     assert refused == [False] * 5 + [True] * 35  # the first of them is another number than before
-    last = replies[-1]
-    assert isinstance(last, ErrorMessage)
+    last = expect(ErrorMessage, replies[-1])
     assert last.code is Code.STALE_STATE
     assert last.recoverable
     assert f"the {named} has been frozen for 39 ms" in last.message
-    after = rig.tick(240, **trembling(robot, 240))
-    assert isinstance(after, TorqueMessage)
+    after = expect(TorqueMessage, rig.tick(240, **trembling(robot, 240)))
     assert after.status == "ok"
 
 
-def test_the_first_state_after_a_frozen_sensor_may_be_anywhere(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_the_first_state_after_a_frozen_sensor_may_be_anywhere(rig, robot):
     for seq in range(1, 230):
         rig.tick(seq, **trembling(robot, seq, joints=seq < 200))
     moved = standing(robot)
     moved[9] += 0.5
-    reply = rig.tick(230, q=moved.tobytes(), **trembling(robot, 230))
-    assert isinstance(reply, TorqueMessage)
+    reply = expect(TorqueMessage, rig.tick(230, q=moved.tobytes(), **trembling(robot, 230)))
     assert reply.message == ""
-    assert rig.tick(231, **trembling(robot, 231)).message.startswith("implausible state ignored: ")  # type: ignore[union-attr]
+    assert rig.tick(231, **trembling(robot, 231)).message.startswith("implausible state ignored: ")
 
 
-@pytest.mark.parametrize("period", [1, 20])
-def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(rig: Rig, robot: Robot, period: int) -> None:
+@every("period", [1, 20])
+def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(robot, period):
     """A simulated robot comes to rest in all its sensors together; a slow sensor repeats itself between two samples."""
+    rig = Rig(robot)
     rig.greet()
     for seq in range(1, 300):
         v, alive = np.zeros(robot.nv), seq < 150 or period > 1
         v[3:6] = 1e-3 * np.sin(seq // period) if alive else 0.0
         v[6:] = 1e-3 * np.cos(seq) if alive else 0.0
-        assert rig.tick(seq, vel=v.tobytes()).message == ""  # type: ignore[union-attr]
+        assert rig.tick(seq, vel=v.tobytes()).message == ""
+
+
+DT = 1e-3
+
+
+def run(closed, ticks):
+    """Return the last (switches, text) and the first tick with a text. closed: tick → names"""
+    debounce, first = SwitchDebounce(), None
+    for tick in range(ticks):
+        switches, text = debounce.debounced(FootSwitches(keys=closed(tick), mu=None), DT)
+        if text and first is None:
+            first = tick
+    return switches, text, first
+
+
+@every(("half", "most"), [(1, 50), (2, 130)])
+def test_a_flickering_switch_is_named_and_counts_as_closed(half, most):
+    switches, text, first = run(lambda tick: ("A", "B") if tick // half % 2 else ("A",), 200 * half)
+    assert first is not None
+    assert first < most
+    assert text == "foot switches flicker: B"
+    assert switches.keys == ("A", "B")
+
+
+def test_a_gait_with_bouncing_landings_is_left_alone():
+    def gait(tick):
+        phase = tick % 300
+        stands = phase > 100 and not (phase < 116 and phase % 2)
+        return ("A", "B") if stands else ("A",)
+
+    assert run(gait, 1500)[2] is None
+
+
+def test_a_switch_that_is_quiet_again_counts_as_it_is():
+    switches, text, first = run(lambda tick: ("A", "B") if tick < 300 and tick % 2 else ("A",), 1000)
+    assert first is not None
+    assert text == ""
+    assert switches.keys == ("A",)
+
+
+def test_friction_of_switches_is_kept():
+    debounce = SwitchDebounce()
+    for tick in range(100):
+        keys, mu = (("A", "B"), (0.5, 0.6)) if tick % 2 else (("B",), (0.6,))
+        switches, _ = debounce.debounced(FootSwitches(keys=keys, mu=mu), DT)
+    closed = dict(zip(switches.keys, switches.mu, strict=True))
+    assert closed["B"] == 0.6
+    assert set(closed) == {"A", "B"}
+
+
+def test_measured_contacts_are_left_alone():
+    assert SwitchDebounce().debounced(None, DT) == (None, "")

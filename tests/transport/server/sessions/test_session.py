@@ -6,14 +6,16 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Client, ClientKind, Welcome
+from transport.protocol.messages.hello import Client, Welcome
 from transport.protocol.messages.requests import (
     Config,
     ConfigSet,
@@ -53,8 +55,7 @@ def at_rest(rig: Rig) -> Reset:
 # -- who is asking ----------------------------------------------------------------------------------------------------
 
 
-def test_another_session_number_is_refused(rig: Rig) -> None:
-    rig.greet()
+def test_another_session_number_is_refused(rig):
     rig.session += 1
     reply = error(rig.tick(1))
     assert (reply.code, reply.field, reply.seq) == (Code.NOT_CONTROLLING, "session", 1)
@@ -63,8 +64,7 @@ def test_another_session_number_is_refused(rig: Rig) -> None:
 # -- the torque -------------------------------------------------------------------------------------------------------
 
 
-def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_the_torque_answers_its_state(rig, robot):
     reply = torque(rig.tick(1, t_robot=123 * MS))
     assert (reply.session, reply.seq, reply.t_robot) == (rig.session, 1, 123 * MS)
     assert reply.valid_until == 143 * MS
@@ -75,32 +75,27 @@ def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
     assert [contact.frame for contact in reply.contact_force] == list(robot.spheres.keys)
     weight = sum(contact.fn for contact in reply.contact_force)
     assert weight == pytest.approx(robot.total_mass * 9.81)
-    assert reply.solver is not None
     assert (reply.solver.path, reply.solver.n_contacts, reply.solver.warm) == ("springs", 4, False)
     second = torque(rig.tick(2, t_robot=124 * MS))
-    assert second.solver is not None
     assert second.solver.warm
 
 
-def test_a_missed_deadline_is_reported(robot: Robot) -> None:
+def test_a_missed_deadline_is_reported(robot):
     rig = Rig(robot, deadline_us=500.0)
     rig.greet()
     rig.times = iter((0, MS))
     reply = torque(rig.send(rig.state(1)))
     assert not reply.deadline_met
-    assert reply.solver is not None
     assert reply.solver.time_us == 1000.0
-    stats = rig.send(StatsGet())
-    assert isinstance(stats, Stats)
+    stats = expect(Stats, rig.send(StatsGet()))
     assert (stats.torques, stats.deadline_misses, stats.step_us_max) == (1, 1, 1000.0)
 
 
-def test_dry_run_is_echoed(rig: Rig) -> None:
-    rig.greet()
+def test_dry_run_is_echoed(rig):
     assert torque(rig.tick(1, flags=Flags(dry_run=True))).dry_run
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "follows"),
     [
         ({}, None),
@@ -110,56 +105,47 @@ def test_dry_run_is_echoed(rig: Rig) -> None:
         ({"last_applied_seq": 5}, False),
     ],
 )
-def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(rig: Rig, fields: dict, follows: bool | None) -> None:
+def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(fields, follows, robot):
     """Those of a client without `t_applied`: in a dry run, and while answers are lost."""
+    rig = Rig(robot)
     rig.greet()
     torque(rig.tick(40, **fields))
-    assert rig.controller.last is not None
     assert rig.controller.last.follows is follows
 
 
-def test_a_shadow_does_not_judge_the_motors_of_another_server(robot: Robot) -> None:
+def test_a_shadow_does_not_judge_the_motors_of_another_server(robot):
     shadow = SpringDamper(robot)
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"), shadow=shadow, clock=lambda: 0)
-    welcome = decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply)
-    assert isinstance(welcome, Welcome)
+    welcome = expect(Welcome, decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply))
     assert isinstance(decode(service.handle(b"s", encode(state(robot, welcome.session, 1)), MS).reply), TorqueMessage)
-    assert shadow.last is not None
     assert shadow.last.follows is False
 
 
-def test_the_period_is_measured_and_clamped(rig: Rig) -> None:
-    rig.greet()
+def test_the_period_is_measured_and_clamped(rig):
     periods = []
     for seq, t in enumerate((0.0, 1.0, 1.2, 3.2, 13.2), start=1):
         torque(rig.tick(seq, t_robot=round(t * MS)))
-        assert rig.controller.last is not None
         periods.append(rig.controller.last.dt)
     low, high = DT_FACTORS
     np.testing.assert_allclose(periods, [0.0, 1e-3, low * 1e-3, 2e-3, high * 1e-3])
 
 
-def test_the_applied_torque_and_the_reference_reach_the_controller(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_the_applied_torque_and_the_reference_reach_the_controller(rig, robot):
     rows = np.arange(36.0).reshape(3, 12)
     ref = Reference(q=rows[0].tobytes(), v=rows[1].tolist(), a=rows[2].tobytes())
     torque(rig.tick(1, tau_applied=rows[1].tobytes(), ref=ref))
     seen = rig.controller.last
-    assert seen is not None
     assert seen.reference is not None
     np.testing.assert_array_equal(seen.tau_applied, rows[1])
     np.testing.assert_array_equal([seen.reference.q, seen.reference.v, seen.reference.a], rows)
     torque(rig.tick(2, tau_applied=None))
-    assert rig.controller.last is not None
     assert rig.controller.last.tau_applied is None
 
 
-def test_a_nearly_unit_quaternion_is_renormalised(moving: Rig, robot: Robot) -> None:
-    moving.greet()
+def test_a_nearly_unit_quaternion_is_renormalised(moving, robot):
     q = standing(robot)
     q[3:7] = np.array([0.0, 0.6, 0.0, 0.8]) * 1.0009
     torque(moving.tick(1, q=q.tobytes()))
-    assert moving.controller.seen is not None
     np.testing.assert_allclose(moving.controller.seen.q[3:7], [0.0, 0.6, 0.0, 0.8], atol=1e-15)
 
 
@@ -168,11 +154,11 @@ def test_a_nearly_unit_quaternion_is_renormalised(moving: Rig, robot: Robot) -> 
 
 def foot(**changes: object) -> Contact:
     fields: dict[str, object] = {"frame": "FL_FOOT", "p": [0.1, 0.1, 0.0], "n": [0.0, 0.0, 1.0]}
-    return Contact(**(fields | changes))  # type: ignore[arg-type]
+    return Contact(**(fields | changes))
 
 
 def switch(frame: str, **changes: object) -> Contact:
-    return Contact(frame=frame, **changes)  # type: ignore[arg-type]
+    return Contact(frame=frame, **changes)
 
 
 def quaternion(robot: Robot, scale: float) -> bytes:
@@ -188,7 +174,6 @@ def with_number(n: int, i: int, value: float) -> list[float]:
 
 
 def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
-    rig.greet()
     lifted = Stance(frame="HL_FOOT", stance=False, time_to_switch=0.2)
     landing = Stance(frame="FR_FOOT", stance=True, time_to_switch=-0.1)
     assert isinstance(rig.tick(1, schedule=[lifted, landing]), TorqueMessage)
@@ -262,8 +247,9 @@ BAD_STATES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "field"), BAD_STATES)
-def test_an_invalid_state_is_refused_by_field_and_has_no_effect(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+@every(("change", "code", "field"), BAD_STATES)
+def test_an_invalid_state_is_refused_by_field_and_has_no_effect(robot, change, code, field):
+    rig = Rig(robot)
     rig.greet()
     torque(rig.tick(1))
     memory, steps = rig.controller.integral.copy(), rig.controller.steps
@@ -276,49 +262,46 @@ def test_an_invalid_state_is_refused_by_field_and_has_no_effect(rig: Rig, robot:
     assert torque(rig.tick(2)).comm.lost == 0  # its seq was not used up
 
 
-def test_an_unknown_contact_frame_is_refused_with_the_nearest_name(rig: Rig) -> None:
-    rig.greet()
+def test_an_unknown_contact_frame_is_refused_with_the_nearest_name(rig):
     assert "FL_FOOT" in error(rig.tick(1, contacts=[foot(frame="FL_FOT")])).message
 
 
-def test_a_contact_frame_not_in_the_hello_is_refused(rig: Rig) -> None:
-    rig.greet(contact_frames=["FR_FOOT"])
-    assert error(rig.tick(1, contacts=[foot()])).field == "contacts[0].frame"
+def test_a_contact_frame_not_in_the_hello_is_refused(fresh):
+    fresh.greet(contact_frames=["FR_FOOT"])
+    assert error(fresh.tick(1, contacts=[foot()])).field == "contacts[0].frame"
 
 
-def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
-    rig.greet(mu=0.3)
+def test_given_contacts_replace_the_geometry(fresh):
+    fresh.greet(mu=0.3)
     t1 = [0.0, 1.0, 0.0]
-    reply = torque(rig.tick(1, contacts=[foot(t1=t1, t2=[-1.0, 0, 0]), foot(frame="FR_FOOT", active=False)]))
+    reply = torque(fresh.tick(1, contacts=[foot(t1=t1, t2=[-1.0, 0, 0]), foot(frame="FR_FOOT", active=False)]))
     assert [contact.frame for contact in reply.contact_force] == ["FL_FOOT"]
-    assert torque(rig.tick(2, contacts=[])).contact_force == []
+    assert torque(fresh.tick(2, contacts=[])).contact_force == []
 
 
-def test_foot_switches_replace_the_geometry(rig: Rig) -> None:
+def test_foot_switches_replace_the_geometry(fresh):
     """Only contact names are sent; the server computes their positions, in the order of the message."""
-    rig.greet(mu=0.3)
+    fresh.greet(mu=0.3)
     sent = [switch("HR_FOOT", mu=0.7), switch("FR_FOOT", active=False), switch("FL_FOOT")]
-    torque(rig.tick(1, contacts=sent))
-    geometry, felt = rig.controller.contacts(standing(rig.robot)), rig.controller.felt
-    assert felt is not None
+    torque(fresh.tick(1, contacts=sent))
+    geometry, felt = fresh.controller.contacts(standing(fresh.robot)), fresh.controller.felt
     assert felt.keys == ("HR_FOOT", "FL_FOOT")
     np.testing.assert_array_equal(felt.points, geometry.points[[geometry.keys.index(key) for key in felt.keys]])
     np.testing.assert_array_equal(felt.mu, [0.7, 0.3])
     np.testing.assert_array_equal(felt.gaps, 0.0)
-    torque(rig.tick(2, contacts=[switch("HR_FOOT", active=False)]))
-    assert rig.controller.felt is not None
-    assert len(rig.controller.felt) == 0
+    torque(fresh.tick(2, contacts=[switch("HR_FOOT", active=False)]))
+    assert len(fresh.controller.felt) == 0
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
-def test_malformed_bytes_are_refused_and_the_session_continues(rig: Rig, data: bytes) -> None:
+@every("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
+def test_malformed_bytes_are_refused_and_the_session_continues(data, robot):
+    rig = Rig(robot)
     rig.greet()
     assert error(rig.raw(data)).code is Code.BAD_SCHEMA
     torque(rig.tick(1))
 
 
-def test_another_major_version_is_refused(rig: Rig) -> None:
-    rig.greet()
+def test_another_major_version_is_refused(rig):
     reply = error(rig.raw(msgpack.packb(msgpack.unpackb(encode(rig.state(1))) | {"v": "2.0"})))
     assert (reply.code, reply.field, reply.seq, reply.recoverable) == (Code.VERSION_MISMATCH, "v", 1, False)
 
@@ -326,8 +309,7 @@ def test_another_major_version_is_refused(rig: Rig) -> None:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_duplicate_state_gets_the_same_reply_without_a_step(rig: Rig) -> None:
-    rig.greet()
+def test_a_duplicate_state_gets_the_same_reply_without_a_step(rig):
     data = encode(rig.state(1))
     first = rig.service.handle(b"a", data, MS).reply
     assert rig.service.handle(b"a", data, 2 * MS).reply == first
@@ -335,8 +317,7 @@ def test_a_duplicate_state_gets_the_same_reply_without_a_step(rig: Rig) -> None:
     assert torque(rig.tick(2)).comm.dup == 1
 
 
-def test_an_older_state_is_refused(rig: Rig) -> None:
-    rig.greet()
+def test_an_older_state_is_refused(rig):
     torque(rig.tick(5))
     reply = error(rig.send(rig.state(3)))
     assert (reply.code, reply.field, reply.seq) == (Code.OUT_OF_ORDER, "seq", 3)
@@ -344,21 +325,18 @@ def test_an_older_state_is_refused(rig: Rig) -> None:
     assert (after.comm.out_of_order, after.comm.lost) == (1, 4)
 
 
-def test_seq_starts_at_one(rig: Rig) -> None:
-    rig.greet()
+def test_seq_starts_at_one(rig):
     assert error(rig.send(rig.state(0))).field == "seq"
 
 
-def test_only_the_last_replies_are_repeated(rig: Rig) -> None:
-    rig.greet()
+def test_only_the_last_replies_are_repeated(rig):
     for seq in range(1, RING + 2):
         torque(rig.tick(seq))
     assert torque(rig.send(rig.state(2))).seq == 2
     assert error(rig.send(rig.state(1))).code is Code.OUT_OF_ORDER
 
 
-def test_overtaken_states_count_as_late(rig: Rig) -> None:
-    rig.greet()
+def test_overtaken_states_count_as_late(rig):
     torque(rig.tick(1))
     for seq in (3, 4):
         rig.service.overtaken(b"a", encode(rig.state(seq)), 5 * MS)
@@ -367,8 +345,7 @@ def test_overtaken_states_count_as_late(rig: Rig) -> None:
     assert comm.success_100 == pytest.approx(2 / 5)
 
 
-def test_an_old_state_is_refused_by_its_age(rig: Rig) -> None:
-    rig.greet()
+def test_an_old_state_is_refused_by_its_age(rig):
     for seq in range(1, 6):
         torque(rig.tick(seq))
     rig.now = 6 * MS + 11 * MS
@@ -380,7 +357,7 @@ def test_an_old_state_is_refused_by_its_age(rig: Rig) -> None:
 # -- watchdog and faults ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("silence_ms", "level"),
     [
         (1, WatchdogLevel.OK),
@@ -390,7 +367,8 @@ def test_an_old_state_is_refused_by_its_age(rig: Rig) -> None:
         (99, WatchdogLevel.HOLD),
     ],
 )
-def test_the_watchdog_reports_the_waiting_time(rig: Rig, silence_ms: int, level: WatchdogLevel) -> None:
+def test_the_watchdog_reports_the_waiting_time(silence_ms, level, robot):
+    rig = Rig(robot)
     rig.greet()
     rig.now = 10_000 * MS  # the time between hello and the first state does not count
     torque(rig.send(rig.state(1, t_send=None)))
@@ -399,8 +377,7 @@ def test_the_watchdog_reports_the_waiting_time(rig: Rig, silence_ms: int, level:
     assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
 
 
-def test_a_long_outage_latches_until_reset(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_a_long_outage_latches_until_reset(rig, robot):
     for seq in (1, 2, 3):
         torque(rig.tick(seq))
     for seq in (104, 105):
@@ -411,13 +388,11 @@ def test_a_long_outage_latches_until_reset(rig: Rig, robot: Robot) -> None:
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2, 3]
     assert isinstance(rig.send(at_rest(rig)), ResetAck)
     torque(rig.tick(106))
-    assert rig.controller.last is not None
     assert rig.controller.last.dt == 0.0  # begins anew
 
 
-def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig: Rig) -> None:
+def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig):
     """It resumes after 469 ms with one waiting state for each tick: the newest is answered, and the pause is reported."""
-    rig.greet()
     torque(rig.tick(1))
     rig.now = 470 * MS
     for seq in range(2, 470):
@@ -430,10 +405,9 @@ def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig: Rig) -> None:
     assert (after.watchdog.state, after.watchdog.pause_ms) == (WatchdogLevel.OK, 0.0)
 
 
-def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig: Rig) -> None:
+def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig):
     """A gap of 120 ms by the robot's clock among the waiting states is not a fault. The same gap while the server runs is
     one."""
-    rig.greet()
     torque(rig.tick(1))
     rig.now = 400 * MS
     for seq in (*range(2, 100), *range(220, 399)):
@@ -442,9 +416,8 @@ def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig: Rig) -> None
     assert error(rig.tick(520)).code is Code.LATCHED_FAULT
 
 
-def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
+def test_a_client_that_waits_for_a_reply_has_no_outage(rig):
     """The first reply takes 207 ms; the client waits for it, by both clocks."""
-    rig.greet()
     rig.times = iter((MS, 208 * MS))
     torque(rig.tick(1))
     reply = torque(rig.tick(209))
@@ -453,9 +426,8 @@ def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
     torque(rig.tick(210))
 
 
-def test_a_state_refused_for_its_age_counts_as_received(rig: Rig) -> None:
+def test_a_state_refused_for_its_age_counts_as_received(rig):
     """A client that waits for every reply sent it just before the server paused for 150 ms."""
-    rig.greet()
     for seq in range(1, 6):
         torque(rig.tick(seq))
     rig.now = 156 * MS
@@ -463,8 +435,7 @@ def test_a_state_refused_for_its_age_counts_as_received(rig: Rig) -> None:
     torque(rig.tick(157))
 
 
-def test_a_robot_whose_clock_stood_still_has_no_outage(rig: Rig) -> None:
-    rig.greet()
+def test_a_robot_whose_clock_stood_still_has_no_outage(rig):
     torque(rig.tick(1))
     rig.now = 240 * MS
     reply = torque(rig.send(rig.state(2, t_send=None)))
@@ -472,8 +443,7 @@ def test_a_robot_whose_clock_stood_still_has_no_outage(rig: Rig) -> None:
     assert reply.watchdog.pause_ms == pytest.approx(238.0)
 
 
-def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig: Rig) -> None:
-    rig.greet()
+def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig):
     torque(rig.tick(1))
     rig.now = 252 * MS
     reply = error(rig.send(rig.state(2, t_send=None)))
@@ -481,11 +451,10 @@ def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig: R
     assert "no state for 251 ms" in reply.message
 
 
-@pytest.mark.parametrize(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
-def test_pauses_are_logged_for_robots_and_not_for_simulations(
-    rig: Rig, caplog: pytest.LogCaptureFixture, kind: ClientKind, told: int
-) -> None:
+@every(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
+def test_pauses_are_logged_for_robots_and_not_for_simulations(caplog, kind, told, robot):
     """A simulated world may compute for any time between states, and a replay reads them."""
+    rig = Rig(robot)
     rig.greet(client=Client(name=kind, kind=kind))
     for seq in (1, 2):
         rig.now = seq * 24 * MS
@@ -495,16 +464,15 @@ def test_pauses_are_logged_for_robots_and_not_for_simulations(
     assert all("no state was handled for 23 ms" in line for line in lines)
 
 
-def test_a_simulators_own_time_counts(rig: Rig) -> None:
-    rig.greet(client=Client(name="slow", kind="sim"))
-    torque(rig.send(rig.state(1)))
-    rig.now += 10_000 * MS
-    assert torque(rig.send(rig.state(2))).watchdog.state is WatchdogLevel.OK
-    assert error(rig.send(rig.state(200))).code is Code.LATCHED_FAULT
+def test_a_simulators_own_time_counts(fresh):
+    fresh.greet(client=Client(name="slow", kind="sim"))
+    torque(fresh.send(fresh.state(1)))
+    fresh.now += 10_000 * MS
+    assert torque(fresh.send(fresh.state(2))).watchdog.state is WatchdogLevel.OK
+    assert error(fresh.send(fresh.state(200))).code is Code.LATCHED_FAULT
 
 
-def test_reset_is_refused_while_the_robot_tilts_or_moves(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_reset_is_refused_while_the_robot_tilts_or_moves(rig, robot):
     torque(rig.tick(1))
     error(rig.tick(150))
     q, v = standing(robot), np.zeros(robot.nv)
@@ -520,8 +488,7 @@ def test_reset_is_refused_while_the_robot_tilts_or_moves(rig: Rig, robot: Robot)
     assert isinstance(rig.send(at_rest(rig)), ResetAck)
 
 
-def test_an_emergency_stop_damps_until_reset(rig: Rig) -> None:
-    rig.greet()
+def test_an_emergency_stop_damps_until_reset(rig):
     assert torque(rig.tick(1, flags=Flags(estop=True))).status == "damping"
     assert torque(rig.tick(2)).status == "damping"
     assert isinstance(rig.send(at_rest(rig)), ResetAck)
@@ -539,20 +506,19 @@ REFUSED: dict[str, Callable[[Rig], bytes]] = {
 }
 
 
-def test_an_emergency_stop_in_a_refused_message_acts(rig: Rig) -> None:
+def test_an_emergency_stop_in_a_refused_message_acts(fresh):
     for why, message in REFUSED.items():
-        rig.greet()
-        torque(rig.tick(1))
-        torque(rig.tick(2))
-        refusal = error(rig.raw(message(rig)))
+        fresh.greet()
+        torque(fresh.tick(1))
+        torque(fresh.tick(2))
+        refusal = error(fresh.raw(message(fresh)))
         assert "emergency stop is engaged" in refusal.message, why
-        assert torque(rig.tick(4)).status == "damping", why
-        assert isinstance(rig.send(at_rest(rig)), ResetAck)
-        assert torque(rig.tick(5)).status == "ok"
+        assert torque(fresh.tick(4)).status == "damping", why
+        assert isinstance(fresh.send(at_rest(fresh)), ResetAck)
+        assert torque(fresh.tick(5)).status == "ok"
 
 
-def test_an_emergency_stop_survives_an_outage_and_a_hello(rig: Rig) -> None:
-    rig.greet()
+def test_an_emergency_stop_survives_an_outage_and_a_hello(rig):
     torque(rig.tick(1))
     assert error(rig.tick(500, flags=STOP)).code is Code.LATCHED_FAULT  # after a silence
     assert rig.greet().mode == "latched"
@@ -561,25 +527,22 @@ def test_an_emergency_stop_survives_an_outage_and_a_hello(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_emergency_stop_in_an_overtaken_state_acts(rig: Rig) -> None:
-    rig.greet()
+def test_an_emergency_stop_in_an_overtaken_state_acts(rig):
     torque(rig.tick(1))
     rig.service.overtaken(b"a", encode(rig.state(2, flags=STOP)), rig.now)
     assert torque(rig.tick(3)).status == "damping"
 
 
-def test_another_client_cannot_stop_the_robot(rig: Rig) -> None:
-    rig.greet()
+def test_another_client_cannot_stop_the_robot(rig):
     torque(rig.tick(1))
     guess = msgspec.structs.replace(rig.state(2, flags=STOP), session=rig.session + 1)
     assert error(rig.send(guess, identity=b"stranger")).code is Code.NOT_CONTROLLING
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_emergency_stop_is_accepted_from_a_new_connection(rig: Rig) -> None:
+def test_an_emergency_stop_is_accepted_from_a_new_connection(rig):
     """After a lost connection a client that knows the session number need not say hello first; the message may be invalid
     otherwise."""
-    rig.greet()
     torque(rig.tick(1))
     refused = error(rig.send(rig.state(2, flags=STOP, q=b""), identity=b"new"))
     assert refused.code is Code.NOT_CONTROLLING
@@ -587,21 +550,18 @@ def test_an_emergency_stop_is_accepted_from_a_new_connection(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "damping"
 
 
-def test_a_seq_far_ahead_does_not_outdate_the_following_states(rig: Rig) -> None:
-    rig.greet()
+def test_a_seq_far_ahead_does_not_outdate_the_following_states(rig):
     torque(rig.tick(1))
     assert error(rig.tick(2**40)).code is Code.OUT_OF_ORDER
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_overtaken_first_state_does_not_count_as_a_pause(rig: Rig) -> None:
-    rig.greet()
+def test_an_overtaken_first_state_does_not_count_as_a_pause(rig):
     rig.service.overtaken(b"a", encode(rig.state(1)), 5_000_000_000)
     assert torque(rig.tick(2)).watchdog.pause_ms == 0.0
 
 
-def test_a_fault_of_the_robot_is_reported_and_latches(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_a_fault_of_the_robot_is_reported_and_latches(rig, robot):
     q = standing(robot)
     q[2] = 0.98
     torque(rig.tick(1, q=q.tobytes()))
@@ -614,8 +574,7 @@ def test_a_fault_of_the_robot_is_reported_and_latches(rig: Rig, robot: Robot) ->
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2]
 
 
-def test_a_controller_error_is_an_internal_fault_and_latches(rig: Rig) -> None:
-    rig.greet()
+def test_a_controller_error_is_an_internal_fault_and_latches(rig):
     rig.controller.fail = True
     reply = error(rig.tick(1))
     assert (reply.code, reply.seq) == (Code.INTERNAL, 1)
@@ -626,36 +585,30 @@ def test_a_controller_error_is_an_internal_fault_and_latches(rig: Rig) -> None:
     torque(rig.tick(3))
 
 
-def test_a_non_finite_torque_is_never_sent(rig: Rig) -> None:
-    rig.greet()
+def test_a_non_finite_torque_is_never_sent(rig):
     rig.controller.kp = INF
     with np.errstate(invalid="ignore"):
         assert error(rig.tick(1)).code is Code.INTERNAL
 
 
-def test_stop_is_accepted_with_any_session_number(rig: Rig) -> None:
-    rig.greet()
+def test_stop_is_accepted_with_any_session_number(rig):
     assert isinstance(rig.send(Stop()), StopAck)
     assert error(rig.tick(1)).code is Code.NOT_CONTROLLING
 
 
-def test_a_heartbeat_is_acknowledged_with_the_mode(rig: Rig) -> None:
-    rig.greet()
+def test_a_heartbeat_is_acknowledged_with_the_mode(rig):
     torque(rig.tick(1))
-    ack = rig.send(Heartbeat(session=rig.session, t_send=5))
-    assert isinstance(ack, HeartbeatAck)
+    ack = expect(HeartbeatAck, rig.send(Heartbeat(session=rig.session, t_send=5)))
     assert (ack.t_send, ack.t_recv, ack.mode) == (5, MS, "ok")
     error(rig.tick(150))
-    ack = rig.send(Heartbeat(session=rig.session))
-    assert isinstance(ack, HeartbeatAck)
+    ack = expect(HeartbeatAck, rig.send(Heartbeat(session=rig.session)))
     assert ack.mode == "latched"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_alone_do_not_keep_control(rig: Rig, robot: Robot) -> None:
-    rig.greet()
+def test_heartbeats_alone_do_not_keep_control(rig, robot):
     torque(rig.tick(1))
     for ms in range(100, 1200, 100):
         rig.now = ms * MS
@@ -663,19 +616,18 @@ def test_heartbeats_alone_do_not_keep_control(rig: Rig, robot: Robot) -> None:
     assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
 
 
-def test_settings_change_only_while_no_client_controls(robot: Robot) -> None:
+def test_settings_change_only_while_no_client_controls(robot):
     rig = Rig(robot)
     rig.service = Service(
         SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(from_snapshot, in_thread=False)
     )
     change = ConfigSet(settings={"feedback": {"kp": 5.0}})
-    reply = rig.send(change)
-    assert isinstance(reply, Config)
+    reply = expect(Config, rig.send(change))
     assert reply.settings["feedback"] == {"kp": 5.0}
     assert error(rig.send(ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
     rig.greet()
     assert error(rig.send(change)).code is Code.NOT_CONTROLLING
 
 
-def test_without_a_builder_settings_cannot_be_changed(rig: Rig) -> None:
-    assert error(rig.send(ConfigSet(settings={"law": "x"}))).field == "settings"
+def test_without_a_builder_settings_cannot_be_changed(fresh):
+    assert error(fresh.send(ConfigSet(settings={"law": "x"}))).field == "settings"

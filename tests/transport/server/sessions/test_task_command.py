@@ -1,27 +1,33 @@
-"""Commands with tasks, through bytes: what is refused, how targets move until the command expires, and what replaces them."""
+"""Commands with tasks, through bytes: what is refused, how targets move until they expire, and tasks that take too long."""
+
+from itertools import count
 
 import msgpack
 import numpy as np
 import pytest
+from fast import every
 from rig import Rig
-from standin import SpringDamper
+from standin import MS, SpringDamper
+from wire import expect
 
+from controllers.build import load_controller
 from idyn import InputError
 from idyn.model.robot import Robot
-from idyn.tasks import (
-    AngularMomentumTask,
-    CenterOfPressureTask,
-    ComTask,
-    ForceTask,
-    FrameTask,
-    PostureTask,
-    TaskStack,
-)
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
-from transport.protocol.messages.error import ErrorMessage
+from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
+from transport.log.provenance import attachments, metadata
+from transport.log.reader import LogReader
+from transport.log.recorder import Recorder
+from transport.log.replay import replay
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import Message
+from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.tasks import ComPart, ForcePart, FramePart, MomentumPart, PosturePart, PressurePart
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.task_input import read_tasks, write_tasks
+from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.sessions.command_latch import STANDS
 from transport.server.settings import ServerSettings
@@ -31,24 +37,26 @@ NAN, INF = float("nan"), float("inf")
 FOOT = "FL_FOOT"
 
 
-@pytest.fixture
-def planned(robot: Robot) -> Rig:
+def with_planner(robot: Robot) -> Rig:
     rig = Rig(robot, planners=("mpc",))
     rig.greet()
-    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session  # type: ignore[attr-defined]
+    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session
     return rig
 
 
+@pytest.fixture
+def planned(robot):
+    return with_planner(robot)
+
+
 def command(rig: Rig, tasks: list, **fields: object) -> object:
-    given = {"session": rig.planner, "valid_for": 1.0, "tasks": tasks} | fields  # type: ignore[attr-defined]
-    return rig.send(CommandMessage(**given), b"p")  # type: ignore[arg-type]
+    given = {"session": rig.planner, "valid_for": 1.0, "tasks": tasks} | fields
+    return rig.send(CommandMessage(**given), b"p")
 
 
 def applied(rig: Rig, seq: int) -> tuple[TaskStack | None, str]:
     """Tasks that the controller got with state `seq`, and the message of the reply."""
-    reply = rig.tick(seq)
-    assert isinstance(reply, TorqueMessage), reply
-    assert rig.controller.last is not None
+    reply = expect(TorqueMessage, rig.tick(seq))
     return rig.controller.last.tasks, reply.message
 
 
@@ -56,7 +64,7 @@ def foot(robot: Robot) -> str:
     return robot.contact_names[0]
 
 
-def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_stay(planned: Rig) -> None:
+def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_stay(planned):
     part = FramePart(
         frame="root_joint",
         position=[1.0, 2.0, 3.0],
@@ -93,16 +101,15 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         assert frame.acceleration is None
 
 
-def test_a_command_replaces_the_last_one_as_a_whole(planned: Rig) -> None:
+def test_a_command_replaces_the_last_one_as_a_whole(planned):
     command(planned, [ComPart(position=[0.0, 0.0, 0.3])], modes={foot(planned.controller.robot): "slide"})
     tasks, _ = applied(planned, 1)
-    assert tasks is not None
     assert dict(tasks.modes) == {foot(planned.controller.robot): "slide"}
-    planned.send(CommandMessage(session=planned.planner, valid_for=1.0, velocity=[0.1, 0.0, 0.0]), b"p")  # type: ignore[attr-defined]
+    planned.send(CommandMessage(session=planned.planner, valid_for=1.0, velocity=[0.1, 0.0, 0.0]), b"p")
     assert applied(planned, 2) == (None, "")
 
 
-@pytest.mark.parametrize(
+@every(
     ("field", "tasks", "fields"),
     [
         ("tasks[0].frame", [FramePart(frame="nose")], {}),
@@ -141,40 +148,34 @@ def test_a_command_replaces_the_last_one_as_a_whole(planned: Rig) -> None:
         ("valid_for", [ComPart()], {"valid_for": INF}),
     ],
 )
-def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(
-    planned: Rig, field: str, tasks: list, fields: dict
-) -> None:
+def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(robot, field, tasks, fields):
+    planned = with_planner(robot)
     assert isinstance(command(planned, [ComPart(position=[0.0, 0.0, 0.25])]), CommandAck)
-    refused = command(planned, tasks, **fields)
-    assert isinstance(refused, ErrorMessage), refused
+    refused = expect(ErrorMessage, command(planned, tasks, **fields))
     assert refused.field == field
     stack, message = applied(planned, 1)
     assert stack is not None
     assert message == ""
-    np.testing.assert_array_equal(stack.tasks[0].position, [0.0, 0.0, 0.25])  # type: ignore[union-attr]
+    np.testing.assert_array_equal(stack.tasks[0].position, [0.0, 0.0, 0.25])
 
 
-@pytest.mark.parametrize(
-    ("field", "task"), [("tasks[0].kind", {"kind": "dance"}), ("tasks[0].positon", {"kind": "com", "positon": []})]
-)
-def test_an_unknown_kind_or_field_of_a_task_is_refused(planned: Rig, field: str, task: dict) -> None:
-    message = {"t": "command", "v": "1.1", "session": planned.planner, "valid_for": 1.0, "tasks": [task]}  # type: ignore[attr-defined]
-    refused = planned.raw(msgpack.packb(message), b"p")
-    assert isinstance(refused, ErrorMessage)
+@every(("field", "task"), [("tasks[0].kind", {"kind": "dance"}), ("tasks[0].positon", {"kind": "com", "positon": []})])
+def test_an_unknown_kind_or_field_of_a_task_is_refused(planned, field, task):
+    message = {"t": "command", "v": "1.1", "session": planned.planner, "valid_for": 1.0, "tasks": [task]}
+    refused = expect(ErrorMessage, planned.raw(msgpack.packb(message), b"p"))
     assert refused.field == field
 
 
-def test_a_controller_that_realises_no_tasks_refuses_them(robot: Robot) -> None:
+def test_a_controller_that_realises_no_tasks_refuses_them(robot):
     rig, controller = Rig(robot), SpringDamper(robot)
     controller.realises_tasks = False
     rig.service = Service(controller, ServerSettings(controller="standin", planners=("mpc",)))
-    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session  # type: ignore[attr-defined]
-    refused = command(rig, [ComPart()])
-    assert isinstance(refused, ErrorMessage)
+    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session
+    refused = expect(ErrorMessage, command(rig, [ComPart()]))
     assert refused.field == "tasks"
 
 
-def test_tasks_are_the_same_after_the_wire(robot: Robot) -> None:
+def test_tasks_are_the_same_after_the_wire(robot):
     turn = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     sent = [
         FrameTask(
@@ -201,6 +202,110 @@ def test_tasks_are_the_same_after_the_wire(robot: Robot) -> None:
                 np.testing.assert_allclose(np.asarray(before, float), np.asarray(after, float), atol=1e-12)
 
 
-def test_weights_by_row_cannot_be_sent() -> None:
+def test_weights_by_row_cannot_be_sent():
     with pytest.raises(InputError, match="weight"):
         write_tasks([ComTask(weight=[1.0, 1.0, 2.0])])
+
+
+BASE_NS, TASK_NS = 330_000, 64_000
+"""Duration of a tick without tasks, and of each task: of 32 tasks on a robot of 1 kHz, a tick takes 2.38 ms."""
+
+
+class Planned(Rig):
+    """A robot and a planner."""
+
+    def __init__(self, robot: Robot, kind: str = "robot") -> None:
+        super().__init__(robot, planners=("mpc",))
+        self.greet_kind(kind)
+        welcome = expect(PlanWelcome, self.send(PlanHello(name="mpc"), b"p"))
+        self.planner, self.seq = welcome.session, 0
+
+    def greet_kind(self, kind: str) -> None:
+        welcome = expect(Welcome, self.send(hello_for(self.robot, 1e-3, kind=kind)))
+        self.session = welcome.session
+
+    def ask(self, tasks: int) -> Message:
+        return self.send(CommandMessage(session=self.planner, valid_for=60.0, tasks=[ComPart()] * tasks), b"p")
+
+    def step(self, cost_ns: int | None = None) -> tuple[int, str]:
+        """Number of tasks in a tick, and the message of its answer. cost_ns: of the tick; None: by the number of tasks"""
+        self.seq += 1
+        begin = self.seq * MS
+        self.times = iter((begin,)) if cost_ns is None else iter((begin, begin + cost_ns))
+        tasks: list[int] = []
+        answer = self.controller.answer
+
+        def told(state, contacts, inputs):
+            tasks.append(0 if inputs.tasks is None else len(inputs.tasks.tasks))
+            if cost_ns is None:
+                self.times = iter((begin + BASE_NS + TASK_NS * tasks[0],))
+            return answer(state, contacts, inputs)
+
+        self.controller.answer = told
+        reply = self.tick(self.seq)
+        self.controller.answer = answer
+        assert isinstance(reply, TorqueMessage), reply
+        return tasks[0], reply.message
+
+
+def test_tasks_that_take_too_long_end_and_are_refused_with_their_cost(robot):
+    rig = Planned(robot)
+    assert rig.step() == (0, "")
+    assert isinstance(rig.ask(32), CommandAck)
+    served = [rig.step() for _ in range(100)]
+    assert {tasks for tasks, _ in served[:20]} == {32}
+    assert {tasks for tasks, _ in served[25:]} == {0}
+    assert "32 tasks take 2378 µs of a tick, of at most 800" in served[-1][1]
+    refused = expect(ErrorMessage, rig.ask(32))
+    assert (refused.code, refused.field) == (Code.BAD_SCHEMA, "tasks")
+    assert "32 tasks take 2378 µs" in refused.message
+
+
+def test_a_planner_finds_the_tasks_that_the_robot_has_time_for(robot):
+    rig, asked, slow = Planned(robot), 32, 0
+    for _ in range(400):
+        while isinstance(rig.ask(asked), ErrorMessage):
+            asked -= 1
+        tasks, _ = rig.step()
+        slow += BASE_NS + TASK_NS * tasks > 0.8 * MS
+    assert asked == 7  # 330 + 7 · 64 µs ≤ 800 µs
+    assert slow <= 100
+    rig.greet_kind("robot")
+    assert isinstance(rig.ask(32), CommandAck)
+
+
+@pytest.mark.parametrize("kind", ["robot", "sim"])
+def test_single_long_ticks_and_simulated_robots_end_no_tasks(robot, kind):
+    rig = Planned(robot, kind)
+    assert isinstance(rig.ask(32), CommandAck)
+    for i in range(200):
+        assert rig.step(5 * MS if kind == "sim" or i % 3 == 0 else MS // 2) == (32, "")
+    assert isinstance(rig.ask(32), CommandAck)
+
+
+def test_a_replay_ends_the_tasks_in_the_same_tick(tmp_path):
+    settings = ServerSettings(controller="quadruped", planners=("mpc",))
+    controller, path, times = load_controller("quadruped"), tmp_path / "run.mcap", count(0, 2 * MS)
+    recorder = Recorder(path, attachments(controller.snapshot(), settings), metadata(controller.robot, seed=0))
+    service = Service(controller, settings, clock=lambda: next(times), recorder=recorder)
+
+    def told(message: Message, identity: bytes = b"a", now: int = 0) -> Message:
+        return decode(service.handle(identity, encode(message), now).reply)
+
+    welcome, planner = told(hello_for(controller.robot, 1e-3, kind="robot")), told(PlanHello(name="mpc"), b"p")
+    assert isinstance(welcome, Welcome)
+    assert isinstance(planner, PlanWelcome)
+    told(CommandMessage(session=planner.session, valid_for=60.0, tasks=[ComPart(position=[0.02, 0.0, 0.4])]), b"p")
+    q, vel, messages = controller.stance.tobytes(), np.zeros(controller.robot.nv).tobytes(), []
+    for seq in range(1, 41):
+        state = StateMessage(session=welcome.session, seq=seq, t_robot=seq * MS, t_send=seq * MS, q=q, vel=vel)
+        reply = expect(TorqueMessage, told(state, now=seq * MS))
+        messages.append(reply.message)
+    service.settle()
+    recorder.close()
+    assert not messages[0]
+    assert "1 tasks take" in messages[-1]
+    with LogReader(path) as reader:
+        assert len(list(reader.exchanges())) == 43
+    report = replay(path)
+    assert (report.ticks, report.exact) == (40, True)

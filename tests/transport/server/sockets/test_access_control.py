@@ -1,32 +1,40 @@
-"""Keys and roles over a real socket: who may connect, and what each role may do."""
+"""Who may connect where over a real socket: keys and roles, an address of the robot's own, what others cost; when to poll."""
 
+import os
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zmq
 from fast import full
-from standin import MS, SpringDamper, from_snapshot, standing
+from standin import SpringDamper, from_snapshot, resting
+from wire import expect, routed
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys, read_secret
+from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import ClientKind
-from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
-from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.robot.observer import Observer
 from transport.robot.planner import PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
-from transport.server.settings import ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
+from transport.startup.warm_up import warm_up
 
 ROLES = ("control", "watch", "configure")
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
@@ -53,37 +61,26 @@ class Place:
 
 
 @pytest.fixture
-def place(robot: Robot, tmp_path: Path) -> Iterator[Place]:
+def place(robot, tmp_path):
     place = Place(tmp_path)
     builder = ControllerBuilder(from_snapshot, in_thread=False)
     service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), builder=builder)
-    stop = threading.Event()
-    anticipation = Anticipation(lead_us=250.0)
-    with Router(service, "tcp://127.0.0.1:*", lambda faults: None, anticipation, place.settings.curve) as router:
+    with routed(service, "tcp://127.0.0.1:*", curve=place.settings.curve) as (router, _):
         place.address = router.endpoint
-        thread = threading.Thread(target=router.run, args=(stop,))
-        thread.start()
         yield place
-        stop.set()
-        thread.join()
 
 
-def state(robot: Robot) -> StateMessage:
-    return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=MS)
-
-
-def test_a_robot_with_a_known_key_is_controlled(robot: Robot, place: Place) -> None:
+def test_a_robot_with_a_known_key_is_controlled(robot, place):
     with place.client(robot, "control") as client:
         client.hello()
-        assert client.exchange(state(robot)) is not None
-        refused = client.ask(CHANGE)
-        assert isinstance(refused, ErrorMessage)
+        assert client.exchange(resting(robot, 1)) is not None
+        refused = expect(ErrorMessage, client.ask(CHANGE))
         assert "'control' may not send 'config_set'" in refused.message
 
 
 @full
 @pytest.mark.parametrize("name", [None, "stranger"])
-def test_unknown_keys_get_no_connection(robot: Robot, place: Place, name: str | None) -> None:
+def test_unknown_keys_get_no_connection(robot, place, name):
     with place.client(robot, name, connect_ms=500) as client, pytest.raises(ConnectionFailed):
         client.hello()
     with place.client(robot, "control") as client:
@@ -94,9 +91,7 @@ def test_unknown_keys_get_no_connection(robot: Robot, place: Place, name: str | 
     ("name", "says"),
     [(None, "it admits keys only, and this client has none"), ("stranger", "it does not list this client's key")],
 )
-def test_who_watches_is_told_why_no_answer_comes(
-    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str | None, says: str
-) -> None:
+def test_who_watches_is_told_why_no_answer_comes(place, capsys, tmp_path, name, says):
     keys = None if name is None else place.keys[name]
     options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", f"--server-key={keys.server.decode()}"]
     assert main(["top", place.address, "--once", *options]) == 2
@@ -106,7 +101,7 @@ def test_who_watches_is_told_why_no_answer_comes(
 
 
 @pytest.mark.parametrize("curve", [True, False])
-def test_a_client_with_the_key_of_another_server_is_told(robot: Robot, place: Place, tmp_path: Path, curve: bool) -> None:
+def test_a_client_with_the_key_of_another_server_is_told(robot, place, tmp_path, curve):
     other = make_keys(tmp_path, "other")[2]
     keys = client_keys(tmp_path / "watch.key_secret", other)
     says = "its key is another than" if curve else "it has no keys, and this client expects one"
@@ -118,17 +113,16 @@ def test_a_client_with_the_key_of_another_server_is_told(robot: Robot, place: Pl
 
 
 @pytest.mark.parametrize("role", ["watch", "configure"])
-def test_a_client_without_the_control_role_may_be_a_shadow(robot: Robot, place: Place, role: str) -> None:
+def test_a_client_without_the_control_role_may_be_a_shadow(robot, place, role):
     with place.client(robot, role) as client, pytest.raises(ConnectionFailed, match="only be a shadow"):
         client.hello()
     with place.client(robot, role, kind="shadow") as client:
         assert client.hello().dry_run
-        answer = client.exchange(state(robot))
-        assert answer is not None
+        answer = client.exchange(resting(robot, 1))
         assert answer.dry_run
 
 
-def test_only_the_configure_role_changes_settings(robot: Robot, place: Place) -> None:
+def test_only_the_configure_role_changes_settings(robot, place):
     with place.client(robot, "watch") as client:
         assert isinstance(client.ask(CHANGE), ErrorMessage)
         assert isinstance(client.ask(ConfigGet()), Config)
@@ -136,7 +130,7 @@ def test_only_the_configure_role_changes_settings(robot: Robot, place: Place) ->
         assert isinstance(client.ask(CHANGE), Config)
 
 
-def test_secret_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+def test_secret_keys_are_readable_by_their_owner_only(tmp_path):
     public_file, secret_file, _ = make_keys(tmp_path, "robot")
     assert secret_file.stat().st_mode & 0o777 == 0o600
     assert read_secret(secret_file)[1] not in public_file.read_bytes()
@@ -152,7 +146,7 @@ def test_secret_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
         read_secret(tmp_path / "none")
 
 
-def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path: Path) -> None:
+def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path):
     place = Place(tmp_path)
     open_to_all = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
     with pytest.raises(ConfigError, match="keys"):
@@ -160,8 +154,183 @@ def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path: 
     assert endpoint(ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555", curve=place.settings.curve))
 
 
-def test_the_keys_command_makes_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_keys_command_makes_keys(tmp_path, capsys):
     assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 0
     public, _ = read_secret(tmp_path / "keys" / "robot.key_secret")
     assert f"public key: {public.decode()}" in capsys.readouterr().out
     assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 2
+
+
+PATIENCE_MS = 30_000
+"""A busy machine may take its time [ms]."""
+
+FLOOD = 20
+"""Answers to a flooding client before which an emergency stop is answered."""
+
+MESSAGES, PARTS = 4, 20_000
+"""Number and parts of messages that take much time."""
+
+
+@contextmanager
+def serving(robot: Robot, folder: Path, *, own: bool = True, **settings: object) -> Iterator[tuple[str, str, threading.Thread]]:
+    """A server in a thread. Gives the robot's address, that of all others, and the thread. own: the robot has its own"""
+    table = {"controller": "standin", "max_state_age_ms": 1000.0, "planners": ["joystick"], "estops": ["button"], **settings}
+    parsed = parse(table, ServerSettings, "server")
+    controller = SpringDamper(robot)
+    warm_up(controller, parsed)
+    service, others = Service(controller, parsed, shadow=SpringDamper(robot)), f"ipc://{folder}/others" if own else None
+    place = f"ipc://{folder}/robot"
+    with routed(service, place, lead_us=0.0, curve=parsed.curve, others_address=others) as (router, thread):
+        yield router.endpoint, router.others_endpoint or router.endpoint, thread
+
+
+def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
+    settings = {"connect_ms": PATIENCE_MS} | settings
+    hello = hello_for(robot, 1e-3, kind=settings.pop("kind", "sim"))
+    return RobotClient(address, hello, deadline_ms=PATIENCE_MS, **settings)
+
+
+@contextmanager
+def dealer(address: str) -> Iterator["zmq.Socket[bytes]"]:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as made:
+        made.linger, made.rcvtimeo = 0, PATIENCE_MS
+        made.connect(address)
+        yield made
+
+
+def test_robot_and_others_are_answered_at_their_addresses(robot, tmp_path):
+    with ExitStack() as stack:
+        own, others, _ = stack.enter_context(serving(robot, tmp_path))
+        client = stack.enter_context(client_of(robot, own))
+        observer = stack.enter_context(Observer(others))  # also before a robot has control
+        assert isinstance(observer.ask(StatsGet()), Stats)
+        client.hello()
+        planner = stack.enter_context(PlannerClient(others, "joystick", timeout_ms=PATIENCE_MS))
+        shadow = stack.enter_context(client_of(robot, others, kind="shadow"))
+        shadow.hello()
+        planner.command((0.2, 0.0, 0.0), valid_for=30.0)
+        for tick in range(20):
+            torque = client.exchange(resting(robot, tick))
+            assert not torque.dry_run
+        assert planner.command((0.2, 0.0, 0.0), valid_for=30.0).state is not None
+        with client_of(robot, others) as lost, pytest.raises(ConnectionFailed, match=f"the robot connects to {own}"):
+            lost.hello()
+
+
+def test_only_keys_of_the_robot_and_of_the_emergency_stop_are_admitted_to_its_address(robot, tmp_path):
+    roles = ("control", "watch", "estop")
+    public = {name: make_keys(tmp_path, name)[2] for name in ("server", *roles)}
+    keys = {role: client_keys(tmp_path / f"{role}.key_secret", public["server"]) for role in roles}
+    clients = {role: {"key": public[role], "role": role} for role in roles}
+    curve = {"secret": str(tmp_path / "server.key_secret"), "clients": clients}
+    with serving(robot, tmp_path, curve=curve) as (own, others, _), client_of(robot, own, keys=keys["control"]) as client:
+        client.hello()
+        assert client.exchange(resting(robot, 1)) is not None
+        with Observer(others, keys=keys["watch"]) as observer:
+            assert isinstance(observer.ask(StatsGet()), Stats)
+        with client_of(robot, own, keys=keys["watch"], connect_ms=300) as stranger, pytest.raises(ConnectionFailed):
+            stranger.hello()
+        with client_of(robot, own, keys=keys["estop"]) as button:
+            stopped = expect(EstopAck, button.ask(Estop(name="button")))
+            assert stopped.stopped
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own address", "one address"])
+def test_an_emergency_stop_comes_through_a_flood(robot, tmp_path, own):
+    """Each connection has its turn: the stop waits for about one message of each other one, not for all of them."""
+    with serving(robot, tmp_path, own=own) as (address, others, _), client_of(robot, address) as client:
+        client.hello()
+        with ExitStack() as stack:
+            flooding = [stack.enter_context(dealer(others)) for _ in range(3)]
+            button = stack.enter_context(dealer(others))
+            button.send(encode(Estop(name="button", stop=False)))
+            assert isinstance(decode(button.recv()), EstopAck)
+            for each in flooding:
+                for _ in range(60):
+                    each.send(b"\xc1", zmq.NOBLOCK)
+            button.send(encode(Estop(name="button")))
+            time.sleep(0.05)  # the messages have arrived
+            tick = 1
+            while not button.poll(0):
+                assert client.exchange(resting(robot, tick)) is not None
+                tick += 1
+            stopped = decode(button.recv())
+            answered = [sum(1 for _ in range(FLOOD) if each.poll(0) and each.recv()) for each in flooding]
+    assert isinstance(stopped, EstopAck)
+    assert stopped.stopped
+    assert max(answered) < FLOOD
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own address", "one address"])
+def test_time_on_others_is_the_processor_time_that_they_take(robot, tmp_path, own):
+    """The oracle is the processor time of the server's thread. Messages of many parts take nearly all of it."""
+    with serving(robot, tmp_path, own=own) as (address, others, thread), client_of(robot, address) as client:
+        assert thread.ident is not None
+        clock = time.pthread_getcpuclockid(thread.ident)
+        client.hello()
+        ticks = count(1)
+
+        def spent() -> tuple[float, float]:
+            """Return the time on others and the processor time of the thread, both so far [µs]."""
+            stats = expect(Stats, client.ask(StatsGet()))
+            return stats.others_us_mean * stats.torques, time.clock_gettime(clock) * 1e6
+
+        for _ in range(100):
+            assert client.exchange(resting(robot, next(ticks))) is not None
+        before = spent()
+        assert before[0] == 0.0
+        with dealer(others) as stranger:
+            for _ in range(MESSAGES):
+                stranger.send_multipart([b"x"] * PARTS)
+            answers = 0
+            while answers < MESSAGES:
+                assert client.exchange(resting(robot, next(ticks))) is not None
+                if stranger.poll(0):
+                    stranger.recv()
+                    answers += 1
+        counted, used = np.subtract(spent(), before)
+    assert 0.6 * used < counted < used
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness of threads")
+def test_the_thread_that_decrypts_for_others_gives_way(robot, tmp_path):
+    before = set(os.listdir("/proc/self/task"))
+    with serving(robot, tmp_path, own=False):
+        usual = {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in set(os.listdir("/proc/self/task")) - before}
+    with serving(robot, tmp_path):
+        added = {int(thread) for thread in set(os.listdir("/proc/self/task")) - before}
+        nices = {os.getpriority(os.PRIO_PROCESS, thread) for thread in added}
+    assert max(nices) == max(10, *usual)
+    assert min(nices) == min(usual)
+
+
+@pytest.mark.parametrize("address", ["http://x", "tcp://0.0.0.0:1", "ipc:///x/y"])
+def test_the_robot_s_address_is_checked(address):
+    with pytest.raises(ConfigError, match=r"server\.robot_endpoint"):
+        robot_endpoint(ServerSettings(controller="x", endpoint="ipc:///x/y", robot_endpoint=address))
+    assert robot_endpoint(ServerSettings(controller="x")) is None
+
+
+PERIOD_NS = 1_000_000
+
+
+def after(*arrivals_ms: float) -> Anticipation:
+    """Return an anticipation that polls 0.25 ms ahead, after these arrivals."""
+    anticipation = Anticipation(lead_us=250.0)
+    for arrival in arrivals_ms:
+        anticipation.arrived(round(arrival * 1e6), PERIOD_NS)
+    return anticipation
+
+
+def test_the_server_sleeps_until_a_regular_state_is_due():
+    assert after(10.0, 11.0, 12.0).rest_s(12_000_000) == pytest.approx(0.75e-3)
+
+
+@pytest.mark.parametrize("arrivals", [(10.0, 11.0, 14.0), (10.0, 60.0, 110.0), (10.0, 11.5, 13.0)])
+def test_the_server_does_not_sleep_after_irregular_or_late_states(arrivals):
+    """Late ones may have waited because the server slept; equal intervals of 50 ms once kept it asleep for 50 ms each."""
+    assert after(*arrivals).rest_s(round(arrivals[-1] * 1e6)) == 0.0
+
+
+def test_a_client_that_was_late_is_regular_again_after_two_periods():
+    assert after(10.0, 60.0, 110.0, 111.0, 112.0).rest_s(112_000_000) == pytest.approx(0.75e-3)

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 import zmq
 from fast import full
-from standin import MS, SpringDamper, from_snapshot, standing
+from standin import MS, SpringDamper, from_snapshot, resting
+from wire import expect, routed
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
@@ -28,7 +29,6 @@ from transport.log.replay import replay
 from transport.protocol.codec import MAX_BYTES, encode
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Stats, StatsGet
-from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
@@ -51,49 +51,35 @@ PATIENCE_MS = 30_000
 @contextmanager
 def serving(robot: Robot, address: str) -> Iterator[str]:
     """A server in a thread; gives its endpoint and ends cleanly."""
-    stop = threading.Event()
     settings = ServerSettings(controller="standin", max_state_age_ms=1000.0, planners=("joystick",))
     controller = SpringDamper(robot)
     warm_up(controller, settings)
-    service = Service(controller, settings)
-    with Router(service, address, lambda faults: None, Anticipation(lead_us=250.0)) as router:
-        thread = threading.Thread(target=router.run, args=(stop,))
-        thread.start()
-        try:
-            yield router.endpoint
-        finally:
-            stop.set()
-            thread.join()
+    with routed(Service(controller, settings), address) as (router, _):
+        yield router.endpoint
 
 
 @pytest.fixture
-def address(robot: Robot, tmp_path: Path) -> Iterator[str]:
+def address(robot, tmp_path):
     with serving(robot, f"ipc://{tmp_path}/s") as bound:
         yield bound
 
 
 def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
-    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=PATIENCE_MS, **settings)  # type: ignore[arg-type]
+    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=PATIENCE_MS, **settings)
 
 
-def state(robot: Robot, tick: int) -> StateMessage:
-    return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=tick * MS)
-
-
-def test_a_planner_commands_over_a_socket_of_its_own(robot: Robot, address: str) -> None:
+def test_a_planner_commands_over_a_socket_of_its_own(robot, address):
     with client_of(robot, address) as client, PlannerClient(address, "joystick") as planner:
         client.hello()
         assert planner.welcome.joint_names == list(robot.joint_names)
         planner.command((0.2, 0.0, 0.0), valid_for=30.0)
-        reply = client.exchange(state(robot, 1))
-        assert reply is not None
+        reply = client.exchange(resting(robot, 1))
         assert reply.message == ""
         with pytest.raises(CommandRefused, match="velocity"):
             planner.command((np.nan, 0.0, 0.0), valid_for=1.0)
         planner.command((0.2, 0.0, 0.0), valid_for=0.001)
         time.sleep(0.01)
-        reply = client.exchange(state(robot, 2))
-        assert reply is not None
+        reply = client.exchange(resting(robot, 2))
         assert "expired" in reply.message
     with pytest.raises(CommandRefused, match="stranger"):
         PlannerClient(address, "stranger")
@@ -101,7 +87,7 @@ def test_a_planner_commands_over_a_socket_of_its_own(robot: Robot, address: str)
         PlannerClient(f"{address}-nobody", "joystick", timeout_ms=50)
 
 
-def test_a_planner_that_ends_is_no_lost_client(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_planner_that_ends_is_no_lost_client(address, caplog):
     with PlannerClient(address, "joystick") as planner:
         planner.command((0.2, 0.0, 0.0), valid_for=0.001)
     time.sleep(0.01)
@@ -109,14 +95,14 @@ def test_a_planner_that_ends_is_no_lost_client(address: str, caplog: pytest.LogC
         assert caplog.text == ""
 
 
-def test_the_file_of_the_address_ends_with_the_server(robot: Robot, tmp_path: Path) -> None:
+def test_the_file_of_the_address_ends_with_the_server(robot, tmp_path):
     path = tmp_path / "s"
     with serving(robot, f"ipc://{path}"):
         assert path.is_socket()
     assert not path.exists()
 
 
-def test_the_file_of_another_server_stays(tmp_path: Path) -> None:
+def test_the_file_of_another_server_stays(tmp_path):
     path = tmp_path / "s"
     path.touch()
     file = AddressFile(f"ipc://{path}")
@@ -127,7 +113,7 @@ def test_the_file_of_another_server_stays(tmp_path: Path) -> None:
 
 
 @full
-def test_the_keyboard_steers_in_a_terminal(robot: Robot, address: str) -> None:
+def test_the_keyboard_steers_in_a_terminal(robot, address):
     terminal, own = pty.openpty()
     arguments = [sys.executable, "-m", "sim_harness", "drive", address, "--name", "joystick"]
     with client_of(robot, address) as client:
@@ -140,11 +126,10 @@ def test_the_keyboard_steers_in_a_terminal(robot: Robot, address: str) -> None:
             shown += os.read(terminal, 4096)
         os.write(terminal, b"x")
         assert drive.wait(10) == 0
-        reply = client.exchange(state(robot, 1))
+        reply = client.exchange(resting(robot, 1))
         assert reply is not None
         time.sleep(0.4)
-        reply = client.exchange(state(robot, 2))
-        assert reply is not None
+        reply = client.exchange(resting(robot, 2))
         assert "expired" in reply.message
     os.close(terminal)
     os.close(own)
@@ -168,7 +153,7 @@ def independent_hello(robot: Robot) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("lists", [True, False], ids=["lists", "bin"])
-def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists: bool) -> None:
+def test_a_client_written_by_hand_gets_torques(robot, address, lists):
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
         dealer.rcvtimeo = PATIENCE_MS
@@ -200,11 +185,11 @@ def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists
 # -- who is who --------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_with_a_chosen_identity_has_no_control(robot: Robot, address: str) -> None:
+def test_a_client_with_a_chosen_identity_has_no_control(robot, address):
     """A later client with the same identity would get its replies; identities made by the server cannot be chosen."""
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         good.hello()
-        assert good.exchange(state(robot, 1)) is not None
+        assert good.exchange(resting(robot, 1)) is not None
         stranger.linger, stranger.rcvtimeo = 0, PATIENCE_MS
         stranger.setsockopt(zmq.IDENTITY, b"robot-1")
         stranger.connect(address)
@@ -212,70 +197,68 @@ def test_a_client_with_a_chosen_identity_has_no_control(robot: Robot, address: s
             stranger.send(msgpack.packb(message))
             reply = msgpack.unpackb(stranger.recv())
             assert (reply["t"], reply["code"]) == ("error", Code.NOT_CONTROLLING)
-        assert good.exchange(state(robot, 2)) is not None
+        assert good.exchange(resting(robot, 2)) is not None
 
 
-def test_torques_are_received_over_ipv6(robot: Robot) -> None:
+def test_torques_are_received_over_ipv6(robot):
     if not socket.has_ipv6:
         pytest.skip("this machine has no IPv6")
     with serving(robot, "tcp://[::1]:*") as address, client_of(robot, address) as client:
         client.hello()
-        assert client.exchange(state(robot, 1)) is not None
+        assert client.exchange(resting(robot, 1)) is not None
 
 
 # -- the bundled client -----------------------------------------------------------------------------------------------
 
 
-def test_torques_are_received_over_ipc_and_tcp(robot: Robot, tmp_path: Path) -> None:
+def test_torques_are_received_over_ipc_and_tcp(robot, tmp_path):
     for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*"):
         with serving(robot, place) as bound, client_of(robot, bound) as client:
             client.hello()
             for tick in range(50):
-                torque = client.exchange(state(robot, tick))
-                assert isinstance(torque, TorqueMessage), client.error
+                torque = expect(TorqueMessage, client.exchange(resting(robot, tick)))
                 assert torque.seq == tick + 1
 
 
-def test_without_a_server_hello_fails_and_no_message_is_queued(robot: Robot, tmp_path: Path) -> None:
+def test_without_a_server_hello_fails_and_no_message_is_queued(robot, tmp_path):
     with client_of(robot, f"ipc://{tmp_path}/none", connect_ms=50) as client:
         begin = time.monotonic()
-        assert client.exchange(state(robot, 0)) is None
+        assert client.exchange(resting(robot, 0)) is None
         assert time.monotonic() - begin < 1e-3 * PATIENCE_MS  # it did not wait for an answer
         with pytest.raises(ConnectionFailed, match="no server at"):
             client.hello()
 
 
-def test_a_restarted_client_regains_control(robot: Robot, address: str) -> None:
+def test_a_restarted_client_regains_control(robot, address):
     for _ in range(2):
         with client_of(robot, address) as client:  # which gives control back when it closes
             client.hello()
-            assert client.exchange(state(robot, 0)) is not None
+            assert client.exchange(resting(robot, 0)) is not None
 
 
-def test_the_server_survives_every_invalid_input(robot: Robot, address: str) -> None:
+def test_the_server_survives_every_invalid_input(robot, address):
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as bad:
         good.hello()
         bad.linger = 0
         bad.rcvtimeo = PATIENCE_MS
         bad.connect(address)
-        message = encode(state(robot, 1))
+        message = encode(resting(robot, 1))
         rubbish = [b"", b"\x00", b"\xc1" * 1000, *(message[:n] for n in range(1, len(message), 40))]
         rubbish += [bytes(MAX_BYTES + 1), message, encode(StatsGet())[::-1]]
         for tick, data in enumerate(rubbish):
             bad.send(data)
             reply = msgpack.unpackb(bad.recv())
             assert reply["t"] == "error"
-            assert good.exchange(state(robot, tick)) is not None
+            assert good.exchange(resting(robot, tick)) is not None
         bad.send_multipart([b"two", message])
         assert msgpack.unpackb(bad.recv())["code"] == Code.BAD_SCHEMA
         bad.send(bytes(SOCKET_MAX_BYTES + 1))  # cuts the connection
-        assert good.exchange(state(robot, 1000)) is None or good.error is None
-        stats = good.ask(StatsGet())
-        assert isinstance(stats, Stats)
+        assert good.exchange(resting(robot, 1000)) is None or good.error is None
+        stats = expect(Stats, good.ask(StatsGet()))
         assert sum(stats.refused.values()) >= len(rubbish)
 
 
-def test_after_a_flood_of_states_the_newest_is_answered(robot: Robot, address: str) -> None:
+def test_after_a_flood_of_states_the_newest_is_answered(robot, address):
     conversation = Conversation()
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
@@ -284,7 +267,7 @@ def test_after_a_flood_of_states_the_newest_is_answered(robot: Robot, address: s
         dealer.send(encode(hello_for(robot, 1e-3, kind="sim")))
         conversation.begin(dealer.recv())
         for tick in range(200):
-            message = state(robot, 0)
+            message = resting(robot, 0)
             message.t_robot = tick * MS // 10  # all within the watchdog's patience
             dealer.send(conversation.ask(message, 0))
         answers = 1
@@ -295,7 +278,7 @@ def test_after_a_flood_of_states_the_newest_is_answered(robot: Robot, address: s
         assert answers + answer.comm.late == 200
 
 
-def test_the_newest_state_of_each_client_survives_a_batch() -> None:
+def test_the_newest_state_of_each_client_survives_a_batch():
     one, two, reset = (msgpack.packb({"t": kind, "n": n}) for kind, n in (("state", 1), ("state", 2), ("reset", 0)))
     batch = [(b"a", one, 1), (b"a", reset, 2), (b"b", one, 3), (b"a", b"\xc1", 4), (b"a", two, 5), (b"a", reset, 6)]
     kept, overtaken = newest(batch)
@@ -306,25 +289,25 @@ def test_the_newest_state_of_each_client_survives_a_batch() -> None:
 # -- addresses --------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_server_is_refused(robot: Robot, address: str) -> None:
+def test_a_second_server_is_refused(robot, address):
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="another server"):
         Router(service, address, lambda faults: None, Anticipation(lead_us=250.0))
 
 
-def test_an_address_that_cannot_be_bound_is_named(robot: Robot, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_bound_is_named(robot, tmp_path):
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="cannot bind"):
         Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(lead_us=250.0))
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
-def test_open_and_unknown_addresses_are_refused(address: str) -> None:
+def test_open_and_unknown_addresses_are_refused(address):
     with pytest.raises(ConfigError, match=r"server\.endpoint"):
         endpoint(ServerSettings(controller="x", endpoint=address))
 
 
-def test_local_addresses_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_local_addresses_are_accepted(monkeypatch, tmp_path):
     for address in ("tcp://127.0.0.1:5555", "tcp://localhost:5555", "ipc://@idyn", "ipc:///x/y"):
         assert endpoint(ServerSettings(controller="x", endpoint=address)) == address
     assert endpoint(ServerSettings(controller="x", endpoint="tcp://0.0.0.0:1", insecure=True)) == "tcp://0.0.0.0:1"
@@ -344,9 +327,7 @@ def test_local_addresses_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path:
         ({"metrics_host": "192.0.2.1", "metrics_port": 0}, "server.metrics_port: cannot bind"),
     ],
 )
-def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(
-    robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], says: str
-) -> None:
+def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_path, monkeypatch, changes, says):
     monkeypatch.setattr("transport.startup.serve.load_controller", lambda name, changes: SpringDamper(robot))
     monkeypatch.setattr("transport.startup.serve.floor_warning", lambda controller: "")
     log, stop = tmp_path / "run.mcap", threading.Event()
@@ -379,7 +360,6 @@ print("ended", flush=True)
 def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", CHILD, address, str(Path(__file__).parents[2]), str(logs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
         assert child.stdout.readline().strip() == address
         try:
             yield child
@@ -387,7 +367,7 @@ def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
             child.kill()
 
 
-def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tmp_path: Path) -> None:
+def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot, tmp_path):
     """By the robot's clock, which ticks with the loop."""
     address = f"ipc://{tmp_path}/s"
     failsafe = Failsafe(damping=np.full(robot.na, 0.1), limits=limits_of(robot.limits))
@@ -400,7 +380,7 @@ def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tm
             if tick == 50:
                 child.kill()
                 child.wait()
-            reply = client.exchange(state(robot, tick))
+            reply = client.exchange(resting(robot, tick))
             command = None if reply is None else drive_command(reply, robot.na)
             tau, mode = failsafe.torque(tick * MS, q, v, command)
             modes.append(mode)
@@ -412,17 +392,15 @@ def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tm
 
 
 @full
-def test_a_signal_ends_the_server_with_a_complete_log(robot: Robot, tmp_path: Path) -> None:
+def test_a_signal_ends_the_server_with_a_complete_log(robot, tmp_path):
     address = f"ipc://{tmp_path}/s"
     with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
         client.hello()
         for tick in range(20):
-            assert client.exchange(state(robot, tick)) is not None, client.error
-        assert client.exchange(state(robot, 500)) is None
-        assert client.error is not None
+            assert client.exchange(resting(robot, tick)) is not None, client.error
+        assert client.exchange(resting(robot, 500)) is None
         assert client.error.code is Code.LATCHED_FAULT
         child.send_signal(signal.SIGTERM)
-        assert child.stdout is not None
         assert child.stdout.readline() == "ended\n"
         assert child.wait(10) == 0
     (path,) = (tmp_path / "logs").glob("solo*.mcap")

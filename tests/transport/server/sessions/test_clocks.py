@@ -1,0 +1,197 @@
+"""Clocks of robot and server: ages, wrong units, outages, the actuation delay and round trips."""
+
+import numpy as np
+import pytest
+from fast import every
+from rig import Rig
+from standin import MS, hello
+from wire import expect
+
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import ClientKind, Welcome
+from transport.protocol.messages.torque import TorqueMessage
+from transport.server.sessions import comm_stats
+from transport.server.sessions.clocks import MEMORY, STEP_STATES, WINDOW, ActuationDelay, ClockOffset, OutageTimer
+from transport.server.sessions.comm_stats import CommStats
+
+BELIEVABLE = 10 * MS
+
+
+def ages(clock: ClockOffset, delays: list[int], start: int = 0) -> list[int]:
+    """Of states a millisecond apart that arrive so much [ns] after their stamps."""
+    return [clock.age_ns(MS * (start + i), MS * (start + i) + delay) for i, delay in enumerate(delays)]
+
+
+def test_age_is_measured_from_the_fastest_recent_state():
+    clock = ClockOffset(BELIEVABLE)
+    ages(clock, [500_007] * 10)
+    assert ages(clock, [500_007, 503_007, 500_007], 10) == [0, 3000, 0]
+    assert clock.age_ns(None, 0) == 0
+
+
+def test_clock_drift_does_not_age_states():
+    clock = ClockOffset(BELIEVABLE)
+    drift = ages(clock, [MS * i // 20_000 for i in range(20 * WINDOW)])  # 50 ppm
+    assert max(drift) < 2 * WINDOW * 50 + 1
+    assert clock.steps == 0
+
+
+@every("wild", [-1000 * MS, -11 * MS, 11 * MS, 1000 * MS])
+def test_a_single_wrong_stamp_does_not_age_other_states(wild):
+    clock = ClockOffset(BELIEVABLE)
+    ages(clock, [0] * 100)
+    assert ages(clock, [wild], 100) == [max(0, wild)]
+    assert ages(clock, [0] * 100, 101) == [0] * 100
+    assert clock.steps == 0
+
+
+@every("step", [-1000 * MS, -15 * MS, 15 * MS, 1000 * MS])
+def test_a_lasting_clock_step_is_learned_and_counted(step):
+    clock = ClockOffset(BELIEVABLE)
+    ages(clock, [0] * 100)
+    after = ages(clock, [step] * 200, 100)
+    assert after[: STEP_STATES - 1] == [max(0, step)] * (STEP_STATES - 1)
+    assert after[STEP_STATES - 1 :] == [0] * (201 - STEP_STATES)
+    assert (clock.steps, clock.step_ns) == (1, step)
+
+
+def test_late_states_now_and_then_are_not_a_clock_step():
+    clock = ClockOffset(BELIEVABLE)
+    late = 15 * MS
+    assert ages(clock, [0, late] * (2 * STEP_STATES)) == [0, late] * (2 * STEP_STATES)
+    assert clock.steps == 0
+
+
+def test_varying_delays_are_not_a_clock_step():
+    clock = ClockOffset(BELIEVABLE)
+    ages(clock, [0] * 100)
+    ages(clock, [20 * MS * (i + 1) for i in range(200)], 100)
+    assert clock.steps == 0
+
+
+UNITS = {"µs": 1_000, "ms": 1_000_000}
+
+
+def run(rig: Rig, kind: ClientKind, *, robot_ns: float, server_ns: float, dt: float = 1e-3) -> tuple[int, str]:
+    """Send 200 states with so much time between them on each clock. Return the seq of the first refusal and its text."""
+    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind, dt_nominal=dt)))
+    rig.session = welcome.session
+    for seq in range(1, 201):
+        rig.now = round(seq * server_ns)
+        reply = rig.send(rig.state(seq, t_robot=10**9 + round(seq * robot_ns), t_send=None))
+        if isinstance(reply, ErrorMessage):
+            assert reply.code is Code.LATCHED_FAULT
+            return seq, reply.message
+        assert isinstance(reply, TorqueMessage)
+    return 0, ""
+
+
+@every("kind", ["robot", "sim"])
+@every("unit", UNITS)
+def test_wrong_units_are_found_and_named(kind, unit, robot):
+    rig = Rig(robot)
+    seq, text = run(rig, kind, robot_ns=MS / UNITS[unit], server_ns=MS)
+    assert 0 < seq <= 100
+    assert "t_robot: expected ns" in text
+    assert text.count(f"it appears to be in {unit}") == 1
+
+
+@every(
+    ("kind", "robot_ms", "server_ms"),
+    [
+        ("robot", 1.0, 1.0),
+        ("robot", 1.0, 1e-3),  # the server has a backlog
+        ("robot", 1.0, 90.0),  # a busy machine
+        ("robot", 1.3, 1.3),
+        ("sim", 1.0, 1e-3),
+        ("sim", 0.1, 1.0),
+        ("sim", 20.0, 1.0),
+    ],
+)
+def test_other_rates_are_no_errors_of_units(kind, robot_ms, server_ms, robot):
+    rig = Rig(robot)
+    assert run(rig, kind, robot_ns=robot_ms * MS, server_ns=server_ms * MS) == (0, "")
+
+
+@every(("dt", "measured"), [(1e-4, "0.001"), (5e-3, "0.001")])
+def test_a_period_that_differs_from_dt_nominal_is_named(dt, measured, robot):
+    rig = Rig(robot)
+    seq, text = run(rig, "robot", robot_ns=MS, server_ns=MS, dt=dt)
+    assert seq == 100
+    assert f"dt_nominal: expected about the measured period of {measured} s, got {dt:g} s" in text
+
+
+def ticking(*, robot_clock: bool = False) -> OutageTimer:
+    timer = OutageTimer(250 * MS, robot_clock=robot_clock)
+    for tick in range(3):
+        timer.accepted(tick * MS, tick * MS, 0)
+        timer.answered(tick * MS)
+    return timer
+
+
+def test_an_outage_is_the_shorter_time_of_both_clocks():
+    assert ticking().until(3 * MS, 3 * MS) == MS
+    assert ticking().until(52 * MS, 42 * MS) == 40 * MS
+    assert ticking().until(3 * MS, 250 * MS) == MS
+    assert ticking().until(3 * MS, 500 * MS) == 498 * MS
+    assert ticking().until(300 * MS, 500 * MS) == 298 * MS
+    assert ticking(robot_clock=True).until(52 * MS, 3 * MS) == 50 * MS
+
+
+@every("heard", [False, True])
+def test_an_outage_ends_with_the_next_accepted_state(heard):
+    timer = ticking()
+    if heard:  # the first state after the outage is not answered
+        timer.heard(52 * MS, 52 * MS)
+        assert timer.until(53 * MS, 53 * MS) == 50 * MS
+    timer.accepted(53 * MS, 53 * MS, timer.until(53 * MS, 53 * MS))
+    assert timer.until(54 * MS, 54 * MS) == MS
+
+
+def test_one_period_is_not_a_delay():
+    delay = ActuationDelay(MS)
+    assert delay.accepted(0, None) == 0.0
+    assert [delay.accepted(k * MS, (k - 1) * MS) for k in range(1, 10)] == [0.0] * 9
+
+
+@every("ticks", [1, 2, 5])
+def test_the_delay_is_the_time_beyond_one_period(ticks):
+    delay = ActuationDelay(MS)
+    told = [delay.accepted(k * MS, (k - 1 - ticks) * MS) for k in range(20)]
+    assert told == pytest.approx([ticks * 1e-3] * 20)
+
+
+def test_lost_replies_do_not_count_as_delay():
+    """Three ticks in a hundred in which the motors still had the torque before."""
+    delay, rng = ActuationDelay(MS), np.random.default_rng(0)
+    told = [delay.accepted(k * MS, (k - 1 - (rng.random() < 0.03)) * MS) for k in range(1000)]
+    assert set(told[MEMORY:]) == {0.0}
+
+
+def test_future_stamps_do_not_count_and_a_reset_clears_the_delay():
+    delay = ActuationDelay(MS)
+    assert delay.accepted(0, 50 * MS) == 0.0
+    delay.reset()
+    assert delay.accepted(10 * MS, 4 * MS) == pytest.approx(0.005)
+
+
+def test_the_success_rate_covers_the_last_hundred_states():
+    comm = CommStats()
+    assert comm.report.success_100 == 1.0
+    for _ in range(10):
+        comm.accepted(2, 0, 0, None)  # every other one lost
+    assert comm.report.success_100 == 0.5
+    assert comm.report.lost == 10
+    for _ in range(comm_stats.WINDOW):
+        comm.accepted(1, 0, 0, None)
+    assert comm.report.success_100 == 1.0
+    comm.accepted(10**18, 0, 0, None)
+    assert comm.report.success_100 == 1 / comm_stats.WINDOW
+
+
+def test_round_trip_percentiles_match_numpy():
+    comm = CommStats()
+    for i in range(comm_stats.RTT_WINDOW):
+        comm.accepted(1, 0, 0, float(i))
+    report = comm.report
+    assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)

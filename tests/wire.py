@@ -1,0 +1,42 @@
+"""A service behind a real socket, and replies of a known type."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from transport.server.service import Service
+from transport.server.settings import CurveSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.server.systemd import NOBODY, Systemd
+
+T = TypeVar("T")
+
+
+def expect(kind: type[T], reply: object) -> T:
+    """The reply, which is of this type."""
+    assert isinstance(reply, kind), reply
+    return reply
+
+
+@contextmanager
+def routed(
+    service: Service,
+    address: str,
+    *,
+    lead_us: float = 250.0,
+    curve: CurveSettings | None = None,
+    others_address: str | None = None,
+    systemd: Systemd = NOBODY,
+) -> Iterator[tuple[Router, threading.Thread]]:
+    """A router in a thread, which ends cleanly. others_address: where it is not the robot's"""
+    stop = threading.Event()
+    with Router(service, address, lambda fault: None, Anticipation(lead_us), curve, others_address=others_address) as router:
+        thread = threading.Thread(target=router.run, args=(stop, systemd))
+        thread.start()
+        try:
+            yield router, thread
+        finally:
+            stop.set()
+            thread.join()
