@@ -147,7 +147,7 @@ IMPORTERS = {
     "pygame": {"sim_harness.gamepad"},
     "cyclonedds": {"transport.bridges.dds"},
     "prometheus_client": {"transport.startup.metrics"},
-    "shtab": {"sim_harness.commands.completion"},
+    "shtab": {"sim_harness.commands.tools"},
     "trimesh": {"sim_harness.shapes"},
     "foxglove": {"sim_harness.export.foxglove_file"},
     "rerun": {"sim_harness.export.rerun_file"},

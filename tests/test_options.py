@@ -6,18 +6,17 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from sim_harness.commands import options, shared_options
-from sim_harness.commands.runs import options as of_runs
-from sim_harness.commands.setup import list as listing
-from sim_harness.commands.setup import options as of_setup
-from sim_harness.compare import executors
-from sim_harness.compare.studies import STUDIES
-from sim_harness.compare.tasks import peer
+from controllers.config.tables import kind_of
+from sim_harness import engines
+from sim_harness.commands import options, setup
+from sim_harness.compare.studies import PEERS, STUDIES
 from sim_harness.world import worlds
 
 IDYN = (sys.executable, "-m", "idyn")
@@ -25,10 +24,9 @@ HEAVY = ("numpy", "scipy", "numba", "pinocchio", "matplotlib", "zmq")
 
 
 def test_the_options_offer_the_names_of_the_code():
-    assert set(of_runs.ENGINES) == set(worlds.NAMES)
-    assert set(shared_options.EXECUTORS) == set(executors.EXECUTORS)
-    assert set(of_setup.LISTS) == set(listing.LISTS)
-    assert of_runs.PEERS == peer.PEERS
+    assert set(engines.NAMES) == {kind_of(each) for each in get_args(worlds.AnyEngine)}
+    assert set(options.LISTS) == set(setup.LISTS)
+    assert all(find_spec(f"sim_harness.compare.tasks.peers.{peer}_controller") for peer in PEERS)
 
 
 def test_every_study_takes_the_options_of_its_row():

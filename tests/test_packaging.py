@@ -16,6 +16,7 @@ from fast import every, full
 
 from idyn.errors import IdynError
 from sim_harness.commands.main import build_parser, check_platform
+from sim_harness.commands.options import COMMANDS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
@@ -67,12 +68,11 @@ def test_a_system_without_that_library_is_told_what_to_install(tmp_path):
 
 
 def test_matplotlib_is_needed_only_to_draw(tmp_path):
-    """Commands that do not draw load without it; one that draws names the extra."""
+    """Commands other than comparisons and the demo load without it; one that draws names the extra."""
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('no module named matplotlib')", encoding="utf-8")
     run = partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
-    commands = "runs.bench", "setup.check", "setup.doctor", "logs.replay", "service.serve", "runs.simulate", "logs.view"
-    quiet = ", ".join(f"sim_harness.commands.{name}" for name in commands)
-    assert run([sys.executable, "-c", f"import {quiet}"]).returncode == 0
+    quiet = {f"sim_harness.commands.{command.module}" for command in COMMANDS.values()} - {"sim_harness.commands.comparisons"}
+    assert run([sys.executable, "-c", f"import {', '.join(quiet)}"]).returncode == 0
     done = run([sys.executable, "-m", "idyn", "compare", "cone-study"])
     assert done.returncode == 2
     assert done.stderr.startswith("idyn: picture: drawing needs the package matplotlib, which is not installed: pip install")

@@ -1,1 +1,1 @@
-"""The command line, one file per command."""
+"""The command line: options of all commands, and one module for each group of them."""

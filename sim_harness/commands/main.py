@@ -1,15 +1,19 @@
 """`idyn`: the entry point of the command line.
 
-Each command is a module in a package of `sim_harness.commands`, imported when it runs. `options` collects their options.
+`options` names the module of each command, which is imported when the command runs. Its function `run_NAME` takes the parsed
+options, prints tables, and returns figures and whether they are good.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from importlib import import_module
-from typing import TextIO, cast
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import msgspec
 
 # Matrices are small: a second BLAS thread costs more than it gains. BLAS reads these variables when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -19,8 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("IDYN_COMPILE", "wait")
 
 from idyn import __version__
-from idyn.errors import IdynError
-from sim_harness.commands.figures import run_command
+from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.options import COMMANDS
 from transport.protocol.printable import Screen
 
@@ -35,12 +38,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"idyn {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, add_options in COMMANDS.items():
-        summary = (add_options.__doc__ or "").rstrip(".")
-        command = subparsers.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}", description=f"{summary}.")
-        package = add_options.__module__.rpartition(".")[0]
-        command.set_defaults(module=f"{package}.{name.replace('-', '_')}")
-        add_options(command)
+    for name, command in COMMANDS.items():
+        summary = (command.add_options.__doc__ or "").rstrip(".")
+        subparser = subparsers.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}", description=f"{summary}.")
+        subparser.set_defaults(module=command.module, command=name.replace("-", "_"))
+        command.add_options(subparser)
     return parser
 
 
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_platform(sys.platform)
         with redirect_stdout(cast(TextIO, Screen(sys.stdout))), redirect_stderr(cast(TextIO, Screen(sys.stderr))):
             options = build_parser().parse_args(words)
-            return 0 if run_command(import_module(options.module).run, options) else 1
+            return 0 if _run(options) else 1
     except IdynError as error:
         print(f"idyn: {error}", file=Screen(sys.stderr))
         return 2
@@ -83,3 +85,30 @@ def _interrupted() -> int:
     eval("None")  # CPython 3.11 ends by the signal, not by our code, if the last evaluated string was interrupted
     print("idyn: interrupted", file=sys.stderr)
     return 130
+
+
+def _run(options: argparse.Namespace) -> bool:
+    """Run a command and write its figures as JSON when `--json` is given. Return whether the figures are good."""
+    run = getattr(import_module(f"sim_harness.commands.{options.module}"), f"run_{options.command}")
+    target: str | None = getattr(options, "json", None)
+    _check_json(target)
+    with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
+        figures, good = run(options)
+    if target:
+        _write_json(figures, target)
+    return bool(good)
+
+
+def _check_json(target: str | None) -> None:
+    """Check that the file can be created, before the command runs. Raises ConfigError."""
+    if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
+        raise ConfigError("--json", f"expected a file in an existing folder, got {target}")
+
+
+def _write_json(data: Any, target: str) -> None:
+    """Write JSON to a file, or to stdout for '-'. NaN and infinity become null."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
+    if target == "-":
+        print(text)
+    else:
+        Path(target).write_text(text + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Code that commands share: progress bars, live view, reports."""
+"""Code that commands share: progress bars, browser, reports and their folders."""
 
 import os
 import sys
@@ -11,7 +11,6 @@ from typing import Any
 from tqdm import tqdm
 
 from controllers.settings import ControllerSettings
-from idyn.errors import ConfigError
 from sim_harness.measure.metrics import Summary
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
@@ -47,27 +46,6 @@ def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
         yield progress
 
 
-@contextmanager
-def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
-    """Open a live view, if wanted. Yield the function to call in each tick; None without a view."""
-    if not wanted:
-        yield None
-        return
-    with LiveView(controller) as view:
-        print(f"live view: {view.url}", flush=True)
-        open_browser(view.url)
-        yield view.watch
-
-
-def print_expected(plan: Plan, summaries: Sequence[Summary]) -> bool:
-    """Print what the laws did that may fail. Return whether all runs ended as the experiment expects."""
-    for summary in summaries:
-        if summary.label in plan.settings.may_fail:
-            outcome = "did not" if summary.verdict.good else "did"
-            print(f"{summary.label}: expected to fail in this experiment, and {outcome}: {summary.verdict.text}")
-    return all(plan.as_expected(summary.label, summary.verdict.good) for summary in summaries)
-
-
 def open_browser(url: str) -> None:
     """Open a browser when the machine has a display: a text-mode browser would take over the terminal."""
     if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -90,10 +68,22 @@ def new_folder(root: Path) -> Path:
     return folder
 
 
-def confirm(checklist: str) -> None:
-    """Ask the user to confirm a checklist. Raises ConfigError without a confirmation."""
-    print(checklist)
-    if not sys.stdin.isatty():
-        raise ConfigError("--yes", "expected a terminal to confirm the checklist, or --yes")
-    if input("Type 'yes' to go on: ").strip() != "yes":
-        raise ConfigError("checklist", "not confirmed; nothing was sent")
+@contextmanager
+def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
+    """Open a live view, if wanted. Yield the function to call in each tick; None without a view."""
+    if not wanted:
+        yield None
+        return
+    with LiveView(controller) as view:
+        print(f"live view: {view.url}", flush=True)
+        open_browser(view.url)
+        yield view.watch
+
+
+def print_expected(plan: Plan, summaries: Sequence[Summary]) -> bool:
+    """Print what the laws did that may fail. Return whether all runs ended as the experiment expects."""
+    for summary in summaries:
+        if summary.label in plan.settings.may_fail:
+            outcome = "did not" if summary.verdict.good else "did"
+            print(f"{summary.label}: expected to fail in this experiment, and {outcome}: {summary.verdict.text}")
+    return all(plan.as_expected(summary.label, summary.verdict.good) for summary in summaries)

@@ -1,4 +1,4 @@
-"""Executors of jobs: joblib with processes of this machine, Dask or Ray.
+"""Executors of jobs: joblib with processes of this machine, Dask or Ray. Their libraries are loaded when they run.
 
 Jobs share only code and files, and compute with one BLAS thread. Results therefore depend neither on the order of the jobs nor
 on how many run in parallel.
@@ -13,9 +13,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from idyn.errors import ConfigError, nearest
 from idyn.extras import install_command
@@ -38,7 +35,7 @@ ROUNDS = 4
 def _processes(jobs: int) -> Iterator[How]:
     # one job alone joblib would run in this process, whose BLAS threads are not bounded
     how = {"n_jobs": 2, "pre_dispatch": 1} if jobs == 1 else {"n_jobs": jobs}
-    with parallel_config("loky", inner_max_num_threads=1):
+    with _library("joblib").parallel_config("loky", inner_max_num_threads=1):
         yield how | AS_THEY_END
 
 
@@ -46,7 +43,7 @@ def _processes(jobs: int) -> Iterator[How]:
 def _dask(jobs: int) -> Iterator[How]:
     distributed = _library("dask.distributed")
     sizes = {} if "DASK_SCHEDULER_ADDRESS" in os.environ else {"n_workers": jobs, "threads_per_worker": 1}
-    with distributed.Client(**sizes), parallel_config("dask"):
+    with distributed.Client(**sizes), _library("joblib").parallel_config("dask"):
         yield {"n_jobs": -1} | AS_THEY_END
 
 
@@ -56,7 +53,7 @@ def _ray(jobs: int) -> Iterator[How]:
     _library("ray.util.joblib").register_ray()
     ray.init(**({} if "RAY_ADDRESS" in os.environ else {"address": "local", "num_cpus": jobs}))
     try:
-        with parallel_config("ray"):
+        with _library("joblib").parallel_config("ray"):
             yield {"n_jobs": int(ray.cluster_resources()["CPU"]), "batch_size": 1}
     finally:
         ray.shutdown()
@@ -82,15 +79,16 @@ def run_tasks(executor: str, function: Callable[..., None], tasks: Sequence[Task
 
 def _outcomes(executor: str, function: Callable[..., None], rest: dict[int, Task], jobs: int) -> Iterator[Outcome]:
     """Run tasks. When a process dies, joblib drops all that is under way: what is left then runs one task at a time."""
+    joblib, loky = _library("joblib"), _library("joblib.externals.loky.process_executor")
     with EXECUTORS[executor](jobs) as how:
         size = len(rest) if "return_as" in how else ROUNDS * how["n_jobs"]
         while rest:
             part = list(rest.items())[:size]
             try:
-                for outcome in Parallel(**how)(delayed(_guarded)(function, i, task) for i, task in part):
+                for outcome in joblib.Parallel(**how)(joblib.delayed(_guarded)(function, i, task) for i, task in part):
                     del rest[outcome[0]]
                     yield outcome
-            except TerminatedWorkerError as error:
+            except loky.TerminatedWorkerError as error:
                 if len(part) == 1:
                     del rest[part[0][0]]
                     yield part[0][0], f"its process ended: {error}"

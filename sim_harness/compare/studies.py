@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 CHECKOUT = "sim_harness.studies"
 """Package that is in a checkout of the repository only."""
 
+PEERS = ("tsid", "placo")
+"""Other projects whose controllers `tasks` runs, and the first of them `contact-models`; each name is that of a module."""
+
 SHARED = ("out", "seeds")
 """Options of the command that other comparisons have too; the others of a study belong to studies only."""
 
@@ -33,8 +36,8 @@ STUDIES = {
     "first-order-study": Entry(f"{CHECKOUT}.first_order_study"),
     "cone-study": Entry(f"{CHECKOUT}.cone_study"),
     "mujoco-law": Entry(f"{CHECKOUT}.mujoco_law"),
-    "tasks": Entry("sim_harness.compare.tasks.study", ("tsid", "placo")),
-    "contact-models": Entry(f"{CHECKOUT}.contact_models", ("tsid", "seeds")),
+    "tasks": Entry("sim_harness.compare.tasks.study", PEERS),
+    "contact-models": Entry(f"{CHECKOUT}.contact_models", (PEERS[0], "seeds")),
     "mpc": Entry(f"{CHECKOUT}.mpc", ("seeds",)),
     "own-robots": Entry("sim_harness.compare.own_robots", words=True),
     "unitree": Entry(f"{CHECKOUT}.unitree", ("seeds",), words=True),

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import msgspec
 
 from idyn.errors import ConfigError
+from sim_harness.compare.executors import EXECUTORS
 from sim_harness.fleet.logs import How, survey, windows
 from sim_harness.fleet.run import MANIFEST
 from sim_harness.fleet.ticks import read
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 
-EXECUTORS = ("processes", "dask", "ray")
 POLL = 0.01
 """Time between two looks at the results [s]."""
 

@@ -179,7 +179,6 @@ AnyEngine = OwnEngine | MujocoSettings
 """`[engine]` of an experiment."""
 
 ENGINES: dict[str, type[Engine]] = {str(kind_of(each)): each for each in get_args(OwnEngine)}
-NAMES = tuple(str(kind_of(each)) for each in get_args(AnyEngine))
 
 
 def check_engine(engine: AnyEngine) -> None:

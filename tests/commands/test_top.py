@@ -23,8 +23,8 @@ from wire import expect, routed
 
 from controllers.build import load_controller
 from controllers.controller import Controller
+from sim_harness.commands.clients import Sample, rows
 from sim_harness.commands.main import main
-from sim_harness.commands.service.top import Sample, rows
 from transport.protocol.messages.requests import Estop, Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient

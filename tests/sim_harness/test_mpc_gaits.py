@@ -18,8 +18,8 @@ from controllers.planners.mpc.planner import MpcPlanner
 from controllers.planners.mpc.settings import MpcSettings
 from controllers.robot.attitude import tilt
 from idyn.status import Status
+from sim_harness.commands.clients import run_plan
 from sim_harness.commands.main import build_parser
-from sim_harness.commands.service import plan as plan_command
 from sim_harness.run.experiment import run_connected
 from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
@@ -141,7 +141,7 @@ def test_a_robot_stands_while_there_is_no_plan_and_then_goes_on(pattern, served,
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     words = "--pattern", pattern, "--velocity", SPEED[pattern], "0", "0", "--seconds", "6"
     options = build_parser().parse_args(["plan", endpoint, *words])
-    figures, good = plan_command.run(options)
+    figures, good = run_plan(options)
     run = end()
     assert figures["problems"] == {"the quadratic program was not solved": 20}
     assert not good

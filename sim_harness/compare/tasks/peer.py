@@ -28,9 +28,7 @@ from sim_harness.compare.tasks.runs import (
 )
 
 SCRIPT = Path(__file__).parent / "peers" / "serve.py"
-
-PEERS = ("tsid", "placo")
-"""Modules of the other projects; `peers/NAME_controller.py` has the controller."""
+"""Script of the other process; beside it, `NAME_controller.py` has the controller of each of `PEERS`."""
 
 
 class Peer:

@@ -10,8 +10,9 @@ import numpy as np
 
 from idyn.model.robot import Robot
 from idyn.types import Array
+from sim_harness.compare.studies import PEERS
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
-from sim_harness.compare.tasks.peer import PEERS, PeerController
+from sim_harness.compare.tasks.peer import PeerController
 from sim_harness.compare.tasks.runs import (
     DT,
     RUNS,

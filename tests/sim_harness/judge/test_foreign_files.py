@@ -14,8 +14,8 @@ from measured import measured
 from scipy import sparse
 
 from idyn.errors import InputError
-from sim_harness.commands.foreign.judge import steps_of
 from sim_harness.judge.fclib import read_fclib
+from sim_harness.judge.files import steps_of
 from sim_harness.judge.measured import read_tensor
 from sim_harness.judge.verdict import Kind, judge
 

@@ -1,7 +1,4 @@
-"""`idyn compare`: reproduce the paper's tables and figures, compare engines on scenes with known answers, or summarise logs.
-
-Tables of the paper show its numbers beside those of our own runs.
-"""
+"""`idyn compare`, `pauses` and `demo`: runs side by side, with tables and pictures."""
 
 import argparse
 from pathlib import Path
@@ -9,21 +6,26 @@ from typing import Any
 
 import msgspec
 
+from controllers.config.tables import named
 from idyn.errors import ConfigError
-from sim_harness.commands.output import publish, run_bar
+from sim_harness import demo
+from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
+from sim_harness.compare import pauses
 from sim_harness.compare.engines.report import ENGINES, engines_table, jobs_of, run_jobs, summary, write_engine_report
 from sim_harness.compare.race.run import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.studies import STUDIES, check_options, study_of
-from sim_harness.compare.study import Study, measure, report_of
+from sim_harness.compare.study import Figures, Study, measure, report_of
+from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
+from sim_harness.run.plan import load_plan
 from sim_harness.scenes.scene_settings import is_scene
 
 
-def run(options: argparse.Namespace) -> tuple[Any, bool]:
+def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
     what = [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
         raise ConfigError(
@@ -31,7 +33,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
         )
     check_options(what, options)
     if what[0] in STUDIES:
-        return _study(study_of(what, options), options.out)
+        return _measured(study_of(what, options), options.out)[0].tables, True
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
@@ -50,12 +52,13 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     return summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
 
 
-def _study(study: Study, out: Path) -> tuple[Any, bool]:
-    """Run a study, write its report and return its tables."""
+def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
+    """Measure a study and write its report."""
     with run_bar() as progress:
-        report = report_of(study, measure(study, progress))
+        found = measure(study, progress)
+    report = report_of(study, found)
     publish(report, out)
-    return report.tables, True
+    return report, found
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:
@@ -87,3 +90,26 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     publish(comparison_report(findings), options.out, figures=figures_of(findings))
     outcomes = [outcome for finding in findings for outcome in finding.outcomes]
     return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
+
+
+def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:
+    study = pauses.study(options.experiment, options.law, options.milliseconds)
+    _, found = _measured(study, new_folder(Path(options.out)))
+    outcomes = found["pauses"].values()
+    return [outcome.figures for outcome in outcomes], all(outcome.upright for outcome in outcomes)
+
+
+def run_demo(options: argparse.Namespace) -> tuple[Any, bool]:
+    plan = load_plan(options.experiment, options.seconds, options.engine)
+    print("starting (the first run compiles kernels for about a minute)", flush=True)
+    ticks = sum(len(each.settings.laws) * each.ticks for each in (plan, demo.slide_plan()))
+    ticks += 3 * round(demo.CHATTER_SECONDS / plan.controller.period)
+    with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
+        folder = new_folder(Path(options.out))
+        found = demo.run_demo(plan, folder, progress, watch)
+    publish(demo.report_of(plan, found, folder), folder, figures=found.figures)
+    print(
+        f"next: idyn view {folder}; idyn replay {folder / named(plan.settings.laws[0]) / 'log.mcap'}; "
+        "idyn new ROBOT.urdf (your own robot); idyn list (robots, laws, experiments)"
+    )
+    return msgspec.to_builtins(found.summaries), print_expected(plan, found.summaries)

@@ -1,8 +1,8 @@
-"""`idyn bridge unitree`: connect a robot's own interface."""
+"""`idyn bridge`: connect a robot by its own interface, or a running server with ROS 2."""
 
 import argparse
-import signal
-import threading
+import os
+import sys
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
-from sim_harness.commands.output import confirm
+from sim_harness.commands.clients import address_of, end_by_signal, keys_of
 from sim_harness.report.tables import Table, text_table
-from transport.bridges.unitree.bridge import Bridge, Report
+from transport.bridges.ros2 import bridge as ros2
+from transport.bridges.ros2.dds import Bus as RosBus
+from transport.bridges.unitree import bridge as unitree
 from transport.bridges.unitree.clock import PERIOD_NS
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
@@ -37,7 +39,7 @@ CHECKLIST = """Before torque flows:
 Motors: up to {most} N·m by limits of the model. The bridge ends with damping; the robot then sinks."""
 
 
-def run(options: argparse.Namespace) -> tuple[Any, bool]:
+def run_unitree(options: argparse.Namespace) -> tuple[Any, bool]:
     robot = ROBOTS[options.robot]
     steps = parse_script("stand 10\nlie", "default") if options.script is None else read_script(options.script)
     if not robot.lying and any(step.word == "lie" for step in steps):
@@ -51,19 +53,18 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     postures = {"stand": model.joint_angles(stance)}
     if robot.lying:
         postures["lie"] = np.array([robot.lying[robot.joints.index(name)] for name in model.joint_names])
-    _confirm(options, float(model.limits.tau_max.max()))
+    if not (options.dry_run or options.yes):
+        _confirm(CHECKLIST.format(interface=options.interface, most=f"{float(model.limits.tau_max.max()):g}"))
     decoder, bus = StateDecoder(robot, model.joint_names), Bus(options.domain, options.interface)
     if options.dry_run:
         return _show(LowLevel(decoder, model.limits.tau_max, bus), steps, postures)
     if options.release:
         print(f"released the robot's own controller: {MotionSwitcher(bus).release() or 'none was active'}")
-    end = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: end.set())
+    end = end_by_signal()
     recording = nullcontext() if options.log is None else closing(RawLog(options.log, robot.family))
     with real_time("auto"), steady(), recording as log:
         link = LowLevel(decoder, model.limits.tau_max, bus, log)
-        report = Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
+        report = unitree.Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
     print(text_table(_table(report)))
     for mode, count in sorted(report.modes.items()):
         print(f"{mode}: {count}")
@@ -81,11 +82,13 @@ def _served(options: argparse.Namespace, model: Robot) -> ServedRobot | None:
     return ServedRobot(model, client, KD)
 
 
-def _confirm(options: argparse.Namespace, most: float) -> None:
-    """Ask the user to confirm the checklist. Raises ConfigError without a confirmation."""
-    if options.dry_run or options.yes:
-        return
-    confirm(CHECKLIST.format(interface=options.interface, most=f"{most:g}"))
+def _confirm(checklist: str) -> None:
+    """Ask the user to confirm a checklist. Raises ConfigError without a confirmation."""
+    print(checklist)
+    if not sys.stdin.isatty():
+        raise ConfigError("--yes", "expected a terminal to confirm the checklist, or --yes")
+    if input("Type 'yes' to go on: ").strip() != "yes":
+        raise ConfigError("checklist", "not confirmed; nothing was sent")
 
 
 def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[Any, bool]:
@@ -104,7 +107,7 @@ def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[
     return {"joints": dict(zip(joints, state.q.tolist(), strict=True))}, True
 
 
-def _figures(report: Report) -> dict[str, Any]:
+def _figures(report: unitree.Report) -> dict[str, Any]:
     def quantiles(values: Any) -> list[float]:
         return np.quantile(values, [0.5, 0.99, 1.0]).tolist() if len(values) else []
 
@@ -120,9 +123,41 @@ def _figures(report: Report) -> dict[str, Any]:
     }
 
 
-def _table(report: Report) -> Table:
+def _table(report: unitree.Report) -> Table:
     figures = _figures(report)
     rows = [["states answered", "missed", "period ms p50", "p99", "longest", "delay µs p50", "p99", "tilt rad", "torque N·m"]]
     period, delay = figures["period_ms"] or [np.nan] * 3, figures["delay_us"] or [np.nan] * 3
     cells = [f"{value:.3g}" for value in (*period, *delay[:2], figures["tilt_rad"], figures["torque_Nm"])]
     return [*rows, [str(report.answered), str(report.missed), *cells]]
+
+
+MOST_RATE = 500.0
+"""Largest number of states per second: a server has 5 % of its time for all other clients than the robot's."""
+
+ROS2_CHECKLIST = "DDS knows no keys: every process on the network '{}' can command this robot by /cmd_vel and /joint_commands."
+
+
+def run_ros2(options: argparse.Namespace) -> tuple[Any, bool]:
+    if not 0.0 < options.rate <= MOST_RATE:
+        raise ConfigError("--rate", f"expected a rate of 0 to {MOST_RATE:g} per second, got {options.rate:g}")
+    keys = keys_of(options)
+    domain = _domain(options.domain)
+    if not (options.read_only or options.yes or options.interface == "lo"):
+        _confirm(ROS2_CHECKLIST.format(options.interface))
+    end = end_by_signal()
+    endpoint = address_of(options)
+    with steady(), closing(ros2.ServerLink(endpoint, None if options.read_only else options.name, keys)) as link:
+        robot, _ = load_robot(options.robot or str(link.settings.get("robot", "")))
+        bridge = ros2.Bridge(robot, RosBus(domain, options.interface), link, commands=not options.read_only)
+        print(f"{robot.name}: {endpoint} and DDS domain {domain} on {options.interface}; Ctrl-C ends", flush=True)
+        bridge.run(1.0 / options.rate, end)
+    print(", ".join(f"{name}: {count}" for name, count in bridge.counts.items()))
+    return bridge.counts, True
+
+
+def _domain(given: int | None) -> int:
+    """Return the DDS domain. Raises ConfigError for a ROS_DOMAIN_ID that is no number."""
+    text = os.environ.get("ROS_DOMAIN_ID", "0") if given is None else str(given)
+    if not text.isdecimal():
+        raise ConfigError("ROS_DOMAIN_ID" if given is None else "--domain", f"expected a number ≥ 0, got '{text}'")
+    return int(text)

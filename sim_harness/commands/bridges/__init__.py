@@ -1,1 +1,0 @@
-"""`idyn bridge`: between a server and another interface."""

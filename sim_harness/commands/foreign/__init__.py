@@ -1,1 +1,0 @@
-"""Commands that take files of others: steps of simulators."""

@@ -1,0 +1,182 @@
+"""`idyn simulate` and `judge`: experiments, scenes of bodies, and steps of any simulator."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from controllers.config.loading import files
+from controllers.config.tables import named
+from idyn.errors import ConfigError, IdynError
+from sim_harness.commands.clients import keys_of
+from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
+from sim_harness.judge.files import steps_of
+from sim_harness.judge.report import report_of
+from sim_harness.judge.verdict import answer_to, judge
+from sim_harness.mujoco.law import differences
+from sim_harness.new.draft import draft
+from sim_harness.new.source import find_model, is_model, poses_of, shared_names
+from sim_harness.report.tables import text_summary, text_table
+from sim_harness.run.experiment import run_connected, run_in_process
+from sim_harness.run.plan import frictions, load_plan, note_of_world, with_controller
+from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.measures import Outcome, figures_table, outcome_of, save_run, steps_table
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.scene_settings import is_scene
+from sim_harness.world.worlds import check_engine
+
+
+def run_simulate(options: argparse.Namespace) -> tuple[Any, bool]:
+    if is_model(options.experiment) or _is_robot(options.experiment):
+        with _drafted(options.experiment) as path:
+            return _simulate(path, options)
+    with _naming_experiments(options.experiment):
+        bodies = is_scene(options.experiment)
+    if bodies:
+        return _scene(options)
+    return _simulate(options.experiment, options)
+
+
+def _is_robot(word: str) -> bool:
+    """Return whether a word is the name of a robot of example-robot-data, and of no experiment."""
+    return (
+        not word.endswith(".toml")
+        and word not in files("experiments")
+        and any(word in names for names in shared_names().values())
+    )
+
+
+@contextmanager
+def _naming_experiments(robot: str) -> Iterator[None]:
+    """Name the experiments of a robot, such as `walk-g1` of `g1`, in an error."""
+    try:
+        yield
+    except IdynError as error:
+        names = [name for name in sorted(files("experiments")) if f"-{robot}-" in f"-{name}-"]
+        if not names:
+            raise
+        raise IdynError(f"{error}; experiments of that name: {', '.join(names)}") from error
+
+
+@contextmanager
+def _drafted(robot: str) -> Iterator[str]:
+    """Yield the path of a draft for the robot, which is deleted afterwards; print what was guessed."""
+    with _naming_experiments(robot):
+        model = find_model(robot, Path.cwd())
+        drafted = draft(model, poses_of(model))
+    for line in drafted.found + drafted.warnings:
+        print(line)
+    print(f"to keep and change these settings: idyn new {robot}", flush=True)
+    with TemporaryDirectory(prefix="idyn-") as folder:
+        path = Path(folder) / "robot.toml"
+        path.write_text(drafted.text, encoding="utf-8")
+        yield str(path)
+
+
+def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
+    """Simulate an experiment. Return the summaries of its runs, and whether all ended as expected."""
+    plan = load_plan(experiment, options.seconds, options.engine)
+    labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
+    keys = keys_of(options)
+    for law in plan.settings.laws:
+        controller = with_controller(plan, {"law": law}).controller
+        for line in differences(controller.law, plan.settings.engine, controller.period):
+            print(f"note: the law {named(law)} is not that of the world: {line}")
+    world_mu, own_mu = frictions(plan)
+    if world_mu != own_mu:
+        believed = "that of robot and terrain" if own_mu is None else f"{own_mu:g}"
+        print(f"note: friction: {world_mu:g} in the world, the controller believes {believed}")
+    if note := note_of_world(plan):
+        print(f"note: {note}")
+    with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
+        folder = new_folder(options.out) if options.out else None
+        if options.connect:
+            runs = [run_connected(plan, options.connect, labels[0], progress, watch, keys)]
+        else:
+            plans = [with_controller(plan, {"law": law}) for law in plan.settings.laws]
+            runs = [run_in_process(each, label, progress, watch=watch) for each, label in zip(plans, labels, strict=True)]
+    if folder:
+        for label, run in zip(labels, runs, strict=True):
+            run.save(folder / label)
+    summaries = [run.summary for run in runs]
+    print(text_summary(summaries))
+    for line in (line for run in runs for line in run.said):
+        print(line)
+    if folder:
+        print(f"to view it: idyn view {folder}")
+    return msgspec.to_builtins(summaries), print_expected(plan, summaries)
+
+
+NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
+"""Options of `idyn simulate` that need an experiment with a server."""
+
+
+def _scene(options: argparse.Namespace) -> tuple[Any, bool]:
+    """Simulate the scene with the engine of `--engine`, or with each engine that the scene lists.
+
+    Return the figures, and whether all are within their tolerances.
+    """
+    for name in NOT_FOR_SCENES:
+        if getattr(options, name):
+            raise ConfigError(f"--{name.replace('_', '-')}", "expected an experiment, got a scene, which has no server")
+    settings = load_scene(options.experiment, options.seconds)
+    engines = engines_of(settings)
+    if options.engine:
+        engines = {options.engine: engine_named(settings, options.engine)}
+    for engine in engines.values():
+        check_engine(engine)
+    if options.out:
+        import sim_harness.report.canvas  # noqa: F401, PLC0415 - an extra, which draws the picture of a run
+    folder = new_folder(options.out) if options.out else None
+    steps, outcomes = round(settings.duration / settings.dt), []
+    with progress_bar(len(engines) * steps, "step") as progress:
+        for name, engine in engines.items():
+            recording = run_scene(settings, engine, partial(progress, name))
+            outcomes.append(outcome_of(options.experiment, name, settings, recording))
+            if folder:
+                save_run(folder / name, settings, recording, outcomes[-1])
+    _show(settings.about, outcomes)
+    if folder:
+        print(f"\nto view it: idyn view {folder}")
+    return msgspec.to_builtins(outcomes), all(outcome.good for outcome in outcomes)
+
+
+def _show(about: str, outcomes: list[Outcome]) -> None:
+    """Print the figures of each engine, then all residuals in one table."""
+    print(about)
+    for outcome in outcomes:
+        print(f"\n{outcome.engine}, {outcome.steps} steps of {1e3 * outcome.seconds / outcome.steps:.4g} ms")
+        print(text_table(figures_table(outcome)))
+    tables = [steps_table(outcome) for outcome in outcomes]
+    print("\n" + text_table([tables[0][0], *(table[1] for table in tables)]))
+
+
+def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:
+    if options.every < 1:
+        raise ConfigError("--every", f"expected ≥ 1, got {options.every}")
+    if not options.tolerance > 0.0:
+        raise ConfigError("--tolerance", f"expected > 0 m/s, got {options.tolerance}")
+    if all(what == "engines" or (not Path(what).suffix and is_scene(what)) for what in options.what):
+        return _judged_scenes(options)
+    verdicts = [judge(step, options.tolerance) for what in options.what for step in steps_of(Path(what), options.every)]
+    answers = [answer_to(verdict.step, options.law, options.tolerance) for verdict in verdicts]
+    publish(report_of(", ".join(options.what), verdicts, answers, options.law), options.out)
+    found = [
+        {"step": v.step.name, "violations": [str(each) for each in v.violations], "laws": v.laws, "energy_J": v.energy.contacts}
+        for v in verdicts
+    ]
+    return found, all(verdict.good for verdict in verdicts)
+
+
+def _judged_scenes(options: argparse.Namespace) -> tuple[Any, bool]:
+    from sim_harness.judge.scenes import judged_scenes, scenes_report  # noqa: PLC0415 - needs the extra viz
+
+    with run_bar() as progress:
+        found = judged_scenes(options.what, options.seconds, options.tolerance, progress)
+    publish(scenes_report(found, options.seconds), options.out)
+    return [{"scene": each.scene, "engine": each.engine, "kinds": dict(each.worst)} for each in found], True

@@ -1,1 +1,0 @@
-"""Commands around a running server."""

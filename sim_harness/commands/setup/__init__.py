@@ -1,1 +1,0 @@
-"""Commands for configurations, keys and the installation."""

@@ -1,0 +1,102 @@
+"""Steps of files, by suffix: arrays, FCLib problems, measured tosses, MJCFs, and ticks of an idyn log.
+
+The step of a tick has the measured state, torque and predicted contact forces of the reply. v⁺ is the velocity that they
+cause. Laws on ground that yields apply to another velocity (`idyn.contact.ground`), so a log made on the default ground opens
+and slips here by what the ground gives.
+"""
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from idyn.errors import InputError
+from sim_harness.engines.engine import ForwardProblem
+from sim_harness.judge.fclib import SUFFIXES, read_fclib
+from sim_harness.judge.measured import Block as Cube
+from sim_harness.judge.measured import Sample, explained_step, read_tensor, samples_of
+from sim_harness.judge.step import Step, read_steps
+from sim_harness.judge.tosses import EDGE, MASS, RATE, load_tosses, toss_of_tensor
+from sim_harness.run.logs import Block, LogBlocks
+from sim_harness.world.world import contact_jacobian
+from transport.protocol.base_estimate import estimated
+from transport.protocol.codec import vector
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.state_input import StateReader
+
+
+def steps_of(path: Path, every: int) -> Iterable[Step]:
+    """Return the steps of a file by its suffix and contents. Raises InputError."""
+    if not path.is_file():
+        raise InputError(
+            str(path),
+            "expected a file of steps (.npz, .json), an FCLib problem (.hdf5), tosses (.npz, .pt), a log (.mcap) or scenes",
+        )
+    if path.suffix == ".mcap":
+        return _ticks(path, every)
+    if path.suffix in SUFFIXES:
+        return [read_fclib(path)]
+    if path.suffix == ".pt" or (path.suffix == ".npz" and _has_tosses(path)):
+        return map(explained_step, islice(_toss_samples(path), 0, None, every))
+    if path.suffix == ".json" and (fields := _mjcf_fields(path)) is not None:
+        from sim_harness.judge.mjcf import read_mjcf  # noqa: PLC0415 - needs the extra mujoco
+
+        return read_mjcf(path, fields)[::every]
+    return read_steps(path)[::every]
+
+
+def _has_tosses(path: Path) -> bool:
+    """Return whether an npz file has measured tosses."""
+    with suppress(OSError, EOFError, ValueError, zipfile.BadZipFile), np.load(path, allow_pickle=False) as data:
+        return "quaternion_wxyz" in data.files
+    return False
+
+
+def _toss_samples(path: Path) -> Iterable[Sample]:
+    """Yield the steps on the floor of measured tosses: ContactNets' tensors (.pt), or the layout of `cube-tosses.npz`."""
+    for i, toss in enumerate([toss_of_tensor(path, read_tensor(path))] if path.suffix == ".pt" else load_tosses(path)):
+        name = path.stem if path.suffix == ".pt" else f"{path.stem}[{i}]"
+        yield from samples_of(name, toss, Cube(edge=EDGE, mass=MASS), 1.0 / RATE)
+
+
+def _mjcf_fields(path: Path) -> dict[str, Any] | None:
+    """Return the contents of a JSON file that names an MJCF, otherwise None."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "mjcf" in found else None
+
+
+def _ticks(path: Path, every: int) -> Iterator[Step]:
+    """Yield the step of every n-th tick with predicted contact forces. Raises LogError."""
+    count = 0
+    with LogBlocks(path) as log:
+        for block in log.blocks():
+            for state, reply, _ in block.exchanges:
+                if isinstance(reply, TorqueMessage) and reply.contact_force:
+                    if count % every == 0:
+                        yield _step(block, state, reply)
+                    count += 1
+
+
+def _step(block: Block, state: StateMessage, reply: TorqueMessage) -> Step:
+    agreement = block.agreement
+    robot, dt = agreement.robot, agreement.dt_ns * 1e-9
+    measured = estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
+    forces = {force.frame: force for force in reply.contact_force if force.frame in robot.spheres.keys}
+    contacts = block.controller.contacts(measured.q, list(forces))
+    terms = robot.terms(measured.q, measured.v)
+    J = contact_jacobian(terms.axes, robot.tree.support, contacts)
+    p = dt * np.array([[forces[key].ft1, forces[key].ft2, forces[key].fn] for key in contacts.keys]).ravel()
+    M, force = terms.M.copy(), np.zeros(robot.nv)
+    force[robot.tree.a] = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
+    v, h = measured.v.copy(), terms.h.copy()
+    b = ForwardProblem(M=M, h=h, v=v, J=J, force=force, mu=contacts.mu.copy(), gaps=contacts.gaps.copy(), dt=dt)
+    return Step(name=f"seq {state.seq}", problem=b, p=p, v_plus=v + np.linalg.solve(M, J.T @ p + dt * (force - h)))
