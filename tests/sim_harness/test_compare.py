@@ -1,28 +1,173 @@
-"""Comparisons: jobs that resume, and results that do not depend on how many ran at once."""
+"""`idyn compare`: jobs that resume, settings, claims, tables and logs."""
 
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from fast import every, first_is_fast, full
+from fast import every, fast, first_is_fast, full
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from controllers.build import load_controller
+from controllers.command import Inputs, Mode
+from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
+from idyn.laws.settings import SensedSettings
+from idyn.types import State
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
+from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
+from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.jobs import LOG, RESULT, load_trace, run_task
+from sim_harness.compare.jobs import LOG, RESULT, finished, load_trace, run_task
+from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.report import scene_table
+from sim_harness.compare.results import Runs, decide, statistic, verdict
 from sim_harness.compare.run import Options, all_tasks, run_comparisons
-from sim_harness.compare.settings import load_comparison
-from sim_harness.measure.metrics import Summary
+from sim_harness.compare.settings import (
+    CheckSettings,
+    ComparisonSettings,
+    SceneSettings,
+    TimingSettings,
+    VerdictSettings,
+    load_comparison,
+    plan_of,
+)
+from sim_harness.compare.timing import timing_tasks
+from sim_harness.engines.penalty import Penalty
+from sim_harness.measure.metrics import Summary, normal_forces
+from sim_harness.measure.verdict import Ending
+from sim_harness.measure.verdict import verdict as judged
+from sim_harness.report.report import Report
+from sim_harness.report.tables import FIRST, REST, WIDTH, table, text_summary, text_table
+from sim_harness.run import experiment
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
+from sim_harness.run.logs import summarise_log
+from sim_harness.run.plan import build_plan, load_plan
+
+FIGURES = Summary(
+    label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,
+    distance=0.0, tracking=1.0, speed_tracking=1.0, torque=1.0, torque_rate=1.0, torque_rate_max=1.0, weight=1.0, force=1.0,
+    risen=math.nan, last_tracking=1.0,
+    force_error=1.0, force_error_relative=0.01, contact_force_error=1.0, path_error=math.nan, modes={"ok": 0.75},
+    forward=0.4, left=-0.1, turn=0.5,
+    substituted=0.125, told=0.75, step_p50=None, step_p99=None, step_max=None, round_trip_p50=None, round_trip_p99=None, late=0,
+    pace=1.0,
+    longest_tick=0.001,
+)  # fmt: skip
+
+
+FELL = judged(Ending.FELL, "fell at 0.50 s", 0.5)
+
+
+def runs(*values, verdict=FIGURES.verdict, field="tracking"):
+    return Runs(folders=[], summaries=[msgspec.structs.replace(FIGURES, verdict=verdict, **{field: v}) for v in values])
+
+
+def claim(results, **check):
+    scenes = tuple(SceneSettings(name=name) for name in dict.fromkeys(scene for scene, _ in results))
+    settings = ComparisonSettings(title="", scene=scenes)
+    return decide(CheckSettings(claim="c", quantity=check.pop("quantity", "tracking"), **check), settings, results)
+
+
+def test_mean_and_spread_leave_out_falls():
+    both = Runs(folders=[], summaries=[*runs(1.0, 3.0).summaries, *runs(100.0, verdict=FELL).summaries])
+    figures = statistic(both, "tracking")
+    assert (figures.mean, figures.cut_short, figures.runs) == (2.0, ("fell",), 3)
+    assert figures.spread == pytest.approx(math.sqrt(2))
+    assert math.isnan(statistic(runs(1.0, verdict=FELL), "tracking").mean)
+    assert QUANTITIES["substituted"].value(FIGURES) == 12.5
+    assert QUANTITIES["told"].value(FIGURES) == 75.0
+
+
+def test_a_single_run_has_its_verdict_and_no_spread_and_several_have_counts():
+    comparison = ComparisonSettings(
+        title="", controllers=("pid", "id-qp-mu", "id-t-1"), quantities=("tracking",), scene=(SceneSettings(name="a"),)
+    )
+    results = {("a", "pid"): runs(2.0), ("a", "id-qp-mu"): runs(2.0, 2.0), ("a", "id-t-1"): runs(1.0, verdict=FELL)}
+    heading, pid, id_qp_mu, id_t_1 = scene_table(comparison, comparison.scene[0], results)
+    assert heading[2] == "verdicts"
+    assert pid[1:] == ["2", "stood 1.0 s at 1 N·m/s"]
+    assert id_qp_mu[1:] == ["2 ± 0", "2 stood at 1 N·m/s"]
+    assert id_t_1[1:] == ["fell", "fell at 0.50 s, torques for 0.8 s"]
+
+
+def test_an_order_is_decided_by_the_worst_pair():
+    results = {("a", "pid"): runs(3.0), ("a", "id-qp-mu"): runs(1.0), ("b", "pid"): runs(2.1), ("b", "id-qp-mu"): runs(1.0)}
+    order = {"larger": ("pid",), "smaller": ("id-qp-mu",)}
+    outcome = claim(results, **order, factor=2.0)
+    assert outcome.holds is True
+    assert outcome.measured == "pid over id-qp-mu: 2.1 times (b)"
+    assert claim(results, **order, factor=2.5).holds is False
+    assert claim(results, **order, factor=2.5, scenes=("a",)).holds is True
+
+
+def test_a_claim_is_refuted_by_its_own_fall_and_not_decided_by_that_of_the_other():
+    fell, stood = runs(0.1, verdict=FELL), runs(1.0)
+    order = {"larger": ("pid",), "smaller": ("id-qp-mu",)}
+    undecided = claim({("a", "pid"): fell, ("a", "id-qp-mu"): stood}, **order)
+    assert (undecided.holds, undecided.measured) == (None, "pid: fell (a)")
+    both = {("a", "pid"): fell, ("a", "id-qp-mu"): stood, ("b", "pid"): runs(3.0), ("b", "id-qp-mu"): stood}
+    assert (claim(both, **order).holds, claim(both, **order, factor=4.0).holds) == (True, False)
+    assert claim({("a", "pid"): stood, ("a", "id-qp-mu"): fell}, **order).holds is False
+    assert claim({("a", "pid"): fell, ("a", "id-qp-mu"): fell}, **order).holds is None
+
+
+def test_after_a_fall_claims_about_other_quantities_do_not_hold():
+    """A fallen robot has a small torque rate and a short path."""
+    fell, stood = runs(0.1, verdict=FELL), runs(1.0)
+    results = {("a", "pid"): fell, ("a", "id-qp-mu"): stood}
+    for quantity in ("torque-rate-max", "distance", "torque", "tracking"):
+        for larger, smaller, holds in (("pid", "id-qp-mu", None), ("id-qp-mu", "pid", False)):
+            assert claim(results, quantity=quantity, larger=(larger,), smaller=(smaller,)).holds is holds
+    outcome = claim(results, controllers=("pid", "id-qp-mu"), at_least=0.5)
+    assert (outcome.holds, outcome.measured) == (False, "pid: fell (a)")
+    assert claim(results, controllers=("id-qp-mu",), at_least=0.5).holds is True
+
+
+def test_a_range_names_the_controller_nearest_to_its_limit():
+    results = {("a", "pid"): runs(5.0), ("a", "id-t-1"): runs(9.0), ("b", "pid"): runs(2.0)}
+    assert claim(results, controllers=("pid", "id-t-1"), at_most=10.0).measured.startswith("id-t-1: 9")
+    assert claim(results, controllers=("pid", "id-t-1"), at_least=1.5, at_most=20.0).measured.startswith("pid: 2")
+
+
+def test_a_range_holds_only_if_every_controller_keeps_it():
+    results = {
+        ("a", "pid"): runs(0.011, field="force_error_relative"),
+        ("a", "id-t-1"): runs(0.03, field="force_error_relative"),
+    }
+    limits = {"quantity": "force-error-relative", "at_least": 1.0, "at_most": 2.0}
+    assert claim(results, **limits, controllers=("pid",)).holds is True
+    outcome = claim(results, **limits, controllers=("pid", "id-t-1"))
+    assert outcome.holds is False
+    assert outcome.measured.startswith("id-t-1: 3")
+
+
+def test_verdicts_report_falls_stops_and_chatter():
+    settings = VerdictSettings(smooth="id-qp-mu", factor=10.0)
+    results = {
+        ("a", "id-qp-mu"): runs(1.0, field="torque_rate"),
+        ("a", "id-lcp-mu"): runs(11.0, field="torque_rate"),
+        ("a", "pid"): runs(1.0, verdict=FELL),
+    }
+    assert verdict(settings, "a", "id-qp-mu", results) == "PASS"
+    assert verdict(settings, "a", "id-lcp-mu", results) == "FAIL (torque chatter, 11 times id-qp-mu)"
+    assert verdict(settings, "a", "pid", results) == "FAIL (fell, 1 of 1)"
+    results["a", "id-t-1"] = runs(1.0, verdict=judged(Ending.STOPPED, "was stopped", 0.9))
+    assert verdict(settings, "a", "id-t-1", results) == "FAIL (stopped, 1 of 1)"
+    without = msgspec.structs.replace(settings, smooth="pid")
+    assert verdict(without, "a", "id-lcp-mu", results) == "–"
+    assert verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
 
 
 def quiet(done, total, name):
@@ -201,3 +346,291 @@ def test_an_unknown_executor_and_zero_jobs_are_refused():
         run_tasks("procesess", print, [], 1)
     with pytest.raises(ConfigError, match="jobs"):
         run_tasks("processes", print, [], 0)
+
+
+@every(
+    ("old", "new", "named"),
+    [
+        ('"pid"]\nquantities', '"pit"]\nquantities', "pid"),
+        ('"torque-rate"]\nfigures', '"torque-rat"]\nfigures', "torque-rate"),
+        ("[paper.short]", "[paper.shirt]", "short"),
+        ("[[scene]]", '[[scene]]\nname = "short"\n[[scene]]', "different names"),
+        ('"path"]', '"paths"]', "path"),
+        ('larger = ["pid"]', 'larger = ["pi"]', "pid"),
+        ('larger = ["pid"]', 'larger = ["id-t-1"]', "expected all of id-qp-mu, id-t-1 in any scene, not all of them run there"),
+        ('larger = ["pid"]', "", "expected larger and smaller"),
+        ('smaller = ["id-qp-mu"]', "", "expected larger and smaller"),
+        ('name = "short"', 'name = "μ = 1/10"', "without '/'"),
+        ("seeds = 1", "seeds = 0", "seeds"),
+        ("seeds = 1", 'seeds = 1\nverdict = { smooth = "id-t-1" }', "verdict.smooth: unknown name 'id-t-1'"),
+    ],
+)
+def test_unknown_names_are_refused(comparison, tmp_path, old, new, named):
+    path, right = tmp_path / "wrong.toml", Path(comparison).read_text()
+    assert right.count(old) == 1
+    path.write_text(right.replace(old, new))
+    with pytest.raises(ConfigError, match=named):
+        load_comparison(str(path))
+
+
+def test_check_accepts_comparisons(comparison, tmp_path, capsys):
+    assert main(["check", "figure-18"]) == 0
+    assert main(["check", comparison]) == 0
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(Path(comparison).read_text().replace("duration", "duratoin"))
+    assert main(["check", str(wrong)]) == 2
+    assert "duratoin" in capsys.readouterr().err
+
+
+def test_comparisons_are_recognised_by_their_keys(comparison, tmp_path):
+    """Not by a word in a comment, nor by text before the first bracket."""
+    plain = tmp_path / "plain.toml"
+    plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
+    assert main(["check", str(plain)]) == 0
+    listed = tmp_path / "listed.toml"
+    listed.write_text('notes = ["a bracket"]\n' + Path(comparison).read_text())
+    assert main(["check", str(listed)]) == 0
+
+
+@every("options", [["--seeds", "0"], ["--json", "nowhere/claims.json"]])
+def test_impossible_comparisons_are_refused_before_any_run(comparison, here, tmp_path, capsys, options):
+    assert main(["compare", comparison, "--out", str(tmp_path / "out"), *options]) == 2
+    assert here == []
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@full
+def test_json_on_stdout_is_alone_and_uses_null_for_nan(comparison, here, tmp_path, capsys):
+    out = tmp_path / "out"
+    text = Path(comparison).read_text().replace('["tracking", "torque-rate"]', '["tracking", "path-error"]')
+    Path(comparison).write_text(text.replace("id-qp-mu = [0.5]", "id-qp-mu = [0.0]"))
+    main(["compare", comparison, "--out", str(out), "--json", "-"])
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)) == 1
+    assert "PID is worse" in shown.err
+    (log, *_) = (out / "runs").glob(f"*/{LOG}")
+    main(["compare", str(log), "--json", "-"])
+
+    def refuse(name):
+        raise ValueError(name)
+
+    (figures,) = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert figures["path_error"] is None
+    summary = json.loads((out / "summary.json").read_text(), parse_constant=refuse)
+    assert summary["two"]["scenes"]["short"]["pid"]["quantities"]["path-error"]["mean"] is None
+
+
+def test_a_robot_given_by_path_gets_a_valid_folder_name(comparison, tmp_path):
+    robot = Path(__file__).parents[2] / "configs/robots/quadruped.toml"
+    settings = msgspec.structs.replace(load_comparison(comparison), changes={"controller": {"robot": str(robot)}})
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
+        assert task.folder.parent == tmp_path
+        assert task.folder.name.startswith("quadruped-")
+
+
+def test_a_timing_job_depends_on_the_content_of_the_robot(tmp_path):
+    shipped = Path(__file__).parents[2] / "configs/robots/quadruped"
+    robot, text = tmp_path / "robot.toml", shipped.with_suffix(".toml").read_text()
+    settings, digests = TimingSettings(contacts={"id-qp-mu": (1,)}, robot=str(robot)), set()
+    for note in ("", "<!-- another -->", "<!-- another -->"):
+        (tmp_path / "quadruped.urdf").write_text(shipped.with_suffix(".urdf").read_text() + note)
+        robot.write_text(text)
+        digests.add(timing_tasks(settings, tmp_path)[0].digest)
+    assert len(digests) == 2
+
+
+def test_a_seed_changes_the_terrain(tmp_path, monkeypatch):
+    """The terrain of the controller and of the world alike."""
+    plans = []
+    monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
+    for seed in (0, 3):
+        with pytest.raises(ZeroDivisionError):
+            experiment.run_in_process(load_plan("trot-heightmap"), "", lambda label, ticks: None, seed=seed)
+    assert (plans[1].seed - plans[0].seed, plans[1].friction.seed - plans[0].friction.seed) == (3, 3)
+
+
+def test_changes_reach_the_plan(comparison):
+    settings = load_comparison(comparison)
+    scene = SceneSettings(name="s", changes={"engine": "penalty", "controller": {"feedback": {"kp": 5.0}}})
+    plan = plan_of(settings, scene, "id-t-2", seconds=0.5)
+    assert (plan.settings.engine, plan.settings.duration) == (Penalty(), 0.5)
+    assert (plan.controller.feedback.kp, plan.controller.law) == (5.0, SensedSettings(delay=2))
+    assert kind_of(plan.controller.reference) == "sway"
+    with pytest.raises(ConfigError, match="no such setting"):
+        plan_of(settings, SceneSettings(name="s", changes={"engin": "lcp"}), "pid")
+
+
+def shipped() -> list[str]:
+    folder = Path(__file__).parents[2] / "configs/experiments"
+    return [path.stem for path in sorted(folder.rglob("*.toml")) if path.stem.startswith(("table-", "figure-", "appendix-"))]
+
+
+@full
+@pytest.mark.parametrize("name", first_is_fast(shipped()))
+def test_every_shipped_comparison_makes_plans(name):
+    """Every scene and controller makes a plan."""
+    comparison = load_comparison(name)
+    for scene in comparison.scene:
+        for controller in scene.controllers or comparison.controllers:
+            plan_of(comparison, scene, controller)
+
+
+def test_a_scene_may_change_links_and_joints_not_named_in_the_experiment(comparison):
+    """Tables by name are empty in an experiment that changes nothing: new names are right, unknown settings are not."""
+    robot = {
+        "links": {"LF_LEG_3": {"mass_factor": 2.0}},
+        "drive": {"armature": {"LF_X_1": 0.01}},
+        "ground": {"terrain": "flat"},
+    }
+    given = load_comparison(comparison)
+    plan = plan_of(given, SceneSettings(name="x", changes={"robot": robot}), "pid")
+    assert plan.settings.robot.links["LF_LEG_3"].mass_factor == 2.0
+    assert plan.settings.robot.drive.armature == {"LF_X_1": 0.01}
+    assert plan.settings.robot.ground.terrain is not None
+    with pytest.raises(ConfigError, match=r"scene\.x\.changes\.robot\.links.*mass_factr"):
+        plan_of(given, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")
+
+
+@full
+def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
+    """All but the last tick's force, which no later state carries, and the clock."""
+    settings = load_comparison(comparison)
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
+        run_task(task)
+        summary = finished(task).summary
+        (recorded,) = summarise_log(task.folder / LOG)
+        for name in ("seconds", "height", "tilt", "drift", "distance", "tracking", "speed_tracking", "torque",
+                     "torque_rate", "torque_rate_max", "weight"):  # fmt: skip
+            assert getattr(recorded, name) == pytest.approx(getattr(summary, name), rel=1e-12)
+        assert recorded.verdict == summary.verdict
+        assert (recorded.modes, recorded.step_p50) == (summary.modes, pytest.approx(summary.step_p50))
+        last = normal_forces(load_trace(task.folder))[1][-1]
+        assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
+        assert main(["compare", str(task.folder / LOG)]) == 0
+        assert "log.mcap" in capsys.readouterr().out
+
+
+@full
+def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
+    """Every fourth of 40 states of a stance, which has one outcome."""
+    task = next(task for (task,) in all_tasks(load_comparison(comparison), tmp_path, Options()).values())
+    run_task(task)
+    log = task.folder / LOG
+    checks = ambiguities(log, 4, 5, lambda _: None)
+    assert (checks.checked, checks.proved, checks.found) == (10, 10, [])
+    assert main(["check", str(log), "--every", "20", "--samples", "2"]) == 0
+    assert "2 ticks checked, 0 with several outcomes" in capsys.readouterr().out
+    assert main(["replay", str(log), "--explain"]) == 0
+    assert "4 proved to have one outcome; 0 with one found" in capsys.readouterr().out
+    assert main(["check", str(log), "--every", "0"]) == 2
+    assert "every" in capsys.readouterr().err
+
+
+def test_other_outcomes_are_described():
+    found = Ambiguity(seq=7, t_s=0.5, outcomes=2, apart=12.5, pressing=[["LF_FOOT", "RH_FOOT"], []])
+    assert ambiguities_text(Ambiguities(checked=9, proved=6, found=[found])).splitlines() == [
+        "9 ticks checked, 1 with several outcomes under the same torques",
+        "6 proved to have one outcome; 2 with one found, not proved to be the only one",
+        "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or no contact presses",
+    ]
+
+
+@full
+def test_a_log_of_the_arm_gives_the_figures_of_its_run(tmp_path):
+    """Forces between fingers and box, and the errors of the joints that follow."""
+    settings = load_plan("grasp", 0.3).settings
+    plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, "log")
+    run_task(task)
+    summary, trace = finished(task).summary, load_trace(task.folder)
+    (recorded,) = summarise_log(task.folder / LOG)
+    assert recorded.tracking == pytest.approx(summary.tracking, rel=1e-12)
+    assert recorded.speed_tracking == pytest.approx(summary.speed_tracking, rel=1e-12)
+    known = len(trace) - 1  # no later state tells the last force
+    assert recorded.force * known + normal_forces(trace)[1][-1] == pytest.approx(summary.force * (known + 1), rel=1e-9)
+    assert summary.force > 15.0
+
+
+def test_logs_and_comparisons_cannot_be_mixed(comparison, capsys):
+    assert main(["compare", comparison, "log.mcap"]) == 2
+    assert main(["compare"]) == 2
+    assert "log.mcap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", fast(CONTROLLERS, "id-qp-mu", "mindiff", "pid"))
+def test_each_compared_controller_answers(name):
+    c = load_controller("paper-stand", CONTROLLERS[name].changes)
+    state = State(q=c.stance, v=np.zeros(c.robot.nv))
+    command = c.step(state, c.contacts(c.stance), Inputs(dt=0.0))
+    assert np.isfinite(command.tau).all()
+    assert command.mode is (Mode.DEGRADED if name == "mindiff" else Mode.OK)  # four feet are too many for it
+
+
+def test_the_papers_controllers_use_the_published_selection():
+    changes = {name: row.changes for name, row in CONTROLLERS.items()}
+    for name in ("id-lcp-mu", "id-lcp-inf", "id-qp-mu-one-stage"):
+        assert changes[name]["selection"] == "off"
+    for name in ("id-qp-mu", "id-qp-inf"):
+        assert changes[name]["selection"] == "torque"
+    assert not changes["id-lcp-mu"]["warm_start"]
+
+
+CELL = st.text("abcdefgh 0123456789.", max_size=30).map(lambda text: " ".join(text.split()))
+
+
+def test_a_narrow_table_has_one_line_per_row():
+    rows = [["law", "tilt mrad", "verdict"], ["cone", "1.5", "stood 1.0 s"], ["no-slip", "12.0", "fell"]]
+    assert text_table(rows).splitlines() == [
+        "law      tilt mrad  verdict",
+        "cone           1.5  stood 1.0 s",
+        "no-slip       12.0  fell",
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(CELL, min_size=12, max_size=12), min_size=2, max_size=5))
+def test_a_wide_table_is_folded_without_loss(rows):
+    """Every line fits; all words are there, those of the first column once for each block."""
+    text = text_table(rows)
+    assert max(len(line) for line in text.splitlines()) <= WIDTH
+    words = sorted(word for row in rows for cell in row[1:] for word in cell.split())
+    blocks = text.count("\n\n") + 1 if all(row[0] for row in rows) else None
+    found = sorted(text.split())
+    if blocks is not None:
+        assert found == sorted(words + blocks * [word for row in rows for word in row[0].split()])
+    assert not [word for word in words if word not in found]
+
+
+def test_names_too_long_for_a_line_are_broken():
+    rows = [["law", "verdict"], ["x" * 150, "fell"]]
+    text = text_table(rows)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert text.count("x") == 150
+
+
+@every("label", ["coulomb", "a/long/path/to/a/folder/with/a/run/log.mcap #2"])
+def test_the_summary_fits_and_explains_its_headings(label):
+    run = msgspec.structs.replace(
+        FIGURES, label=label, torque_rate_max=1.2345e9, force_error=math.nan, round_trip_p50=1e4, round_trip_p99=1e5
+    )
+    fell = msgspec.structs.replace(run, verdict=FELL)
+    text = text_summary([run, fell])
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "nan" not in text
+    legend = " ".join(text.split("\n\n")[-1].split())
+    explained = {part.split(":")[0] for part in re.split(r"; ", legend)}
+    assert explained == {each.name for each in (*FIRST, *REST)} - {"verdict", "max |dτ/dt|"}
+    for columns in (FIRST, REST):
+        assert all(len(row) == 1 + len(columns) for row in table([run, fell], columns))
+
+
+def test_simulate_prints_lines_of_100_columns(capsys):
+    assert main(["simulate", "stand", "--seconds", "0.01"]) in (0, 1)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= WIDTH
+
+
+def test_paragraphs_of_a_report_are_wrapped_in_the_terminal_only():
+    report = Report("title", "lead")
+    report.paragraph("word " * 60)
+    assert max(map(len, report.text.splitlines())) <= WIDTH
+    assert "word " * 60 in report.html

@@ -1,26 +1,38 @@
-"""A matrix of runs: its cells, their changes, and claims about them."""
+"""Matrices of parts and worlds, and races of engines: their settings, runs and pages."""
 
 import json
 import math
+import re
+from pathlib import Path
+from typing import get_args
 
 import msgspec
+import numpy as np
 import pytest
-from fast import every, fast, full
-from test_compare_claims import SUMMARY
+from fast import every, fast, first_is_fast, full
+from test_compare import FIGURES
 
+from controllers.config.loading import find
 from idyn.errors import ConfigError
-from idyn.laws.settings import ConeSettings, CoulombSettings
+from idyn.laws.settings import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, cells
-from sim_harness.compare.matrix.table import Panel, decide_cells, upright_table
-from sim_harness.compare.results import Runs
+from sim_harness.compare.matrix.table import Panel, decide_cells, part_figure, quantity_table, upright_table
+from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
+from sim_harness.compare.race.run import March, Race, Stopwatch, Trial, run_race, standings
+from sim_harness.compare.report import Finding, comparison_report
+from sim_harness.compare.results import Runs, statistic
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
+from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
-from sim_harness.run.experiment import TRACE
+from sim_harness.run.experiment import TRACE, run_in_process
+from sim_harness.world.worlds import NAMES, AnyEngine
 
 MATRIX = """
 title = "two robots"
@@ -82,9 +94,9 @@ def runs(*seconds):
     """Runs of so many seconds; 1.0 is the full duration, shorter ones fell."""
     summaries = [
         msgspec.structs.replace(
-            SUMMARY,
+            FIGURES,
             seconds=s,
-            verdict=SUMMARY.verdict if s == 1.0 else verdict(Ending.FELL, f"fell at {s:.2f} s", s),
+            verdict=FIGURES.verdict if s == 1.0 else verdict(Ending.FELL, f"fell at {s:.2f} s", s),
             tracking=0.002,
             torque=s,
         )
@@ -236,3 +248,183 @@ def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
         plan_of_cell(comparison, cell)
     assert {cell.case for cell in found} == set(comparison.matrix.cases)
     assert {cell.world for cell in found} == set(comparison.matrix.worlds)
+
+
+SECONDS = {"stance": 1.0, "trot": 0.6, "stance without joint feedback": 0.3}
+"""Of the runs here. At first robots settle on floors that yield; the trot's first feet land at 0.38 s."""
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return load_comparison("laws-and-worlds")
+
+
+@pytest.fixture(scope="module")
+def summary(comparison):
+    """Of the first seed's run of a law in a world."""
+    parts = {part.name: part for part in comparison.matrix.part}
+
+    def run(part, world, law):
+        cell = Cell(part, "shipped", "quadruped", world, law, parts[part].cases[0])
+        plan = plan_of_cell(comparison, cell, SECONDS[part])
+        return run_in_process(plan, law, lambda *_: None, seed=0).summary
+
+    return run
+
+
+def test_the_matrix_covers_every_engine_and_every_predicting_law(comparison):
+    for part in ("stance", "push", "trot"):
+        found = [cell for cell in cells(comparison.matrix) if cell.part == part]
+        engines = {type(plan_of_cell(comparison, cell).settings.engine) for cell in found if cell.law == "coulomb"}
+        assert engines == set(get_args(AnyEngine)), NAMES
+        assert {cell.law for cell in found} >= set(LAWS) - {
+            "sensed",
+            "enumeration",
+            "mujoco",
+        }  # is told; takes two feet; is for one world
+
+
+@full
+@pytest.mark.parametrize("world", fast(NAMES, "newton"))
+@pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "cone"], "coulomb"))
+def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_the_weight(summary, law, world):
+    figures = summary("stance", world, law)
+    assert figures.upright
+    assert figures.force_error < 5e-3 * figures.weight
+    assert figures.modes == {"ok": 1.0}
+
+
+@full
+def test_sap_is_exact_in_its_own_world_up_to_joint_feedback(summary):
+    alone, fed_back = (summary(part, "sap", "sap, gaps measured") for part in ("stance without joint feedback", "stance"))
+    assert alone.upright
+    assert fed_back.upright
+    assert alone.force_error < 1e-9 * alone.weight
+    assert 1e-6 * alone.weight < fed_back.force_error < 5e-3 * alone.weight
+
+
+@full
+def test_sap_needs_gaps_that_foot_switches_do_not_measure(summary):
+    told, switches = summary("stance", "sap", "sap, gaps measured"), summary("stance", "sap", "sap")
+    assert told.force_error < 5e-3 * told.weight
+    assert switches.force_error > 0.2 * switches.weight
+
+
+@full
+def test_sap_trots_with_known_floor_and_foot_positions(summary):
+    for world in ("sap", "mujoco springs"):
+        figures = summary("trot", world, "sap, floor known")
+        assert figures.upright
+        assert figures.force_error < 0.03 * figures.weight
+
+
+@full
+def test_the_picture_of_a_part_has_a_panel_for_each_quantity(comparison, summary):
+    """Quantities over a decade, of equal values, and without runs."""
+    part, matrix = comparison.matrix.part[0], comparison.matrix
+    stood, fell = summary("stance", "lcp", "coulomb"), summary("stance", "penalty", "sap, gaps measured")
+    assert not fell.upright
+    results = {cell: Runs(folders=[], summaries=[fell if cell.law == "sap" else stood]) for cell in cells(matrix)}
+    assert part_figure(part, matrix, results)[1:4] == b"PNG"
+    none = dict.fromkeys(results, Runs(folders=[], summaries=[fell]))
+    assert part_figure(part, matrix, none)[1:4] == b"PNG"
+    rows = quantity_table(Panel(part, "shipped"), "joint-error", results)
+    assert {row[0]: row[1] for row in rows}["sap"] == "–"
+    assert math.isclose(statistic(Runs(folders=[], summaries=[stood]), "joint-error").mean, 1e3 * stood.tracking)
+
+
+TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
+
+
+def short(name, **changes):
+    race = load_comparison(name).race
+    return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
+
+
+@full
+@pytest.mark.parametrize("name", first_is_fast(TABLES))
+def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
+    settings, seen = short(name), []
+    race = run_race(settings, lambda *news: seen.append(news))
+    assert seen[-1][:2] == (2 * len(settings.runner),) * 2
+    for trials in race.trials.values():
+        assert len(trials) == 2
+        assert all(len(t.iterations) == 3 and 0 < t.engine < t.total for t in trials)
+        assert trials[0].contacts > 0
+    comparison = msgspec.structs.replace(load_comparison(name), race=settings)
+    comparison_report([Finding(name=name, comparison=comparison, results={}, race=race)]).write(tmp_path)
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    assert settings.reference in (tmp_path / "report.html").read_text()
+
+
+def test_ratios_of_means_are_listed_beside_the_published_ones():
+    settings = load_comparison("d15-table-1").race
+    times = {runner.title: 3e-3 if "Lemke" in runner.title else 1e-3 for runner in settings.runner}
+
+    def trial(total, engine):
+        return Trial(total=total, engine=engine, iterations=[2, 4], contacts=36.0, unsolved=0.5, moved=0.0123)
+
+    race = Race(
+        trials={title: [trial(t, t / 2), trial(2 * t, t / 2)] for title, t in times.items()},
+        lasting={title: trial(1.0, 1.0) for title in times},
+    )
+    first = standings(settings, race)[0]
+    assert (first.total_ratio, first.engine_ratio) == pytest.approx((3.0, 3.0))
+    assert first.paper_ratio == pytest.approx(10.9681 / 1.6680)
+    assert (first.iterations, first.most, first.unsolved) == (3.0, 4, 0.5)
+    assert [outcome.holds for outcome in race_outcomes(settings, race)] == [True, False]
+    assert "4500.0 ± 2121.3" in text_table(race_table(settings, standings(settings, race)))
+    assert "moved in 1 s, mm" in race_table(settings, standings(settings, race))[0]
+    assert first.moved == 0.0123
+    assert race_figure(standings(settings, race))[:4] == b"\x89PNG"
+
+
+def test_a_timed_engine_differs_only_by_its_friction():
+    runner = load_comparison("d15-table-1").race.runner[0]
+    watch = Stopwatch(runner)
+    march = March("quadruped", 1, watch, 1e-3)
+    problems = []
+    solve, own = watch.solve, PolygonLcp()
+    march.world.engine = type("Spy", (), {"solve": staticmethod(lambda p: problems.append(p) or solve(p))})()
+    march.step()
+    expected = own.solve(msgspec.structs.replace(problems[0], mu=np.full(4, 100.0)))
+    np.testing.assert_array_equal(march.world.v, expected.v_plus)
+    assert watch.contacts == [4]
+
+
+@every("points", [1, 3])
+def test_a_march_lifts_two_feet_in_turn(points):
+    march = March("quadruped", points, NoSlip(), 1e-3)
+    lifted = []
+    for _ in range(400):
+        assert march.step().status.ok
+        feet = march.world.contacts
+        lifted.append(
+            [min([g for k, g in zip(feet.keys, feet.gaps, strict=True) if k.startswith(leg)], default=0.01) for leg in LEGS]
+        )
+    high = np.array(lifted) > 1e-3
+    assert (high.any(axis=0)).all()
+    assert not high.all(axis=1).any()
+    assert march.world.q[2] > 0.15
+
+
+LEGS = sorted({re.split(r"[_.]", key)[0] for key in March("quadruped", 1, NoSlip(), 1e-3).world.contacts.keys})
+
+
+@every(
+    ("old", "new", "said"),
+    [
+        ('reference = "no-slip (modified PPM)"', 'reference = "nobody"', "race.reference: expected one of"),
+        ('scene = "grasp-boxes"', 'robot = "quadruped"\nscene = "grasp-boxes"', "race.scene: expected a scene or a robot"),
+        ("duration = 0.1", "duration = 0.001", "race.duration: expected at least one step"),
+        ('solver = "qp"', 'solver = "simplex"', "solver"),
+        ("mu = 100.0", "mu = -1.0", "mu"),
+    ],
+)
+def test_invalid_races_are_refused(tmp_path, old, new, said):
+    text = Path(find("experiments", "d15-table-1")).read_text()
+    assert old in text
+    path = tmp_path / "race.toml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=said):
+        load_comparison(str(path))

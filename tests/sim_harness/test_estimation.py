@@ -1,25 +1,90 @@
-"""The estimator on runs in MuJoCo: the estimate against the simulated state."""
+"""The estimator on runs in MuJoCo: the estimate against the simulated state, and robots that walk by their own sensors."""
 
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
-from fast import full
+from fast import every, full
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
-from sensed import EXACT, IMU, Errors, readings
 
+from controllers.build import build_controller
 from controllers.config.loading import load
 from controllers.estimation.estimator import Estimator, Measurement
 from controllers.estimation.settings import EstimatorSettings
 from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError, InputError
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.robot.hardware import check_imperfections
+from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.run.experiment import run_in_process
+from sim_harness.run.logs import LogBlocks
 from sim_harness.run.plan import ExperimentSettings, build_plan
+from transport.log.replay import replay
+
+IMU = (-0.026, 0.0, 0.042)
+GRAVITY = np.array([0.0, 0.0, -9.81])
+
+
+class Errors(NamedTuple):
+    """Errors of the sensors: standard deviations of white noise and of constant offsets, the latter after the underscore.
+
+    As of a small MEMS IMU (gyro 10 mrad/s, accelerometer 0.2 m/s² with an offset of 0.05), encoders of 1 mrad with offsets of
+    3 mrad, and speeds by differences."""
+
+    gyro: float = 0.01
+    gyro_offset: float = 0.01
+    acceleration: float = 0.2
+    acceleration_offset: float = 0.05
+    attitude: float = 0.002
+    angle: float = 1e-3
+    angle_offset: float = 3e-3
+    speed: float = 0.05
+
+
+EXACT = Errors(*[0.0] * 8)
+
+
+class Truth(NamedTuple):
+    """What the estimate is compared with: q and v of the robot, velocity of the IMU in the world, feet that touch."""
+
+    q: np.ndarray
+    v: np.ndarray
+    velocity: np.ndarray
+    touching: np.ndarray
+
+
+def readings(trace, every, errors=EXACT, seed=0):
+    """Return the measurements of every n-th tick, and the truth."""
+    rng, rows = np.random.default_rng(seed), np.arange(every, len(trace), every)
+    dt, na = float(trace.t[every] - trace.t[0]), trace.tau.shape[1]
+    R = Rotation.from_quat(trace.q[:, 3:7])
+    velocity = R.apply(trace.v[:, :3] + np.cross(trace.v[:, 3:6], IMU))
+    offsets = [size * rng.normal(size=k) for size, k in zip((errors[1], errors[3], errors[6]), (3, 3, na), strict=True)]
+    found = []
+    for k in rows:
+        before = k - every
+        middle = R[before] * Rotation.from_rotvec(0.5 * dt * trace.v[before, 3:6])
+        acceleration = middle.inv().apply((velocity[k] - velocity[before]) / dt - GRAVITY)
+        found.append(
+            Measurement(
+                t=float(trace.t[k]),
+                angles=trace.q[k, 7:] + offsets[2] + errors.angle * rng.normal(size=na),
+                speeds=trace.v[k, 6:] + errors.speed * rng.normal(size=na),
+                torques=trace.tau[before:k].mean(axis=0),
+                attitude=(R[k] * Rotation.from_rotvec(errors.attitude * rng.normal(size=3))).as_quat(),
+                gyro=trace.v[k, 3:6] + offsets[0] + errors.gyro * rng.normal(size=3),
+                accelerometer=acceleration + offsets[1] + errors.acceleration * rng.normal(size=3),
+            )
+        )
+    touching = np.nan_to_num(trace.simulated[rows - 1, :, 0]) > 1.0
+    return found, Truth(trace.q[rows], trace.v[rows], velocity[rows], touching)
+
 
 NOISY = Errors()
 
@@ -33,7 +98,7 @@ def trotted(seconds):
 
 
 def estimator(robot, **changes):
-    return Estimator(EstimatorSettings(imu=tuple(IMU), **changes), robot)
+    return Estimator(EstimatorSettings(imu=IMU, **changes), robot)
 
 
 def errors_of(estimates, truth):
@@ -196,3 +261,74 @@ def test_robots_and_settings_that_do_not_apply_are_refused():
         Estimator(EstimatorSettings(), arm)
     with pytest.raises(ConfigError, match=r"estimator.release: expected a number < touch"):
         Estimator(EstimatorSettings(release=0.2), load_robot("go2")[0])
+
+
+SENSOR_NOISE = Spread(joint_position=1e-3, joint_speed=0.05, base_orientation=2e-3, base_rate=0.01)
+BIAS = Spread(joint_position=3e-3, base_rate=0.01)
+
+
+def walk_plan(seconds, sensing):
+    replace = msgspec.structs.replace
+    settings = load("experiments", "trot-go2", ExperimentSettings)
+    robot = replace(settings.robot, sensing=sensing)
+    plan = build_plan(replace(settings, duration=seconds, engine=MujocoSettings(), contacts="geometry", robot=robot))
+    return replace(plan, controller=replace(plan.controller, estimator=EstimatorSettings(imu=IMU)))
+
+
+@full
+def test_it_walks_and_its_log_replays(tmp_path):
+    sensing = Sensing(noise=SENSOR_NOISE, bias=BIAS, imu=ImuSettings(position=IMU, noise=0.2, bias=0.05))
+    log = tmp_path / "walk.mcap"
+    run = run_in_process(walk_plan(6.0, sensing), "coulomb", lambda label, ticks: None, seed=1, log=log)
+    true = run.trace.q
+    assert true[-1, 0] > 1.8
+    assert abs(true[-1, 1]) < 0.05
+    assert not any(answer.startswith("refused") for answer in run.trace.answers)
+    with LogBlocks(log) as blocks:  # joints of the states, base of the replies
+        seen = np.concatenate([block.trace.q for block in blocks.blocks()])
+    assert len(seen) == len(true)
+    error = seen[:, :3] - true[:, :3] - (seen[0, :3] - true[0, :3])
+    assert np.abs(error).max() < 0.03
+    assert np.abs(seen[:, 7:] - true[:, 7:]).max() < 0.03  # 3 mrad of offset and 1 of noise
+    assert np.abs(seen[:, 7:] - true[:, 7:]).max() > 1e-3
+    report = replay(log)
+    assert report.exact
+    assert report.ticks == len(true)
+
+
+OVER, ASIDE = (1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)
+LEVEL = (0.0, 0.0, 0.0, 1.0)
+
+
+@every(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
+def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, told):
+    """Upside down and on its side; the same robot without the setting does not get a torque."""
+    settings = msgspec.structs.replace(
+        load("experiments", "stand", ExperimentSettings),
+        server="quadruped",
+        duration=0.3,
+        controller={"estimator": {"imu": IMU, "imu_quat": told}},
+        robot=ImperfectionSettings(sensing=Sensing(imu=ImuSettings(position=IMU, quat=mounted))),
+    )
+    run = run_in_process(build_plan(settings), "coulomb", lambda label, ticks: None)
+    assert run.summary.verdict.good == (mounted == told)
+    if mounted == told:
+        assert np.abs(run.trace.q[-1, 3:6]).max() < 0.01
+
+
+def test_a_mounting_that_is_no_rotation_is_refused():
+    robot = load_robot("go2")[0]
+    for quat in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, float("nan"))):
+        with pytest.raises(ConfigError, match=r"estimator\.imu_quat: expected a rotation: a quaternion x, y, z, w of length 1"):
+            Estimator(EstimatorSettings(imu_quat=quat), robot)
+        with pytest.raises(ConfigError, match=r"sensing\.imu\.quat: expected a rotation"):
+            check_imperfections(ImperfectionSettings(sensing=Sensing(imu=ImuSettings(quat=quat))), robot, 1e-3)
+
+
+def test_a_fixed_robot_has_no_base_to_estimate():
+    settings = load("controllers", "arm", ControllerSettings)
+    with pytest.raises(ConfigError, match="estimator: expected a robot with a free base"):
+        build_controller(msgspec.structs.replace(settings, estimator=EstimatorSettings()))
+    sensing = Sensing(imu=ImuSettings())
+    with pytest.raises(ConfigError, match=r"sensing\.imu: expected a robot with a free base"):
+        check_imperfections(ImperfectionSettings(sensing=sensing), load_robot(settings.robot)[0], 1e-3)

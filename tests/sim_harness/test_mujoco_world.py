@@ -1,23 +1,225 @@
-"""MuJoCo's world against closed forms and against Pinocchio's equation of motion: flight, weight, joints, repeatability."""
+"""MuJoCo's world against closed forms and Pinocchio: its model, flight, weight, joints and contacts; experiments in it."""
+
+import json
+import sys
+from pathlib import Path
 
 import msgspec
 import mujoco
 import numpy as np
 import pytest
-from fast import every, first_is_fast
-from mujoco_scenes import block_world, robot_world, turning, velocity_map
+from fast import every, first_is_fast, full
 
-from controllers.robot.load import load_robot
-from idyn.contact.heightmap import Heightmap
-from idyn.contact.terrain import Flat, FrictionMap, Slope
-from idyn.errors import InputError
-from idyn.model.description import Description
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot, urdf_path
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.heightmap import Heightmap, hills
+from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs
+from idyn.errors import ConfigError, InputError
+from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
+from idyn.model.shapes import Box
 from idyn.status import Status
+from sim_harness.commands.main import main
+from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.mujoco_world import MujocoWorld
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
 from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import Push, contact_jacobian
-from sim_harness.world.worlds import build_world
+from sim_harness.world.worlds import NAMES, AnyEngine, EngineWorld, build_world
+
+BLOCK = """
+<robot name="block"><link name="block"><inertial><mass value="2"/>
+<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
+"""
+CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
+
+
+def block_world(mu=0.5, terrain=None, **settings):
+    """A 2 kg block, 0.4 × 0.3 × 0.1 m, on the ground."""
+    robot = Robot(
+        Description(urdf=BLOCK, contact=tuple(ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS))
+    )
+    q = robot.neutral()
+    q[2] = 0.05
+    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
+
+
+def robot_world(name="quadruped", terrain=None, **settings):
+    robot, q = load_robot(name)
+    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
+
+
+def velocity_map(world, q):
+    """T (nv, nv) with qvel = T v; v is linear and angular in the body's frame, qvel linear in the world's."""
+    return np.array([world.coordinates.to_mujoco(q, unit)[1] for unit in np.eye(len(world.v))]).T
+
+
+def turning(world, q, v):
+    """Ṫ v (nv): the linear acceleration of a free body in the world frame has R (ω × v) beside R v̇."""
+    robot, bend = world.robot, np.zeros(len(v))
+    for joint in set(robot.tree.dof_joint.tolist()):
+        columns = np.flatnonzero(robot.tree.dof_joint == joint)
+        if len(columns) == 6:
+            bend[columns[:3]] = np.cross(v[columns[3:]], v[columns[:3]])
+    return velocity_map(world, q) @ bend
+
+
+SHIPPED = ("quadruped", "solo12", "a1", "go2", "arm")
+FOREIGN = {
+    "anymal": ("anymal_b_simple_description/robots/anymal.urdf", ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")),
+    "hyq": ("hyq_description/robots/hyq_no_sensors.urdf", ("lf_foot", "rf_foot", "lh_foot", "rh_foot")),
+    "continuous": ("double_pendulum_description/urdf/double_pendulum_continuous.urdf", ()),
+}
+STATES = 10
+HILLS = hills(side=3.0, resolution=0.05, count=100, height=0.05, variance=0.02, spread=0.5, seed=1)
+TERRAINS = {"flat": Flat(), "slope": Slope(0.2), "stairs": Stairs(0.1, 0.2, 0.05, 4), "hills": Heightmap(HILLS, 0.05)}
+
+
+def robot_of(name):
+    if name not in FOREIGN:
+        return load_robot(name)[0]
+    path, feet = FOREIGN[name]
+    points = [ContactPoint(frame=foot, offset=(0.01, 0.0, -0.02), radius=0.02) for foot in feet]
+    return Robot.from_urdf(urdf_path(f"example-robot-data:{path}", Path()), contact=points)
+
+
+def world_of(robot, terrain=TERRAINS["flat"]):
+    return build_world(MujocoSettings(), robot, terrain, robot.neutral())
+
+
+def states(robot, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(STATES):
+        yield robot.integrate(robot.neutral(), rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+
+
+def inertia(world):
+    rows = np.zeros((len(world.v), len(world.v)))
+    for row, unit in zip(rows, np.eye(len(world.v)), strict=True):
+        mujoco.mj_mulM(world.model, world.data, row, unit)
+    return rows
+
+
+@every("name", [*SHIPPED, *FOREIGN])
+def test_inertia_and_bias_forces_match_pinocchio(name):
+    """M = Tᵀ M' T and h = Tᵀ (h' + M' Ṫ v), both to 1e-9 of their largest element."""
+    robot = robot_of(name)
+    world = world_of(robot)
+    for q, v in states(robot):
+        world.reset(q, v)
+        mujoco.mj_forward(world.model, world.data)
+        T, terms = velocity_map(world, q), robot.terms(q, v)
+        M = inertia(world)
+        np.testing.assert_allclose(T.T @ M @ T, terms.M, rtol=0, atol=1e-9 * np.abs(terms.M).max())
+        h = T.T @ (world.data.qfrc_bias + M @ turning(world, q, v))
+        np.testing.assert_allclose(h, terms.h, rtol=0, atol=1e-9 * np.abs(terms.h).max())
+
+
+@every("name", [*SHIPPED, *FOREIGN])
+def test_states_survive_the_round_trip(name):
+    robot = robot_of(name)
+    world = world_of(robot)
+    for q, v in states(robot):
+        back, speed = world.coordinates.from_mujoco(*world.coordinates.to_mujoco(q, v))
+        np.testing.assert_allclose(robot.difference(q, back), 0, atol=1e-12)
+        np.testing.assert_allclose(speed, v, atol=1e-12)
+
+
+@every("name", [*SHIPPED, "anymal", "hyq"])
+def test_contact_points_and_their_speeds_match_pinocchio(name):
+    """Centres of the spheres in MuJoCo, and their speeds, against points and Jacobian of the contacts."""
+    robot = robot_of(name)
+    world = world_of(robot)
+    n = len(robot.spheres.keys)
+    for q, v in states(robot):
+        world.reset(q, v)
+        mujoco.mj_forward(world.model, world.data)
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+        spheres = [world.model.geom(f"place {i}").id for i in range(n)]
+        centres = contacts.points[:n] + robot.spheres.radii[:, None] * contacts.normals[:n]
+        np.testing.assert_allclose(world.data.geom_xpos[spheres], centres, atol=1e-9)
+        J = contact_jacobian(robot.terms(q, v).axes, robot.tree.support, contacts)
+        for i, sphere in enumerate(spheres):
+            down, body, jacobian = contacts.points[i], world.model.geom_bodyid[sphere], np.zeros((3, world.model.nv))
+            mujoco.mj_jac(world.model, world.data, jacobian, None, down, body)
+            t = np.cross(contacts.normals[i], contacts.tangents[i])
+            rows = np.array([contacts.tangents[i], t, contacts.normals[i]])
+            np.testing.assert_allclose(rows @ jacobian @ world.data.qvel, J[3 * i : 3 * i + 3] @ v, atol=1e-9)
+
+
+@every("ground", TERRAINS)
+def test_gaps_and_normals_match_the_terrain(ground):
+    """Robots pressed 4 mm into the ground, so that MuJoCo lists contacts: those at the beginning of its step."""
+    robot, _ = load_robot("quadruped")
+    world, found = world_of(robot, TERRAINS[ground]), 0
+    for q, _ in states(robot):
+        for _ in range(20):
+            q[2] -= contacts_from_geometry(robot, q, TERRAINS[ground], margin=np.inf).gaps.min() + 0.004
+        world.reset(q)
+        before = {key: i for i, key in enumerate(world.contacts.keys)}
+        gaps, normals = world.contacts.gaps, world.contacts.normals
+        world.step(np.zeros(robot.na), 1e-3)
+        for contact in world.data.contact:
+            place = int(world.model.geom(contact.geom[1]).name.split()[1])
+            i = before[robot.spheres.keys[place]]
+            assert contact.dist == pytest.approx(gaps[i], abs=1e-9)
+            np.testing.assert_allclose(contact.frame[:3], normals[i], atol=1e-9)
+            found += 1
+    assert found >= STATES
+
+
+def test_boxes_match_pinocchio():
+    """Gap and normal of a finger tip against the box that it holds."""
+    robot, q = load_robot("arm")
+    world = build_world(MujocoSettings(), robot, Flat(-0.2), q)
+    tips = [(gap, key) for gap, key in zip(world.contacts.gaps, world.contacts.keys, strict=True) if key.startswith("TIP")]
+    assert len(tips) == 4
+    mujoco.mj_forward(world.model, world.data)
+    box = world.model.geom("box 0").id
+    for i in range(4):
+        gap = mujoco.mj_geomDistance(world.model, world.data, world.model.geom(f"place {i}").id, box, 1.0, None)
+        assert gap == pytest.approx(dict((key, gap) for gap, key in tips)[f"TIP_{i // 2}{i % 2}/BOX"], abs=1e-9)
+
+
+def test_armature_is_in_the_model():
+    """Armature of the robot's model, 10, 20, … g·m² from joint to joint."""
+    robot = robot_of("quadruped")
+    robot = robot.variant(armature={name: 0.01 * (i + 1) for i, name in enumerate(robot.joint_names)})
+    world = world_of(robot)
+    for q, v in states(robot):
+        world.reset(q, v)
+        mujoco.mj_forward(world.model, world.data)
+        T = velocity_map(world, q)
+        np.testing.assert_allclose(T.T @ inertia(world) @ T, robot.terms(q, v).M, rtol=0, atol=1e-9)
+
+
+def test_the_total_mass_matches():
+    for name in SHIPPED[:4]:
+        robot, _ = load_robot(name)
+        assert world_of(robot).model.body_mass.sum() == pytest.approx(robot.total_mass, rel=1e-12)
+
+
+JOINT = """
+<robot name="two">
+<link name="a"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
+<link name="b"><inertial><mass value="1"/><inertia ixx="{ixx}" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
+<joint name="j" type="{type}"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/></joint></robot>
+"""
+
+
+@every("kind", ["planar", "floating"])
+def test_a_joint_that_mujoco_lacks_is_refused(kind):
+    with pytest.raises(ConfigError, match="got another type for joint 2 of two"):
+        world_of(Robot(Description(urdf=JOINT.format(type=kind, ixx=1))))
+
+
+def test_a_body_with_impossible_inertia_is_refused():
+    with pytest.raises(ConfigError, match=r"cannot compile the model of two .*idyn check.*A \+ B >= C"):
+        world_of(Robot(Description(urdf=JOINT.format(type="continuous", ixx=3))))
+
 
 DT = 1e-3
 G = 9.81
@@ -205,3 +407,204 @@ def test_a_malformed_state_is_refused():
     world = robot_world()
     with pytest.raises(InputError, match="q: expected 19"):
         world.reset(np.zeros(18))
+
+
+@full
+def test_stiffer_ground_yields_less():
+    depth = {}
+    for ground in ("default", "firm", "stiff"):
+        world = block_world(ground=ground)
+        for _ in range(1000):
+            result = world.step(np.zeros(0), DT)
+        assert result.normal_force == pytest.approx(np.full(4, 2 * G / 4), rel=1e-6)
+        depth[ground] = -world.contacts.gaps.mean()
+    assert depth["default"] > 5 * depth["firm"] > 10 * depth["stiff"] > 0
+
+
+@every("mu", [0.1, 0.5])
+def test_a_sliding_block_is_braked_by_mu_times_its_weight(mu):
+    """In every step by μ Σ f_N, which is the weight on average: MuJoCo throws a block that begins to slide a little up."""
+    world = block_world(mu, ground="stiff")
+    world.reset(world.q, np.array([2.0, 0, 0, 0, 0, 0]))
+    while world.v[0] > 0.01:
+        result = world.step(np.zeros(0), DT)
+        assert -result.impulse[:, 0].sum() == pytest.approx(mu * result.impulse[:, 2].sum(), rel=1e-2, abs=1e-6)
+    assert world.t == pytest.approx(2.0 / (mu * G), rel=0.05)
+
+
+def test_a_pyramid_is_weaker_between_its_edges():
+    """Along its edges friction is that of the circle, at 45° to them cos 45° of it; where they point is MuJoCo's choice."""
+    share = []
+    for angle in np.linspace(0, np.pi / 2, 7):
+        world = block_world(0.5, ground="stiff", cone="pyramidal")
+        direction = np.array([np.cos(angle), np.sin(angle), 0])
+        world.reset(world.q - 1e-6 * np.eye(7)[2], np.concatenate([direction, np.zeros(3)]))  # it touches
+        result = world.step(np.zeros(0), DT)
+        share.append(-(result.impulse.sum(axis=0) @ direction) / (0.5 * result.impulse[:, 2].sum()))
+    assert max(share) == pytest.approx(1.0, abs=1e-3)
+    assert min(share) == pytest.approx(np.cos(np.pi / 4), abs=0.02)
+
+
+def test_a_block_slides_down_a_slope_that_is_steeper_than_its_friction_angle():
+    angle = 0.3
+    tilt = [0, -np.sin(angle / 2), 0, np.cos(angle / 2)]
+    for mu, expected in ((0.1, G * (np.sin(angle) - 0.1 * np.cos(angle))), (0.6, 0.0)):
+        world = block_world(mu, Slope(angle), ground="stiff")
+        q = world.q.copy()
+        q[:3], q[3:] = 0.05 * np.array([-np.sin(angle), 0, np.cos(angle)]), tilt
+        world.reset(q)
+        for _ in range(200):
+            world.step(np.zeros(0), DT)
+        assert -world.v[0] == pytest.approx(expected * world.t, rel=0.03, abs=0.005)
+
+
+def friction(world):
+    """What the feet have in MuJoCo, along both tangents (n, 2)."""
+    return np.array([world.model.pair(f"pair {i}").friction[:2] for i in range(4)])
+
+
+def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
+    robot, q = load_robot("quadruped")
+    world = build_world(MujocoSettings(), robot, Flat(), q, mu=np.array([0.0, 0.3, np.inf, 1.0]))
+    world.step(np.zeros(12), DT)
+    np.testing.assert_allclose(friction(world), np.tile([[1e-5], [0.3], [100.0], [1.0]], 2))
+    patches = FrictionMap(0.1, 1.5, 0.05, seed=3)
+    world = build_world(MujocoSettings(), robot, Flat(friction=patches), q)
+    world.step(np.zeros(12), DT)
+    world.step(np.zeros(12), DT)
+    np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
+
+
+@full
+def test_a_robot_stands_on_hills(make_stand):
+    heights = hills(side=3.0, resolution=0.05, count=100, height=0.02, variance=0.05, spread=0.5, seed=1)
+    world = robot_world(terrain=Heightmap(heights, 0.05), ground="firm")
+    stand = make_stand(world, kp=60.0, kd=0.2)
+    q = world.q.copy()
+    q[2] += 0.02
+    world.reset(q)
+    for _ in range(2000):
+        result = world.step(stand.torque(), DT)
+    assert result.impulse[:, 2].sum() / DT == pytest.approx(world.robot.total_mass * G, rel=1e-3)
+    assert np.ptp(world.contacts.points[:, 2]) > 1e-3
+
+
+PLATE_AND_BALL = """
+<robot name="two">
+<link name="root"/>
+<link name="plate">
+  <inertial><mass value="3"/><inertia ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.1"/></inertial></link>
+<link name="ball">
+  <inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
+<joint name="p" type="floating"><parent link="root"/><child link="plate"/><origin xyz="1 2 0.02" rpy="0 0 0.5"/></joint>
+<joint name="b" type="floating"><parent link="root"/><child link="ball"/><origin xyz="1.02 2.01 0.09" rpy="0.4 0 0"/></joint>
+</robot>
+"""
+
+
+def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
+    """Free bodies that are not placed at the origin; the force of a pair is that on the body of the contact place."""
+    corners = [(x, y, -0.02) for x in (-0.2, 0.2) for y in (-0.2, 0.2)]
+    points = [ContactPoint(frame="plate", offset=corner) for corner in corners] + [ContactPoint(frame="ball", radius=0.05)]
+    robot = Robot(
+        Description(urdf=PLATE_AND_BALL, base="fixed", contact=points, box=(Box(frame="plate", size=(0.4, 0.4, 0.04)),))
+    )
+    world = build_world(MujocoSettings(), robot, Flat(), robot.neutral())
+    for _ in range(1000):
+        result = world.step(np.zeros(0), DT)
+    forces = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))
+    np.testing.assert_allclose(forces.pop("ball/plate"), [0, 0, G], atol=1e-3)
+    np.testing.assert_allclose(sum(forces.values()), [0, 0, 4 * G], atol=1e-3)
+    assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
+
+
+EXPERIMENT = """
+server = "quadruped"
+laws = ["coulomb"]
+duration = 0.05
+paced = false
+[engine]
+kind = "mujoco"
+ground = "stiff"
+"""
+
+
+def written(folder, text):
+    path = folder / "experiment.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@every("name", NAMES)
+def test_every_engine_builds_its_world(name):
+    robot, q = load_robot("quadruped")
+    world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
+    assert isinstance(world, MujocoWorld if name == "mujoco" else EngineWorld)
+    assert world.step(np.zeros(robot.na), 1e-3).status.ok
+    assert world.t == 1e-3
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ConfigError, match=r"engine: no kind named 'mujoko' \(nearest: mujoco"):
+        parse("mujoko", AnyEngine, "engine")
+
+
+@every(
+    ("settings", "named"),
+    [
+        ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),
+        ({"ground": "soft"}, "engine.ground"),
+        ({"timestep": 0.0}, "engine.timestep"),
+        ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of at least two time steps of 0.001 s"),
+        ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
+        ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of at least two time steps"),
+    ],
+)
+def test_wrong_settings_are_named(settings, named):
+    with pytest.raises(ConfigError, match=named):
+        parse({"kind": "mujoco"} | settings, AnyEngine, "engine")
+
+
+def test_grounds_are_chosen_by_name():
+    assert MujocoSettings().contact_solref == (0.02, 1.0)
+    assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
+    assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)
+    assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
+
+
+def test_an_experiment_runs_in_mujoco(tmp_path):
+    plan = load_plan(written(tmp_path, EXPERIMENT))
+    run = run_in_process(plan, "coulomb", lambda label, ticks: None)
+    assert run.summary.engine == "mujoco"
+    assert len(run.trace) == 50
+    assert np.isfinite(run.trace.simulated).all()
+    assert run.trace.simulated[0, :, 0].sum() > 0
+
+
+def test_another_engine_has_its_own_settings(tmp_path):
+    plan = load_plan(written(tmp_path, EXPERIMENT), engine="lcp")
+    assert plan.settings.engine == PolygonLcp()
+    plan = load_plan(written(tmp_path, EXPERIMENT), engine="mujoco")
+    assert plan.settings.engine == MujocoSettings(ground="stiff")
+
+
+def test_the_engine_is_a_command_line_option(tmp_path):
+    figures = tmp_path / "figures.json"
+    assert main(["simulate", "stand", "--engine", "mujoco", "--seconds", "0.02", "--json", str(figures)]) in (0, 1)
+    assert {row["engine"] for row in json.loads(figures.read_text())} == {"mujoco"}
+
+
+def test_the_command_line_names_the_engines(capsys):
+    for command in ("simulate", "demo"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert ",".join(NAMES) in "".join(capsys.readouterr().out.split())  # lines may end at a hyphen
+
+
+def test_without_mujoco_the_package_to_install_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # what the import system takes for a module that is not there
+    monkeypatch.delitem(sys.modules, "sim_harness.mujoco.door")
+    assert main(["simulate", "stand", "--engine", "mujoco"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("idyn: engine: 'mujoco' needs the package mujoco, which is not installed: pip install ")
+    assert said.endswith("[mujoco]'\n")

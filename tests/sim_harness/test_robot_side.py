@@ -1,28 +1,45 @@
-"""The loop between world and service: in lock-step, paced, and with missing replies."""
+"""The simulated robot's side: its loop and clock, traces, pauses, servers that are killed or of another controller."""
 
+import json
+import time
 from collections import deque
 from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+from fast import full
+from known_ends import STAND
 
 from controllers.command import Command, Mode, Reference
+from controllers.config.loading import load
 from controllers.drive import DriveGains
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
+from sim_harness.commands.main import main
+from sim_harness.compare.pauses import Outcome, run_pause, study, table, walking, walks
+from sim_harness.compare.study import report_of
 from sim_harness.measure.fall import Posture
+from sim_harness.measure.trace import TraceWriter
 from sim_harness.robot import robot_side
-from sim_harness.robot.robot_side import RobotSide
+from sim_harness.robot.hardware import Hardware
+from sim_harness.robot.imperfections import ImperfectionSettings
+from sim_harness.robot.robot_side import Pacer, RobotSide
+from sim_harness.run.experiment import other_controller, run_in_process, served_controller
+from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.run.server_process import ServerProcess
+from sim_harness.world.worlds import ENGINES, build_world
+from transport.log.replay import replay
 from transport.protocol.messages.error import Code, ErrorMessage
+from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
-DT = 1e-3
+DT, MS = 1e-3, 1_000_000
 
 
 class Holding:
@@ -294,3 +311,211 @@ def test_a_paced_world_that_waits_misses_no_reply(make_world, make_stand):
     trace = robot_side.run_paced(0.1, waits=True)
     assert len(trace) == 100
     assert trace.share("ok") == 1
+
+
+@pytest.fixture
+def sleeping(monkeypatch):
+    """Time that passes only while somebody sleeps; every sleep ends 30 µs late."""
+    state = SimpleNamespace(now=5 * MS)
+
+    def sleep(seconds):
+        state.now += round(seconds * 1e9) + 30_000
+
+    monkeypatch.setattr(robot_side, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
+    return state
+
+
+def test_lateness_does_not_add_up(sleeping):
+    pacer = Pacer(1e-3)
+    pacer.wait()
+    for k in range(1, 101):
+        assert pacer.wait() == 30_000
+        assert sleeping.now == 5 * MS + k * MS + 30_000
+    assert pacer.skipped == 0
+
+
+def test_missed_deadlines_are_skipped_without_a_burst(sleeping):
+    pacer = Pacer(1e-3)
+    pacer.wait()
+    pacer.wait()
+    sleeping.now += round(3.4 * MS)
+    late = pacer.wait()
+    assert pacer.skipped == 2
+    assert 0 <= late < MS
+    pacer.wait()
+    assert sleeping.now == 5 * MS + 5 * MS + 30_000
+
+
+def test_a_late_tick_within_its_period_is_not_skipped(sleeping):
+    pacer = Pacer(1e-3)
+    pacer.wait()
+    sleeping.now += round(1.5 * MS)
+    assert pacer.wait() == round(0.5 * MS)
+    assert pacer.skipped == 0
+    pacer.wait()
+    assert sleeping.now == 7 * MS + 30_000
+
+
+def test_a_trace_keeps_the_filled_rows_only(tmp_path):
+    robot, q = load_robot("quadruped")
+    writer = TraceWriter(robot, 10)
+    for k in range(3):
+        writer.state(k * 1e-3, q, np.zeros(18), 9.0 + k)
+        writer.predicted("RF_FOOT", (11.0, 1.0, -1.0))
+        writer.predicted("BODY0", (1.0, 0.0, 0.0))
+        writer.command(np.full(12, k), "ok" if k < 2 else "hold", np.nan)
+        writer.simulated(("RF_FOOT", "LH_FOOT"), np.array([[12.0, 0, 0], [3.0, 0, 0]]), 0)
+    trace = writer.trace()
+    assert len(trace) == 3
+    assert trace.share("ok") == pytest.approx(2 / 3)
+    assert trace.share("damping") == 0
+    np.testing.assert_array_equal(trace.predicted[0, 1], [11, 1, -1])
+    assert np.isnan(trace.predicted[0, [0, 2, 3]]).all()
+    np.testing.assert_array_equal(trace.simulated[2, :, 0], [np.nan, 12, 3, np.nan])
+    trace.save_npz(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as saved:
+        np.testing.assert_array_equal(saved["tau"], trace.tau)
+        assert saved["places"].tolist() == list(trace.places)
+        assert saved["modes"].tolist() == ["ok", "hold"]
+
+
+TICKS, KILLED = 1000, 500
+
+ENOUGH_BYTES = 500_000
+"""The server is killed when so much of its log is on the disk: about half of what it has answered."""
+
+
+class Killing(RobotClient):
+    """A client that ends the server with SIGKILL before its state number `KILLED`, once the log is well under way."""
+
+    def __init__(self, server, log, hello):
+        super().__init__(server.endpoint, hello, deadline_ms=2000)
+        self.server, self.log, self.asked = server, log, 0
+
+    def exchange(self, state):
+        if self.asked == KILLED:
+            while self.log.stat().st_size < ENOUGH_BYTES:
+                time.sleep(0.01)
+            self.server.process.kill()
+            self.server.process.join()
+        self.asked += 1
+        return super().exchange(state)
+
+
+@full
+def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
+    log = tmp_path / "log.mcap"
+    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
+    robot, stance = load_robot("quadruped")
+    world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
+    with ServerProcess(settings, log_path=log) as server, Killing(server, log, hello_for(robot, DT, kind="sim")) as client:
+        client.hello()
+        hardware = Hardware.build(robot, DT, ImperfectionSettings(), "geometry", None)
+        side = RobotSide(world, client, dt=DT, kd=0.2, hardware=hardware)
+        trace = side.run_paced(TICKS * DT, waits=True)
+    modes = [trace.modes[mode] for mode in trace.mode]
+    last = KILLED - 1
+    assert set(modes[:KILLED]) == {"ok"}
+    assert modes.index("failsafe:follow") == KILLED
+    assert modes.index("failsafe:rest") == last + 20
+    assert modes.index("failsafe:stopped") == last + 100
+    assert modes[last + 100 :] == ["failsafe:stopped"] * (TICKS - last - 100)
+    assert np.abs(trace.v[-1]).max() < 0.05
+    assert trace.q[-1, 2] > 0.95 * trace.q[0, 2]
+
+    report = replay(log)
+    assert not report.complete
+    assert report.exact
+    assert 100 < report.ticks <= KILLED
+
+
+@full
+def test_pauses_are_described_in_the_report():
+    trace = run_in_process(load_plan("stand", 0.2), "coulomb", lambda *_: None).trace
+    outcomes = [
+        Outcome(
+            who=who, milliseconds=150, law="coulomb", ticks={"ok": 90, "failsafe:rest": 110}, longest_tick=0.15,
+            stopped=stopped, reset=True if stopped else None, upright=True, walked=0.4, traces=(trace,),
+        )
+        for who, stopped in (("server", True), ("robot", False))
+    ]  # fmt: skip
+    found = {"pauses": dict(enumerate(outcomes))}
+    html = report_of(study("demo", "coulomb", [150]), found).html
+    for outcome in outcomes:
+        assert outcome.words.replace("'", "&#x27;") in html
+    assert "reset, continued to walk" in html
+    assert "its world stopped with it" in html
+    assert walks(found).startswith(b"\x89PNG")
+    assert [row[0] for row in table(found)] == ["stopped", "server", "robot"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["server", "robot"])
+@pytest.mark.parametrize("milliseconds", [30, 150, 500])
+def test_a_robot_does_not_fall_during_pauses(who, milliseconds):
+    """Run with `-m long -s`: it prints its measurements."""
+    outcome = run_pause(walking("demo"), "coulomb", who, milliseconds)
+    print(outcome.words)
+    assert outcome.upright
+    assert outcome.walked > 0.2
+    if who == "server":
+        assert outcome.stopped == (milliseconds > 100)
+        assert outcome.reset == (True if outcome.stopped else None)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "experiment.toml"
+    path.write_text(STAND.replace("2.0", "0.6").replace('"penalty"', '"lcp"'), encoding="utf-8")
+    return load_plan(str(path))
+
+
+def test_the_controller_that_is_asked_for_is_no_other_one(plan):
+    asked = with_controller(plan, {"law": "coulomb"}).controller
+    assert other_controller(plan, asked) == ""
+    assert other_controller(plan, served_controller(msgspec.to_builtins(asked))) == ""
+    renamed = msgspec.structs.replace(asked, robot="/somewhere/quadruped.toml")
+    assert other_controller(plan, renamed) == ""  # the server compares the models themselves
+
+
+def test_each_setting_that_differs_is_named_with_both_values(plan):
+    other = with_controller(plan, {"law": "cone", "selection": "torque", "feedback": {"kp": 1.5}}).controller
+    text = other_controller(plan, other)
+    assert "another controller than the experiment asks for" in text
+    for part in (
+        "law.kind = 'cone' instead of 'coulomb'",
+        "selection = 'torque' instead of 'force'",
+        "feedback.kp = 1.5 instead of",
+    ):
+        assert part in text
+    gait = with_controller(load_plan("trot-quadruped"), {"law": "coulomb"}).controller
+    assert "reference.kind = 'gait' instead of 'hold'" in other_controller(plan, gait)
+    assert "period" not in other_controller(plan, gait)  # the settings of another kind are not compared
+    grips = msgspec.structs.replace(plan.controller, grip=load_plan("grasp").controller.grip)
+    assert "grip = 'spring' instead of None" in other_controller(plan, grips)
+
+
+def test_any_law_of_the_experiment_will_do(plan):
+    settings = msgspec.structs.replace(plan.settings, laws=("no-slip", "cone"))
+    both = msgspec.structs.replace(plan, settings=settings)
+    assert other_controller(both, with_controller(plan, {"law": "cone"}).controller) == ""
+    assert "law.kind = 'sap' instead of 'no-slip'" in other_controller(both, with_controller(plan, {"law": "sap"}).controller)
+
+
+@full
+def test_a_run_with_a_server_says_what_it_serves_and_is_judged_by_that(plan, tmp_path, capsys):
+    """The server sways the robot by a law that keeps it still; the experiment asks it to stand."""
+    experiment, figures = tmp_path / "experiment.toml", tmp_path / "figures.json"
+    still = with_controller(load_plan("push"), {"law": "convex", "reference": {"start": 0.0}})
+    server = msgspec.structs.replace(still.server, law="convex", endpoint=f"ipc://{tmp_path}/server")
+    with ServerProcess(server, still.controller) as process:
+        code = main(["simulate", str(experiment), "--connect", process.endpoint, "--json", str(figures)])
+        out = capsys.readouterr().out
+        (summary,) = json.loads(figures.read_text())
+        assert (summary["verdict"]["ending"], code) == ("never moved", 1)
+        assert "law.kind = 'convex' instead of 'coulomb'" in out
+        assert "reference.kind = 'sway' instead of 'hold'" in out
+        arm = tmp_path / "arm.toml"
+        arm.write_text('server = "arm"\nlaws = ["coulomb"]\nduration = 0.1\n', encoding="utf-8")
+        assert main(["simulate", str(arm), "--connect", process.endpoint]) == 2
+        assert "refused the hello (model_mismatch): model.urdf_sha256" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 from fast import full
 from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
-from steered_walk import DT, Walk
+from test_steering import DT, Walk
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot

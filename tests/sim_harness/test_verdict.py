@@ -1,4 +1,6 @@
-"""Verdicts about short real runs, and about such runs with one thing changed."""
+"""Verdicts about short real runs, about such runs with one thing changed, and the figures of a run."""
+
+import math
 
 import msgspec
 import numpy as np
@@ -10,13 +12,20 @@ from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import HoldSettings, WalkSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
-from idyn.contact.terrain import Flat
+from controllers.robot.stance import standing
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat, Slope, Stairs
 from idyn.errors import ConfigError
-from sim_harness.measure.fall import progress_of
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from sim_harness.measure.fall import Posture, above_ground, progress_of
+from sim_harness.measure.metrics import SETTLED, contact_force_error, path_error, summarise
+from sim_harness.measure.run_time import slowness
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Ending, Task, judge
 from sim_harness.run.experiment import run_in_process, task_of
-from sim_harness.run.plan import load_plan
+from sim_harness.run.plan import PushSettings, load_plan, pushes_of, with_controller
+from sim_harness.world.world import contact_jacobian
 
 DT = 1e-3
 
@@ -315,3 +324,296 @@ def test_laws_that_may_fail_are_laws_of_the_experiment(tmp_path):
 def test_a_walking_robot_makes_steps_that_are_no_slides(tmp_path):
     _, run = run_of(tmp_path, TROT.replace("3.0", "1.5"))
     assert run.summary.verdict.ending is Ending.WALKED
+
+
+def moved(q, up=0.0, roll=0.0):
+    """A configuration with the base higher by `up` [m] and rolled from level [rad]."""
+    other = q.copy()
+    other[2] += up
+    other[3:7] = np.sin(roll / 2), 0.0, 0.0, np.cos(roll / 2)
+    return other
+
+
+def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
+    robot, q = load_robot("quadruped")
+    posture = Posture(robot, Flat(), q)
+    low = -0.5 * q[2]
+    for up, roll, upright in ((0.0, 0.0, True), (0.0, 0.49, True), (0.0, 0.51, False), (0.0, np.pi, False), (0.05, 0.0, True),
+                              (low + 1e-3, 0.0, True), (low - 1e-3, 0.0, False)):  # fmt: skip
+        assert posture.upright(moved(q, up, roll)[None]) is upright
+        assert posture.upright(np.array([q, moved(q, up, roll), q])) is upright
+    assert not posture.upright(np.full((1, robot.nq), np.nan))
+
+
+def test_a_base_frame_at_the_ground_has_not_fallen_yet():
+    """The frame of the base is where the modeller put it: here, 1 cm below the feet. The robot is down when its mass is."""
+    text = "".join(
+        f'<link name="{name}"><inertial><origin xyz="0 0 {z}"/><mass value="1"/>'
+        '<inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        for name, z in (("base", 0.4), ("foot", 0.0))
+    )
+    text += (
+        '<joint name="j" type="prismatic"><parent link="base"/><child link="foot"/><origin xyz="0 0 0.01"/><axis xyz="0 0 1"/>'
+    )
+    text = f'<robot name="low">{text}<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>'
+    robot = Robot(Description(urdf=text, contact=(ContactPoint(frame="foot"),)))
+    q = standing(robot, {})
+    mass = robot.center_of_mass(q)[2]
+    assert (q[2], mass) == (pytest.approx(-0.01), pytest.approx(0.195))
+    posture = Posture(robot, Flat(), q)
+    assert posture.upright(q[None])
+    assert posture.upright(moved(q, up=-0.49 * mass)[None])
+    assert not posture.upright(moved(q, up=-0.51 * mass)[None])
+    assert not posture.upright(moved(q, roll=0.51)[None])
+
+
+def test_height_is_measured_above_the_ground_below():
+    """Up a slope the same height over the world's origin is a fall."""
+    robot, q = load_robot("quadruped")
+    posture = Posture(robot, Slope(0.3, 0.1), q)
+    along = moved(q)
+    along[0] += 0.5
+    assert not posture.upright(along[None])
+    along[2] += 0.5 * np.tan(0.3)
+    assert posture.upright(along[None])
+
+
+def test_a_fixed_base_does_not_fall():
+    robot, q = load_robot("arm")
+    assert Posture(robot, Flat(), q).upright(np.zeros((2, robot.nq)))
+
+
+def tipped(seconds):
+    """The quadruped stands for 0.1 s and is then pushed over."""
+    plan = load_plan("stand", seconds)
+    push = PushSettings(weights=(0.0, 6.0, 0.0), start=0.1, duration=0.2)
+    return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(push,)))
+
+
+def test_a_run_ends_with_a_fall_and_reports_its_duration():
+    run = run_in_process(tipped(3.0), "", lambda *_: None)
+    assert not run.summary.upright
+    assert 0.1 < run.summary.seconds < 1.0
+    assert len(run.trace) == round(run.summary.seconds / 1e-3)
+
+
+def test_a_trace_up_to_a_fall_equals_that_of_a_shorter_run():
+    """The rows of the run that fell are those of a shorter one."""
+    long, short = (run_in_process(tipped(seconds), "", lambda *_: None).trace for seconds in (3.0, 0.12))
+    assert len(short) == 120
+    np.testing.assert_array_equal(long.q[:120], short.q)
+    np.testing.assert_array_equal(long.tau[:120], short.tau)
+
+
+def pushed(**push):
+    """The pushes of a run of 2 s."""
+    plan = load_plan("stand", 2.0)
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(PushSettings(**push),)))
+    return pushes_of(plan, load_robot("quadruped")[0])
+
+
+def test_a_repeated_push_turns_from_one_to_the_next():
+    found = pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.6, turn=np.pi / 2)
+    np.testing.assert_allclose([p.start for p in found], [0.5, 1.1, 1.7])
+    np.testing.assert_allclose([p.force for p in found], [(3.0, 0.0, 1.0), (0.0, 3.0, 1.0), (-3.0, 0.0, 1.0)], atol=1e-12)
+
+
+def test_a_push_that_is_repeated_before_it_ends_is_refused():
+    with pytest.raises(ConfigError, match=r"push\[0\]\.every: expected 0 or at least the duration 0\.1 s, got 0\.05"):
+        pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.05)
+
+
+N = 40
+FLAT = Flat()
+
+
+def trace(**changes) -> Trace:
+    """The stance of the quadruped, held for 40 ticks, a quarter of its weight on each foot."""
+    robot, q = load_robot("quadruped")
+    force = np.zeros((N, 4, 3))
+    force[..., 0] = robot.total_mass * 9.81 / 4
+    still = Trace(
+        t=np.arange(N) * DT,
+        q=np.tile(q, (N, 1)),
+        v=np.zeros((N, robot.nv)),
+        tau=np.zeros((N, robot.na)),
+        predicted=force.copy(),
+        simulated=force.copy(),
+        mode=np.zeros(N, dtype=np.int64),
+        status=np.zeros(N, dtype=np.int64),
+        round_trip=np.full(N, np.nan),
+        solve_time=np.full(N, np.nan),
+        q_ref=np.tile(robot.joint_angles(q), (N, 1)),
+        v_ref=np.zeros((N, robot.na)),
+        wall=7.0 + np.arange(N) * DT,
+        places=robot.spheres.keys,
+        modes=("ok",),
+    )
+    return msgspec.structs.replace(still, **changes)
+
+
+def figures(one: Trace, terrain=FLAT, **options):
+    robot, _ = load_robot("quadruped")
+    return summarise(one, robot, Task(terrain=terrain, **options), label="", engine="", ticks=N, dt=DT)
+
+
+def test_standing_still_has_no_error():
+    s = figures(trace())
+    assert (s.upright, s.tracking, s.speed_tracking, s.torque, s.torque_rate, s.torque_rate_max) == (True, 0, 0, 0, 0, 0)
+    assert (s.force_error, s.drift, s.distance, s.tilt, s.modes) == (0, 0, 0, 0, {"ok": 1.0})
+    assert s.contact_force_error == pytest.approx(0, abs=1e-12)
+    assert s.force == pytest.approx(s.weight)
+    assert math.isnan(s.path_error)
+    assert (s.step_p50, s.step_max, s.round_trip_p50) == (None, None, None)
+
+
+def test_missed_deadlines_are_described():
+    s = figures(trace())
+    assert s.pace == pytest.approx(1.0)
+    assert slowness(s, DT) == ""
+    wall = 7.0 + 1.6 * DT * np.arange(N)
+    wall[20:] += 0.469
+    slow = figures(trace(wall=wall, round_trip=np.where(np.arange(N) % 4, 0.5e-3, 1.5e-3)))
+    assert slow.pace == pytest.approx(39e-3 / (39 * 1.6e-3 + 0.469))
+    assert slow.longest_tick == pytest.approx(0.4706)
+    sentence = slowness(slow, DT)
+    for figure in ("1000 Hz", "0.07 × real time", "Of 40 replies 10", "p99 1500 µs", "471 ms"):
+        assert figure in sentence
+
+
+def test_tracking_is_the_mean_magnitude_over_joints_and_time():
+    still = trace()
+    q_ref, v_ref = still.q_ref.copy(), still.v_ref.copy()
+    q_ref[:10, 0] += 0.12  # a quarter of the ticks, one joint of twelve
+    v_ref[:, :6] -= 3.0
+    s = figures(trace(q_ref=q_ref, v_ref=v_ref))
+    assert s.tracking == pytest.approx(0.12 / 4 / 12)
+    assert s.speed_tracking == pytest.approx(1.5)
+
+
+def test_ticks_without_a_reference_do_not_count():
+    still = trace()
+    q_ref = still.q_ref + 0.1
+    q_ref[20:] = np.nan
+    assert figures(trace(q_ref=q_ref)).tracking == pytest.approx(0.1)
+
+
+def test_torque_and_torque_rate_are_means_over_joints_and_time():
+    tau = np.zeros((N, 12))
+    tau[20:, 3] = 0.6
+    s = figures(trace(tau=tau))
+    assert s.torque == pytest.approx(0.6 / 2 / 12)
+    assert s.torque_rate_max == pytest.approx(600.0)
+    assert s.torque_rate == pytest.approx(600.0 / 12 / (N - 1 - SETTLED))
+
+
+def test_the_first_ticks_do_not_count_as_chatter():
+    tau = np.zeros((N, 12))
+    tau[0] = 5.0
+    assert figures(trace(tau=tau)).torque_rate_max == 0.0
+
+
+def test_force_errors_absolute_and_relative():
+    still = trace()
+    predicted = still.predicted.copy()
+    predicted[:, 0, 0] += 2.0
+    predicted[:, 1, 0] -= 0.5
+    predicted[7] = np.nan  # no prediction: left out
+    s = figures(trace(predicted=predicted))
+    assert s.force_error == pytest.approx(1.5)
+    assert s.force_error_relative == pytest.approx(1.5 / s.weight)
+
+
+def test_loaded_contacts_without_a_prediction_are_counted():
+    """Four loaded feet: all predicted; two of them in all ticks; none of them loaded."""
+    assert figures(trace()).told == 1.0
+    predicted = trace().predicted.copy()
+    predicted[:, :2] = np.nan
+    assert figures(trace(predicted=predicted)).told == 0.5
+    assert np.isnan(figures(trace(simulated=0.0 * trace().simulated)).told)
+
+
+def test_self_balanced_forces_are_no_force_error():
+    """A self-balanced set of contact forces is invisible to the base; a net push is not."""
+    robot, q = load_robot("quadruped")
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
+    terms = robot.terms(q, np.zeros(robot.nv))
+    J_u = contact_jacobian(terms.axes, robot.tree.support, contacts)[:, robot.tree.u]
+    inside = np.linalg.svd(J_u.T)[2][6:].T @ np.arange(1.0, 7.0)  # a vector of the null space of J_uᵀ
+    assert np.abs(J_u.T @ inside).max() < 1e-12
+    shifted = trace().predicted + inside.reshape(4, 3)[:, [2, 0, 1]]
+    assert np.abs(inside.reshape(4, 3)[:, 2]).max() > 0.1
+    assert contact_force_error(trace(predicted=shifted), robot, Flat()) == pytest.approx(0, abs=1e-10)
+    lifted = trace().predicted.copy()
+    lifted[..., 0] += 1.0  # one newton more on each of four symmetric feet: nothing of it is internal
+    assert contact_force_error(trace(predicted=lifted), robot, Flat()) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_path_error_is_the_distance_to_the_nearest_segment():
+    robot, q = load_robot("quadruped")
+    com = robot.center_of_mass(q)[:2]
+    below = [(com[0] - 1, com[1] - 0.03), (com[0] + 1, com[1] - 0.03), (com[0] + 1, com[1] + 5)]
+    assert path_error(trace(), robot, np.array(below)) == pytest.approx(0.03)
+    beyond = [(com[0] + 0.03, com[1] + 0.04), (com[0] + 9, com[1] + 0.04)]
+    assert path_error(trace(), robot, np.array(beyond)) == pytest.approx(0.05)
+    assert path_error(trace(), robot, com[None] + [[0.3, 0.4]]) == pytest.approx(0.5)
+    along = WalkSettings(path=PathSettings(waypoints=tuple(beyond)))
+    assert figures(trace(), reference=along).path_error == pytest.approx(0.05)
+
+
+def test_a_repeated_path_returns_to_its_start():
+    corners, (_, stance) = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)), load_robot("quadruped")
+    for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
+        plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
+        assert task_of(plan.controller, stance).reference.corners == path
+    assert task_of(load_plan("stand").controller, stance).reference.corners == ()
+
+
+@every("ground", [-1.0, 1.0])
+def test_a_fall_is_judged_by_the_ground_below_the_robot(ground):
+    q = trace().q.copy()
+    q[:, 2] += ground
+    assert figures(trace(q=q), terrain=Flat(ground)).upright
+    q[30:, 2] = ground + 0.05
+    assert not figures(trace(q=q), terrain=Flat(ground)).upright
+
+
+def test_height_is_measured_from_the_ground_below():
+    points = np.array([[-1.0, 0.0, 0.3], [0.45, 0.2, 0.3], [0.75, 0.2, 0.1]])
+    np.testing.assert_allclose(above_ground(points, Stairs(0.3, 0.2, 0.02, 5)), [0.3, 0.28, 0.04], atol=1e-3)
+    ground = 0.1 + points[:, 0] * np.tan(0.3)
+    np.testing.assert_allclose(above_ground(points, Slope(0.3, 0.1)), points[:, 2] - ground, atol=1e-3)
+
+
+@every("how", ["tilted", "sunk", "stopped"])
+def test_tilted_and_low_robots_count_as_fallen(how):
+    still = trace()
+    q = still.q.copy()
+    if how == "tilted":
+        q[30, 3:7] = np.r_[np.sin(0.3), 0, 0, np.cos(0.3)]
+    elif how == "sunk":
+        q[30:, 2] = 0.05
+    fallen = trace(q=q)
+    if how == "stopped":  # the world ended before the run
+        cut = {
+            name: getattr(still, name)[:30]
+            for name in still.__struct_fields__
+            if name not in ("places", "modes", "answer", "answers")
+        }
+        fallen = trace(**cut)
+    assert not figures(fallen).upright
+
+
+def test_step_times_are_percentiles_in_microseconds():
+    s = figures(trace(solve_time=np.arange(1, N + 1) * 1e-6, round_trip=np.full(N, 2e-3)))
+    assert (s.step_p50, s.step_max) == (pytest.approx(20.5), pytest.approx(40.0))
+    assert (s.round_trip_p50, s.late) == (pytest.approx(2000.0), N)
+
+
+def test_path_length_and_distance_from_the_start():
+    q = trace().q.copy()
+    q[:20, 0] = np.linspace(0, 0.1, 20)
+    q[20:, 0] = np.linspace(0.1, 0, 20)
+    s = figures(trace(q=q))
+    assert s.distance == pytest.approx(0.2)
+    assert s.drift == pytest.approx(0, abs=1e-12)

@@ -1,11 +1,45 @@
-"""The world without contact trouble: flight, pushes, standing, repeatability."""
+"""The world: flight, pushes, standing, friction of contacts and joints, repeatability, and many worlds at once."""
+
+import multiprocessing
 
 import numpy as np
 import pytest
-from fast import every, first_is_fast
+from fast import every, fast, first_is_fast, full
 
-from idyn.errors import FrameNotFound, InputError
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from idyn.errors import FrameNotFound, IdynError, InputError
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.status import Status
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.run.batch import SceneBatch, WorldBatch
+from sim_harness.scenes.load import load_scene
+from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
+from sim_harness.world.worlds import ENGINES, NAMES, AnyEngine, EngineWorld, build_scene, build_world
+
+INERTIA = 0.02
+WHEEL = f"""
+<robot name="wheel"><link name="stand"/>
+<link name="wheel"><inertial><mass value="1"/>
+<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="{INERTIA}"/></inertial></link>
+<joint name="axle" type="revolute"><parent link="stand"/><child link="wheel"/><axis xyz="0 0 1"/>
+<limit lower="-1000" upper="1000" effort="10" velocity="100"/></joint></robot>
+"""
+
+
+def wheel(armature: float = 0.0) -> Robot:
+    return Robot(Description(urdf=WHEEL, base="fixed", armature=armature))
+
+
+def wheel_world(viscous: float = 0.0, coulomb: float = 0.0, armature: float = 0.0) -> EngineWorld:
+    robot = wheel(armature)
+    friction = JointFriction.of(robot, {"axle": viscous}, {"axle": coulomb})
+    return build_world(ENGINES["lcp"](), robot, Flat(), robot.neutral(), friction=friction)
+
 
 DT = 1e-3
 G = 9.81
@@ -145,3 +179,346 @@ def test_a_drop_does_not_bounce_or_sink(make_world, make_stand):
             lowest = min(lowest, world.contacts.gaps.min())
     assert lowest > -2e-4
     assert len(world.contacts) == 4
+
+
+WEIGHT = 2 * G
+
+
+def test_a_sliding_block_decelerates_by_mu_g(make_block):
+    world = make_block("lcp", mu=0.5)
+    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
+    for k in range(1, 151):
+        result = world.step(np.zeros(0), DT)
+        assert world.v[0] == pytest.approx(1 - 0.5 * G * k * DT, abs=1e-10)
+        assert result.normal_force.sum() == pytest.approx(WEIGHT, rel=1e-9)
+    np.testing.assert_allclose(world.v[1:], 0, atol=1e-10)
+
+
+def test_the_block_stops_at_the_closed_form_distance_and_stays(make_block):
+    world = make_block("lcp", mu=0.5)
+    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
+    for _ in range(400):
+        world.step(np.zeros(0), DT)
+    assert world.q[0] == pytest.approx(1 / (2 * 0.5 * G), abs=DT)
+    assert np.abs(world.v).max() < 1e-12
+
+
+@every("mu", [0.0, 0.1, 1.0])
+def test_friction_brakes_in_every_direction_within_the_polygon_bound(make_block, mu):
+    world = make_block("lcp", mu=mu, edges=8)
+    direction = np.array([np.cos(0.3), np.sin(0.3), 0])
+    world.reset(world.q, np.concatenate([direction, np.zeros(3)]))
+    result = world.step(np.zeros(0), DT)
+    braking = -result.impulse.sum(axis=0) @ direction / DT
+    assert mu * WEIGHT * np.cos(np.pi / 8) - 1e-9 <= braking <= mu * WEIGHT + 1e-9
+
+
+@every("share", [0.5, 0.99])
+def test_a_push_below_the_friction_limit_sticks(make_block, share):
+    world = make_block("lcp", mu=0.5)
+    push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
+    for _ in range(200):
+        result = world.step(np.zeros(0), DT, [push])
+    assert abs(world.q[0]) < 1e-12
+    assert -result.impulse[:, 0].sum() / DT == pytest.approx(push.force[0], rel=1e-9)
+
+
+def test_a_push_above_the_friction_limit_slides(make_block):
+    world = make_block("lcp", mu=0.5)
+    push = Push(frame="block", force=(1.2 * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
+    for _ in range(200):
+        world.step(np.zeros(0), DT, [push])
+    assert world.v[0] == pytest.approx(0.2 * 0.5 * G * world.t, rel=1e-9)
+
+
+def test_infinite_friction_withstands_any_push(make_block):
+    world = make_block("lcp", mu=np.inf)
+    push = Push(frame="block", force=(50 * WEIGHT, 0, 0), point=(0, 0, -0.05))
+    for _ in range(50):
+        result = world.step(np.zeros(0), DT, [push])
+        assert result.status.ok
+    assert abs(world.q[0]) < 1e-12
+
+
+def test_penalty_creeps_below_the_cone_at_the_documented_speed(make_block):
+    world = make_block("penalty", mu=0.5, slip_speed=1e-3)
+    share = 0.6
+    push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
+    for _ in range(500):
+        world.step(np.zeros(0), DT, [push])
+    assert world.v[0] == pytest.approx(1e-3 * share / np.sqrt(1 - share**2), rel=1e-3)
+
+
+def test_penalty_slides_as_coulomb_at_speed(make_block):
+    world = make_block("penalty", mu=0.5)
+    for _ in range(500):
+        world.step(np.zeros(0), DT)
+    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
+    for _ in range(100):
+        world.step(np.zeros(0), DT)
+    assert world.v[0] == pytest.approx(1 - 0.5 * G * 0.1, rel=1e-2)
+
+
+def test_penetration_recovers_at_the_recovery_speed(make_block):
+    """The block leaves the ground with it, hops by recovery² / 2g = 0.5 mm, and rests."""
+    world = make_block("lcp", recovery=0.1)
+    q = world.q.copy()
+    q[2] -= 0.002
+    world.reset(q)
+    world.step(np.zeros(0), DT)
+    assert world.v[2] == pytest.approx(0.1, abs=1e-12)
+    highest = 0.0
+    for _ in range(60):
+        world.step(np.zeros(0), DT)
+        highest = max(highest, world.contacts.gaps.max())
+    assert highest < 0.1**2 / (2 * G)
+    np.testing.assert_allclose(world.contacts.gaps, 0, atol=1e-9)
+    assert abs(world.v[2]) < 1e-9
+
+
+def spin(world, speed, torque, ticks):
+    """Speeds after each tick [rad/s] (ticks)."""
+    world.reset(world.robot.neutral(), np.array([speed]))
+    speeds = []
+    for _ in range(ticks):
+        assert world.step(np.array([torque]), DT).status.ok
+        speeds.append(world.v[0])
+    return np.array(speeds)
+
+
+@every("viscous", [0.01, 1.0, 1e4])
+def test_viscous_friction_is_backward_euler(viscous):
+    """v⁺ = v / (1 + dt b / I), at any damping."""
+    speeds = spin(wheel_world(viscous=viscous), 3.0, 0.0, 50)
+    np.testing.assert_allclose(speeds, 3.0 / (1 + DT * viscous / INERTIA) ** np.arange(1, 51), rtol=1e-9, atol=1e-300)
+
+
+@every("coulomb", [0.05, 0.5, 50.0])
+def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
+    speeds = spin(wheel_world(coulomb=coulomb), -2.0, 0.0, 2000)
+    stops = int(np.ceil(2.0 * INERTIA / coulomb / DT))
+    brake = -2.0 + coulomb / INERTIA * DT * np.arange(1, stops)
+    np.testing.assert_allclose(speeds[: stops - 1], brake, rtol=1e-9, atol=1e-12)
+    assert (np.diff(speeds) >= -1e-15).all()  # it never turns round
+    assert speeds.max() < 1e-12
+    assert abs(speeds[stops]) <= CREEP
+    assert abs(speeds[-1]) < 1e-12
+
+
+def test_coulomb_friction_dissipates_force_times_distance():
+    world = wheel_world(coulomb=0.1)
+    spin(world, 5.0, 0.0, 1500)
+    assert world.robot.joint_angles(world.q)[0] * 0.1 == pytest.approx(0.5 * INERTIA * 5.0**2, rel=DT * 10)
+
+
+@pytest.mark.parametrize("share", fast([0.5, 0.999, -0.999], -0.999))
+def test_a_load_below_the_friction_moves_nothing(share):
+    speeds = spin(wheel_world(coulomb=0.2), 0.0, share * 0.2, 3000)
+    assert np.abs(speeds).max() <= CREEP
+    assert speeds[-1] == pytest.approx(share * CREEP, rel=1e-6)
+
+
+@every("torque", [0.21, -1.0])
+def test_a_load_above_the_friction_breaks_away_at_once(torque):
+    speeds = spin(wheel_world(coulomb=0.2), 0.0, torque, 100)
+    net = torque - np.sign(torque) * 0.2
+    np.testing.assert_allclose(speeds[5:], net / INERTIA * DT * np.arange(6, 101), rtol=1e-6, atol=2 * CREEP)
+
+
+def test_armature_adds_to_the_inertia():
+    speeds = spin(wheel_world(armature=0.03), 0.0, 1.0, 10)
+    np.testing.assert_allclose(speeds, DT * np.arange(1, 11) / (INERTIA + 0.03), rtol=1e-12)
+
+
+@every("engine", ["lcp", "penalty", "mujoco"])
+def test_friction_alone_keeps_a_robot_standing(engine):
+    """No torque at all: with friction above what the stance needs the joints lock; without it the robot sinks."""
+    sunk = {}
+    for coulomb in (0.0, 5.0):
+        robot, q = load_robot("quadruped")
+        friction = JointFriction.of(robot, dict.fromkeys(robot.joint_names, 0.0), dict.fromkeys(robot.joint_names, coulomb))
+        if engine == "mujoco":
+            world = build_world(MujocoSettings(), robot, Flat(), q, friction=friction)
+        else:
+            world = build_world(ENGINES[engine](), robot, Flat(), q, friction=friction)
+        for _ in range(150):
+            assert world.step(np.zeros(12), DT).status.ok
+        sunk[coulomb] = q[2] - world.q[2]
+    assert sunk[0.0] > 0.04
+    assert abs(sunk[5.0]) < 2e-3
+
+
+COUNT = 5
+
+
+def states(count=COUNT):
+    """Robot, states about its stance with some feet off the ground or in it, and torques (count, ·)."""
+    (robot, stance), rng = load_robot("quadruped"), np.random.default_rng(8)
+    q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(count)])
+    return robot, q, 0.1 * rng.normal(size=(count, robot.nv)), rng.normal(size=(count, robot.na))
+
+
+def one_by_one(engine, steps):
+    robot, q, v, tau = states()
+    worlds = [build_world(engine, robot.variant(), Flat(), each) for each in q]
+    for world, each, speed, torque in zip(worlds, q, v, tau, strict=True):
+        world.reset(each, speed)
+        for _ in range(steps):
+            world.step(torque, DT)
+    return worlds
+
+
+def assert_equal_to(answer, worlds):
+    for i, world in enumerate(worlds):
+        assert answer.q[i].tobytes() == world.q.tobytes(), i
+        assert answer.v[i].tobytes() == world.v.tobytes(), i
+
+
+@pytest.mark.parametrize("processes", first_is_fast([1, 2]))
+@pytest.mark.parametrize("engine", fast([name for name in NAMES if name != "mujoco"], "lcp"))
+def test_batched_worlds_equal_single_worlds(engine, processes):
+    """Several steps in one call and one at a time."""
+    engine = parse(engine, AnyEngine, "engine")
+    robot, q, v, tau = states()
+    expected = one_by_one(engine, 8)
+    with WorldBatch(engine, robot, Flat(), q, processes=processes) as batch:
+        batch.reset(q, v)
+        assert_equal_to(batch.step(tau, DT, 8), expected)
+        batch.reset(q, v)
+        for k in range(8):
+            answer = batch.step(tau, DT)
+            assert answer.t == pytest.approx((k + 1) * DT)
+        assert_equal_to(answer, expected)
+
+
+def test_batched_mujoco_worlds_equal_single_worlds():
+    pytest.importorskip("mujoco")
+    engine = parse("mujoco", AnyEngine, "engine")
+    robot, q, v, tau = states()
+    with WorldBatch(engine, robot, Flat(), q, processes=1) as batch:
+        batch.reset(q, v)
+        assert_equal_to(batch.step(tau, DT, 3), one_by_one(engine, 3))
+
+
+@full
+@pytest.mark.parametrize("name", ["sphere-stack", "crank-rocker"])
+def test_batched_scenes_equal_single_scenes(name):
+    settings, engine = load_scene(name), PolygonLcp()
+    scene = build_scene(settings, engine)
+    start = scene.bodies.start
+    q, v = np.array([start.q] * 3), start.v + 0.01 * np.arange(3)[:, None]
+    with SceneBatch(settings, engine, 3, processes=2) as batch:
+        fresh = batch.step(4)
+        batch.reset(q, v)
+        moved = batch.step(4)
+    for i in range(3):
+        for answer, (position, speed) in ((fresh, (start.q, start.v)), (moved, (q[i], v[i]))):
+            scene.reset(position, speed)
+            for _ in range(4):
+                scene.step()
+            assert answer.q[i].tobytes() == scene.state.q.tobytes()
+            assert answer.v[i].tobytes() == scene.state.v.tobytes()
+
+
+def test_one_torque_and_one_state_can_be_shared():
+    robot, q, _, tau = states()
+    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
+        batch.reset(q[0])
+        answer = batch.step(tau[0], DT, 3)
+    assert (answer.q == answer.q[0]).all()
+    assert len(batch) == COUNT
+
+
+def test_an_unsolved_step_is_reported():
+    robot, q, _, tau = states()
+    q[3, 2] += 1.0  # nothing to solve in the air
+    with WorldBatch(PolygonLcp(max_pivots=1), robot, Flat(), q, processes=1) as batch:
+        answer = batch.step(tau, DT, 2)
+    assert answer.status[3] == Status.SOLVED
+    assert (answer.status[[0, 1, 2, 4]] != Status.SOLVED).all()
+
+
+@every(
+    ("field", "order"),
+    [
+        ("tau", lambda batch: batch.step(np.zeros((COUNT, 11)), DT)),
+        ("tau", lambda batch: batch.step([0.0] * 12, DT)),
+        (r"tau\[2, 7\]", lambda batch: batch.step(np.where(np.arange(COUNT * 12).reshape(COUNT, 12) == 31, np.nan, 0.0), DT)),
+        ("dt", lambda batch: batch.step(np.zeros(12), 0.0)),
+        ("steps", lambda batch: batch.step(np.zeros(12), DT, 0)),
+        (r"q\[0\]", lambda batch: batch.reset(np.full(19, np.inf))),
+        ("v", lambda batch: batch.reset(np.zeros(19), np.zeros((COUNT, 19)))),
+    ],
+)
+def test_malformed_arguments_are_named(field, order):
+    robot, q, _, tau = states()
+    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
+        with pytest.raises(InputError, match=field):
+            order(batch)
+        assert (batch.step(tau, DT).status == 0).all()
+
+
+def test_invalid_batches_are_refused():
+    robot, q, _, tau = states()
+    with pytest.raises(InputError, match="count"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q[:0])
+    with pytest.raises(InputError, match="processes"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=0)
+    with pytest.raises(InputError, match="q"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q[0])
+    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
+    batch.close()
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
+
+
+class Raising(PolygonLcp):
+    """An engine whose steps raise an exception."""
+
+    def solve(self, problem):
+        raise ZeroDivisionError("of the engine")
+
+
+@full
+def test_an_error_in_another_process_is_reported():
+    robot, q, _, tau = states()
+    batch = WorldBatch(Raising(), robot, Flat(), q, processes=2)
+    with pytest.raises(IdynError, match="a process of the batch failed: ZeroDivisionError"):
+        batch.step(tau, DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
+
+
+@full
+def test_a_dead_process_ends_the_batch():
+    robot, q, _, tau = states()
+    before = set(multiprocessing.active_children())
+    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
+    victim = (set(multiprocessing.active_children()) - before).pop()
+    victim.kill()
+    victim.join()
+    with pytest.raises(IdynError, match="a process of the batch failed"):
+        batch.step(tau, DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.reset(q)
+
+
+@every("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
+def test_invalid_friction_is_refused(mu):
+    robot, q, _, _ = states()
+    with pytest.raises(InputError, match=r"^mu: expected 4"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, mu=mu, processes=1)
+
+
+def test_quaternions_that_are_not_normalised_are_refused():
+    robot, q, _, tau = states()
+    q[1, 3:7] *= 2.0
+    with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
+    with (
+        pytest.raises(InputError, match=r"^steps: .*whole"),
+        WorldBatch(PolygonLcp(), robot, Flat(), q[:1], processes=1) as one,
+    ):
+        one.step(tau[:1], DT, 1.5)

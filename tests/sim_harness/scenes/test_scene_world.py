@@ -1,17 +1,31 @@
-"""The model of a scene against mechanics that needs no engine: free flight, energy, rows by differences, forces over time."""
+"""Worlds of bodies: motion, closures, inertias, elastic bodies, and the same bodies in MuJoCo."""
 
 import msgspec
 import numpy as np
 import pytest
 from fast import every, full
+from scipy.optimize import minimize
 
+from controllers.config.loading import parse
+from idyn.errors import ConfigError
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
 from sim_harness.scenes.recording import Diverged, ForceTimes, residuals_of, run_scene
-from sim_harness.scenes.scene import Closure, Constraints, force_now
+from sim_harness.scenes.scene import Closure, Constraints, elastic_of, force_now, grid_of, particles_of, where_now
 from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
-from sim_harness.world.worlds import build_scene
+from sim_harness.scenes.scene_settings import (
+    BodySettings,
+    ClosureSettings,
+    ForceSettings,
+    JointSettings,
+    Material,
+    MeasureSettings,
+    SceneSettings,
+    Shape,
+)
+from sim_harness.world.worlds import AnyEngine, build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
 
@@ -135,3 +149,244 @@ def test_the_checker_finds_wrong_answers():
     assert found(replace(good, p=-good.p)).cone > 1e-3
     assert found(replace(good, p=good.p * [-1.0, 1.0, 1.0])).power > 1.0
     assert found(good, replace(problem, gaps=problem.gaps + 0.01)).gap_work == pytest.approx(0.01 * 9.81)
+
+
+MOMENTS, CENTRE, MASS = (1e-3, 1.5e-3, 2e-3), (0.004, -0.002, 0.006), 0.37
+BLOCK = BodySettings(
+    name="block",
+    shape=Shape(box=(0.1, 0.1, 0.1)),
+    mass=MASS,
+    inertia=MOMENTS,
+    mass_centre=CENTRE,
+    position=(0.0, 0.0, 1.0),
+    turn=(0.3, 0.2, 0.1),
+    velocity=(1.0, 0.5, 0.2),
+    spin=(3.0, -2.0, 4.0),
+)
+
+
+def inertia_scene(body=BLOCK, **settings):
+    base = {"about": "", "engines": ("lcp",), "dt": 1e-4, "duration": 0.1}
+    return check_scene(SceneSettings(body=(body,), **base | settings))
+
+
+def changed(**fields):
+    return BodySettings(**{name: getattr(BLOCK, name) for name in BLOCK.__struct_fields__} | fields)
+
+
+def test_the_mass_matrix_is_that_of_the_given_moments_about_the_given_centre():
+    model = SceneModel(inertia_scene())
+    M = model.terms(model.start.q, model.start.v)[0]
+    cross = np.array([[0, -CENTRE[2], CENTRE[1]], [CENTRE[2], 0, -CENTRE[0]], [-CENTRE[1], CENTRE[0], 0]])
+    steiner = np.diag(MOMENTS) - MASS * cross @ cross
+    np.testing.assert_allclose(M, np.block([[MASS * np.eye(3), -MASS * cross], [MASS * cross, steiner]]), atol=1e-15)
+
+
+def test_the_centre_of_mass_flies_along_a_parabola():
+    settings = inertia_scene()
+    model, run = SceneModel(settings), run_scene(settings, engine_named(settings, "lcp"))
+    first, last = (model.mass_centres(q)[0] for q in (run.q[0], run.q[-1]))
+    away = first - np.array(BLOCK.position)
+    start = np.array(BLOCK.velocity) + np.cross(BLOCK.spin, away)
+    expected = first + 0.1 * start - np.array([0.0, 0.0, 0.5 * 9.81 * 0.1**2])
+    np.testing.assert_allclose(last, expected, atol=2e-4)  # dt / 2 times an acceleration of 3 m/s² for 0.1 s, and g
+    assert np.ptp(run.energy) < 1e-3
+
+
+def test_mujoco_has_the_same_body():
+    pytest.importorskip("mujoco")
+    settings = inertia_scene(dt=1e-5, duration=1e-4)
+    ends = []
+    for engine in (engine_named(settings, "lcp"), MujocoSettings(timestep=1e-5)):
+        world = build_scene(settings, engine)
+        for _ in range(10):
+            world.step()
+        ends.append(world.v - world.bodies.start.v)
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-3, atol=1e-7)
+
+
+@every(
+    ("body", "more", "where"),
+    [
+        (changed(inertia=(1e-3, 1e-3, 3e-3)), {}, "scene.body[0].inertia"),
+        (changed(mass_centre=(0.0, np.inf, 0.0)), {}, "scene.body[0].mass_centre"),
+        (BLOCK, {"measure": (MeasureSettings(quantity="load", body="block", known="nothing"),)}, "scene.body[0].inertia"),
+    ],
+)
+def test_what_no_body_can_have_is_refused(body, more, where):
+    with pytest.raises(ConfigError) as caught:
+        inertia_scene(body, **more)
+    assert caught.value.path == where
+
+
+SMALL, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))
+STIFF = MujocoSettings(ground="stiff")
+
+
+def scene_in_mujoco(*bodies, **settings):
+    base = {"about": "", "engines": ("lcp",), "dt": 1e-3, "duration": 0.2}
+    return check_scene(SceneSettings(body=bodies, **base | settings))
+
+
+def both(settings, engine=STIFF):
+    return run_scene(settings, PolygonLcp()), run_scene(settings, engine)
+
+
+@full
+@pytest.mark.parametrize("kind", ["pin", "weld"])
+def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
+    one = BodySettings(name="one", shape=SMALL, mass=1.0, position=(0.0, 0.2, 0.3), turn=(0.1, 0.2, 0.3))
+    other = BodySettings(name="other", shape=SMALL, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
+    push = ForceSettings(body="other", force=(3.0, 5.0, 2.0), duration=0.1)
+    tie = ClosureSettings(kind=kind, bodies=("one", "other"), at=(0.1, 0.2, 0.3))
+    ours, theirs = both(scene_in_mujoco(one, other, closure=(tie,), force=(push,), gravity=0.0))
+    assert np.linalg.norm(ours.centres[-1] - ours.centres[0], axis=1).min() > 0.003
+    np.testing.assert_allclose(theirs.centres[-1], ours.centres[-1], atol=1e-3)
+    assert theirs.residuals[:, 0].max() < 1e-10
+
+
+@full
+def test_springs_dampers_and_stops_act_as_in_our_worlds():
+    joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), start=0.2, stiffness=3.0, rest=-0.4, damping=0.1)
+    bar = BodySettings(name="bar", shape=BAR, mass=1.0, position=(0.15, 0.0, 0.0), joint=(joint,))
+    ours, theirs = both(scene_in_mujoco(bar, duration=0.5))
+    np.testing.assert_allclose(theirs.q[-1], ours.q[-1], atol=2e-3)
+    assert theirs.residuals[:, 0].max() < 1e-10
+    stopped = BodySettings(
+        name="bar",
+        shape=BAR,
+        mass=1.0,
+        position=(0.15, 0.0, 0.0),
+        joint=(JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), stop=(-1.0, 0.2)),),
+    )
+    ours, theirs = both(scene_in_mujoco(stopped, duration=1.0))
+    assert ours.q[-1, 0] == pytest.approx(0.2, abs=1e-3)
+    assert theirs.q[-1, 0] == pytest.approx(0.2, abs=5e-3)
+
+
+def test_inclined_gravity_and_forces_act_as_in_our_worlds():
+    """The same direction and acceleration along a slope, while MuJoCo's softer ground takes the cylinder in."""
+    ours, theirs = both(load_scene("slips", 0.1))
+    np.testing.assert_allclose(theirs.velocities[-1, 0, :2], ours.velocities[-1, 0, :2], atol=5e-3)
+
+
+@every(
+    ("body", "dt", "field"),
+    [
+        (
+            BodySettings(name="a", shape=SMALL, mass=1.0, material=Material(stiffness=1e4)),
+            1e-3,
+            r"body\[0\].material.stiffness",
+        ),
+        (BodySettings(name="a", shape=SMALL, mass=1.0), 5e-3, "engine.timestep"),
+        (
+            BodySettings(
+                name="a",
+                shape=SMALL,
+                mass=1.0,
+                joint=(JointSettings(kind="slide", axis=(1, 0, 0)), JointSettings(kind="slide", axis=(0, 0, 1))),
+            ),
+            1e-3,
+            "'mujoco' cannot compile the model of scene",
+        ),
+    ],
+)
+def test_unsupported_parts_are_refused_by_name(body, dt, field):
+    with pytest.raises(ConfigError, match=field):
+        build_scene(scene_in_mujoco(body, dt=dt), MujocoSettings())
+
+
+STRIP = load_scene("elastic-strip")
+(SOFT,) = STRIP.elastic
+
+
+def test_a_block_is_filled_with_tetrahedra_and_its_particles_have_its_mass():
+    points, nodes = grid_of(SOFT)
+    assert len(points) == 7 * 2 * 2
+    assert len(nodes) == 6 * 6
+    size = np.prod(SOFT.size)
+    assert elastic_of(SOFT).volumes.sum() == pytest.approx(size, rel=1e-12)
+    assert sum(particle.mass for particle in particles_of(SOFT)) == pytest.approx(SOFT.density * size, rel=1e-12)
+    assert sum(particle.joint == "fixed" for particle in particles_of(SOFT)) == 4
+
+
+def potential(block, x):
+    """Energy of the tetrahedra and of heights [J] at x (n, 3), by invariants of F alone."""
+    points, nodes = grid_of(block)
+    rest, now = ((y[nodes[:, 1:]] - y[nodes[:, :1]]).transpose(0, 2, 1) for y in (points, x))
+    F, volumes = now @ np.linalg.inv(rest), np.abs(np.linalg.det(rest)) / 6
+    mu = block.young / (2 * (1 + block.poisson))
+    lam = 2 * mu * block.poisson / (1 - 2 * block.poisson)
+    squares, J, stretch = (F * F).sum(axis=(1, 2)), np.linalg.det(F), np.linalg.norm(F, "nuc", axis=(1, 2))
+    if block.energy == "neo-hookean":
+        bulk = (lam + mu) / 2
+        density = mu / 2 * (squares - 3) + bulk * (J - 1 - mu / (2 * bulk)) ** 2
+    else:
+        density = mu * (squares - 2 * stretch + 3) + lam / 2 * (stretch - 3) ** 2
+    masses = np.zeros(len(points))
+    np.add.at(masses, nodes, (block.density * volumes / 4)[:, None])
+    return volumes @ density + 9.81 * masses @ x[:, 2]
+
+
+@pytest.mark.parametrize(
+    "energy", [pytest.param("neo-hookean", marks=pytest.mark.long), pytest.param("corotational", marks=full)]
+)
+def test_a_hanging_strip_minimises_elastic_and_gravitational_energy(energy):
+    """Ten times softer than the shipped one, so that its tip sinks by a ninth of its length: a large displacement."""
+    block = msgspec.structs.replace(SOFT, energy=energy, young=1e5, dissipation=0.1)
+    scene = msgspec.structs.replace(STRIP, elastic=(block,), duration=4.0)
+    world = build_scene(scene, engine_named(scene, "lcp"))
+    for _ in range(round(scene.duration / scene.dt)):
+        assert world.step().solution.status.ok
+    centres = world.bodies.place(world.state.q)[1]
+    points, _ = grid_of(block)
+    free = np.flatnonzero(points[:, 0] > 0.0)
+
+    def at(y):
+        x = points.copy()
+        x[free] = y.reshape(-1, 3)
+        return potential(block, x)
+
+    limits = {"ftol": 0, "gtol": 1e-9, "maxiter": 5000, "maxfun": 10**6}
+    found = minimize(at, points[free].ravel(), method="L-BFGS-B", jac="3-point", options=limits)
+    off, sag = np.abs(found.x - centres[free].ravel()).max(), points[-1, 2] - centres[-1, 2]
+    print(f"{energy}: tip sinks by {1e3 * sag:.3f} mm; scipy's minimum is {off:.1e} m away")
+    assert off < 1e-5
+    assert at(centres[free].ravel()) <= found.fun + 1e-12
+    assert 0.03 < sag < 0.04
+
+
+def test_mujoco_refuses_unsupported_parts():
+    pytest.importorskip("mujoco")
+    from sim_harness.world.worlds import build_scene  # noqa: PLC0415
+
+    for name, field in (
+        ("elastic-strip", "elastic"),
+        ("pendulum-soft-stop", "stiffness"),
+        ("arch", "hull"),
+        ("elastic-foundation", "cells"),
+    ):
+        scene = load_scene(name)
+        with pytest.raises(ConfigError, match=field):
+            build_scene(msgspec.structs.replace(scene, dt=1e-3), parse("mujoco", AnyEngine, "engine"))
+
+
+def test_a_rotating_force_follows_the_axis_of_its_body():
+    force = ForceSettings(body="a", force=(0.0, 0.0, -1.0), at=(0.5, 0.0, 0.2), orbit=10.0)
+    np.testing.assert_allclose(where_now(force, np.pi / 20), [0.0, 0.5, 0.2], atol=1e-12)
+
+
+@full
+@pytest.mark.parametrize("engine", ["lcp", "sap", "first-order"])
+def test_a_closure_that_yields_is_a_spring(engine, tmp_path):
+    """A ball on a pin of 500 N/m: it hangs lower by m g / k."""
+    path = tmp_path / "pin.toml"
+    path.write_text(
+        'about = "a ball on a soft pin"\nengines = ["lcp"]\ndt = 0.001\nduration = 2.0\n'
+        '[[body]]\nname = "ball"\nshape = { sphere = 0.05 }\nmass = 1.0\n'
+        '[[closure]]\nkind = "pin"\nbodies = ["ball", ""]\nat = [0, 0, 0]\nstiffness = 500.0\ndissipation = 0.05\n'
+    )
+    scene = load_scene(str(path))
+    run = run_scene(scene, engine_named(scene, engine))
+    assert run.ok.all()
+    assert run.centres[-1, 0] == pytest.approx([0.0, 0.0, -9.81 / 500.0], abs=1e-9)

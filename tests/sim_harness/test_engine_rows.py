@@ -1,0 +1,595 @@
+"""Bilateral and compliant rows, stops and closed chains under each engine."""
+
+import msgspec
+import numpy as np
+import pytest
+from conftest import robot_world
+from fast import every, fast, first_is_fast, full
+from sap_bodies import Body
+from scipy.integrate import solve_ivp
+from scipy.special import ellipk
+from test_engines import DT, random_problems
+
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from idyn.errors import InputError
+from idyn.status import Status
+from sim_harness.engines.bilateral import FASTEST, check_rows
+from sim_harness.engines.engine import CompliantEngine, ForwardProblem, Rows
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.no_slip import NoSlip
+from sim_harness.engines.sap import Sap
+from sim_harness.scenes.contacts import Geometry
+from sim_harness.scenes.load import engine_named, load_scene
+from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.world.bodies import MovedBodies, RobotBodies
+from sim_harness.world.worlds import ENGINES, AnyEngine, FoldingEngine, build_scene, with_compliance
+
+G = 9.81
+
+
+class Linkage:
+    """Rods (mass, length) under gravity, turn 0 hanging down; pins between ends of rods or of rods and places in the world.
+
+    pins: ((rod, side), (rod, side) or (x, z)), side −1 for the upper and +1 for the lower end at turn 0
+    """
+
+    def __init__(self, rods, pins, q, v=None, plane=True):
+        self.rods, self.pins, self.plane = rods, pins, plane
+        self.q, self.v = np.array(q, float), np.zeros(3 * len(rods)) if v is None else np.array(v, float)
+
+    @property
+    def M(self):
+        return np.diag(np.concatenate([[m, m, m * length**2 / 12] for m, length in self.rods]))
+
+    def end(self, q, rod, side):
+        """Place of an end (2) and its Jacobian (2, nv)."""
+        half, (x, z, turn) = side * self.rods[rod][1] / 2, q[3 * rod : 3 * rod + 3]
+        J = np.zeros((2, len(q)))
+        J[:, 3 * rod : 3 * rod + 2] = np.eye(2)
+        J[:, 3 * rod + 2] = half * np.cos(turn), half * np.sin(turn)
+        return np.array([x + half * np.sin(turn), z - half * np.cos(turn)]), J
+
+    def rows(self):
+        G, g = [], []
+        for a, b in self.pins:
+            place, J = self.end(self.q, *a)
+            if isinstance(b[0], int):
+                other, K = self.end(self.q, *b)
+                place, J = place - other, J - K
+            else:
+                place = place - b
+            G.append(J)
+            g.append(place)
+        return Rows(G=np.vstack(G), g=np.concatenate(g), stops=np.zeros(2 * len(g), dtype=bool))
+
+    def step(self, engine, dt, doubled=False):
+        rows = self.rows()
+        if doubled:
+            rows = Rows(G=np.vstack([rows.G, rows.G]), g=np.tile(rows.g, 2), stops=np.tile(rows.stops, 2))
+        n = len(self.q)
+        h = np.zeros(n)
+        h[1::3] = [G * m for m, _ in self.rods]
+        solution = engine.solve(
+            ForwardProblem(
+                M=self.M,
+                h=h,
+                v=self.v,
+                J=np.zeros((0, n)),
+                force=np.zeros(n),
+                mu=np.zeros(0),
+                gaps=np.zeros(0),
+                dt=dt,
+                rows=rows,
+            )
+        )
+        self.v = solution.v_plus
+        self.q = self.q + dt * self.v
+        return solution
+
+    def energy(self):
+        return 0.5 * self.v @ self.M @ self.v + sum(G * m * self.q[3 * i + 1] for i, (m, _) in enumerate(self.rods))
+
+    def drift(self):
+        return np.abs(self.rows().g).max()
+
+
+def pendulum(turn):
+    """A rod of 2 kg and 0.6 m on a pin at the origin."""
+    return Linkage([(2.0, 0.6)], [((0, -1), (0.0, 0.0))], [0.3 * np.sin(turn), -0.3 * np.cos(turn), turn])
+
+
+CRANK, COUPLER, ROCKER, BASE = 0.1, 0.3, 0.25, 0.3
+"""Lengths of a crank-rocker [m]: the crank goes all the way round."""
+
+
+def crank_rocker_at(crank):
+    """Turns of coupler and rocker by the law of cosines, the ends A, B of crank and rocker; its pin is at (BASE, 0)."""
+    A = CRANK * np.array([np.sin(crank), -np.cos(crank)])
+    to = np.array([BASE, 0.0]) - A
+    reach = np.hypot(*to)
+    bend = np.arccos((COUPLER**2 + reach**2 - ROCKER**2) / (2 * COUPLER * reach))
+    angle = np.arctan2(to[1], to[0]) + bend
+    B = A + COUPLER * np.array([np.cos(angle), np.sin(angle)])
+    turn = np.arctan2(B[0] - A[0], -(B[1] - A[1]))
+    down = B - np.array([BASE, 0.0])
+    return turn, np.arctan2(down[0], -down[1]), A, B
+
+
+MASSES = 0.4, 0.6, 0.5
+
+
+def crank_rocker(crank, speed):
+    """At a crank angle with a crank speed; velocities by central differences of the closed form."""
+
+    def q_of(angle):
+        coupler, rocker, A, B = crank_rocker_at(angle)
+        return np.concatenate([A / 2, [angle], (A + B) / 2, [coupler], (B + np.array([BASE, 0.0])) / 2, [rocker]])
+
+    v = speed * (q_of(crank + 1e-6) - q_of(crank - 1e-6)) / 2e-6
+    pins = [((0, -1), (0.0, 0.0)), ((0, 1), (1, -1)), ((1, 1), (2, 1)), ((2, -1), (BASE, 0.0))]
+    return Linkage(list(zip(MASSES, (CRANK, COUPLER, ROCKER), strict=True)), pins, q_of(crank), v), q_of
+
+
+BILATERAL = sorted(set(ENGINES) - {"sap"})
+"""`sap` has rows of its own, near rigid ones."""
+
+
+def with_rows(problem, G, g, stops=None):
+    rows = Rows(G=G, g=g, stops=np.zeros(len(g), dtype=bool) if stops is None else stops)
+    return msgspec.structs.replace(problem, rows=rows)
+
+
+def random_rows(rng, nv, m, size=1e-5):
+    return rng.normal(size=(m, nv)), size * rng.normal(size=m)
+
+
+def kkt_step(problem, p):
+    """v⁺ and λ of the equality-constrained step under given contact impulses p (n, 3), by one dense system."""
+    a = problem
+    m, nv = a.rows.G.shape
+    K = np.block([[a.M, -a.rows.G.T], [a.rows.G, np.zeros((m, m))]])
+    right = np.concatenate([a.M @ a.v + a.dt * (a.force - a.h) + a.J.T @ p.ravel(), -a.rows.g / a.dt])
+    x = np.linalg.lstsq(K, right, rcond=1e-12)[0]
+    return x[:nv], x[nv:]
+
+
+@every("engine", BILATERAL)
+def test_rows_are_satisfied_and_the_motion_matches_the_kkt_system(engine):
+    rng = np.random.default_rng(1)
+    for problem in random_problems("quadruped", 40):
+        G, g = random_rows(rng, 18, int(rng.integers(1, 5)))
+        held = with_rows(problem, G, g)
+        solution = ENGINES[engine]().solve(held)
+        assert solution.status.ok
+        v_plus, impulses = kkt_step(held, solution.p)
+        np.testing.assert_allclose(G @ solution.v_plus, -g / DT, atol=1e-9)
+        np.testing.assert_allclose(solution.v_plus, v_plus, atol=1e-8)
+        np.testing.assert_allclose(solution.rows, impulses, atol=1e-8)
+        balance = held.M @ (solution.v_plus - held.v) - held.J.T @ solution.p.ravel() - G.T @ solution.rows
+        assert np.abs(balance - DT * (held.force - held.h)).max() < 1e-9
+        assert solution.dynamics < 1e-9
+
+
+@every("engine", BILATERAL)
+def test_redundant_rows_change_nothing(engine):
+    """Rows doubled, scaled and summed: the same motion and the same forces on the bodies."""
+    rng = np.random.default_rng(2)
+    for problem in random_problems("quadruped", 30):
+        G, g = random_rows(rng, 18, 4)
+        mix = rng.normal(size=(5, 4))
+        few = ENGINES[engine]().solve(with_rows(problem, G, g))
+        many = ENGINES[engine]().solve(with_rows(problem, np.vstack([G, 3 * G, mix @ G]), np.concatenate([g, 3 * g, mix @ g])))
+        assert many.status.ok
+        np.testing.assert_allclose(many.v_plus, few.v_plus, atol=1e-7)
+        stacked = np.vstack([G, 3 * G, mix @ G])
+        np.testing.assert_allclose(stacked.T @ many.rows, G.T @ few.rows, atol=1e-7)
+        if engine != "newton":  # which shares the load among all of them
+            assert np.abs(many.rows[4:]).max() == 0.0
+
+
+@every("engine", BILATERAL)
+def test_a_row_of_rounding_errors_has_no_force(engine):
+    """The third row of a plane linkage: 1e-17 of the others' length, with a gap as small."""
+    rng = np.random.default_rng(4)
+    for problem in random_problems("quadruped", 10):
+        G, g = random_rows(rng, 18, 4)
+        few = ENGINES[engine]().solve(with_rows(problem, G, g))
+        more = ENGINES[engine]().solve(
+            with_rows(problem, np.vstack([G, 1e-17 * rng.normal(size=(1, 18))]), np.append(g, 1e-17))
+        )
+        assert more.status.ok
+        np.testing.assert_allclose(more.v_plus, few.v_plus, atol=1e-9)
+        assert more.rows[4] == 0.0
+
+
+@every("engine", BILATERAL)
+def test_rows_on_all_degrees_of_freedom_stop_the_motion(engine):
+    rng = np.random.default_rng(3)
+    for problem in random_problems("quadruped", 6):
+        above = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps) + 1e-6)
+        solution = ENGINES[engine]().solve(with_rows(above, rng.normal(size=(25, 18)), np.zeros(25)))
+        assert solution.status.ok
+        np.testing.assert_allclose(solution.v_plus, 0, atol=1e-9)
+
+
+@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
+def test_rows_that_hold_a_body_inside_another_are_reported(engine):
+    problem = next(random_problems("quadruped", 1))
+    inside = msgspec.structs.replace(problem, gaps=np.full(len(problem.mu), -1e-3))
+    assert not ENGINES[engine]().solve(with_rows(inside, np.eye(18), np.zeros(18))).status.ok
+
+
+@every("engine", BILATERAL)
+def test_contradictory_rows_are_not_solved(engine):
+    rng = np.random.default_rng(4)
+    problem = next(random_problems("quadruped", 1))
+    G, _ = random_rows(rng, 18, 2)
+    twice = with_rows(problem, np.vstack([G, G[0]]), np.array([0.0, 0.0, 0.1]))
+    assert ENGINES[engine]().solve(twice).status is Status.NOT_CERTIFIED
+    with pytest.raises(InputError, match=r"rows\[2\]: expected a row .* one that contradicts them by 0.1 m"):
+        check_rows(problem.M, twice.rows)
+    check_rows(problem.M, with_rows(problem, np.vstack([G, G[0]]), np.array([0.1, 0.0, 0.1])).rows)
+
+
+def test_rows_of_a_wrong_shape_are_refused():
+    with pytest.raises(InputError, match=r"rows: expected finite G \(2, 18\)"):
+        check_rows(np.eye(18), Rows(G=np.zeros((2, 17)), g=np.zeros(2), stops=np.zeros(2, dtype=bool)))
+    with pytest.raises(InputError, match="rows: expected finite G"):
+        check_rows(np.eye(3), Rows(G=np.zeros((2, 3)), g=np.array([0, np.nan]), stops=np.zeros(2, dtype=bool)))
+
+
+@every("engine", BILATERAL)
+def test_a_non_finite_row_is_reported(engine):
+    problem = next(random_problems("quadruped", 1))
+    for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
+        assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
+
+
+@every("engine", BILATERAL)
+def test_a_wide_gap_closes_at_a_bounded_speed(engine):
+    problem = next(random_problems("quadruped", 1))
+    solution = ENGINES[engine]().solve(with_rows(problem, np.eye(18)[:1], np.array([0.1])))
+    assert solution.v_plus[0] == pytest.approx(-FASTEST)
+
+
+def swing(engine, g, speed=-0.3):
+    """A mass of 2 kg on a line that may not go below g, and one closure that holds its neighbour."""
+    return ENGINES[engine]().solve(
+        ForwardProblem(
+            M=np.diag([2.0, 3.0]),
+            h=np.zeros(2),
+            v=np.array([speed, 0.5]),
+            J=np.zeros((0, 2)),
+            force=np.zeros(2),
+            mu=np.zeros(0),
+            gaps=np.zeros(0),
+            dt=DT,
+            rows=Rows(G=np.eye(2), g=np.array([g, 0.0]), stops=np.array([True, False])),
+        )
+    )
+
+
+@every("engine", BILATERAL)
+def test_a_stop_pushes_one_way_only(engine):
+    away = swing(engine, 0.0, speed=0.3)
+    assert away.status.ok
+    np.testing.assert_allclose(away.v_plus, [0.3, 0.0], atol=1e-12)
+    np.testing.assert_allclose(away.rows, [0.0, -1.5], atol=1e-12)
+    far = swing(engine, 0.001)
+    np.testing.assert_allclose(far.v_plus, [-0.3, 0.0], atol=1e-12)
+    assert far.p.shape == (0, 3)
+
+
+@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
+def test_a_rigid_stop_stops(engine):
+    at = swing(engine, 0.0)
+    np.testing.assert_allclose(at.v_plus, 0.0, atol=1e-12)
+    np.testing.assert_allclose(at.rows, [0.6, -1.5], atol=1e-12)
+    assert swing(engine, 1e-4).v_plus[0] == pytest.approx(-0.1)  # what is left of the way
+
+
+def test_a_yielding_stop_is_a_spring():
+    """With the engine's own kp and kv, at the end of the step."""
+    at = swing("penalty", -0.001)
+    engine = ENGINES["penalty"]()
+    force = -engine.kp * (-0.001 + DT * at.v_plus[0]) - engine.kv * at.v_plus[0]
+    assert at.rows[0] == pytest.approx(DT * force, rel=1e-9)
+    assert 2.0 * (at.v_plus[0] + 0.3) == pytest.approx(at.rows[0], rel=1e-9)
+
+
+def test_a_scene_with_contradictory_closures_is_refused():
+    """A block welded to the world and pinned to it elsewhere: open by half a turn, no first-order step closes both."""
+    block = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), mass=1.0)
+    pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))
+    weld = ClosureSettings(kind="weld", bodies=("block", ""), at=(0.0, 0.0, 0.0))
+    scene = SceneSettings(about="held", body=(block,), engines=("lcp",), dt=DT, duration=0.1, closure=(weld, *pins))
+    world = build_scene(scene, ENGINES["lcp"]())
+    for _ in range(20):
+        assert world.step().solution.status.ok
+    assert np.abs(world.state.v).max() < 1e-9
+    q = world.bodies.robot.integrate(world.state.q, np.array([0, 0, 0, 0, 0, 1.5]))
+    with pytest.raises(InputError, match=r"rows\[\d+\]: expected a row .* one that contradicts them"):
+        world.reset(q, np.zeros(6))
+
+
+M, K, TAU = 2.0, 5e3, 4e-3
+
+
+def weight_on_a_row(stop, g=0.0, v=0.0, compliance=1 / K, dissipation=TAU):
+    """A mass under gravity that a row supports, and a second one that slides on the ground."""
+    body = Body(np.diag([M, 1.0, 1.0, 1.0]), np.array([M * G, 0, 0, G]), np.eye(4)[1:], lambda q: q[3:], 0.5)
+    body.v = np.array([v, 1.0, 0.0, 0.0])
+    rows = Rows(
+        G=np.eye(4)[:1],
+        g=np.array([g]),
+        stops=np.array([stop]),
+        compliance=np.array([compliance]),
+        dissipation=np.array([dissipation]),
+    )
+    return msgspec.structs.replace(body.problem(DT), rows=rows, system=None)
+
+
+def spring_step(v, g):
+    """v⁺ and impulse of the implicit step: M (v⁺ − v) = −dt M G − dt K (g + (dt + τ_d) v⁺)."""
+    v_plus = (M * v - DT * M * G - DT * K * g) / (M + DT * K * (DT + TAU))
+    return v_plus, -DT * K * (g + (DT + TAU) * v_plus)
+
+
+@every("name", ENGINES)
+@every(("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)])
+def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
+    engine = with_compliance(parse(name, AnyEngine, "engine"))
+    solution = engine.solve(weight_on_a_row(stop, g, v))
+    v_plus, impulse = spring_step(v, g)
+    if stop and impulse < 0:
+        v_plus, impulse = v - DT * G, 0.0
+    assert solution.status.ok
+    assert solution.v_plus[0] == pytest.approx(v_plus, abs=1e-9)
+    assert solution.rows[0] == pytest.approx(impulse, abs=1e-8)
+    alone = engine.solve(msgspec.structs.replace(weight_on_a_row(stop, g, v), rows=None))
+    np.testing.assert_allclose(solution.p, alone.p, atol=1e-7)  # the other mass feels nothing of it
+
+
+@every("name", ENGINES)
+def test_row_impulses_keep_the_order_of_the_problem(name):
+    problem = weight_on_a_row(stop=False)
+    rows = Rows(
+        G=np.eye(4)[[3, 0, 1]], g=np.zeros(3), stops=np.array([True, False, False]), compliance=np.array([0.0, 1 / K, 0.0])
+    )
+    solution = with_compliance(parse(name, AnyEngine, "engine")).solve(msgspec.structs.replace(problem, rows=rows, system=None))
+    residual = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel() - rows.G.T @ solution.rows
+    np.testing.assert_allclose(residual, -DT * problem.h, atol=1e-10)
+    assert solution.rows[1] == pytest.approx(-DT * K * DT * solution.v_plus[0], rel=1e-6)
+    assert abs(solution.v_plus[1]) < 0.03  # what slides is held at once, by sap but for β² / 4π² of it
+
+
+@every("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), CompliantEngine)])
+def test_an_engine_of_rigid_rows_refuses_others(name):
+    with pytest.raises(InputError, match=r"rows\.compliance.*rigid"):
+        parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
+
+
+def test_sap_handles_compliance_itself():
+    assert with_compliance(Sap()) == Sap()
+    for stop in (False, True):
+        problem = weight_on_a_row(stop, -0.01, 0.1)
+        np.testing.assert_allclose(Sap().solve(problem).v_plus, FoldingEngine(engine=Sap()).solve(problem).v_plus, atol=1e-9)
+
+
+def test_stops_without_a_consistent_set_are_not_solved():
+    class Restless:
+        """An engine whose answer always contradicts."""
+
+        def solve(self, problem):
+            pressed = problem.M[0, 0] > M
+            solution = Sap().solve(problem)
+            return msgspec.structs.replace(solution, v_plus=np.full(4, 1.0 if pressed else -1.0))
+
+    assert not FoldingEngine(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
+
+
+def test_without_compliance_the_result_is_identical():
+    rigid = msgspec.structs.replace(
+        weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
+    )
+    lcp = parse("lcp", AnyEngine, "engine")
+    assert (with_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
+
+
+def slopes(values, nv, at, eps=1e-6):
+    """How values(shift) change with the shift, by central differences (len, nv)."""
+    return np.array([(values(at + eps * e) - values(at - eps * e)) / (2 * eps) for e in np.eye(nv)]).T
+
+
+SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corners", "pendulum-soft-stop"]
+
+
+@pytest.mark.parametrize("name", fast(SCENES, *[name for name in SCENES if name != "dual-arm"]))
+def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
+    settings = load_scene(name)
+    world = build_scene(settings, engine_named(settings, "sap"))
+    for _ in range(5):
+        step = world.step()
+    problem, system, nv = step.problem, step.problem.system, world.bodies.robot.nv
+    rest = np.zeros(nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(J, problem.J, atol=1e-12)
+    np.testing.assert_allclose(gaps, problem.gaps, atol=1e-12)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], nv, rest), atol=1e-6)
+    if problem.rows is None:
+        assert system.rows(rest) is None
+    else:
+        np.testing.assert_allclose(system.rows(rest).G, problem.rows.G, atol=1e-12)
+        np.testing.assert_allclose(system.rows(rest).G, slopes(lambda s: system.rows(s).g, nv, rest), atol=1e-6)
+    v = np.random.default_rng(0).normal(size=nv)  # where a step leads, bodies turned: J is still along the axes at q
+    moved = world.bodies.after(system.q, v, v, 0.1)
+    there = world.bodies.terms(moved.q, moved.v)[2]
+    assert np.abs(world.bodies.moved(system.q, 0.1 * v) - moved.q).max() == 0.0
+    turned = system.contacts(0.1 * v)[0] @ v
+    if (step.touching.pairs[:, 1] < 0).all():
+        points = moved_points(world.bodies, step.touching, system.q, moved.q)
+        plain = [
+            point_velocity(there, world.bodies, i, p, moved.v) for i, p in zip(step.touching.pairs[:, 0], points, strict=True)
+        ]
+        normals = step.touching.contacts.normals
+        np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
+
+
+@every("name", ["rolls", "sphere-column", "spring-cylinder"])
+def test_contact_points_of_round_bodies_stay_below_their_centre(name):
+    """Contacts at another configuration are those that geometry finds there, except for balls that roll around one another."""
+    settings = load_scene(name)
+    world = build_scene(settings, engine_named(settings, "lcp"))
+    problem = world.step().problem
+    model, shift = world.bodies, np.zeros(len(problem.v))
+    shift[model.free.ravel()], shift[model.free.ravel() + 3] = 1e-4, 0.3 * (np.arange(model.free.size) % 3 == 1)
+    at = model.moved(problem.system.q, shift)
+    found = Geometry(model).touching(at).contacts
+    _, gaps = problem.system.contacts(shift)
+    ground = problem.system.touching.pairs[:, 1] < 0
+    there = np.array([found.gaps[found.keys.index(key)] for key in problem.system.touching.contacts.keys])
+    np.testing.assert_allclose(gaps[ground], there[ground], atol=1e-9)
+    np.testing.assert_allclose(gaps, there, atol=1e-6)
+
+
+def moved_points(model, touching, q, moved):
+    """Where the contact points of the first bodies have gone (n, 3)."""
+    body = touching.pairs[:, 0]
+    (turns, centres), (there, ends) = (tuple(x.copy() for x in model.place(each)) for each in (q, moved))
+    return [there[i] @ turns[i].T @ (p - centres[i]) + ends[i] for i, p in zip(body, touching.contacts.points, strict=True)]
+
+
+def point_velocity(axes, model, body, point, v):
+    twist = model.robot.tree.support[model.joints[body]] @ (axes * v[:, None])
+    return twist[:3] + np.cross(twist[3:], point)
+
+
+def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
+    world = robot_world()
+    robot, contacts = world.robot, world.contacts
+    system = MovedBodies(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
+    rest = np.zeros(robot.nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], robot.nv, rest), atol=1e-6)
+    assert system.rows(rest) is None
+    legs, q = load_robot("fivebar")
+    bodies = RobotBodies(legs, Flat(), q)
+    closed = MovedBodies(bodies=bodies, q=q, touching=bodies.touching(q))
+    still = np.zeros(legs.nv)
+    np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
+
+
+@every("name", ["lcp", "sap"])
+@pytest.mark.parametrize("stiffness", fast([1e2, 1e6, 1e10, 1e12], 1e6))
+def test_a_spring_row_yields_by_weight_over_stiffness(name, stiffness):
+    engine = with_compliance(parse(name, AnyEngine, "engine"))
+    g, v = 0.0, 0.0
+    for _ in range(3000):
+        v = engine.solve(weight_on_a_row(False, g, v, 1 / stiffness, 2 / np.sqrt(stiffness))).v_plus[0]
+        g += DT * v
+    assert -g == pytest.approx(M * G / stiffness, rel=1e-4, abs=1e-15)
+
+
+SIMPLE = sorted(set(ENGINES) - {"sap"})
+"""Those whose rows are eliminated in one place."""
+
+
+def crossings(turns, dt):
+    """Times at which it goes through the middle upwards, interpolated."""
+    k = np.flatnonzero((turns[:-1] < 0) & (turns[1:] >= 0))
+    return dt * (k + turns[k] / (turns[k] - turns[k + 1]))
+
+
+@pytest.mark.parametrize("engine", first_is_fast(SIMPLE))
+def test_a_pinned_rod_is_a_pendulum(engine):
+    """Period 4 K(sin²(α/2)) / ω of a swing by α = 1 rad, and the swing stays as large as it is."""
+    rod, dt = pendulum(1.0), 1e-3
+    turns = []
+    for _ in range(6000):
+        assert rod.step(ENGINES[engine](), dt).status.ok
+        turns.append(rod.q[2])
+    omega = np.sqrt(1.5 * G / 0.6)
+    period = 4 * ellipk(np.sin(0.5) ** 2) / omega
+    np.testing.assert_allclose(np.diff(crossings(np.array(turns), dt)), period, rtol=1e-4)
+    assert np.max(turns[-1600:]) == pytest.approx(1.0, abs=2e-3)
+    assert rod.drift() < 1e-5
+
+
+def test_a_pinned_rod_moves_as_a_pendulum_with_a_joint():
+    """One coordinate against three and two rows: the difference goes with dt."""
+    off = []
+    for dt in (2e-3, 1e-3):
+        rod, turn, speed = pendulum(1.0), 1.0, 0.0
+        for _ in range(round(2.0 / dt)):
+            rod.step(PolygonLcp(), dt)
+            speed -= dt * 1.5 * G / 0.6 * np.sin(turn)
+            turn += dt * speed
+        off.append(abs(rod.q[2] - turn))
+    assert off[0] < 5e-3
+    assert off[1] < 0.6 * off[0]
+
+
+def crank_motion(crank, speed, times):
+    """Crank angle of the four-bar by its one degree of freedom: ½ I(φ) φ̇² + V(φ) is kept, I and V by the closed form."""
+    linkage, q_of = crank_rocker(crank, speed)
+    M = np.diag(linkage.M)
+
+    def slope(angle):
+        return (q_of(angle + 1e-5) - q_of(angle - 1e-5)) / 2e-5
+
+    def inertia(angle):
+        return M @ slope(angle) ** 2
+
+    def height(angle):
+        return G * (M[1::3] @ q_of(angle)[1::3])
+
+    def rate(_, y):
+        e = 1e-4
+        dI = (inertia(y[0] + e) - inertia(y[0] - e)) / (2 * e)
+        dV = (height(y[0] + e) - height(y[0] - e)) / (2 * e)
+        return [y[1], (-0.5 * dI * y[1] ** 2 - dV) / inertia(y[0])]
+
+    return solve_ivp(rate, (0, times[-1]), [crank, speed], t_eval=times, rtol=1e-9, atol=1e-10).y[0]
+
+
+@full
+@pytest.mark.parametrize("doubled", [False, True])
+def test_a_four_bar_follows_its_closed_form(doubled):
+    """Crank and rocker: turns by the law of cosines at all times, the crank's motion by energy alone; redundant rows or not."""
+    off = []
+    for dt in (1e-3, 5e-4):
+        linkage, _ = crank_rocker(0.3, 40.0)
+        times = dt * np.arange(1, round(0.4 / dt) + 1)
+        cranks = []
+        for _ in times:
+            solution = linkage.step(NoSlip(), dt, doubled)
+            assert solution.status.ok
+            cranks.append(linkage.q[2])
+            coupler, rocker, _, _ = crank_rocker_at(linkage.q[2])
+            np.testing.assert_allclose(np.sin(linkage.q[[5, 8]] - [coupler, rocker]), 0, atol=1e3 * dt**2)  # as pins are open
+        assert linkage.q[2] > 2 * np.pi  # all the way round
+        off.append(np.abs(cranks - crank_motion(0.3, 40.0, times)).max())
+    assert off[0] < 0.2
+    assert off[1] < 0.6 * off[0]
+
+
+@pytest.mark.long
+def test_drift_over_minutes_is_bounded_and_of_second_order():
+    """Swings of minutes: closures are open by what one step leaves, 4 times less at half the step; energy never grows."""
+    worst = []
+    for dt, minutes in ((2e-3, 3), (1e-3, 1)):
+        linkage, _ = crank_rocker(0.3, 15.0)
+        drift, energies = [], []
+        for _ in range(round(60 * minutes / dt)):
+            assert linkage.step(PolygonLcp(), dt).status.ok
+            drift.append(linkage.drift())
+            energies.append(linkage.energy())
+        by_part = np.array(drift).reshape(6, -1).max(axis=1)
+        assert (np.diff(by_part) <= 1e-7).all()
+        assert (np.diff(np.array(energies).reshape(6, -1).max(axis=1)) <= 0).all()
+        worst.append(by_part[0])
+    assert worst[0] < 1e-4
+    assert worst[1] == pytest.approx(worst[0] / 4, rel=0.05)

@@ -1,0 +1,435 @@
+"""The engines `no-slip` and `viscous`: their conditions, the equations of the paper, and independent solvers."""
+
+from itertools import product
+
+import msgspec
+import numpy as np
+import pytest
+from conftest import block_world
+from fast import every, first_is_fast
+from quantecon.optimize.lcp_lemke import lcp_lemke
+from test_engines import DT, check_dynamics, random_problems
+
+from idyn.errors import InputError
+from idyn.solvers.qp import solve_qp
+from idyn.status import Status
+from sim_harness.engines.contact_space import contact_space
+from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.no_slip import NoSlip, stick_rows
+from sim_harness.engines.viscous import Viscous
+from sim_harness.scenes.load import load_scene
+from sim_harness.world.world import contact_jacobian
+from sim_harness.world.worlds import build_scene
+
+RECOVERY = 0.1
+
+
+def conditions(problem, solution):
+    """Contact velocities (n, 3) and N v⁺ + c (n)."""
+    u = (problem.J @ solution.v_plus).reshape(-1, 3)
+    return u, u[:, 2] + np.maximum(problem.gaps / problem.dt, -RECOVERY)
+
+
+@every("name", ["quadruped", "solo12"])
+def test_pressing_contacts_neither_sink_nor_slip(name):
+    """[D15 Eqs. 25, 45, 46] where contacts press; no force where they separate, except for wedged ones."""
+    pressing, parting, wedged = 0, 0, 0
+    for problem in random_problems(name, 300, infinite=True):
+        solution = NoSlip(recovery=RECOVERY).solve(problem)
+        check_dynamics(problem, solution)
+        assert solution.status is Status.SOLVED
+        assert solution.contact < 1e-9
+        u, w = conditions(problem, solution)
+        normal, friction = solution.p[:, 2], np.linalg.norm(solution.p[:, :2], axis=1)
+        assert np.abs(np.minimum(normal, w)).max(initial=0) < 1e-9
+        grips = problem.mu > 0
+        assert np.abs(u[(normal > 0) & grips, :2]).max(initial=0) < 1e-9
+        assert friction[~grips].max(initial=0) == 0
+        held = (normal == 0) & (friction > 0)
+        assert np.abs(u[held, :2]).max(initial=0) < 1e-9  # D15 to the letter
+        pressing += np.count_nonzero(normal > 0)
+        parting += np.count_nonzero((w > 1e-6) & ~held)
+        wedged += np.count_nonzero(held)
+    assert pressing > 100
+    assert parting > 100
+    assert 0 < wedged < 0.2 * pressing
+
+
+def all_choices(problem):
+    """Velocities v⁺ of every choice of sticking contacts whose normals, by an equality-constrained QP, press exactly there."""
+    p, n, nv = problem, len(problem.mu), len(problem.v)
+    S = p.J.reshape(-1, 3, nv)
+    c = np.maximum(p.gaps / p.dt, -RECOVERY)
+    v_free = p.v + p.dt * np.linalg.solve(p.M, p.force - p.h)
+    for sticks in product([False, True], repeat=n):
+        A = S[list(sticks), :2].reshape(-1, nv)
+        Z = np.linalg.svd(A)[2][np.linalg.matrix_rank(A) :].T if len(A) else np.eye(nv)
+        if not Z.shape[1]:
+            continue
+        M, f = Z.T @ p.M @ Z, -Z.T @ p.M @ v_free
+        scale = np.linalg.norm(M)
+        answer = solve_qp(M / scale, f / scale, S[:, 2] @ Z, -c)
+        presses = -answer.multipliers * scale > 1e-9
+        if answer.status.ok and (presses == np.array(sticks)).all():
+            yield Z @ answer.x
+
+
+def test_the_motion_is_among_the_enumerated_solutions():
+    """All 2ⁿ choices of sticking contacts, each a convex program in v⁺ by an active-set QP."""
+    found = 0
+    for problem in random_problems("quadruped", 60):
+        motions = list(all_choices(problem))
+        solution = NoSlip(recovery=RECOVERY).solve(problem)
+        wedged = (solution.p[:, 2] == 0) & (np.abs(solution.p[:, :2]).max(axis=1, initial=0) > 0)
+        assert bool(motions) != wedged.any()  # wedged only where no choice is consistent
+        if motions:
+            found += 1
+            assert min(np.abs(solution.v_plus - v).max() for v in motions) < 1e-6
+    assert found > 40
+
+
+@every("solver", ["qp", "lemke"])
+def test_the_solvers_agree_in_the_motion(solver):
+    for problem in random_problems("quadruped", 150, infinite=True):
+        expected, solution = NoSlip().solve(problem), NoSlip(solver=solver).solve(problem)
+        assert solution.status.ok
+        np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
+
+
+@every("kind", ["quadruped", "solo12"])
+def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world, make_stand, kind):
+    ends = []
+    for engine in ("no-slip", "lcp"):
+        world = make_world(engine, name=kind)
+        world.bodies.mu = np.full(len(world.contacts), np.inf)
+        stand = make_stand(world)
+        for _ in range(300):
+            result = world.step(stand.torque(), DT)
+            assert result.status.ok
+        assert result.normal_force.sum() == pytest.approx(world.robot.total_mass * 9.81, rel=1e-4)
+        ends.append(world.q)
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
+
+
+@every("angle", [0.2, 1.0])
+def test_a_block_on_a_ramp_does_not_slide(angle):
+    """At any slope until it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
+    world = block_world("no-slip")
+    problem = block_problem(world, 9.81 * 2 * np.array([np.sin(angle), 0, -np.cos(angle)]))
+    solution = NoSlip().solve(problem)
+    np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
+    np.testing.assert_allclose(solution.p.sum(axis=0)[2], 2 * 9.81 * np.cos(angle) * DT, rtol=1e-9)
+    np.testing.assert_allclose(solution.p.sum(axis=0)[:2] @ along_x(problem), -2 * 9.81 * np.sin(angle) * DT, rtol=1e-9)
+    assert (solution.p[solution.p[:, 2] <= 0, :2] == 0).all()  # friction where there is a normal force
+
+
+def block_problem(world, force):
+    """The block of 2 kg on its four corners, at rest, under a force [N] at its centre and no other."""
+    terms = world.robot.terms(world.q, world.v)
+    return ForwardProblem(
+        M=terms.M.copy(),
+        h=np.zeros(6),
+        v=np.zeros(6),
+        J=contact_jacobian(terms.axes, world.robot.tree.support, world.contacts),
+        force=np.concatenate([force, np.zeros(3)]),
+        mu=np.full(4, 0.5),
+        gaps=np.zeros(4),
+        dt=DT,
+    )
+
+
+def along_x(problem):
+    """The world's x in the tangents of the first contact."""
+    return problem.J[:2, 0]
+
+
+def test_a_wall_does_not_hold_a_falling_block():
+    """It touches without pressing: [D15] to the letter would hold it there."""
+    problem = msgspec.structs.replace(
+        block_problem(block_world("no-slip"), np.array([0, 0, 0.0])), force=np.array([2 * 9.81, 0, 0, 0, 0, 0])
+    )
+    solution = NoSlip().solve(problem)
+    assert solution.v_plus[0] == pytest.approx(9.81 * DT)
+    assert not solution.p.any()
+
+
+def test_a_pressed_patch_does_not_spin():
+    """Pushed down and twisted: the four corners hold, though two or three of them carry all."""
+    problem = msgspec.structs.replace(
+        block_problem(block_world("no-slip"), np.zeros(3)), force=np.array([0, 0, -5.0, 0, 0, 3.0])
+    )
+    solution = NoSlip().solve(problem)
+    np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
+
+
+def test_a_lifting_contact_has_no_force():
+    """A block thrown upwards and sideways off the ground, and one that tips about an edge."""
+    problem = block_problem(block_world("no-slip"), np.array([0, 0, -2 * 9.81]))
+    flying = NoSlip().solve(msgspec.structs.replace(problem, v=np.array([0.3, 0, 0.5, 0, 0, 0])))
+    assert not flying.p.any()
+    torque = 1.5 * 0.2 * 2 * 9.81
+    tipping = NoSlip().solve(msgspec.structs.replace(problem, force=np.array([0, 0, -2 * 9.81, 0, torque, 0])))
+    u, w = conditions(problem, tipping)
+    assert np.count_nonzero(w > 1e-3) == 2
+    assert np.abs(tipping.p[w > 1e-3]).max() == 0
+    assert tipping.p[w <= 1e-3, 2].sum() > 0
+    assert np.abs(u[w <= 1e-3]).max() < 1e-9
+    inertia = 0.03 + 2 * (0.2**2 + 0.05**2)  # about the edge
+    assert tipping.v_plus[4] == pytest.approx(DT * (torque - 0.2 * 2 * 9.81) / inertia)
+
+
+@pytest.mark.parametrize("engine", first_is_fast([NoSlip(), NoSlip(solver="qp")]))
+def test_energy_never_grows(engine):
+    """A block thrown on the plane, spinning: kinetic and potential energy, gravity and impacts included."""
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        world = block_world("no-slip")
+        world.engine = engine
+        q = world.q.copy()
+        q[2] += 0.02
+        world.reset(q, np.concatenate([rng.normal(size=2), [-0.5], rng.normal(size=3)]))
+        energy = world.robot.energy(world.q, world.v)
+        for _ in range(500):
+            assert world.step(np.zeros(0), DT).status.ok
+            now = world.robot.energy(world.q, world.v)
+            assert now < energy + 2e-4  # first order: g dt v m in flight
+            energy = min(now, energy)
+        assert np.abs(world.v).max() < 1e-3
+
+
+def test_the_motion_matches_the_lcp_engine_at_mu_100():
+    """μ = 100 stands for infinite friction in the paper. Infinite friction may allow several motions: where the two differ,
+    there are several."""
+    agreed = 0
+    for problem in random_problems("quadruped", 40):
+        rest = msgspec.structs.replace(problem, v=np.zeros(18), gaps=np.abs(problem.gaps), mu=np.full(len(problem.mu), 100.0))
+        coulomb, solution = PolygonLcp().solve(rest), NoSlip().solve(rest)
+        if np.abs(coulomb.v_plus - solution.v_plus).max() < 1e-6:
+            agreed += 1
+        else:
+            assert len(list(all_choices(rest))) != 1
+    assert agreed > 30
+
+
+@every("solver", ["ppm", "qp", "lemke"])
+def test_a_grasp_on_36_contacts_holds(solver):
+    """[D15 Fig. 1] at its step of 10 ms, a hundred steps with each solver: nothing falls."""
+    world = build_scene(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))
+    for _ in range(100):
+        step = world.step()
+        assert len(step.problem.mu) == 36
+        assert step.solution.status.ok
+    assert np.abs(world.state.v).max() < 1e-9
+    pressing = step.solution.p[:, 2].sum() / 0.01
+    assert pressing == pytest.approx(3 * 40.0, rel=1e-6)  # at each of three faces
+
+
+def touching(problem):
+    free = problem.v + DT * np.linalg.solve(problem.M, problem.force - problem.h)
+    return problem.gaps / DT + problem.J[2::3] @ free <= 0
+
+
+@every("name", ["quadruped", "solo12"])
+@every("coefficient", [0.0, 0.1, 1000.0])
+def test_contact_and_drag_conditions_hold(name, coefficient):
+    engine = Viscous(coefficient=coefficient, recovery=RECOVERY)
+    pressing = 0
+    for problem in random_problems(name, 200):
+        solution = engine.solve(problem)
+        check_dynamics(problem, solution)
+        assert solution.status is Status.SOLVED
+        u = (problem.J @ solution.v_plus).reshape(-1, 3)
+        w = u[:, 2] + np.maximum(problem.gaps / DT, -RECOVERY)
+        assert np.abs(np.minimum(solution.p[:, 2], w)).max(initial=0) < 1e-9
+        drag = -DT * coefficient * u[:, :2] * touching(problem)[:, None]
+        np.testing.assert_allclose(solution.p[:, :2], drag, atol=1e-12 * max(1, coefficient))
+        pressing += np.count_nonzero(solution.p[:, 2])
+    assert pressing > 50
+
+
+def test_the_motion_minimises_its_convex_program():
+    """v⁺ minimises ½(v − v_free)ᵀ M (v − v_free) + ½ dt μ |u_T|² under N v + c ≥ 0: an active-set QP in v."""
+    for problem in random_problems("quadruped", 60):
+        p = problem
+        v_free = p.v + DT * np.linalg.solve(p.M, p.force - p.h)
+        T = p.J.reshape(-1, 3, 18)[touching(p), :2].reshape(-1, 18)
+        H = p.M + DT * 50.0 * T.T @ T
+        scale = np.linalg.norm(H)
+        answer = solve_qp(H / scale, -p.M @ v_free / scale, p.J[2::3], -np.maximum(p.gaps / DT, -RECOVERY))
+        solution = Viscous(coefficient=50.0, recovery=RECOVERY).solve(p)
+        np.testing.assert_allclose(solution.v_plus, answer.x, atol=1e-6)
+
+
+@every("solver", ["qp", "lemke"])
+def test_the_viscous_solvers_agree_in_the_motion(solver):
+    for problem in random_problems("quadruped", 100):
+        expected, solution = Viscous().solve(problem), Viscous(solver=solver).solve(problem)
+        assert solution.status.ok
+        np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
+
+
+@every("coefficient", [0.5, 20.0])
+def test_a_block_that_slides_slows_down_exponentially(coefficient):
+    """v(t) = v₀ e^(−4 μ t / m) on four corners; backward Euler to the last digit, the exponential to O(dt)."""
+    world = block_world("viscous", coefficient=coefficient)
+    world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 0]))
+    for _ in range(200):
+        assert world.step(np.zeros(0), DT).status.ok
+    np.testing.assert_allclose(world.v[:2], np.array([0.4, 0.1]) / (1 + DT * 4 * coefficient / 2) ** 200, rtol=1e-6)
+    np.testing.assert_allclose(world.v[:2], np.array([0.4, 0.1]) * np.exp(-4 * coefficient / 2 * 0.2), rtol=0.2)
+
+
+@every("name", ["quadruped", "solo12"])
+def test_contact_never_adds_energy(name):
+    """½ v⁺ᵀMv⁺ is at most that of free motion."""
+    for problem in random_problems(name, 100):
+        p = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps))
+        v_free = p.v + DT * np.linalg.solve(p.M, p.force - p.h)
+        v_plus = Viscous(coefficient=3.0).solve(p).v_plus
+        assert v_plus @ p.M @ v_plus <= v_free @ p.M @ v_free + 1e-12
+
+
+@every("dt", [1e-3, 2e-2])
+def test_energy_never_grows_at_any_coefficient(dt):
+    for coefficient in (0.0, 1.0, 1e6):
+        world = block_world("viscous", coefficient=coefficient)
+        world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 0]))
+        energy = world.robot.energy(world.q, world.v)
+        for _ in range(100):
+            assert world.step(np.zeros(0), dt).status.ok
+            assert world.robot.energy(world.q, world.v) <= energy + 1e-9
+            energy = world.robot.energy(world.q, world.v)
+
+
+def test_a_robot_on_viscous_ground_slides_without_error(make_world, make_stand):
+    world = make_world("viscous")
+    stand = make_stand(world)
+    for _ in range(1500):
+        assert world.step(stand.torque(), DT).status.ok
+        assert np.isfinite(world.q).all()
+
+
+def test_the_acceleration_level_matches_the_published_mlcp():
+    """(29)–(32) by a QP in v̇: min ½ v̇ᵀMv̇ − f*ᵀv̇ with N v̇ + Ṅ v ≥ 0, for contacts that rest."""
+    rng = np.random.default_rng(3)
+    pressing = 0
+    for problem in random_problems("quadruped", 80):
+        n = len(problem.mu)
+        N = problem.J[2::3]
+        slide = np.linalg.svd(N)[2][n:].T if n else np.eye(18)
+        bias = rng.normal(size=n)
+        p = msgspec.structs.replace(problem, v=slide @ slide.T @ problem.v, gaps=np.zeros(n), bias=lambda bias=bias: bias)
+        on = touching(p)
+        T = p.J.reshape(-1, 3, 18)[on, :2].reshape(-1, 18)
+        f = p.force - p.h - 5.0 * T.T @ T @ p.v
+        scale = np.linalg.norm(p.M)
+        answer = solve_qp(p.M / scale, -f / scale, N[on], -bias[on])
+        solution = Viscous(coefficient=5.0, level="acceleration").solve(p)
+        assert solution.status.ok
+        check_dynamics(p, solution)
+        np.testing.assert_allclose((solution.v_plus - p.v) / DT, answer.x, atol=1e-5 * max(1.0, np.abs(answer.x).max()))
+        np.testing.assert_allclose(solution.p[:, :2], -DT * 5.0 * (p.J @ p.v).reshape(-1, 3)[:, :2] * on[:, None], atol=1e-12)
+        pressing += np.count_nonzero(solution.p[:, 2])
+    assert pressing > 50
+
+
+def test_an_impact_at_the_acceleration_level_is_inelastic():
+    problem = block_problem(block_world("viscous"), np.array([0, 0, -2 * 9.81]))
+    falling = msgspec.structs.replace(problem, v=np.array([0, 0, -0.7, 0, 0, 0]), bias=lambda: np.zeros(4))
+    solution = Viscous(level="acceleration").solve(falling)
+    np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
+    assert solution.p[:, 2].sum() == pytest.approx(2 * (0.7 + 9.81 * DT))
+
+
+def test_the_levels_differ_by_first_order_in_the_step():
+    """One second of a block that slides and turns on the plane."""
+    off = []
+    for dt in (2e-3, 1e-3):
+        ends = []
+        for level in ("velocity", "acceleration"):
+            world = block_world("viscous", coefficient=2.0, level=level)
+            world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 1.0]))
+            for _ in range(round(0.5 / dt)):
+                assert world.step(np.zeros(0), dt).status.ok
+            ends.append(world.q)
+        off.append(np.abs(ends[0] - ends[1]).max())
+    assert off[0] < 5e-3
+    assert off[1] == pytest.approx(off[0] / 2, rel=0.1)
+
+
+def test_the_acceleration_level_requires_the_acceleration_bias():
+    problem = block_problem(block_world("viscous"), np.zeros(3))
+    with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
+        Viscous(level="acceleration").solve(problem)
+
+
+def reduced(M, held, N, drive, right):
+    """F (n, n), e without h (n), and x(y): A x − (N, 0)ᵀ y + g = 0 with A = [M −Hᵀ; H 0] and g = −(drive, right)."""
+    m, k = len(M), len(held)
+    A = np.block([[M, -held.T], [held, np.zeros((k, k))]])
+    C = np.vstack([-N.T, np.zeros((k, len(N)))])
+    D, g = -C.T, -np.concatenate([drive, right])
+    inverse = np.linalg.inv(A)
+    return -D @ inverse @ C, -D @ inverse @ g, lambda y: -inverse @ (C @ y + g), m
+
+
+def closed(problem, rng):
+    """With two closures at rest, and contacts that touch."""
+    rows = Rows(G=rng.normal(size=(2, 18)), g=np.zeros(2), stops=np.zeros(2, dtype=bool))
+    return msgspec.structs.replace(problem, rows=rows, gaps=np.zeros(len(problem.mu)))
+
+
+@every("seed", range(5))
+def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
+    """All contacts of the set are held, as there: the LCP of the engine, its matrix and its vector."""
+    rng, compared = np.random.default_rng(seed), 0
+    for problem in random_problems("quadruped", 20):
+        p = closed(problem, rng)
+        S = p.J.reshape(-1, 3, 18)
+        held = np.vstack([p.rows.G, *S[:, :2]])
+        if np.linalg.matrix_rank(held) < len(held):
+            continue
+        F, e, x_of, _ = reduced(p.M, held, S[:, 2], p.M @ p.v + DT * (p.force - p.h), np.zeros(len(held)))
+        space = contact_space(p)
+        stick = stick_rows(space.Y, space.b, np.zeros(len(p.mu)), np.arange(len(p.mu)))
+        scale = np.abs(F).max()
+        np.testing.assert_allclose(stick.Y @ stick.Y.T, F, atol=1e-9 * scale)
+        np.testing.assert_allclose(stick.r, e, atol=1e-8 * max(1.0, np.abs(e).max()))
+        solution, answer = NoSlip(recovery=0.0).solve(p), lcp_lemke(F, e)
+        closing = space.b[2::3].max(initial=-1.0) < -1e-6
+        if closing and answer.success and (answer.z > 1e-9).all():  # all close and all press: the paper's model to the letter
+            compared += 1
+            x = x_of(answer.z)
+            np.testing.assert_allclose(solution.v_plus, x[:18], atol=1e-8)
+            np.testing.assert_allclose(solution.rows, x[18:20], atol=1e-8)
+            np.testing.assert_allclose(solution.p[:, :2].ravel(), x[20:], atol=1e-8)
+    assert compared > 0
+
+
+@every("seed", range(5))
+def test_viscous_engine_solves_equations_29_to_42_of_d15(seed):
+    """Accelerations and forces of contacts that rest, against the MLCP solved by an independent Lemke."""
+    rng = np.random.default_rng(seed)
+    pressing = 0
+    for problem in random_problems("quadruped", 20):
+        p = closed(problem, rng)
+        N, T = p.J[2::3], np.delete(p.J, np.s_[2::3], axis=0)
+        fixed = np.vstack([N, p.rows.G])
+        slide = np.linalg.svd(fixed)[2][len(fixed) :].T
+        bias = rng.normal(size=len(N))
+        p = msgspec.structs.replace(p, v=slide @ slide.T @ p.v, bias=lambda bias=bias: bias)
+        solution = Viscous(coefficient=2.0, level="acceleration").solve(p)
+        free = contact_space(p).b[2::3]
+        if not len(free) or free.max() > 0.0:
+            continue  # one of them does not touch
+        drag = 2.0 * T.T @ T @ p.v
+        F, e, x_of, _ = reduced(p.M, p.rows.G, N, p.force - p.h - drag, np.zeros(2))
+        answer = lcp_lemke(F, e + bias)
+        assert answer.success
+        x = x_of(answer.z)
+        np.testing.assert_allclose((solution.v_plus - p.v) / DT, x[:18], atol=1e-6 * max(1.0, np.abs(x).max()))
+        np.testing.assert_allclose(solution.p[:, 2] / DT, answer.z, atol=1e-6 * max(1.0, answer.z.max()))
+        np.testing.assert_allclose(solution.rows / DT, x[18:], atol=1e-6 * max(1.0, np.abs(x).max()))
+        pressing += np.count_nonzero(answer.z)
+    assert pressing > 5

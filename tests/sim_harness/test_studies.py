@@ -1,0 +1,215 @@
+"""Studies as data, and the studies of polygons, contact models and task controllers."""
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from fast import every, full
+
+from controllers.build import build_controller
+from controllers.command import Inputs
+from controllers.controller import Controller
+from controllers.feedforward import FeedForward, Forecast
+from controllers.robot.load import load_robot
+from idyn import ContactPoint, Flat, Robot, State, contacts_from_geometry
+from idyn.errors import ConfigError
+from idyn.laws import make_law
+from sim_harness.commands.main import main
+from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
+from sim_harness.compare.tasks import study as tasks_study
+from sim_harness.compare.tasks.peer import PeerController, contact_link, with_contact_links
+from sim_harness.compare.tasks.runs import RUNS, circle, ramp, stance, targets_of
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.report import Report
+from sim_harness.report.tables import crossed, listed
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import terrain_of
+from sim_harness.studies import cone_study, contact_models
+from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors
+from sim_harness.studies.contact_models import SCENES, by_touch_down, outcome_of, plan_of, slip_of
+
+STUDY = Study(
+    "Powers",
+    "of numbers",
+    sweeps={
+        "powers": Sweep(((2, 3), {"squared": 2, "cubed": 3}), lambda base, exponent: base**exponent),
+        "roots": Sweep(((4, 9),), np.sqrt),
+    },
+    tables=(
+        lambda found: crossed("base", found["powers"], str),
+        lambda found: listed("of", found["roots"].items(), {"root": "{:.0f}".format}),
+    ),
+    pictures=(Picture("a b, c", "roots", lambda found: picture([Plot(lines={"": ([1, 2], [*found["roots"].values()])})])),),
+    notes=lambda found: [f"{len(found['powers'])} powers"],
+)
+
+
+def test_every_point_of_every_sweep_is_measured_once():
+    seen = []
+    found = measure(STUDY, lambda *news: seen.append(news))
+    assert found["powers"] == {("2", "squared"): 4, ("2", "cubed"): 8, ("3", "squared"): 9, ("3", "cubed"): 27}
+    assert found["roots"] == {"4": 2.0, "9": 3.0}
+    assert seen[0] == (0, 6, "powers, 2, squared")
+    assert seen[-1] == (5, 6, "roots, 9")
+
+
+def test_the_report_has_tables_notes_and_pictures(tmp_path):
+    report = report_of(STUDY, measure(STUDY, lambda *_: None))
+    assert report.tables[0] == [["base", "squared", "cubed"], ["2", "4", "8"], ["3", "9", "27"]]
+    assert report.tables[1] == [["of", "root"], ["4", "2"], ["9", "3"]]
+    assert report.text.endswith("4 powers")
+    page = report.write(tmp_path, figures={"not finite": np.inf})
+    assert page.read_text().count("data:image/png") == 1
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"not finite": None}
+    assert (tmp_path / "a-b-c.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_text_of_a_report_leaves_out_headings_without_text():
+    report = Report("title", "lead")
+    for level, text in ((2, "empty"), (2, "full"), (3, "part"), (3, "empty part"), (2, "empty, too")):
+        report.heading(text, level)
+        if text == "part":
+            report.paragraph("words")
+    assert report.text == "full\n\npart\n\nwords"
+
+
+@every("edges", [4, 8, 16])
+def test_a_polygon_loses_friction_between_its_corners(edges):
+    """Friction points to the nearer corner: at worst cos(π/k) of it is left along the slide, off by π/k. Half-way both corners
+    are loaded: it is as weak, and may point anywhere between them."""
+    lacks, off = sliding_errors(cone_study.stance(), make_law("coulomb", edges=edges), edges)
+    assert lacks == pytest.approx(1 - np.cos(np.pi / edges), rel=0.02)
+    assert 0.9 * np.pi / edges * (1 - 2 / DIRECTIONS) <= off <= np.pi / edges * 1.001
+
+
+@full
+def test_the_round_cone_has_full_friction_in_every_direction():
+    lacks, off = sliding_errors(cone_study.stance(), make_law(EXACT), 4)
+    assert max(lacks, off) < 1e-9
+
+
+def test_the_page_of_polygons_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cone_study, "EDGES", (4, 8))
+    monkeypatch.setattr(cone_study, "DRAGGED", 12)
+    assert main(["compare", "cone-study", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"edges.png", "report.html"}
+    printed = capsys.readouterr().out
+    assert "exact-cone" in printed
+    assert "8 edges" in printed
+
+
+@pytest.fixture(scope="module")
+def standing():
+    """A short run of go2 before its first step: robot, terrain, trace."""
+    plan = plan_of("go2", SCENES["flat, μ 0.8"])
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=0.1))
+    robot, _ = load_robot("go2")
+    return robot, terrain_of(plan), run_in_process(plan, "coulomb", lambda *_: None, seed=0).trace
+
+
+def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot(standing):
+    robot, terrain, trace = standing
+    v = np.zeros_like(trace.v)
+    assert slip_of(msgspec.structs.replace(trace, v=v), robot, terrain) == 0.0
+    v[:, :3] = 0.3, 0.4, 0.0  # a level base: in world axes, too
+    level = trace.q.copy()
+    level[:, 3:7] = 0.0, 0.0, 0.0, 1.0
+    assert slip_of(msgspec.structs.replace(trace, q=level, v=v), robot, terrain) == pytest.approx(0.5, rel=1e-12)
+
+
+def test_only_feet_with_load_slip(standing):
+    robot, terrain, trace = standing
+    assert np.isnan(slip_of(msgspec.structs.replace(trace, simulated=np.zeros_like(trace.simulated)), robot, terrain))
+
+
+def test_errors_are_sorted_by_the_time_since_a_touch_down(standing):
+    trace, n = standing[2], 100
+    simulated = np.zeros((n, *trace.simulated.shape[1:]))
+    simulated[30:60, 0, 0] = simulated[70:, 1, 0] = 50.0
+    rows = msgspec.structs.replace(trace, simulated=simulated, t=np.arange(n) * 1e-3)
+    error = np.zeros(n)
+    error[30:50] = np.arange(20.0)
+    error[70:90] = np.nan
+    np.testing.assert_array_equal(by_touch_down(error, rows, 1e-3), np.arange(20.0))
+    error[70:90] = 3.0 * np.arange(20.0)
+    np.testing.assert_array_equal(by_touch_down(error, rows, 1e-3), 2.0 * np.arange(20.0))
+    assert np.isnan(by_touch_down(np.full(n, np.nan), rows, 1e-3)).all()
+
+
+def test_another_feed_forward_replaces_that_of_the_law():
+    class Constant(FeedForward):
+        def forecast(self, at, contacts, target):
+            return Forecast(tau=np.full(12, 0.25), contacts=self._source.pick(contacts, target.schedule))
+
+    settings = plan_of("go2", SCENES["flat, μ 0.8"]).controller
+    own = build_controller(settings)
+    controller = Controller(settings, own.robot, own.stance, Constant)
+    state = State(q=own.stance, v=np.zeros(own.robot.nv))
+    command = controller.step(state, controller.contacts(state), Inputs(dt=0.001))
+    np.testing.assert_array_equal(command.tau_ff, 0.25)
+    assert command.prediction is None
+
+
+@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
+def test_an_environment_without_tsid_is_named(python, said):
+    with pytest.raises(ConfigError, match=f"--tsid: .*{said}"):
+        outcome_of("go2", SCENES["flat, μ 0.8"], "coulomb", Path(python), 0)
+
+
+def test_the_page_of_contact_models_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(contact_models, "SCENES", {"flat, μ 0.8": SCENES["flat, μ 0.8"]})
+    monkeypatch.setattr(contact_models, "ROBOTS", ("go2",))
+    monkeypatch.setattr(contact_models, "SECONDS", 1.0)
+    assert main(["compare", "contact-models", "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "contact-models.png"}
+    printed = capsys.readouterr().out
+    assert "no-slip" in printed
+    assert "Left out: TSID" in printed
+
+
+@every("curve", [ramp, lambda t: circle(t, 0.05, 1.0, (0, 2))])
+def test_velocities_and_accelerations_of_references_are_derivatives(curve):
+    t, h = np.linspace(-0.5, 3.0, 701), 1e-5
+    before, now, after = curve(t - h), curve(t), curve(t + h)
+    np.testing.assert_allclose(now.v, (after.x - before.x) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(
+        now.a, (after.v - before.v) / (2 * h), atol=1e-3
+    )  # third derivatives jump at the ends of the ramp
+
+
+def test_contact_links_are_at_the_contact_points():
+    robot, q = stance()
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    base, urdf = with_contact_links(robot, q, contacts)
+    links = tuple(ContactPoint(frame=contact_link(key)) for key in contacts.keys)
+    copy = Robot(robot.description.__class__(urdf=urdf, contact=links))
+    for key, point in zip(contacts.keys, contacts.points, strict=True):
+        np.testing.assert_allclose(copy.frames.placement(contact_link(key), q).translation, point, atol=1e-12)
+    np.testing.assert_allclose(copy.frames.placement(base, q).translation, q[:3], atol=1e-12)
+    np.testing.assert_allclose(copy.terms(q, np.zeros(robot.nv)).M[:6, :6], robot.terms(q, np.zeros(robot.nv)).M[:6, :6])
+
+
+@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
+def test_an_environment_without_the_project_is_named(python, said):
+    robot, q = stance()
+    run = RUNS["trunk on a circle"]
+    with pytest.raises(ConfigError, match=f"--tsid: .*{said}"):
+        PeerController("tsid", Path(python), robot, q, run, targets_of(run, robot, q, 0.01))
+
+
+def test_the_page_of_tasks_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tasks_study, "RUNS", {"a foot presses 45 N": RUNS["a foot presses 45 N"]})
+    monkeypatch.setattr(tasks_study, "SECONDS", 0.3)
+    assert main(["compare", "tasks", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "tasks.png"}
+    printed = capsys.readouterr().out
+    assert "a foot presses 45 N" in printed
+    assert "Left out: tsid, placo" in printed
+
+
+def test_an_interpreter_for_another_comparison_is_refused(capsys):
+    assert main(["compare", "cone-study", "--tsid", "python"]) == 2
+    assert "--tsid" in capsys.readouterr().err
