@@ -2,6 +2,7 @@
 
 from enum import IntFlag, StrEnum
 
+import msgspec
 import numpy as np
 
 from controllers.config.loading import Pattern
@@ -108,8 +109,8 @@ class Reference(Record, frozen=True):
     drags: bool = False
 
 
-class Inputs(Record, frozen=True):
-    """Inputs of a tick besides state and contacts.
+class Inputs(msgspec.Struct, kw_only=True, eq=False, gc=False):
+    """Inputs of a tick besides state and contacts. Mutable: a server fills one record from message to tick.
 
     dt: measured period [s]; 0 on the first tick, when there is no previous one
     tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown

@@ -84,7 +84,7 @@ def _check(
 ) -> tuple[Ambiguity | None, bool]:
     """Return the ambiguity of a tick, and whether its motion is proved to be unique."""
     (state, reply), agreement = exchange, block.agreement
-    robot, measured = agreement.robot, estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
+    robot, measured = agreement.robot, estimated(StateReader(agreement).motion(state.q, state.vel).state, reply)
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
     contacts = block.controller.contacts(measured.q, keys)
     tau, dt = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), agreement.dt_ns * 1e-9

@@ -89,7 +89,7 @@ def _ticks(path: Path, every: int) -> Iterator[Step]:
 def _step(block: Block, state: StateMessage, reply: TorqueMessage) -> Step:
     agreement = block.agreement
     robot, dt = agreement.robot, agreement.dt_ns * 1e-9
-    measured = estimated(StateReader(agreement).read(state.q, state.vel).state, reply)
+    measured = estimated(StateReader(agreement).motion(state.q, state.vel).state, reply)
     forces = {force.frame: force for force in reply.contact_force if force.frame in robot.spheres.keys}
     contacts = block.controller.contacts(measured.q, list(forces))
     terms = robot.terms(measured.q, measured.v)

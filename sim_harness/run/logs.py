@@ -200,7 +200,7 @@ class _Session:
         self._begin_ns = state.t_robot if self._begin_ns is None else self._begin_ns
         robot, joints = self.agreement.robot, self.agreement.joints
         try:
-            measured = self._reader.read(state.q, state.vel).state
+            measured = self._reader.motion(state.q, state.vel).state
             if self.agreement.estimator is not None:
                 measured = estimated(measured, reply)
             self._last = measured.q.copy(), measured.v.copy()

@@ -2,21 +2,20 @@
 
 import math
 
-import msgspec
-
 from controllers.estimation.estimator import UNIT, Estimate, Estimator, Measurement
 from idyn.errors import InputError
 from idyn.types import Array, State
 from transport.protocol.agreement import Agreement
-from transport.protocol.codec import vectors
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
-from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import Measured
+from transport.protocol.state_input import Measured, imu_readings
+
+MISSING_IMU = "imu", "expected with base.measured 'imu'"
+"""Field and text of the refusal."""
 
 
 class BaseEstimator:
@@ -31,68 +30,61 @@ class BaseEstimator:
         self._estimator.reset()
         self._first = None
 
-    def sensed(self, measured: Measured, message: StateMessage, torque: Array | None) -> Measured:
-        """Return the state with the IMU's readings in the base's axes: attitude, rate, and the specific force for its velocity.
+    def sensed(self, measured: Measured) -> State:
+        """Fill the IMU's readings into the state, and return it: attitude, rate, and specific force for the velocity, in the
+        base's axes.
 
-        measured: the joints; torque: measured, in the robot's order [N·m] (na)
         Raises ProtocolError if the IMU or the torques are missing or cannot be right.
         """
-        imu = _imu(message)
-        if torque is None:
+        if measured.imu is None:
+            raise ProtocolError(Code.BAD_SCHEMA, *MISSING_IMU)
+        if measured.tau_measured is None:
             raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
-        self._readings = imu, torque
-        return self._put(measured, imu)
+        return self._put(measured.state, measured.imu)
 
-    def at_reset(self, measured: Measured, message: Reset) -> Measured:
-        """Return the state of a `reset` with attitude and rate of the base by the IMU. Raises ProtocolError."""
-        put = self._put(measured, _imu(message))
-        put.state.v[:3] = 0.0
-        return put
+    def at_reset(self, measured: Measured, message: Reset) -> None:
+        """Fill attitude and rate of the base by the IMU into the state of a `reset`. Raises ProtocolError."""
+        if message.imu is None:
+            raise ProtocolError(Code.BAD_SCHEMA, *MISSING_IMU)
+        self._put(measured.state, imu_readings(message.imu)).v[:3] = 0.0
 
-    def _put(self, measured: Measured, imu: tuple[Array, Array, Array]) -> Measured:
-        """Fill the readings into the state, and return it. Raises ProtocolError."""
-        attitude, rate, force = self._estimator.in_base(*imu)
+    def _put(self, state: State, imu: Array) -> State:
+        """Fill readings into a state, and return it. Raises ProtocolError."""
+        attitude, rate, force = self._estimator.in_base(imu[:4], imu[4:7], imu[7:])
         length = math.hypot(*attitude.tolist())
         if not abs(length - 1.0) < UNIT:
             raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
-        q, v = measured.state.q, measured.state.v
+        q, v = state.q, state.v
         q[3:BASE_Q], v[:3], v[3:BASE_V] = attitude / length, force, rate
-        return measured
+        return state
 
-    def complete(self, measured: Measured, message: StateMessage) -> Measured:
-        """Return the state with the estimated base, after `sensed` with the same arguments."""
-        (attitude, gyro, acceleration), torque = self._readings
-        self._first = message.t_robot if self._first is None else self._first
+    def complete(self, measured: Measured, t_robot: int) -> None:
+        """Replace the state by the estimated one, after `sensed`. t_robot: time of the measurement [ns]"""
+        imu, torque = measured.imu, measured.tau_measured
+        assert imu is not None  # by `sensed`
+        assert torque is not None
+        self._first = t_robot if self._first is None else self._first
         given = Measurement(
-            t=(message.t_robot - self._first) * 1e-9,
+            t=(t_robot - self._first) * 1e-9,
             angles=measured.angles,
             speeds=measured.speeds,
             torques=torque,
-            attitude=attitude,
-            gyro=gyro,
-            accelerometer=acceleration,
+            attitude=imu[:4],
+            gyro=imu[4:7],
+            accelerometer=imu[7:],
         )
         try:
             found = self._estimator.update(given)
         except InputError as error:
             code = Code.QUATERNION_NOT_UNIT if error.field == "attitude" else Code.BAD_SCHEMA
             raise ProtocolError(code, "imu", str(error)) from None
-        return msgspec.structs.replace(measured, state=found.state, estimate=found)
+        measured.state, measured.estimate = found.state, found
 
 
 def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:
     """Return the feet that touch."""
     keys = tuple(key for key, touches in zip(agreement.robot.spheres.keys, estimate.touching, strict=True) if touches)
     return FootSwitches(keys=keys, mu=None if agreement.mu is None else (agreement.mu,) * len(keys))
-
-
-def _imu(message: StateMessage | Reset) -> tuple[Array, Array, Array]:
-    """Return attitude (4), rate (3) and specific force (3). Raises ProtocolError."""
-    imu = message.imu
-    if imu is None:
-        raise ProtocolError(Code.BAD_SCHEMA, "imu", "expected with base.measured 'imu'")
-    numbers = vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
-    return numbers[:4], numbers[4:7], numbers[7:]
 
 
 def estimated(state: State, reply: TorqueMessage | ErrorMessage) -> State:

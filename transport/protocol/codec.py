@@ -157,6 +157,11 @@ def _numbers(value: Vector, n: int, field: str) -> bytes:
     return np.array(value, dtype=_FLOAT64).tobytes()
 
 
+def not_finite(field: str, value: float) -> ProtocolError:
+    """Return the error for a number that is NaN or infinite."""
+    return ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {value}")
+
+
 def refuse_non_finite(joined: Array, parts: Parts) -> None:
     """Raise ProtocolError with the first non-finite number of concatenated wire vectors."""
     start = 0
@@ -164,5 +169,5 @@ def refuse_non_finite(joined: Array, parts: Parts) -> None:
         bad = ~np.isfinite(joined[start : start + n])
         if bad.any():
             i = int(bad.argmax())
-            raise ProtocolError(Code.NON_FINITE, f"{field}[{i}]", f"expected a finite number, got {joined[start + i]}")
+            raise not_finite(f"{field}[{i}]", joined[start + i])
         start += n

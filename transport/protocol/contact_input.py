@@ -9,7 +9,7 @@ from idyn.contact.contacts import contacts_from_points, first_tangents
 from idyn.errors import InputError
 from idyn.types import Array, ContactSet, Record
 from transport.protocol.agreement import Agreement, check_contact_frame
-from transport.protocol.codec import vector, vectors
+from transport.protocol.codec import not_finite, vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.error import Code
@@ -93,9 +93,7 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[Contac
             if contact.frame not in usual:
                 _check_unusual(contact.frame, agreement, f"contacts[{i}].frame")
             if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
-                raise ProtocolError(
-                    Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}"
-                )
+                raise not_finite(f"contacts[{i}].mu_visc", contact.mu_visc)
         else:
             open_sensed = open_sensed or contact.f_sensed is not None
     if not placed:

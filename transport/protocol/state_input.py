@@ -5,21 +5,23 @@ from typing import NoReturn
 
 import numpy as np
 
-from controllers.command import Reference, Schedule
+from controllers.command import Inputs, Reference, Schedule
 from controllers.estimation.estimator import Estimate
 from idyn.errors import FrameNotFound
 from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
-from idyn.types import Array, Record, State
+from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement, check_contact_frame
-from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
+from transport.protocol.codec import Parts, concatenated, not_finite, refuse_non_finite, vector, vectors
+from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import state as wire
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import ON_TIME, Watchdog
 
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 """`tau_applied` is ignored above this multiple of a joint's torque limit or, for joints without a limit, this torque [N·m]."""
@@ -51,20 +53,26 @@ FAR, FALL, IMPACT = 1e6, 981.0, 9810.0
 """Bounds of a base's place [m], its speed, as after a fall of 100 s [m/s], and its specific force, 1000 g [m/s²]."""
 
 
-class Measured(Record, frozen=True):
-    """The measured state of a robot, in the robot's order.
+class Measured(Inputs, kw_only=True, eq=False, gc=False):
+    """A measured state in the robot's order, with the other inputs of its tick: the one record from the wire to the tick.
+
+    `StateReader.read` fills what the message says, `Session.accept` the rest.
 
     state: configuration and velocity, base velocity in body axes
     angles, speeds: of the actuated joints [rad], [rad/s] (na)
-    tau_applied: torques that the motors applied [N·m] (na); None: unknown
+    contacts: as measured, or foot switches; None: to be computed from geometry
+    imu: attitude (4), rate [rad/s] (3) and specific force [m/s²] (3) of the IMU, as sent (10); None: not sent
     note: which input was ignored and why, '' without one
     estimate: what the base is from; None: it was measured. Before it is estimated, the base is at the origin and at rest
+    watchdog: level by the time without states before this one
     """
 
     state: State
     angles: Array
     speeds: Array
-    tau_applied: Array | None = None
+    watchdog: Watchdog
+    contacts: ContactSet | FootSwitches | None = None
+    imu: Array | None = None
     note: str = ""
     estimate: Estimate | None = None
 
@@ -74,7 +82,7 @@ class StateReader:
 
     def __init__(self, agreement: Agreement) -> None:
         robot, joints = agreement.robot, agreement.joints
-        self._robot, self._joints = robot, joints
+        self._agreement, self._robot, self._joints = agreement, robot, joints
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._ends = robot.nq, robot.nq + robot.nv
         self._sent = np.zeros(robot.nq + robot.nv + robot.na)
@@ -92,11 +100,42 @@ class StateReader:
         self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, largest
         self._convert = entry_point(_convert, GIVEN, WHOLE, FILLED)
 
-    def read(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
+    def read(self, message: StateMessage) -> Measured:
+        """Check a state and convert what it says. Raises ProtocolError with the first invalid field."""
+        agreement = self._agreement
+        if message.rtt_us is not None and not math.isfinite(message.rtt_us):
+            raise not_finite("rtt_us", message.rtt_us)
+        if message.a_meas is not None:
+            vector(message.a_meas, self._robot.nv, "a_meas")  # recorded only
+        if message.volt is not None and not math.isfinite(message.volt):
+            raise not_finite("volt", message.volt)
+        imu = None if message.imu is None else _sane_imu(message.imu)
+        measured = self.motion(message.q, message.vel, message.tau_applied)
+        measured.imu, measured.voltage = imu, message.volt
+        if message.contacts is not None:
+            measured.contacts, measured.sensed_force = read_contacts(message.contacts, agreement)
+        if message.ref is not None:
+            measured.reference = _reference(message.ref, agreement)
+        if message.tau_meas is not None:
+            measured.tau_measured = self._per_motor(message.tau_meas, "tau_meas", bounded=True)
+        if message.temp is not None:
+            measured.temperature = self._per_motor(message.temp, "temp")
+        if message.schedule is not None:
+            measured.schedule = _schedule(message.schedule, agreement)
+        if message.f_ext is not None:
+            measured.applied = external_force(message.f_ext, self._robot, measured.state.q)
+        return measured
+
+    def motion(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
         """Check and convert q, vel and tau_applied. Raises ProtocolError with the first invalid field."""
         values = (q, vel) if tau_applied is None else (q, vel, tau_applied)
         robot, (nq, nqv) = self._robot, self._ends
-        self._copy_in(values)
+        try:
+            for place, value in zip(self._places, values):  # noqa: B905
+                place[:] = value  # type: ignore[assignment]
+        except (TypeError, ValueError):  # a list of numbers, or a wrong length
+            for part, (first, last) in zip(self._parts(values), self._spans):  # noqa: B905
+                self._sent[first:last] = concatenated((part,))
         size, na = nqv if len(values) == 2 else len(self._sent), robot.na
         numbers, angles, speeds = np.empty(size), np.empty(na), np.empty(na)
         found = self._convert(self._given, size, (numbers, angles, speeds))
@@ -111,6 +150,8 @@ class StateReader:
         if self._joints.base_in_world and not self._spans[0][0]:
             self._joints.base_to_body(state.v, state.q)
         return Measured(
+            dt=0.0,
+            watchdog=ON_TIME,
             state=state,
             angles=angles if self._one_axis_each else robot.joint_angles(state.q),
             speeds=speeds,
@@ -118,20 +159,12 @@ class StateReader:
             note="" if found == VALID else self._torque_note(numbers[nqv:]),
         )
 
-    def measured_torque(self, tau: Vector) -> Array:
-        """Return `tau_meas` in the robot's order [N·m] (na). Raises ProtocolError."""
-        sent = vector(tau, self._robot.na, "tau_meas")
-        check_sane(sent, self._most[-len(sent) :], "tau_meas")
+    def _per_motor(self, values: Vector, field: str, *, bounded: bool = False) -> Array:
+        """Return values per motor in the robot's order (na). bounded: as torques. Raises ProtocolError."""
+        sent = vector(values, self._robot.na, field)
+        if bounded:
+            check_sane(sent, self._most[-len(sent) :], field)
         return self._joints.torques_to_robot(sent)
-
-    def _copy_in(self, values: tuple[Vector, ...]) -> None:
-        """Copy q, vel and, if sent, tau_applied into the buffer. Raises ProtocolError for a wrong length."""
-        try:
-            for place, value in zip(self._places, values):  # noqa: B905
-                place[:] = value  # type: ignore[assignment]
-        except (TypeError, ValueError):  # a list of numbers, or a wrong length
-            for part, (first, last) in zip(self._parts(values), self._spans):  # noqa: B905
-                self._sent[first:last] = concatenated((part,))
 
     def _parts(self, values: tuple[Vector, ...]) -> Parts:
         sizes = (last - first for first, last in self._spans)
@@ -149,7 +182,7 @@ class StateReader:
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
 
 
-def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
+def _reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     """Return the reference of a state message in the robot's order, each (na). Raises ProtocolError."""
     na = agreement.robot.na
     rows = vectors((ref.q, na, "ref.q"), (ref.v, na, "ref.v"), (ref.a, na, "ref.a")).reshape(3, na)
@@ -221,39 +254,18 @@ def check_sane(values: Array, most: Array, field: str) -> None:
         raise ProtocolError(Code.BAD_SCHEMA, f"{field}[{i}]", f"expected at most {most[i]:.4g} in size, got {values[i]:g}")
 
 
-def check_imu(imu: wire.Imu) -> None:
-    """Raise ProtocolError for readings of a wrong length, not finite or beyond their bounds."""
-    numbers = vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+def imu_readings(imu: wire.Imu) -> Array:
+    """Return attitude, rate and specific force (10). Raises ProtocolError for a wrong length and for non-finite numbers."""
+    return vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+
+
+def _sane_imu(imu: wire.Imu) -> Array:
+    """Return the readings of an IMU, see `imu_readings`. Raises ProtocolError also for readings beyond their bounds."""
+    numbers = imu_readings(imu)
     for field, values, most in ("imu.gyro", numbers[4:7], RATE), ("imu.acc", numbers[7:], IMPACT):
         if max(map(abs, values.tolist())) > most:  # faster than in numpy
             check_sane(values, np.full(3, most), field)
-
-
-def check_recorded(message: StateMessage, agreement: Agreement) -> None:
-    """Check fields that need no conversion. Raises ProtocolError with the first invalid one."""
-    nv = agreement.robot.nv
-    if message.rtt_us is not None and not math.isfinite(message.rtt_us):
-        raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")
-    if message.a_meas is not None:
-        vector(message.a_meas, nv, "a_meas")
-    if message.volt is not None and not math.isfinite(message.volt):
-        raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
-    if message.imu is not None:
-        check_imu(message.imu)
-
-
-def temperatures(message: StateMessage, agreement: Agreement) -> Array | None:
-    """Return `temp` in the robot's order [°C] (na), None if it was not sent. Raises ProtocolError."""
-    if message.temp is None:
-        return None
-    return agreement.joints.torques_to_robot(vector(message.temp, agreement.robot.na, "temp"))
-
-
-def read_plan(message: StateMessage, agreement: Agreement, q: Array) -> tuple[Schedule | None, Array | None]:
-    """Return the planned stance of the feet, and the generalised force of the external force at the configuration q (nq), each
-    None if it was not sent. Raises ProtocolError."""
-    schedule = None if message.schedule is None else _schedule(message.schedule, agreement)
-    return schedule, None if message.f_ext is None else _external_force(message.f_ext, agreement.robot, q)
+    return numbers
 
 
 def _schedule(schedule: list[wire.Stance], agreement: Agreement) -> Schedule:
@@ -263,15 +275,14 @@ def _schedule(schedule: list[wire.Stance], agreement: Agreement) -> Schedule:
     for i, each in enumerate(schedule):
         check_contact_frame(agreement.robot, each.frame, f"schedule[{i}].frame")
         if not math.isfinite(each.time_to_switch):
-            field = f"schedule[{i}].time_to_switch"
-            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {each.time_to_switch}")
+            raise not_finite(f"schedule[{i}].time_to_switch", each.time_to_switch)
         if each.frame in keys:
             k = keys.index(each.frame)
             stance[k], time_to_switch[k] = each.stance, max(each.time_to_switch, 0.0)
     return Schedule(stance=stance, time_to_switch=time_to_switch)
 
 
-def _external_force(force: wire.ExternalForce, robot: Robot, q: Array) -> Array:
+def external_force(force: wire.ExternalForce, robot: Robot, q: Array) -> Array:
     """Return the generalised force of an external force at the configuration q [N, N·m] (nv). Raises ProtocolError."""
     wrench = vector(force.wrench, 6, "f_ext.wrench")
     if (np.abs(wrench) > LARGEST_FORCE).any():

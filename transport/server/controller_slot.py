@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Steering
@@ -14,9 +13,9 @@ from idyn.prediction.precompile import CompileTasks
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, State
 from transport.protocol.contact_input import FootSwitches
+from transport.protocol.state_input import Measured
 from transport.protocol.torque_gate import Gate, Passed, TwinGate
 from transport.server.sessions.handshake import Host
-from transport.server.sessions.session import Accepted
 from transport.server.settings import ServerSettings
 from transport.server.torque_reply import Decision
 
@@ -110,7 +109,6 @@ class ControllerSlot:
         self._rates = torque_rates(own, controller.robot.limits)
         self._gate: tuple[Gate, TwinGate] | None = None  # the gate of the session, and the one with its limits
         self._gated = 0
-        self._switches = ""  # which foot switches contradict forces and kinematics
         self.last: Decision | None = None
         self.last_tau: Array | None = None
         self.last_ff: Array | None = None
@@ -120,40 +118,36 @@ class ControllerSlot:
         self.controller.reset()
         self.last = self.last_tau = self.last_ff = None
 
-    def contacts(self, accepted: Accepted) -> ContactSet:
-        """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch)."""
-        given, state = accepted.contacts, accepted.measured.state
-        self._switches = ""
+    def contacts(self, measured: Measured) -> ContactSet:
+        """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch).
+
+        Switches that contradict forces and kinematics are named in `doubt`. After torques that the gate changed the controller
+        must not expect its own ones.
+        """
+        given, state = measured.contacts, measured.state
+        if self._gated:
+            measured.follows = False
         if given is None:
             return self.controller.contacts(state)
         if not isinstance(given, FootSwitches):
             return given
-        keys, self._switches = self.controller.believed(state, given.keys, self.inputs(accepted), given.forces)
+        keys, problem = self.controller.believed(state, given.keys, measured, given.forces)
+        measured.doubt = measured.doubt or problem
         return given.changed(keys).on(self.controller.contacts(state, keys))
 
-    def gate(self, accepted: Accepted, command: Command) -> Passed:
+    def gate(self, measured: Measured, command: Command, own: Gate) -> Passed:
         """Return the torques of a command, and their feed-forward part, within the limits.
 
+        own: gate of the session
         The rate of the feed-forward part counts from the last one. A torque that stops or damps has none, at once.
         """
-        measured, own = accepted.measured, accepted.session.agreement.gate
         if self._gate is None or self._gate[0] is not own:
             self._gate = own, TwinGate(own.limits, self._rates)
         runs = command.mode in RUNS
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied, self.last_ff if runs else None
         torques, at = (command.tau, command.tau_ff), (measured.angles, measured.speeds)
-        passed = self._gate[1].apply(torques, at, before, accepted.inputs.dt, command.limited_by)
+        passed = self._gate[1].apply(torques, at, before, measured.dt, command.limited_by)
         if passed.changed or self._gated:
             self._gated = GATED if passed.changed else self._gated - 1
         self.last_ff = passed.tau_ff if runs else None
         return passed
-
-    def inputs(self, accepted: Accepted) -> Inputs:
-        """Return the inputs of a tick, after `contacts`. After torques that the gate changed the controller must not expect its
-        own ones."""
-        inputs = accepted.inputs
-        if not (self._switches or self._gated):
-            return inputs
-        if self._switches:
-            inputs = msgspec.structs.replace(inputs, doubt=inputs.doubt or self._switches)
-        return msgspec.structs.replace(inputs, follows=False) if self._gated else inputs

@@ -10,10 +10,9 @@ from time import monotonic_ns
 
 import msgspec
 
-from controllers.command import Command, Mode
+from controllers.command import Mode
 from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
-from idyn.types import ContactSet
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
 from transport.protocol.codec import encode
@@ -28,8 +27,17 @@ from transport.server.rate_limit import RateLimit, similar
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest, TickRequest
-from transport.server.sessions.session import Accepted, Session
+from transport.server.sessions.outcomes import (
+    Accepted,
+    Arrival,
+    Refusal,
+    Resend,
+    Restart,
+    SettingsRequest,
+    StatsRequest,
+    TickRequest,
+)
+from transport.server.sessions.session import Session
 from transport.server.settings import ServerSettings
 from transport.server.torque_reply import Decision, tick_message, torque_message
 
@@ -237,53 +245,43 @@ class Service:
 
     def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
         """Answer a state with a torque."""
-        session = accepted.session
+        session, measured = accepted.session, accepted.measured
         slot = self._slots[session.agreement.dry_run]
-        if accepted.watchdog.pause_ms > 0.0:
-            self._log_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
+        if measured.watchdog.pause_ms > 0.0:
+            self._log_pause(session, measured.watchdog.pause_ms, arrival.now_ns)
         begin = self._clock()
         try:
-            contacts = slot.contacts(accepted)
-            command = slot.controller.answer(accepted.measured.state, contacts, slot.inputs(accepted))
+            contacts = slot.contacts(measured)
+            command = slot.controller.answer(measured.state, contacts, measured)
         except Exception as error:  # the client must be told in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._fail(session, accepted.message, printable(f"the controller failed ({error})"), arrival.now_ns)
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
-        decision = self._decide(accepted, contacts, command, arrival, begin)
-        slot.last, slot.last_tau = decision, decision.passed.tau
-        return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
-
-    def _decide(self, accepted: Accepted, contacts: ContactSet, command: Command, arrival: Arrival, begin: int) -> Decision:
-        """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
-        slot = self._slots[accepted.session.agreement.dry_run]
-        passed = slot.gate(accepted, command)
-        notes = command.message, accepted.measured.note, self._log_problem()
+        passed = slot.gate(measured, command, session.agreement.gate)
+        notes = command.message, measured.note, self._log_problem()
+        note = "; ".join(filter(None, notes)) if any(notes) else ""
         t_send = self._clock()
-        return Decision(
-            accepted=accepted,
-            contacts=contacts,
-            command=command,
-            passed=passed,
-            message="; ".join(filter(None, notes)) if any(notes) else "",
-            warm=slot.last_tau is not None,
-            t_recv=arrival.now_ns,
-            t_send=t_send,
-            step_ns=t_send - begin,
-            deadline_ns=self._deadline_ns,
+        times, in_time = (arrival.now_ns, t_send, t_send - begin), t_send - arrival.now_ns <= self._deadline_ns
+        reply = torque_message(accepted, command, passed, note, times, in_time=in_time, warm=slot.last_tau is not None)
+        decision = Decision(
+            accepted=accepted, contacts=contacts, command=command, tau=passed.tau, reply=reply, step_ns=t_send - begin
         )
+        slot.last, slot.last_tau = decision, passed.tau
+        return Answer(encode(reply), about_state=True, answered=True, decision=decision)
 
     def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
-        session = decision.accepted.session
-        self.timings.note(decision.step_ns, decision.deadline_met)
+        accepted, sent = decision.accepted, decision.reply
+        session = accepted.session
+        self.timings.note(decision.step_ns, sent.deadline_met)
         if decision.command.prediction is not None:
-            session.measured(decision.accepted.inputs.tasks, decision.step_ns)
-        session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
+            session.measured(accepted.measured.tasks, decision.step_ns)
+        session.answered(sent.seq, arrival.data, reply, sent.t_send)
         self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
-        return session.latch(decision.message, arrival.now_ns)  # this answer still damps; later the robot's failsafe does
+        return session.latch(sent.message, arrival.now_ns)  # this answer still damps; later the robot's failsafe does
 
     def _log_problem(self) -> str:
         """Return a note that recording has stopped, '' while it runs."""

@@ -6,7 +6,7 @@ from controllers.command import Command
 from controllers.estimation.estimator import Estimate
 from idyn.model.robot import Robot
 from idyn.tasks import TaskOutcome
-from idyn.types import ContactSet, Prediction, Record
+from idyn.types import Array, ContactSet, Prediction, Record
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.requests import Tick, WorldForce
@@ -21,48 +21,44 @@ from transport.protocol.messages.torque import (
     TorqueMessage,
 )
 from transport.protocol.torque_gate import Passed
-from transport.server.sessions.session import Accepted
+from transport.server.sessions.outcomes import Accepted
 
 
 class Decision(Record, frozen=True):
     """An accepted state and its answer.
 
-    accepted, contacts, command: input and output of the controller
-    passed: torques after the torque gate
-    message: notes for the client, '' without any
-    warm: a previous answer was available as a warm start
-    t_recv, t_send: arrival of the state and sending of the answer, server's clock [ns]
-    step_ns: duration of the controller's step [ns]; deadline_ns: time budget from arrival to sending [ns]
+    contacts, command: of the tick
+    tau: torque after the gate, in the robot's order [N·m] (na)
+    reply: as sent
+    step_ns: duration of the controller's step [ns]
     """
 
     accepted: Accepted
     contacts: ContactSet
     command: Command
-    passed: Passed
-    message: str
-    warm: bool
-    t_recv: int
-    t_send: int
+    tau: Array
+    reply: TorqueMessage
     step_ns: int
-    deadline_ns: int
-
-    @property
-    def deadline_met(self) -> bool:
-        """Whether the answer was ready within the time budget."""
-        return self.t_send - self.t_recv <= self.deadline_ns
 
 
-def torque_message(decision: Decision) -> TorqueMessage:
-    """Return the reply to an accepted state."""
-    accepted, command = decision.accepted, decision.command
-    session, request, prediction = accepted.session, accepted.message, command.prediction
-    joints, passed = session.agreement.joints, decision.passed
+def torque_message(
+    accepted: Accepted, command: Command, passed: Passed, note: str, times: tuple[int, int, int], *, in_time: bool, warm: bool
+) -> TorqueMessage:
+    """Return the reply to an accepted state.
+
+    passed: torques of the command after the gate; note: for the client, '' without any
+    times: arrival of the state and sending of the answer, server's clock, and duration of the controller's step [ns]
+    in_time: within the time budget; warm: a previous answer was available as a warm start
+    """
+    session, request, measured, prediction = accepted.session, accepted.message, accepted.measured, command.prediction
+    t_recv, t_send, step_ns = times
+    joints = session.agreement.joints
     out = joints.torques_on_wire
     valid_until = request.t_robot + session.hold_ns
     dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
     limited_by = joints.torques_to_client(passed.limited_by).tolist()
     contact_force = [] if prediction is None else _contact_forces(prediction)
-    solver = None if prediction is None else _solver(prediction, decision, len(contact_force))
+    solver = None if prediction is None else _solver(prediction, step_ns, len(contact_force), warm=warm)
     wanted, found = command.reference, command.reality
     ref = None if wanted is None else Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
     kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
@@ -71,9 +67,9 @@ def torque_message(decision: Decision) -> TorqueMessage:
         session.id,
         request.seq,
         request.t_robot,
-        decision.t_recv,
-        decision.t_send,
-        decision.deadline_met,
+        t_recv,
+        t_send,
+        in_time,
         valid_until,
         dry_run,
         out(passed.tau),
@@ -81,20 +77,20 @@ def torque_message(decision: Decision) -> TorqueMessage:
         out(passed.tau_fb),
         limited_by,
         command.mode.value,
-        decision.message,
+        note,
         contact_force,
         solver,
         session.comm.report,
-        accepted.watchdog,
+        measured.watchdog,
         ref,
         kp,
         kd,
         list(command.missing),
         reality,
-        [_task(outcome) for outcome in command.outcomes],
+        list(map(_task, command.outcomes)),
         passed.ff_changed,
         None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
-        None if accepted.measured.estimate is None else _estimate(accepted.measured.estimate, session.agreement.robot),
+        None if measured.estimate is None else _estimate(measured.estimate, session.agreement.robot),
     )
 
 
@@ -116,7 +112,7 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
     return Tick(
         urdf_sha256=robot.urdf_sha256,
         state=SeenState(t_robot=message.t_robot, q=state.q.tobytes(), vel=state.v.tobytes()),
-        tau=decision.passed.tau.tobytes(),
+        tau=decision.tau.tobytes(),
         contact_force=[
             WorldForce(frame=key, point=points[key].tobytes(), force=force.tobytes())
             for key, force in forces.items()
@@ -124,7 +120,7 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
         ],
         imu=message.imu,
         status=decision.command.mode.value,
-        message=decision.message,
+        message=decision.reply.message,
     )
 
 
@@ -140,14 +136,14 @@ def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     return forces
 
 
-def _solver(prediction: Prediction, decision: Decision, n_contacts: int) -> Solver:
+def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool) -> Solver:
     residuals = prediction.residuals
     return Solver(  # positional, as above
         prediction.law,
         prediction.rung,
         prediction.iterations,
-        decision.warm,
-        decision.step_ns * 1e-3,
+        warm,
+        step_ns * 1e-3,
         max(residuals.cone, residuals.penetration, residuals.slip),
         residuals.complementarity,
         residuals.dynamics,

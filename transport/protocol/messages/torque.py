@@ -67,6 +67,9 @@ class Watchdog(ServerPart):
     pause_ms: float = 0.0  # pause of the server since the last state, while the robot sent states [ms]
 
 
+ON_TIME = Watchdog(state=WatchdogLevel.OK, misses=0)
+
+
 class Reality(ServerPart):
     """Model mismatch: measured minus predicted motion and force, as running means."""
 

@@ -43,7 +43,13 @@ class ActuationDelay:
         t_robot, t_applied: robot's clock [ns]; t_applied = None adds no delay
         """
         if t_applied is not None:
-            self._note(max(t_robot - t_applied - self._period_ns, 0))
+            delay = max(t_robot - t_applied - self._period_ns, 0)
+            oldest = self._measured.popleft() if len(self._measured) == MEMORY else None
+            self._measured.append(delay)
+            if delay != oldest:
+                if oldest is not None:
+                    del self._ordered[bisect_left(self._ordered, oldest)]
+                insort(self._ordered, delay)
         median = self._ordered[(len(self._ordered) - 1) // 2] if self._ordered else 0
         if t_applied is not None:
             missing = t_robot - t_applied - self._period_ns - median
@@ -51,15 +57,6 @@ class ActuationDelay:
             self._unsettled = SETTLING if missing >= self._period_ns // 2 else max(self._unsettled - 1, 0)
             self.follows = not self.stopped and not self._unsettled
         return median * 1e-9
-
-    def _note(self, delay: int) -> None:
-        """Add a measurement and drop the oldest one."""
-        oldest = self._measured.popleft() if len(self._measured) == MEMORY else None
-        self._measured.append(delay)
-        if delay != oldest:
-            if oldest is not None:
-                del self._ordered[bisect_left(self._ordered, oldest)]
-            insort(self._ordered, delay)
 
 
 WINDOW = 1024
@@ -96,30 +93,24 @@ class ClockOffset:
         if self._offset is None:
             self._offset = delay
         if abs(delay - self._offset) > self._tolerance_ns:
-            self._count_outlier(delay)
+            self._count_outlier(delay, self._offset)
         else:
-            self._accept(delay)
+            self._outliers = 0
+            self._smallest = delay if self._smallest is None else min(self._smallest, delay)
+            self._offset = min(self._offset, delay)
+            self._states += 1
+            if self._states == WINDOW:
+                self._offset, self._smallest, self._states = self._smallest, None, 0
         return max(0, delay - self._offset)
 
-    def _accept(self, delay: int) -> None:
-        """Update the offset with a delay within the tolerance."""
-        self._outliers = 0
-        self._smallest = delay if self._smallest is None else min(self._smallest, delay)
-        assert self._offset is not None  # by `age_ns`
-        self._offset = min(self._offset, delay)
-        self._states += 1
-        if self._states == WINDOW:
-            self._offset, self._smallest, self._states = self._smallest, None, 0
-
-    def _count_outlier(self, delay: int) -> None:
+    def _count_outlier(self, delay: int, offset: int) -> None:
         """Count a delay outside the tolerance. Enough of them in a row, all about the same, count as a step of the clock."""
         if self._outlier is None or abs(delay - self._outlier) > self._tolerance_ns:
             self._outliers = 0
         self._outlier = delay if self._outliers == 0 or self._outlier is None else min(self._outlier, delay)
         self._outliers += 1
         if self._outliers == STEP_STATES:
-            assert self._offset is not None  # by `age_ns`
-            self.step_ns, self.steps = self._outlier - self._offset, self.steps + 1
+            self.step_ns, self.steps = self._outlier - offset, self.steps + 1
             self._offset, self._smallest, self._states, self._outliers = self._outlier, None, 0, 0
 
 
@@ -140,7 +131,9 @@ UNITS = {0: "ns", -1: "µs", -2: "ms", -3: "s"}
 
 
 class ClockRate:
-    """Judges the clock of one client in its first states."""
+    """Judges the clock of one client in its first states. judged: enough of them were seen"""
+
+    judged = False
 
     def __init__(self, dt_ns: int, *, robot_clock: bool) -> None:
         """dt_ns: nominal period [ns]; robot_clock: the client is simulated or replayed"""
@@ -148,17 +141,13 @@ class ClockRate:
         self._first: tuple[int, int, int] | None = None
         self._states = 0
 
-    @property
-    def judged(self) -> bool:
-        """Whether enough states were seen."""
-        return self._states >= STATES
-
     def problem(self, seq: int, t_robot: int, now_ns: int) -> str:
         """Return what is wrong with the clock or with `dt_nominal`; '' if nothing is.
 
         seq, t_robot: of an accepted state, robot's clock [ns]; now_ns: its arrival, server's clock [ns]
         """
         self._states += 1
+        self.judged = self._states >= STATES
         if self._first is None:
             self._first = seq, t_robot, now_ns
         if self._states < FIRST:

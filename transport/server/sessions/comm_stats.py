@@ -1,6 +1,6 @@
 """Communication statistics of one session, and its watchdog level."""
 
-from transport.protocol.messages.torque import Comm, Watchdog, WatchdogLevel
+from transport.protocol.messages.torque import ON_TIME, Comm, Watchdog, WatchdogLevel
 from transport.protocol.outage_stages import Stage, stage
 
 WINDOW = 100
@@ -55,9 +55,6 @@ class CommStats:
         ordered = sorted(self._rtts)
         self.report.rtt_p50_us, self.report.rtt_p99_us = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
         self._rtts.clear()
-
-
-ON_TIME = Watchdog(state=WatchdogLevel.OK, misses=0)
 
 
 def late_ns(dt_ns: int) -> int:

@@ -8,7 +8,7 @@ from controllers.planners.task_motion.targets import TargetMotion
 from idyn.errors import InputError
 from idyn.tasks import TaskStack
 from idyn.types import Record
-from transport.protocol.codec import vector
+from transport.protocol.codec import not_finite, vector
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.error import Code
@@ -161,7 +161,7 @@ def read_steering(message: CommandMessage) -> Steering:
         raise ProtocolError(Code.BAD_SCHEMA, "velocity", f"expected {expected}, got {velocity.tolist()}")
     height = message.height
     if height is not None and not np.isfinite(height):
-        raise ProtocolError(Code.NON_FINITE, "height", f"expected a finite number, got {height}")
+        raise not_finite("height", height)
     attitude = None if message.attitude is None else vector(message.attitude, 2, "attitude")
     gait = None if message.gait is None else GaitChange(**msgspec.structs.asdict(message.gait))
     return Steering(velocity=velocity, height=height, attitude=attitude, gait=gait)

@@ -35,6 +35,7 @@ from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
 from transport.server.sessions.latches import Latched, Latches
 from transport.server.sessions.outcomes import (
+    Accepted,
     Arrival,
     Outcome,
     Refusal,
@@ -45,7 +46,7 @@ from transport.server.sessions.outcomes import (
     StatsRequest,
     TickRequest,
 )
-from transport.server.sessions.session import Accepted, Phase, Session
+from transport.server.sessions.session import Phase, Session
 
 MOST_PLANNERS = 16
 """Largest number of planners with a session; a further one ends the oldest session."""
@@ -249,15 +250,17 @@ class Dispatcher:
 
     def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
         self.states += 1
-        session.keep_alive(state.session, arrival.now_ns)
+        session.check_number(state.session)
+        session.heard_ns = arrival.now_ns
         if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             session.latches.engage(f"emergency stop: {silence}")
         known = session.recorded_reply(state, arrival.data)
-        return session.accept(state, arrival.now_ns) if known is None else Resend(known)
+        return Accepted(session, state, session.accept(state, arrival.now_ns)) if known is None else Resend(known)
 
     def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
         self.states += 1
-        session.keep_alive(state.session, arrival.now_ns)
+        session.check_number(state.session)
+        session.heard_ns = arrival.now_ns
         assert session.latches.fault is not None  # by `Session.phase`
         raise ProtocolError(Code.LATCHED_FAULT, None, session.latches.fault.refusal)
 
@@ -265,7 +268,8 @@ class Dispatcher:
         raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
 
     def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Restart:
-        session.keep_alive(reset.session, arrival.now_ns)
+        session.check_number(reset.session)
+        session.heard_ns = arrival.now_ns
         if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             raise ProtocolError(Code.LATCHED_FAULT, None, silence)
         session.reset(reset)

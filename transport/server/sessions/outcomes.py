@@ -6,8 +6,10 @@ from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import ConfigSet, ResetAck
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.state_input import Measured
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.session import Accepted, Session
+from transport.server.sessions.session import Session
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -16,6 +18,14 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     identity: bytes
     data: bytes
     now_ns: int
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Answer a valid state with a torque."""
+
+    session: Session
+    message: StateMessage
+    measured: Measured
 
 
 class Resend(msgspec.Struct, frozen=True):
@@ -73,4 +83,4 @@ class SettingsRequest(msgspec.Struct, frozen=True):
 
 
 Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | TickRequest | SettingsRequest
-"""The outcome of a message, for the service to carry out. `Accepted`: step the controller."""
+"""The outcome of a message, for the service to carry out."""

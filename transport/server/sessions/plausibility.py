@@ -193,9 +193,9 @@ class Plausibility:
                 return f"{self._names[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
         return ""
 
-    def accept(self, measured: Measured, t_ns: int, sensed: Measured | None = None) -> None:
-        """Use a state as the last accepted one. t_ns: its time [ns]; sensed: as given to `judge`, if its base is estimated"""
-        self.last, self._t_ns, self._judged_ns, self._sensed = measured, t_ns, t_ns, (sensed or measured).state
+    def accept(self, measured: Measured, t_ns: int, sensed: State) -> None:
+        """Use a state as the last accepted one. t_ns: its time [ns]; sensed: its state when it was judged"""
+        self.last, self._t_ns, self._judged_ns, self._sensed = measured, t_ns, t_ns, sensed
         self._rejected = self._frozen = False
         self.level = max(self.level - self._leak, 0.0)
 

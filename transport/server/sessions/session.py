@@ -8,28 +8,18 @@ from enum import StrEnum
 
 import msgspec
 
-from controllers.command import Inputs, Reference
 from idyn.tasks import TaskStack
-from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import BaseEstimator, touching
-from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import (
-    Measured,
-    StateReader,
-    check_recorded,
-    read_plan,
-    read_reference,
-    temperatures,
-)
+from transport.protocol.messages.torque import ON_TIME, Watchdog, WatchdogLevel
+from transport.protocol.state_input import Measured, StateReader, external_force
 from transport.server.sessions.clocks import ActuationDelay, ClockOffset, ClockRate, OutageTimer
-from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
+from transport.server.sessions.comm_stats import CommStats, late_ns, watchdog
 from transport.server.sessions.command_latch import CommandLatch, CommandOrder
 from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
 from transport.server.sessions.plausibility import Plausibility, SwitchDebounce
@@ -55,17 +45,6 @@ class Phase(StrEnum):
     RUNNING = "running"
     LATCHED = "latched"  # a fault; states are refused until `reset`
     ENDED = "ended"  # the client sent stop
-
-
-class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A valid state for the controller, in the robot's order. contacts: None: to be computed from geometry"""
-
-    session: "Session"
-    message: StateMessage
-    measured: Measured
-    contacts: ContactSet | FootSwitches | None
-    inputs: Inputs
-    watchdog: Watchdog
 
 
 class Session:
@@ -124,11 +103,6 @@ class Session:
             return Phase.ENDED
         return Phase.RUNNING if self.latches.fault is None else Phase.LATCHED
 
-    def keep_alive(self, number: int, now_ns: int) -> None:
-        """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
-        self.check_number(number)
-        self.heard_ns = now_ns
-
     def seen(self) -> SeenState | None:
         """Return the last accepted state; None before the first one."""
         return self._plausibility.seen()
@@ -152,8 +126,8 @@ class Session:
             raise ProtocolError(Code.DUPLICATE, "seq", problem, message.seq)
         return kept.torque
 
-    def accept(self, message: StateMessage, now_ns: int) -> Accepted:
-        """Check a state, update the session and return the state for the controller. Raises ProtocolError for an invalid state.
+    def accept(self, message: StateMessage, now_ns: int) -> Measured:
+        """Check a state, update the session and return the inputs of the tick. Raises ProtocolError for an invalid state.
 
         Raises `Latched` after a long outage, or for the second implausible state in a row. An invalid state changes only the
         clocks' statistics and the plausibility check.
@@ -164,66 +138,60 @@ class Session:
         outage = self._outage.until(t_robot, now_ns)
         level = ON_TIME if outage < self._late_ns else self._watchdog_level(outage, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
-        measured, contacts, sensed, reference = self.read(message)
-        torque = None if message.tau_meas is None else self._reader.measured_torque(message.tau_meas)
-        temperature = None if message.temp is None else temperatures(message, self.agreement)
-        schedule, applied = read_plan(message, self.agreement, measured.state.q)
-        seen = measured if self._base is None else self._base.sensed(measured, message, torque)
-        if jump := self._judge(seen, t_robot, now_ns):
-            measured = self._substitute(measured, jump, now_ns)
-        else:
-            measured = measured if self._base is None else self._base.complete(measured, message)
-            self._plausibility.accept(measured, t_robot, seen)
-        if measured.estimate is not None:
-            contacts = touching(measured.estimate, self.agreement) if contacts is None else contacts
-            applied = None if applied is None else read_plan(message, self.agreement, measured.state.q)[1]
+        measured = self._reader.read(message)
+        substituted = self._judge(measured, message, now_ns)
         if self._t_robot is None and self._judges_start:
             self._check_start(measured, now_ns)
         if not self._rate.judged and (problem := self._rate.problem(message.seq, t_robot, now_ns)):
             raise Latched(self.latch(problem, now_ns))
-        dt = 0.0
         if self._t_robot is not None:
-            dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
-        self._seq, self._t_robot, self._substituted = message.seq, t_robot, bool(jump)
+            measured.dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
+        self._seq, self._t_robot, self._substituted = message.seq, t_robot, substituted
         self.comm.accepted(gap, age, self._clocks.steps, message.rtt_us)
         pause = self._outage.accepted(t_robot, now_ns, outage)
-        if pause >= self.hold_ns:
-            level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
-        contacts, flickers = (None, "") if contacts is None else self._debounce.debounced(contacts, dt)
+        measured.watchdog = level if pause < self.hold_ns else msgspec.structs.replace(level, pause_ms=pause * 1e-6)
+        flickers = ""
+        if measured.contacts is not None:
+            measured.contacts, flickers = self._debounce.debounced(measured.contacts, measured.dt)
         command = self._command.at(now_ns)
+        measured.steering, measured.tasks = command.steering, command.tasks
         if command.note:
-            measured = msgspec.structs.replace(measured, note="; ".join(filter(None, (measured.note, command.note))))
+            measured.note = "; ".join(filter(None, (measured.note, command.note)))
+        measured.doubt, measured.estop = self._plausibility.doubt or flickers, self.latches.estop
+        measured.delay = self._delay.accepted(t_robot, message.t_applied)
         own = self.agreement.dry_run or (message.flags is not None and message.flags.dry_run)  # torques of the robot's own side
         own = own or 0 < message.last_applied_seq < message.seq - MOST_UNANSWERED
-        inputs = Inputs(
-            dt=dt,
-            steering=command.steering,
-            tasks=command.tasks,
-            tau_applied=measured.tau_applied,
-            tau_measured=torque,
-            temperature=temperature,
-            voltage=message.volt,
-            doubt=self._plausibility.doubt or flickers,
-            reference=reference,
-            schedule=schedule,
-            applied=applied,
-            sensed_force=sensed,
-            estop=self.latches.estop,
-            delay=self._delay.accepted(t_robot, message.t_applied),
-            follows=False if own else self._delay.follows,
-        )
-        return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
+        measured.follows = False if own else self._delay.follows
+        return measured
 
-    def _judge(self, sensed: Measured, t_robot: int, now_ns: int) -> str:
-        """Return why a state is implausible, '' if it is not. Raises ProtocolError for a frozen sensor, which is no outage."""
+    def _judge(self, measured: Measured, message: StateMessage, now_ns: int) -> bool:
+        """Replace an implausible state by the last accepted one, and complete one without a base by its estimate.
+
+        Return whether it was implausible. Raises Latched for the second implausible state in a row, and ProtocolError for a
+        frozen sensor, which is no outage.
+        """
+        base, plausibility = self._base, self._plausibility
+        sensed = measured.state if base is None else base.sensed(measured)
         try:
-            return self._plausibility.judge(sensed, t_robot)
+            jump = plausibility.judge(measured, message.t_robot)
         except ProtocolError:
-            self._outage.heard(t_robot, now_ns)
+            self._outage.heard(message.t_robot, now_ns)
             raise
+        if jump:
+            self._substitute(measured, jump, now_ns)
+        else:
+            if base is not None:
+                base.complete(measured, message.t_robot)
+            plausibility.accept(measured, message.t_robot, sensed)
+        if measured.estimate is not None:
+            if measured.contacts is None:
+                measured.contacts = touching(measured.estimate, self.agreement)
+            if message.f_ext is not None:
+                measured.applied = external_force(message.f_ext, self.agreement.robot, measured.state.q)
+        return bool(jump)
 
-    def _substitute(self, measured: Measured, jump: str, now_ns: int) -> Measured:
-        """Return the last accepted state instead of an implausible one. Raises Latched for the second implausible one in a row.
+    def _substitute(self, measured: Measured, jump: str, now_ns: int) -> None:
+        """Replace an implausible state by the last accepted one. Raises Latched for the second implausible one in a row.
 
         jump: why the state is implausible
         """
@@ -231,18 +199,9 @@ class Session:
         if self._substituted or last is None or self._plausibility.exhausted:
             count = "two implausible states in a row" if self._substituted else "too many implausible states"
             raise Latched(self.latch(f"{count}: {jump}", now_ns))
-        note = "; ".join(filter(None, (f"implausible state ignored: {jump}", measured.note)))
-        return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
-
-    def read(self, message: StateMessage) -> tuple[Measured, ContactSet | FootSwitches | None, Array | None, Reference | None]:
-        """Return state, contacts, sensed forces and reference in the robot's order. Raises ProtocolError."""
-        check_recorded(message, self.agreement)
-        measured = self._reader.read(message.q, message.vel, message.tau_applied)
-        contacts, sensed = None, None
-        if message.contacts is not None:
-            contacts, sensed = read_contacts(message.contacts, self.agreement)
-        reference = None if message.ref is None else read_reference(message.ref, self.agreement)
-        return measured, contacts, sensed, reference
+        measured.state, measured.angles, measured.speeds = last.state, last.angles, last.speeds
+        measured.estimate = last.estimate
+        measured.note = "; ".join(filter(None, (f"implausible state ignored: {jump}", measured.note)))
 
     def answered(self, seq: int, state: bytes, torque: bytes, now_ns: int) -> None:
         """Store an exchange. now_ns: time of the answer, from which the server's clock counts the next outage"""
@@ -305,8 +264,9 @@ class Session:
 
     def reset(self, message: Reset) -> None:
         """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""
-        measured = self._reader.read(message.q, message.vel)
-        measured = measured if self._base is None else self._base.at_reset(measured, message)
+        measured = self._reader.motion(message.q, message.vel)
+        if self._base is not None:
+            self._base.at_reset(measured, message)
         check_start(measured, self.agreement.robot, self._start)
         self.latches.release()
         if not self.agreement.dry_run:
