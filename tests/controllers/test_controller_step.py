@@ -1,7 +1,10 @@
-"""One controller step: commands for valid and invalid inputs."""
+"""Steps of a controller: commands for valid and invalid inputs, their cost, delays, and robots that stand in closed loop."""
 
+import collections
 import json
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -9,15 +12,22 @@ import pytest
 from fast import every, fast, first_is_fast
 from rigs import RIGID, at_rest, controller, nudged
 
-from controllers.build import controller_from_snapshot
+import idyn.model.robot
+from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
 from controllers.controller import Controller
+from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
 from controllers.planners.path import PathSettings
+from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_points
+from idyn.contact.terrain import Flat
 from idyn.errors import InputError
+from idyn.jit.mode import PLAIN
 from idyn.laws import LAWS, make_law
 from idyn.status import Conditions
 from idyn.types import Selection, State
+from sim_harness.engines.penalty import Penalty
+from sim_harness.world.worlds import ENGINES, build_world
 
 TICK = Inputs(dt=0.001)
 FIRST = Inputs(dt=0.0)
@@ -300,3 +310,255 @@ def test_kinematics_are_recomputed_when_the_state_was_modified():
     state.q[7] += 0.05
     expected = other.step(State(q=state.q.copy(), v=state.v.copy()), contacts, TICK)
     np.testing.assert_array_equal(c.step(state, contacts, TICK).tau, expected.tau)
+
+
+# -- cost of a tick ----------------------------------------------------------------------------------------------------
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tuple(str(ROOT / name) for name in ("idyn", "controllers"))
+MOST_FUNCTIONS = 29 if PLAIN else 25
+"""Different functions of the project in one tick of a controller. Fallback mode checks the arguments of kernels in Python."""
+
+
+def ticks(controller, count):
+    """States and inputs of a robot that stands still."""
+    for _ in range(count):
+        state = State(q=controller.stance.copy(), v=np.zeros(controller.robot.nv))
+        inputs = Inputs(dt=controller.settings.period, tau_applied=np.zeros(controller.robot.na))
+        yield state, inputs
+
+
+@pytest.mark.parametrize("name", ["quadruped", "quadruped-trot"])
+def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, name):
+    """Inertia and bias forces once; forward kinematics once, at the reference angles."""
+    controller, counts, pin = load_controller(name), collections.Counter(), idyn.model.robot.pin
+
+    class Counting:
+        def __getattr__(self, algorithm):
+            def counted(*arguments):
+                counts[algorithm] += 1
+                return getattr(pin, algorithm)(*arguments)
+
+            return counted
+
+    rungs = []
+    for tick, (state, inputs) in enumerate(ticks(controller, 40)):
+        if tick == 39:
+            monkeypatch.setattr(idyn.model.robot, "pin", Counting())
+        command = controller.step(state, controller.contacts(state), inputs)
+        rungs.append(command.prediction.rung)
+    assert rungs[-1] == "warm"
+    assert counts == {"crba": 1, "nonLinearEffects": 1, "forwardKinematics": 1}
+
+
+@every("name", ["quadruped", "quadruped-trot"])
+def test_a_steady_tick_calls_few_functions(name):
+    controller, called = load_controller(name), set()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGES):
+            called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    for state, inputs in ticks(controller, 40):
+        contacts = controller.contacts(state)
+        called.clear()
+        sys.setprofile(note)
+        command = controller.step(state, contacts, inputs)
+        sys.setprofile(None)
+    assert command.prediction.rung == "warm"
+    assert 10 < len(called) <= MOST_FUNCTIONS, sorted(called)
+
+
+# -- delay compensation ------------------------------------------------------------------------------------------------
+
+
+DT = 0.001
+
+
+def test_without_delay_or_predictions_the_state_is_the_measured_one():
+    c = controller("solo12")
+    compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
+    assert compensation.extrapolate(state, 0.005) is state
+    compensation.record(np.zeros(c.robot.nv), np.ones(c.robot.nv), 1.0)
+    assert compensation.extrapolate(state, 0.0) is state
+    compensation.reset()
+    assert compensation.extrapolate(state, 0.005) is state
+
+
+def test_pending_predictions_are_integrated_over_the_delay():
+    """The predictions of the last ticks, oldest first, integrated as the world integrates."""
+    c, rng = controller("solo12"), np.random.default_rng(0)
+    compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
+    accelerations = rng.normal(size=(7, c.robot.nv))
+    for a in accelerations:
+        compensation.record(np.zeros(c.robot.nv), a, 1.0)
+    q, v = state.q, state.v
+    for a in accelerations[-3:]:
+        v = v + DT * a
+        q = c.robot.integrate(q, DT * v)
+    ahead = compensation.extrapolate(state, 3 * DT)
+    np.testing.assert_array_equal(ahead.v, v)
+    np.testing.assert_array_equal(ahead.q, q)
+
+
+def test_extrapolation_ends_with_the_kept_predictions():
+    c = controller("solo12")
+    compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
+    for _ in range(2 * MAX_TICKS):
+        compensation.record(np.zeros(c.robot.nv), np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)], 1.0)
+    assert compensation.extrapolate(state, 1.0).v[2] == pytest.approx(MAX_TICKS * DT)
+
+
+def test_with_a_delay_the_reference_is_that_of_the_time_when_the_torque_acts():
+    """It never goes back when the delay shrinks."""
+    moving = {"reference__kind": "sway", "reference__start": 0.0, "reference__ramp": 0.1}
+    c, late = controller("quadruped", **moving), controller("quadruped", **moving)
+    state = at_rest(c)
+    prompt, delayed = [], []
+    for k in range(60):
+        dt = DT * (k > 0)
+        prompt.append(c.step(state, c.contacts(state.q), Inputs(dt=dt)).reference.q)
+        inputs = Inputs(dt=dt, delay=0.005 if k < 50 else 0.0)
+        delayed.append(late.step(state, late.contacts(state.q), inputs).reference.q)
+    np.testing.assert_allclose(delayed[44], prompt[49], atol=1e-12)
+    np.testing.assert_allclose(delayed[51], prompt[54], atol=1e-12)
+    np.testing.assert_allclose(delayed[59], prompt[59], atol=1e-12)
+
+
+# -- closed loop -------------------------------------------------------------------------------------------------------
+
+
+FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}
+EXACT = RIGID | FREE_OF_LIMITS
+
+
+def world_of(name, engine="lcp", **settings):
+    robot, stance = load_robot(name)
+    return build_world(ENGINES[engine](**settings), robot, Flat(), stance)
+
+
+class Loop:
+    """One second of it is a thousand of these."""
+
+    def __init__(self, c, world):
+        self.c, self.world, self.applied = c, world, None
+        self.taus, self.bases, self.predicted, self.simulated, self.modes = [], [], [], [], []
+
+    def tick(self, k):
+        state = self.world.state
+        inputs = Inputs(dt=DT * (k > 0), tau_applied=self.applied)
+        command = self.c.step(state, self.c.contacts(state.q), inputs)
+        result = self.world.step(command.tau, DT)
+        self.applied = command.tau
+        self.taus.append(command.tau)
+        self.bases.append(self.world.q[:3].copy())
+        self.modes.append(command.mode)
+        self.predicted.append(command.prediction.normal_force.sum() if command.prediction else np.nan)
+        self.simulated.append(result.normal_force.sum())
+        assert result.status.ok
+
+    def run(self, steps):
+        for k in range(steps):
+            self.tick(k)
+        return self
+
+
+@every("law", ["no-slip", "coulomb", "convex"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
+def test_the_robot_stands_and_the_predicted_forces_carry_its_weight(name, law):
+    """The same model on both sides: Σ f_N agrees to 1e-6, and the base stays within a micrometre."""
+    c = controller(name, law=law, selection="torque", **EXACT)
+    loop = Loop(c, world_of(name)).run(300)
+    assert set(loop.modes) == {Mode.OK}
+    np.testing.assert_allclose(loop.bases, np.broadcast_to(c.stance[:3], (300, 3)), atol=1e-6)
+    np.testing.assert_allclose(loop.predicted, loop.simulated, rtol=1e-6)
+    np.testing.assert_allclose(loop.simulated, c.robot.total_mass * 9.81, rtol=1e-6)
+
+
+@pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb"]))
+@every(("kind", "axis"), [("sway", 1), ("squat", 2)])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
+def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
+    """A sway or squat of a centimetre under the rigid engine: the base goes where it should, forces as predicted to 1e-6."""
+    motion = {"reference__kind": kind, "reference__start": 0.0, "reference__ramp": 0.3}
+    c = controller(name, law=law, selection="torque", **motion, **EXACT)
+    loop = Loop(c, world_of(name)).run(600)
+    assert set(loop.modes) == {Mode.OK}
+    np.testing.assert_allclose(loop.predicted, loop.simulated, rtol=1e-6)
+    travel = np.array(loop.bases)[:, axis] - c.stance[axis]
+    t = DT * np.arange(1, 601)
+    ramp = np.minimum(t / 0.3, 1)
+    wanted = 0.01 * ramp**3 * (10 - 15 * ramp + 6 * ramp**2) * np.sin(2 * np.pi * t)
+    np.testing.assert_allclose(travel, wanted, atol=1e-3)
+    assert np.abs(travel).max() > 0.009
+
+
+def test_selection_removes_the_chatter_of_an_indeterminate_stance():
+    """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4]."""
+    settings = {"law": "coulomb", "consistency": "stick", "warm_start": False} | EXACT
+    settings |= {"reference__kind": "squat", "reference__start": 0.0}
+    loops = {
+        selection: Loop(controller("solo12", selection=selection, **settings), world_of("solo12")).run(500)
+        for selection in ("torque", "off")
+    }
+    np.testing.assert_allclose(loops["torque"].bases, loops["off"].bases, atol=1e-9)
+    rate = {key: np.abs(np.diff(loop.taus, axis=0)).mean() / DT for key, loop in loops.items()}
+    assert rate["off"] > 100 * rate["torque"]
+
+
+@every("kind", ["sway", "squat"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
+def test_cold_starts_are_solved_by_their_first_rung(name, kind):
+    """A stance is as degenerate as a contact problem gets. Begun anew at every tick, the law needs no regularisation, and the
+    demand on which all feet stay is not given up."""
+    settings = EXACT | {"law": "coulomb", "selection": "off", "warm_start": False, "ground__drift": True}
+    c = controller(name, reference__kind=kind, reference__start=0.0, **settings)
+    world = world_of(name)
+    for k in range(300):
+        state = world.state
+        command = c.step(state, c.contacts(state.q), Inputs(dt=DT * (k > 0)))
+        assert (command.prediction.law, command.prediction.rung) == ("coulomb", "cold")
+        assert command.prediction.demand_change > 0 or k < 2
+        world.step(command.tau, DT)
+
+
+def test_rate_and_torque_limits_are_kept_in_the_loop():
+    c = controller("solo12", safety__torque_rate=200.0)
+    loop = Loop(c, world_of("solo12")).run(200)
+    taus = np.array(loop.taus)
+    assert np.abs(taus).max() <= 2.7
+    assert np.abs(np.diff(taus, axis=0)).max() <= 0.2 + 1e-12
+
+
+@every("engine", ["lcp", "penalty"])
+@pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "cone"], "coulomb"))
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
+def test_the_shipped_controller_stands_on_rigid_and_on_soft_ground(name, law, engine):
+    """Another contact model than the law's: the robot sinks as far as four springs give under its weight, on rigid ground not
+    at all, and the forces are those predicted."""
+    c = controller(name, law=law)
+    loop = Loop(c, world_of(name, engine)).run(600)
+    weight = c.robot.total_mass * 9.81
+    sinkage = weight / (4 * Penalty().kp) if engine == "penalty" else 0.0
+    assert c.stance[2] - loop.bases[-1][2] == pytest.approx(sinkage, abs=1e-6)
+    assert loop.simulated[-1] == pytest.approx(weight, rel=0.01)
+    assert loop.predicted[-1] == pytest.approx(loop.simulated[-1], rel=0.01)
+    assert np.abs(np.diff(loop.taus[-100:], axis=0)).mean() / DT < 5.0
+
+
+@pytest.mark.parametrize(("name", "steps"), first_is_fast([("go2-trot", 700), ("go2", 200), ("g1-walk", 300)]))
+def test_a_run_in_utm_coordinates_is_that_at_the_origin(name, steps):
+    """5500 km away, where positions are rounded to 0.9 nm: every torque within 5 µN·m, the base within 0.1 µm."""
+    loops = []
+    for x, y in ((0.0, 0.0), (4.5e5, 5.5e6)):
+        c = controller(name, **({"reference__path": {"waypoints": [[x + 2.0, y]]}} if name == "go2-trot" else {}))
+        stance = c.stance.copy()
+        stance[:2] += x, y
+        c = Controller(c.settings, c.robot, stance)
+        loops.append(Loop(c, build_world(ENGINES["lcp"](), c.robot, c.terrain, stance)).run(steps))
+        assert set(loops[-1].modes) == {Mode.OK}
+        loops[-1].bases -= np.array([x, y, 0.0])
+    here, there = loops
+    np.testing.assert_allclose(there.taus, here.taus, rtol=0.0, atol=5e-6)
+    np.testing.assert_allclose(there.bases, here.bases, rtol=0.0, atol=1e-7)

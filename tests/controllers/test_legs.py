@@ -1,8 +1,11 @@
 """Inverse kinematics of legs, compared with Pinocchio's forward kinematics and with finite differences."""
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from fast import every
+from many_hinges import quadruped_of
+from walking import Walker
 
 from controllers.command import Steering
 from controllers.planners import legs as planner
@@ -12,7 +15,9 @@ from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn.errors import InputError
+from controllers.robot.stance import close_chains
+from idyn.errors import ConfigError, InputError
+from idyn.model.description import Closure
 
 
 def solved(legs, x, v, a, guess):
@@ -125,3 +130,166 @@ def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
     assert 0.08 < forward < 0.25
     assert aside == pytest.approx(0.03, abs=0.002)
     assert plan.plan.slender == pytest.approx(forward / aside)
+
+
+# -- legs with many hinges, and closed legs ----------------------------------------------------------------------------
+
+
+BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]
+FEET = ("LF", "RF", "LH", "RH")
+WAY = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
+
+
+class Rig:
+    """A robot's legs, and the same robot with a fixed base in Pinocchio."""
+
+    def __init__(self, robot, stance, ends):
+        """ends: frames that reach the feet, per foot"""
+        self.robot, self.legs, self.ends = robot, Legs(robot, stance), ends
+        self.angles = self.legs.angles(stance)
+        self.model = pin.buildModelFromXML(robot.description.urdf)
+        self.data = self.model.createData()
+        passive = np.setdiff1d(np.arange(6, robot.nv), robot.tree.a)
+        self.order = np.concatenate([robot.tree.a, passive]) - 6
+
+    def solve(self, x, v, a, guess=None):
+        motion = (self.angles if guess is None else guess).copy(), np.zeros(len(self.angles)), np.zeros(len(self.angles))
+        return *motion, planner.solve(self.legs.fields, (x, v, a), motion)
+
+    def in_pinocchio(self, angles):
+        full = np.zeros(self.model.nv)
+        full[self.order] = angles
+        return full
+
+    def motion_of(self, frame, q, v, a):
+        """Position, velocity and acceleration of a frame in the base frame, by Pinocchio."""
+        pin.forwardKinematics(self.model, self.data, *map(self.in_pinocchio, (q, v, a)))
+        pin.updateFramePlacements(self.model, self.data)
+        at = self.model.getFrameId(frame), pin.LOCAL_WORLD_ALIGNED
+        return (
+            self.data.oMf[at[0]].translation,
+            pin.getFrameVelocity(self.model, self.data, *at).linear,
+            pin.getFrameClassicalAcceleration(self.model, self.data, *at).linear,
+        )
+
+
+@pytest.fixture(params=BUILDS, ids=str)
+def rig(request):
+    return Rig(*quadruped_of(*request.param), [(f"{foot}_foot",) for foot in FEET])
+
+
+@pytest.fixture(scope="module")
+def five_bars():
+    return Rig(*load_robot("fivebar"), [(f"{foot}_front_end", f"{foot}_hind_end") for foot in FEET])
+
+
+def check_feet(rig, x, v, a, tolerance):
+    q, dq, ddq, reached = rig.solve(x, v, a)
+    assert reached
+    for i, frames in enumerate(rig.ends):
+        for frame in frames:
+            found = rig.motion_of(frame, q, dq, ddq)
+            for one, wanted in zip(found, (x[i], v[i], a[i]), strict=True):
+                np.testing.assert_allclose(one, wanted, atol=tolerance * max(1.0, np.abs(wanted).max()))
+
+
+def test_the_feet_of_many_hinges_move_as_wanted(rig):
+    """Position, velocity and acceleration of the feet for the joint motion that was found."""
+    rng, home = np.random.default_rng(0), rig.legs.feet(rig.angles)
+    for _ in range(20):
+        x, (v, a) = home + rng.uniform(-0.04, 0.04, (4, 3)), rng.normal(size=(2, 4, 3))
+        check_feet(rig, x, v, a, 1e-7)
+
+
+def test_both_chains_of_a_closed_leg_reach_the_foot(five_bars):
+    rng, home = np.random.default_rng(0), five_bars.legs.feet(five_bars.angles)
+    flat = np.array([1.0, 0.0, 1.0])
+    for _ in range(20):
+        x, (v, a) = home + flat * rng.uniform(-0.04, 0.04, (4, 3)), flat * rng.normal(size=(2, 4, 3))
+        check_feet(five_bars, x, v, a, 1e-9)
+
+
+def check_differences(rig, way):
+    home = rig.legs.feet(rig.angles)
+
+    def solve(t):
+        return rig.solve(home + way * np.sin(3 * t), way * 3 * np.cos(3 * t), -way * 9 * np.sin(3 * t))
+
+    e = 1e-5
+    before, now, after = solve(0.4 - e), solve(0.4), solve(0.4 + e)
+    np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-6)
+    np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-6)
+
+
+def test_speeds_and_accelerations_are_the_rates_of_the_posture(rig):
+    """With more hinges than the foot needs, too."""
+    check_differences(rig, WAY)
+
+
+def test_the_rates_of_closed_legs_match_finite_differences(five_bars):
+    check_differences(five_bars, WAY * [1.0, 0.0, 1.0])
+
+
+def test_the_posture_is_the_nearest_to_the_stance(rig):
+    """θ − θ₀ has no part in the null space of the Jacobian, by Pinocchio, and does not depend on the guess."""
+    rng, home, zero = np.random.default_rng(3), rig.legs.feet(rig.angles), np.zeros((4, 3))
+    x = home + rng.uniform(-0.04, 0.04, (4, 3))
+    q, _, _, reached = rig.solve(x, zero, zero)
+    assert reached
+    away = rig.in_pinocchio(q - rig.angles)
+    for (frame,) in rig.ends:
+        full = pin.computeFrameJacobian(
+            rig.model, rig.data, rig.in_pinocchio(q), rig.model.getFrameId(frame), pin.LOCAL_WORLD_ALIGNED
+        )
+        J, of_leg = full[:3], np.abs(full).max(axis=0) > 0
+        pull = np.linalg.lstsq(J[:, of_leg].T, away[of_leg], rcond=None)[0]
+        np.testing.assert_allclose(J[:, of_leg].T @ pull, away[of_leg], atol=1e-7)
+    assert np.abs(away).max() > 0.01
+    other = rig.solve(x, zero, zero, rig.angles + 0.02 * rng.normal(size=len(q)))
+    assert other[3]
+    np.testing.assert_allclose(other[0], q, atol=1e-7)
+
+
+def test_stretched_legs_of_many_hinges_are_reported(rig):
+    target = rig.legs.feet(rig.angles) - [0.0, 0.0, 1.0]
+    q, v, a, reached = rig.solve(target, np.ones((4, 3)), np.ones((4, 3)))
+    assert not reached
+    assert np.isfinite(np.concatenate([q, v, a])).all()
+
+
+def test_closed_legs_walk_in_the_plan():
+    """Standing feet do not move in the world, both chains stay closed; the motors alone are the reference."""
+    walker = Walker("fivebar", velocity=(0.2, 0.0, 0.0))
+    robot, moved, last = walker.robot, [], None
+    for k in range(1500):
+        reference = walker.tick()
+        assert not reference.problem
+        assert len(reference.q) == robot.na
+        q = close_chains(robot, walker.q)
+        walker.stance = q
+        feet = robot.place(q)[1][robot.spheres.joints] + np.einsum(
+            "nij,nj->ni", robot.place(q)[0][robot.spheres.joints], robot.spheres.offsets
+        )
+        if last is not None and k > 300:
+            both = reference.schedule.stance & last[1]
+            moved.append(np.abs(feet - last[0])[both, 0].max())
+        last = feet, reference.schedule.stance
+    assert np.max(moved) < 2e-6
+    assert walker.plan.plan.pose[0] > 0.2
+
+
+@every("second", ["LF_front_knee", "LF_hind_knee"])
+def test_legs_that_close_elsewhere_are_refused(second):
+    robot, stance = load_robot("fivebar")
+    frames = {"LF_front_knee": "RF_hind_shank", "LF_hind_knee": "RF_front_shank"}
+    closures = (*robot.description.closure, Closure(first="LF_hind_thigh", second=frames[second]))
+    other = robot.variant(closure=closures)
+    with pytest.raises(ConfigError, match="centre of a foot"):
+        Legs(other, stance)
+
+
+def test_an_open_leg_with_a_joint_without_motor_is_refused():
+    robot, stance = quadruped_of(4, 4)
+    other = robot.variant(unactuated=("LF_3",))
+    with pytest.raises(ConfigError, match="LF_3"):
+        Legs(other, stance)

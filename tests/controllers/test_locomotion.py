@@ -8,13 +8,20 @@ import pytest
 from fast import every, first_is_fast
 from walking import DT, Walker
 
+from controllers.contact.footing import CANDIDATES, FARTHEST, MARGIN, heights_at, safe_shifts
+from controllers.contact.plane import StandingPlane
+from controllers.planners import cubics
 from controllers.planners.gait import FastSettings, GaitSettings
-from controllers.planners.locomotion import Locomotion
+from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
+from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat, Slope, Stairs
 from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
+from idyn.types import State
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
 
@@ -237,3 +244,213 @@ def test_accelerations_are_derivatives_while_the_turn_rate_changes():
     v, a = (np.array([getattr(r, field) for r in references]) for field in ("v", "a"))
     error = np.abs(np.diff(v, axis=0) / DT - 0.5 * (a[1:] + a[:-1]))
     assert np.median(error.max(axis=1)) < 0.01 * np.median(np.abs(a).max(axis=1))
+
+
+# -- cubics that are retargeted ----------------------------------------------------------------------------------------
+
+
+START = np.array([[0.1, 0.2], [0.3, -0.4]])
+
+
+class Cubics(cubics.Cubics):
+    """All coordinates of a point at once."""
+
+    def at(self, t):
+        """Points, velocities and accelerations (n, d)."""
+        n, d = self.since.shape
+        return np.moveaxis([[cubics.at(self.fields, i, k, t) for k in range(d)] for i in range(n)], 2, 0)
+
+    def aim(self, i, t, until, goal, velocity):
+        for k in range(len(goal)):
+            cubics.aim(self.fields, i, k, t, until, goal[k], velocity[k])
+
+    def stop(self, i, t):
+        for k in range(self.since.shape[1]):
+            cubics.stop(self.fields, i, k, t)
+
+
+def test_a_new_curve_rests_at_its_start():
+    c = Cubics(START)
+    for t in (0.0, 1.0, 1e6):
+        p, v, a = c.at(t)
+        np.testing.assert_array_equal(p, START)
+        assert not v.any()
+        assert not a.any()
+
+
+def test_a_curve_ends_at_the_goal_with_the_given_velocity():
+    c = Cubics(START)
+    goal, velocity = np.array([0.5, -0.1]), np.array([0.3, -0.2])
+    c.aim(0, 1.0, 1.5, goal, velocity)
+    p, v, _ = c.at(1.5 - 1e-9)
+    np.testing.assert_allclose(p[0], goal, atol=1e-8)
+    np.testing.assert_allclose(v[0], velocity, atol=1e-7)
+    np.testing.assert_array_equal(p[1], START[1])
+    p, v, _ = c.at(1.0)
+    np.testing.assert_array_equal(p, START)
+    assert not v.any()
+
+
+def test_retargeting_keeps_position_and_velocity_continuous():
+    c = Cubics(START)
+    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
+    before = c.at(0.4)
+    c.aim(0, 0.4, 0.9, np.array([-1.0, 2.0]), np.ones(2))
+    after = c.at(0.4)
+    np.testing.assert_allclose(before[0], after[0], atol=1e-15)
+    np.testing.assert_allclose(before[1], after[1], atol=1e-15)
+    assert np.abs(before[2] - after[2]).max() > 1.0
+
+
+def test_retargeting_to_the_same_goal_changes_nothing():
+    c, other = Cubics(START), Cubics(START)
+    for curve in (c, other):
+        curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+    for t in np.linspace(0.01, 0.9, 50):
+        c.aim(0, t, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+        for one, same in zip(c.at(t + 0.05), other.at(t + 0.05), strict=True):
+            np.testing.assert_allclose(one, same, atol=1e-9)
+
+
+def test_velocity_and_acceleration_are_derivatives():
+    c = Cubics(START)
+    c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
+    e = 1e-5
+    for t in (0.1, 0.5, 0.9):
+        before, now, after = c.at(t - e), c.at(t), c.at(t + e)
+        np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
+        np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
+
+
+def test_a_stopped_curve_stays_where_it_is():
+    c = Cubics(START)
+    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
+    there = c.at(0.3)[0].copy()
+    c.stop(0, 0.3)
+    for t in (0.3, 0.7, 5.0):
+        p, v, a = c.at(t)
+        np.testing.assert_array_equal(p, there)
+        assert not v.any()
+        assert not a.any()
+
+
+def test_retargeting_after_the_end_time_changes_nothing():
+    c = Cubics(START)
+    c.aim(0, 1.0, 1.0, np.array([9.0, 9.0]), np.zeros(2))
+    np.testing.assert_array_equal(c.at(2.0)[0], START)
+
+
+# -- footholds on known ground -----------------------------------------------------------------------------------------
+
+
+STAIRS = Stairs(0.5, 0.3, 0.1, 4)
+NO_SHIFT = np.zeros((1, 2))
+
+
+@every("x", np.arange(0.3, 1.6, 0.01))
+def test_footholds_keep_away_from_edges(x):
+    """The edges are at 0.5 + 0.3 k; a foothold that is farther away than the margin stays where it is."""
+    edges = 0.5 + 0.3 * np.arange(4)
+    shift = safe_shifts(STAIRS, np.array([[x, 0.1]]), NO_SHIFT)[0]
+    assert np.abs(x + shift[0] - edges).min() > MARGIN - 1e-9
+    if np.abs(x - edges).min() > MARGIN + 1e-9:
+        np.testing.assert_array_equal(shift, 0.0)
+    else:
+        assert np.hypot(*shift) <= 2.0 * MARGIN + FARTHEST / 5
+
+
+@every("ground", [Flat(), Slope(0.35, direction=1.0)])
+def test_footholds_on_planes_stay(ground):
+    wanted = np.random.default_rng(0).uniform(-1.0, 1.0, (5, 2))
+    np.testing.assert_array_equal(safe_shifts(ground, wanted, np.zeros((5, 2))), 0.0)
+
+
+def test_a_foothold_that_moved_does_not_jump_to_the_other_side():
+    """Just beyond the middle of an edge the nearer side is the other one, but the last displacement counts."""
+    last = np.array([[-0.04, 0.0]])
+    assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), last)[0, 0] < 0.0
+    assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), NO_SHIFT)[0, 0] > 0.0
+
+
+def test_where_no_place_is_safe_the_foothold_stays():
+    narrow = Stairs(0.0, 0.02, 0.03, 100)
+    np.testing.assert_array_equal(safe_shifts(narrow, np.array([[0.5, 0.0]]), NO_SHIFT), 0.0)
+    assert np.hypot(*CANDIDATES.T).max() == pytest.approx(FARTHEST)
+
+
+def test_heights_are_those_of_the_treads():
+    places = np.array([[0.0, 0.0], [0.65, 1.0], [0.95, -1.0], [9.0, 0.0]])
+    np.testing.assert_allclose(heights_at(STAIRS, places), [0.0, 0.1, 0.2, 0.4], atol=1e-12)
+
+
+# -- heights of the ground from where feet touched ---------------------------------------------------------------------
+
+
+STEP = 0.03
+"""Height of the ground under one diagonal pair of feet above that under the other [m]: no plane, so the base stays level."""
+
+RAISED = np.array([True, False, False, True])
+
+
+def test_a_plane_through_points_on_it_is_exact():
+    places = np.array([[0.2, 0.1], [0.3, -0.2], [-0.1, 0.15], [-0.2, -0.1]])
+    height, gradient = plane(places, 0.4 + places @ (0.2, -0.3))
+    assert height == pytest.approx(0.4, abs=1e-14)
+    np.testing.assert_allclose(gradient, (0.2, -0.3), atol=1e-14)
+
+
+class Stepped(Walker):
+    """A robot that follows its planner exactly; feet touch when they reach the ground, which is higher under one diagonal."""
+
+    def __init__(self, ground):
+        super().__init__("go2", start=0.3)
+        self.plan = Locomotion(
+            self.robot, self.stance, 0.3, GaitSettings(capture=0.0), PathSettings(velocity=(0.2, 0.0, 0.0)), DT
+        )
+        self.plan.on(StandingPlane(), ground)
+        self.angles, self.floor = self.robot.joint_angles(self.stance), contact_places(self.robot, self.stance)[:, 2].mean()
+        self.touching = np.ones(4, dtype=bool)
+
+    def tick(self):
+        x, y, _ = self.plan.plan.pose
+        q = self.stance.copy()
+        q[:3] = x, y, self.stance[2] + self.plan.plan.slope.heave[0]
+        q = self.robot.with_joint_angles(q, self.angles)
+        places = contact_places(self.robot, q)
+        ground = self.floor + np.where(RAISED & (self.k * DT > 0.3), STEP, 0.0)
+        swings = self.plan.plan.swinging | self.plan.plan.seeking
+        self.touching = np.where(swings, places[:, 2] <= ground, self.touching)
+        near = contacts_from_geometry(self.robot, q, Flat(), margin=1.0).take(self.touching)
+        contacts = msgspec.structs.replace(near, gaps=np.zeros(len(near)))
+        v = np.zeros(self.robot.nv)
+        v[:3] = *self.plan.plan.u[:2], self.plan.plan.slope.heave[1]
+        self.angles = self.plan.at(self.k * DT, State(q=q, v=v), contacts).q
+        self.k += 1
+
+
+def test_each_foothold_of_an_older_log_has_the_height_at_which_its_foot_touched():
+    walker = Stepped("felt")
+    for _ in range(3000):
+        walker.tick()
+    heights = walker.plan.plan.slope.heights
+    np.testing.assert_allclose(heights[RAISED].mean() - heights[~RAISED].mean(), STEP, atol=3e-3)
+
+
+def test_felt_and_estimated_ground_are_not_mixed():
+    walker = Stepped("estimated")
+    for _ in range(1500):
+        walker.tick()
+    assert not walker.plan.plan.slope.heights.any()
+
+
+def test_a_state_that_is_not_finite_leaves_the_felt_ground_as_it_was():
+    """The state is extrapolated by a prediction where torques act late, and may overflow."""
+    walker = Stepped("felt")
+    for _ in range(1500):
+        walker.tick()
+    before = walker.plan.plan.slope.heights.copy()
+    q, v = walker.robot.neutral(), np.zeros(walker.robot.nv)
+    q[0] = np.nan
+    contacts = contacts_from_geometry(walker.robot, walker.stance, Flat(), margin=0.004)
+    walker.plan.at(walker.k * DT, State(q=q, v=v), contacts)
+    np.testing.assert_array_equal(walker.plan.plan.slope.heights, before)

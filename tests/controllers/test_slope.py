@@ -12,6 +12,7 @@ from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
 from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, heading_axes, observe, plane_error, watch
+from controllers.robot.attitude import rotation, tilt, up, yaw
 from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
@@ -231,3 +232,24 @@ def test_heights_below_points_are_those_of_the_surface():
     stairs = Stairs(0.1, 0.2, 0.05, 2)
     expected = np.where(points[:, 0] < 0.1, 0.0, np.where(points[:, 0] < 0.3, 0.05, 0.1))
     np.testing.assert_allclose(heights_below(stairs, points), expected, atol=1e-9)
+
+
+# -- attitude ----------------------------------------------------------------------------------------------------------
+
+
+TURNS = Rotation.random(50, random_state=0)
+
+
+@every("turn", list(TURNS))
+def test_rotation_up_tilt_and_yaw_match_scipy(turn):
+    quaternion, R = turn.as_quat(), turn.as_matrix()
+    np.testing.assert_allclose(rotation(quaternion), R, atol=1e-14)
+    np.testing.assert_allclose(up(quaternion), R.T @ [0, 0, 1], atol=1e-14)
+    assert tilt(quaternion) == pytest.approx(np.arccos(R[2, 2]), abs=1e-12)
+    assert yaw(quaternion) == pytest.approx(np.arctan2(R[1, 0], R[0, 0]), abs=1e-12)
+
+
+def test_tilt_is_zero_upright_and_pi_upside_down():
+    assert tilt(np.array([0.0, 0.0, 0.0, 1.0])) == 0.0
+    assert tilt(np.array([1.0, 0.0, 0.0, 0.0])) == pytest.approx(np.pi)
+    assert yaw(np.array([0.0, 0.0, np.sin(0.35), np.cos(0.35)])) == pytest.approx(0.7)

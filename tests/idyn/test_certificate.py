@@ -3,16 +3,28 @@
 import msgspec
 import numpy as np
 import pytest
-from certificates import LAWS, answer_of, certificate
+from certificates import LAWS, answer_of, certificate, certified
 from conditions import allowance, relative_dynamics, speed_per_impulse
 from fast import every, first_is_fast
 from oracles import convex_program, corners, outcome
-from scenes import DT, each_walker, random_scene
+from rungs import attempts
+from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 from scipy.optimize import linprog
 
+from idyn.certificate.certify import CERTIFIED, Claim
+from idyn.certificate.momentum import demand_error
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.laws.law import Rung, Start, no_kernel
+from idyn.laws.mujoco.law import SoftContact
+from idyn.options import Options
+from idyn.prediction.predict import predict
+from idyn.prediction.soft_tables import constraints_of
+from idyn.prediction.solve import workspace_for
 from idyn.status import Conditions
-from idyn.types import Residuals
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import reduce
+from idyn.types import Consistency, Residuals, Selection
 
 
 def shares_of(x, k):
@@ -146,3 +158,324 @@ def test_residuals_match_dense_numpy(name, law, count):
             frame = np.stack([scene.contacts.tangents, t, scene.contacts.normals], axis=1)
             np.testing.assert_allclose(impulse, np.einsum("ic,icw->iw", one.p.reshape(-1, 3), frame), atol=1e-12)
     assert solved >= count // 3
+
+
+# -- tampered answers: the certificate refuses every one ---------------------------------------------------------------
+
+
+DEPTH = {Conditions.COMPLIANT: 1e-4, Conditions.SOFT: 1e-3}
+"""How far the feet have sunk in under laws without rigid contact [m]."""
+
+
+def loaded(name, law):
+    """Four feet standing with a small demand: under all laws there are forces to spoil."""
+    scene = standing_scene(name, mu=0.3)
+    q_ddot = 0.3 * np.random.default_rng(1).normal(size=12)
+    scene = msgspec.structs.replace(
+        scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite", "cone-infinite") else 0 * q_ddot
+    )
+    law = make_law(law)
+    if (depth := DEPTH.get(law.conditions)) is not None:  # presses as far as it has sunk in
+        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(4, -depth)))
+    return scene, law, *answer_of(scene, law)
+
+
+def refused(scene, law, a, **altered):
+    return certificate(scene, law, a, **altered)[0].worst > CERTIFIED
+
+
+@every("law", LAWS)
+@each_walker
+def test_correct_answers_pass(name, law):
+    scene, law, _, a = loaded(name, law)
+    if law.conditions is not Conditions.FREE:
+        assert a.p[2::3].sum() / DT > 20
+    assert not refused(scene, law, a)
+
+
+@every("law", LAWS)
+@each_walker
+def test_a_wrong_torque_is_refused(name, law):
+    """An error δ of one torque shows as dt·δ / min(1, M_jj) and is refused where that exceeds 1e-8."""
+    scene, law, f, a = loaded(name, law)
+    for shown, caught in ((1e-9, False), (2e-8, True)):
+        for joint in range(12):
+            tau, inertia = a.tau.copy(), f.M[f.a[joint], f.a[joint]]
+            tau[joint] += shown * min(1.0, inertia) / DT
+            wrong = msgspec.structs.replace(a, tau=tau)
+            assert certificate(scene, law, wrong)[0].dynamics == pytest.approx(shown, rel=1e-3)
+            assert refused(scene, law, wrong) == caught
+
+
+@every("law", LAWS)
+@each_walker
+def test_a_wrong_velocity_is_refused(name, law):
+    """Of the base, by a micrometre per second."""
+    scene, law, _, a = loaded(name, law)
+    for d in range(6):
+        v_plus = a.v_plus.copy()
+        v_plus[d] += 1e-6
+        assert refused(scene, law, msgspec.structs.replace(a, v_plus=v_plus))
+
+
+@every("law", LAWS)
+@each_walker
+def test_impulses_that_contradict_the_motion_are_refused(name, law):
+    """Each component off by 1e-6 N·s, velocity and torque unchanged: the momentum does not balance."""
+    scene, law, _, a = loaded(name, law)
+    for row in range(12):
+        p = a.p.copy()
+        p[row] += 1e-6
+        assert refused(scene, law, msgspec.structs.replace(a, p=p))
+
+
+def spoil(f, scene, a, change):
+    """Impulses changed by `change` (3n), with the matching velocity and torque: only the law is violated."""
+    p = a.p + change
+    v_plus, tau = outcome(f, scene.q_ddot, DT, p)
+    return msgspec.structs.replace(a, p=p, v_plus=v_plus, tau=tau)
+
+
+@every("law", LAWS)
+@each_walker
+def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
+    """Pushing harder than the law allows: feet lift off or slip although they are loaded."""
+    scene, law, f, a = loaded(name, law)
+    for row in range(12):
+        change = np.zeros(12)
+        change[row] = 1e-6
+        wrong = spoil(f, scene, a, change)
+        residuals, _ = certificate(scene, law, wrong)
+        assert residuals.dynamics < 1e-12
+        assert residuals.worst > CERTIFIED
+
+
+@every("cone", ["elliptic", "pyramidal"])
+def test_wrong_contact_moments_are_refused(cone):
+    """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all. With the integrator
+    `implicit` also another slope of the bias forces."""
+    contact = SoftContact(condim=6, spin=0.02, roll=0.01)
+    scene, law = standing_scene("quadruped"), make_law("mujoco", cone=cone, integrator="implicit", contact=contact)
+    contacts = msgspec.structs.replace(scene.contacts, gaps=np.full(4, -DEPTH[law.conditions]))
+    state = msgspec.structs.replace(scene.state, v=0.1 * np.random.default_rng(0).normal(size=scene.robot.nv))
+    answer = predict(scene.robot, state, contacts, scene.q_ddot, law=law, dt=DT)
+    assert np.abs(answer.moment).max() > 0.01
+    problem = workspace_for(scene.robot, 4).problem
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, constraints_of(law, scene.robot))
+    load, moments = problem.load.copy(), problem.moments.copy()
+
+    def worst(load, moments):
+        outcome = answer.p, answer.v_plus, answer.tau
+        return certified(problem.dynamics.given, scene.q_ddot, claim, *outcome, turning=(load, moments))[0].max()
+
+    assert worst(load, moments) < 1e-10
+    for row in range(12):
+        assert worst(load, moments + 1e-6 * np.eye(12)[row]) > CERTIFIED
+    assert worst(np.zeros(scene.robot.nv), np.zeros(12)) > CERTIFIED
+    problem.dynamics.given.own["slope"][:] *= 1.01
+    assert worst(load, moments) > CERTIFIED
+
+
+LIGHT = 6.4e-8
+"""Scale of all masses by which 2.5 kg become 0.16 mg."""
+
+
+def light(name, law):
+    """Scene and answer of `loaded` for a robot whose masses, and so impulses and torques, are scaled by LIGHT."""
+    scene, law, f, a = loaded(name, law)
+    f = f._replace(M=LIGHT * f.M, h=LIGHT * f.h)
+    scaled = msgspec.structs.replace(a, p=LIGHT * a.p, tau=LIGHT * a.tau, y=LIGHT * a.y, epsilon=a.epsilon / LIGHT)
+    return scene, law, f, scaled, {"M": f.M, "h": f.h}
+
+
+RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in DEPTH]
+"""Laws without a stiffness, whose solutions scale with the masses."""
+
+
+@every("law", RIGID_LAWS)
+def test_a_light_robot_is_judged_by_its_own_scale(law):
+    """0.16 mg: its honest answer passes; 1e-6 of its impulses too much, in any row, is refused as for the heavy one."""
+    scene, law, f, a, altered = light("solo12", law)
+    assert not refused(scene, law, a, **altered)
+    for row in range(12):
+        change = np.zeros(12)
+        change[row] = 1e-6 * LIGHT
+        assert refused(scene, law, spoil(f, scene, a, change), **altered)
+        p = a.p + change
+        assert refused(scene, law, msgspec.structs.replace(a, p=p), **altered)
+    for joint in range(12):
+        tau = a.tau.copy()
+        tau[joint] += 1e-6 * LIGHT
+        assert refused(scene, law, msgspec.structs.replace(a, tau=tau), **altered)
+
+
+@every("law", ["no-slip", "coulomb", "exact-cone", "cone"])
+def test_an_impulse_at_an_opening_contact_of_a_light_robot_is_refused(law):
+    """Feet 1 m above the ground, robot of 0.16 mg: 5e-9 N·s, below 1e-8, change its speed by 3 cm/s."""
+    scene, law, _, _, altered = light("solo12", law)
+    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.ones(4)))
+    f, a = answer_of(scene, law)
+    f = f._replace(M=altered["M"], h=altered["h"])
+    assert not a.p.any()
+    v_plus, tau = outcome(f, scene.q_ddot, DT, a.p)
+    a = msgspec.structs.replace(a, v_plus=v_plus, tau=tau)
+    assert not refused(scene, law, a, **altered)
+    for contact in range(4):
+        change = np.zeros(12)
+        change[3 * contact + 2] = 5e-9
+        wrong = spoil(f, scene, a, change)
+        assert certificate(scene, law, wrong, **altered)[0].complementarity > 1e-3
+
+
+@every("law", ["no-slip", "coulomb", "convex"])
+def test_internal_forces_outside_the_cone_are_refused(law):
+    """Impulses without motion, J_uᵀ Δp = 0, are allowed for no-slip but not with a cone or a pulling normal."""
+    scene, law, f, a = loaded("solo12", law)
+    null = np.linalg.svd(f.Ju.T)[2][6:]
+    for direction in null:
+        tangential = direction.copy()
+        tangential[2::3] = 0
+        wrong = spoil(f, scene, a, 0.1 * direction)
+        residuals, _ = certificate(scene, law, wrong)
+        pulls = wrong.p[2::3].min() < 0
+        if law.conditions is not Conditions.NO_SLIP or pulls:
+            assert residuals.cone > CERTIFIED
+        if pulls:
+            assert residuals.cone >= -wrong.p[2::3].min() - 1e-15
+
+
+@every("law", [law for law in LAWS if make_law(law).conditions not in (Conditions.FREE, Conditions.SOFT)])
+@each_walker
+def test_an_answer_without_the_motion_of_the_robot_is_refused(name, law):
+    """The law at J v⁺, as in the paper: exact, but of contact velocities that are not those at the end of the period. A
+    certificate without a J̇ v of its own would accept it. Wrong radii of what rolls are refused, too."""
+    law, found = make_law(law), 0
+    for seed in range(20):
+        scene = random_scene(name, seed, n=3, touching=1.0, mu=0.6)
+        _, literal = answer_of(scene, law, Ground.paper())
+        _, right = answer_of(scene, law)
+        presses = min(literal.p[2::3].max(), right.p[2::3].max()) > 1e-3
+        if not presses or np.allclose(literal.p, right.p, rtol=1e-6) or refused(scene, law, right):
+            continue  # where no contact closes, convex laws do not know the drift
+        found += 1
+        assert refused(scene, law, literal)
+        assert refused(scene, law, right, radii=scene.contacts.radii + 0.01)
+    assert found >= 1
+
+
+def test_friction_along_the_motion_is_refused():
+    """A sliding foot whose friction pushes it on: inside the cone, dynamics right, complementarity violated."""
+    scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
+    law = make_law("coulomb")
+    f, a = answer_of(scene, law)
+    assert np.abs(f.at_end(a.v_plus)[:2]).max() > 1e-3
+    assert not refused(scene, law, a)
+    wrong = spoil(f, scene, a, np.array([-2 * a.p[0], -2 * a.p[1], 0.0]))
+    residuals, _ = certificate(scene, law, wrong)
+    assert residuals.complementarity > 1e-4
+    no_friction = spoil(f, scene, a, np.array([-a.p[0], -a.p[1], 0.0]))
+    assert refused(scene, law, no_friction)
+
+
+@every("law", ["convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"])
+def test_the_convex_law_is_judged_by_its_multipliers(law):
+    """With wrong or missing multipliers, or NaN, the same impulses are not proved to be optimal."""
+    scene = random_scene("quadruped", 4, n=4, touching=1.0)
+    law = make_law(law)
+    _, a = answer_of(scene, law)
+    assert not refused(scene, law, a)
+    for y in (a.y + 1e-6, a.y - 1e-6, np.zeros(0), np.full(4, np.nan)):
+        assert refused(scene, law, msgspec.structs.replace(a, y=y))
+
+
+@every("field", ["p", "v_plus", "tau"])
+@every("law", LAWS)
+def test_non_finite_answers_are_refused(law, field):
+    scene, law, _, a = loaded("solo12", law)
+    for i in range(len(getattr(a, field))):
+        value = getattr(a, field).copy()
+        value[i] = np.nan
+        assert refused(scene, law, msgspec.structs.replace(a, **{field: value}))
+
+
+@every("field", ["gaps", "mu"])
+@every("law", ["no-slip", "coulomb", "convex"])
+def test_non_finite_contacts_are_refused(law, field):
+    scene, law, _, a = loaded("solo12", law)
+    value = getattr(scene.contacts, field).copy()
+    value[1] = np.nan
+    assert refused(scene, law, a, **{field: value})
+
+
+class Mistaken:
+    """A law that solves another reduced problem than the given one."""
+
+    kernel = staticmethod(no_kernel)
+
+    def __init__(self, law, scene, change):
+        self._law, self._scene, self._change = law, scene, change
+        self.rungs = (Rung("mistaken", Start.COLD, solve=self._solve),)
+
+    def __getattr__(self, name):
+        return getattr(self._law, name)
+
+    def _solve(self, problem, basis):
+        scene = self._scene
+        contacts, demand = self._change(scene.contacts, scene.q_ddot)
+        other = evaluate(scene.robot, scene.state, contacts, dt=DT, ground=LITERAL)
+        reduce(other, demand)
+        yield from attempts(self._law, other, basis)
+
+
+TAMPERING = {
+    "half the demand": (lambda c, q_ddot: (c, 0.5 * q_ddot)),
+    "the demand negated": (lambda c, q_ddot: (c, -q_ddot)),
+    "the demand of other joints": (lambda c, q_ddot: (c, np.roll(q_ddot, 1))),
+    "one demand forgotten": (lambda c, q_ddot: (c, np.r_[0.0, q_ddot[1:]])),
+    "other gaps": (lambda c, q_ddot: (msgspec.structs.replace(c, gaps=c.gaps + 1e-4), q_ddot)),
+    "more friction": (lambda c, q_ddot: (msgspec.structs.replace(c, mu=1.1 * c.mu), q_ddot)),
+    "less friction": (lambda c, q_ddot: (msgspec.structs.replace(c, mu=0.9 * c.mu), q_ddot)),
+    "other points": (lambda c, q_ddot: (msgspec.structs.replace(c, points=c.points + 1e-4), q_ddot)),
+    "another normal": (
+        lambda c, q_ddot: (
+            msgspec.structs.replace(c, normals=np.roll(c.normals, 1, 1), tangents=np.roll(c.tangents, 1, 1)),
+            q_ddot,
+        )
+    ),
+}
+
+
+@every("law", ["no-slip", "coulomb", "convex", "cone"])
+@every("what", TAMPERING)
+def test_the_answer_to_another_problem_is_refused(law, what):
+    """Feet that slide under the laws that allow it, pushed out of the ground, with a demand: then all data matter to all laws
+    and rungs."""
+    if "friction" in what and law == "no-slip":
+        return  # it does not know how much there is
+    scene = random_scene("quadruped", 13 if law == "no-slip" else 3, n=2, mu=0.1, touching=1.0)
+    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(2, -1e-4)))
+    options = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
+    honest = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=DT, options=options)
+    assert honest.status.ok
+    assert honest.law == law
+    mistaken = Mistaken(make_law(law), scene, TAMPERING[what])
+    spoilt = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=mistaken, dt=DT, options=options)
+    assert not spoilt.status.ok  # another law may answer in its place
+
+
+@every("k", range(12))
+def test_an_unreported_change_of_the_demand_is_refused(k):
+    """The joint velocities of another demand, and a report of a change that was not made."""
+    scene, _, _, a = loaded("quadruped", "coulomb")
+    given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given
+    asked, other = scene.q_ddot, scene.q_ddot.copy()
+    other[k] += 1e-4
+
+    def error(asked, met, change):
+        return demand_error(given.fields, asked, met, change, a.v_plus)
+
+    assert error(asked, asked, 0.0) < 1e-14
+    assert error(other, other, 0.0) == pytest.approx(1e-7, rel=1e-3)
+    assert error(other, asked, 0.0) == pytest.approx(1e-7, rel=1e-3)
+    assert error(other, asked, 1e-7) < 1e-14
+    assert error(asked, asked, 1e-7) == pytest.approx(1e-7)

@@ -1,9 +1,13 @@
-"""Contact sets: those found by geometry, and refusals of given ones by field."""
+"""Contact sets: those found by geometry, refusals of given ones by field, flat feet, and feet that separate."""
 
+import msgspec
 import numpy as np
 import pytest
+from conditions import allowance, cone_error, coulomb_error, no_slip_error
 from fast import every
-from scenes import fingers_scene, walker
+from hard import torn_scene
+from oracles import full
+from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, standing_scene, walker
 
 from idyn.contact.contacts import (
     contacts_from_geometry,
@@ -14,6 +18,12 @@ from idyn.contact.contacts import (
 )
 from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, IdynError, InputError
+from idyn.laws import make_law
+from idyn.model.description import ContactPoint, Description, Sole
+from idyn.model.robot import Robot
+from idyn.options import Options
+from idyn.prediction.predict import predict
+from idyn.types import Consistency, Selection, State
 
 UP = np.array([[0.0, 0.0, 1.0]])
 
@@ -159,3 +169,174 @@ def test_take_and_join_work_row_by_row():
     assert len(none) == 0
     assert none.points.shape == (0, 3)
     assert none.join(contacts).keys == contacts.keys
+
+
+# -- flat feet ---------------------------------------------------------------------------------------------------------
+
+
+INERTIAL = '<inertial><mass value="{}"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'
+HOPPER = f"""
+<robot name="hopper"><link name="body">{INERTIAL.format(5)}</link><link name="foot">{INERTIAL.format(1)}</link>
+<joint name="ankle" type="revolute"><parent link="body"/><child link="foot"/><origin xyz="0 0 -0.5"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="1" effort="100" velocity="10"/></joint></robot>
+"""
+SOLE = Sole(frame="foot", length=0.3, width=0.1, offset=(0.05, 0.01, -0.02), mu=0.7)
+CORNERS = {
+    "foot.front_left": (0.2, 0.06, -0.02),
+    "foot.front_right": (0.2, -0.04, -0.02),
+    "foot.hind_left": (-0.1, 0.06, -0.02),
+    "foot.hind_right": (-0.1, -0.04, -0.02),
+}
+
+
+def hopper(*contact):
+    return Robot(Description(urdf=HOPPER, contact=contact))
+
+
+def test_sole_corners_have_names_by_place():
+    robot = hopper(*SOLE.corners())
+    assert robot.spheres.keys == tuple(CORNERS)
+    np.testing.assert_allclose(robot.spheres.offsets, list(CORNERS.values()), atol=1e-15)
+    np.testing.assert_array_equal(robot.spheres.mu, 0.7)
+    np.testing.assert_array_equal(robot.spheres.radii, 0.0)
+    assert set(robot.spheres.joints.tolist()) == {robot.joint_of_frame("ankle")}
+
+
+def test_soles_and_spheres_may_share_a_frame():
+    robot = hopper(ContactPoint(frame="foot"), *SOLE.corners(), ContactPoint(frame="foot"), ContactPoint(frame="body"))
+    assert robot.spheres.keys == ("foot", *CORNERS, "foot.1", "body")
+
+
+def test_duplicate_names_and_unknown_frames_are_refused():
+    with pytest.raises(InputError, match=r"contact.foot.name: .*'foot.front_left' twice"):
+        hopper(*SOLE.corners(), *SOLE.corners())
+    with pytest.raises(InputError, match=r"'foot.1' twice"):
+        hopper(ContactPoint(frame="foot"), ContactPoint(frame="foot", name="1"), ContactPoint(frame="foot"))
+    with pytest.raises(FrameNotFound, match="fot"):
+        hopper(*Sole(frame="fot", length=0.1, width=0.1).corners())
+
+
+@every("law", ["no-slip", "coulomb", "cone", "convex"])
+@every("forward", [-0.05, 0.0, 0.15])
+def test_the_centre_of_pressure_is_below_the_centre_of_mass(law, forward):
+    """At rest, leaning by the ankle: Σ f_N x / Σ f_N is where the mass is."""
+    robot = hopper(*SOLE.corners())
+    q = robot.neutral()
+    q[2] = 0.52
+    lean = np.arcsin(forward * 6.0 / 5.0 / 0.5)
+    q[3:7] = [0.0, np.sin(lean / 2), 0.0, np.cos(lean / 2)]
+    q[7] = -lean
+    q[:3] -= robot.place(q)[1][-1] - [0.0, 0.0, 0.02]
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=1e-6)
+    assert contacts.keys == tuple(CORNERS)
+    state = State(q=q, v=np.zeros(robot.nv))
+    answer = predict(robot, state, contacts, np.zeros(1), law=make_law(law), dt=DT, options=Options.paper(ground=LITERAL))
+    assert answer.status.ok
+    load = answer.normal_force
+    assert load.sum() == pytest.approx(6 * 9.81, rel=1e-9)
+    centre = load @ contacts.points / load.sum()
+    np.testing.assert_allclose(centre[:2], [forward, 0.0], atol=1e-7)
+    np.testing.assert_allclose(robot.center_of_mass(q)[:2], [forward, 0.0], atol=1e-12)
+    assert (load >= -1e-9).all()
+
+
+# -- infinite friction, and feet that do not press ---------------------------------------------------------------------
+
+
+LIFTS = 3
+"""The foot that slips off the ground."""
+
+
+def lifting(name):
+    """Four feet on a plane with infinite friction, at rest; the last one is to move away along the plane and upwards."""
+    scene = standing_scene(name, mu=np.inf)
+    f = full(scene.robot, scene.state, scene.contacts)
+    away = np.linalg.pinv(f.J[3 * LIFTS : 3 * LIFTS + 3, f.a]) @ np.array([0.3, -0.2, 0.5])  # m/s²
+    return msgspec.structs.replace(scene, q_ddot=away), f
+
+
+def solve(scene, law, contacts=None, guess=None):
+    contacts = scene.contacts if contacts is None else contacts
+    return predict(scene.robot, scene.state, contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN, guess=guess)
+
+
+@every(("law", "error"), [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)])
+@each_walker
+def test_a_separating_foot_carries_no_force(name, law, error):
+    """By the literal conditions it would be held sideways, at any cost for the others. From a cold start or from the last
+    basis, the answer is that of the robot without this foot."""
+    (scene, f), law = lifting(name), make_law(law)
+    alone = solve(scene, law, contacts=scene.contacts.take(np.arange(LIFTS)))
+    answers = (solve(scene, law), solve(scene, law, guess=alone.guess))
+    assert answers[1].rung == "warm"
+    for answer in answers:
+        assert (answer.law, answer.status.name) == (law.name, "SOLVED")
+        assert not answer.p[3 * LIFTS :].any()
+        np.testing.assert_allclose(answer.v_plus, alone.v_plus, atol=1e-9)
+        assert error(f, answer.p, answer.v_plus, np.full(4, np.inf), allowance(scene.contacts.gaps, DT)) < 1e-8
+        slides = np.abs(f.at_end(answer.v_plus)[3 * LIFTS : 3 * LIFTS + 2]).max()
+        assert 1e-5 < slides < 1e-3
+
+
+def uneven(name, seed):
+    """Feet that are not quite on one plane, on ground that fits them, with infinite friction; one is to move away."""
+    rng = np.random.default_rng(seed)
+    robot, stance = walker(name)
+    q = robot.integrate(stance, np.r_[np.zeros(3), rng.uniform(-1e-3, 1e-3, robot.nv - 3)])
+    state = State(q=q, v=np.zeros(robot.nv))
+    contacts = feet(robot, q, mu=np.full(4, np.inf))
+    f, foot = full(robot, state, contacts), int(rng.integers(4))
+    away = rng.uniform([-0.1, -0.1, 0.05], [0.1, 0.1, 0.3])  # m/s²
+    demand = np.linalg.lstsq(f.J[:, f.a], np.r_[np.zeros(3 * foot), away, np.zeros(9 - 3 * foot)], rcond=None)[0]
+    return Scene(robot=robot, state=state, contacts=contacts, q_ddot=demand), foot
+
+
+@every("law", ["coulomb", "cone-infinite"])
+@each_walker
+def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
+    """When the robot without the lifting foot has an answer, the whole robot nearly always has the same from a cold start, and
+    always from its own basis. By the literal conditions there are kilonewtons instead, or no answer."""
+    law, found, expected = make_law(law), 0, 0
+    for seed in range(40):
+        scene, foot = uneven(name, seed)
+        alone = solve(scene, law, contacts=scene.contacts.take(np.delete(np.arange(4), foot)))
+        f = full(scene.robot, scene.state, scene.contacts)
+        if alone.law != law.name or f.at_end(alone.v_plus)[3 * foot + 2] < 1e-8:
+            continue
+        expected += 1
+        answer = solve(scene, law)
+        if answer.law != law.name or np.abs(answer.v_plus - alone.v_plus).max() > 1e-8:
+            continue
+        found += 1
+        assert not answer.p[3 * foot : 3 * foot + 3].any()
+        again = solve(scene, law, guess=answer.guess)
+        assert again.law == law.name
+        np.testing.assert_allclose(again.v_plus, answer.v_plus, atol=1e-9)
+    assert expected > 20
+    assert found > 0.8 * expected
+
+
+@each_walker
+def test_the_no_slip_motion_does_not_depend_on_the_start(name):
+    """Only impulses depend on which rows are taken first."""
+    law = make_law("no-slip")
+    for seed in range(40):
+        scene, _ = uneven(name, seed)
+        answer = solve(scene, law)
+        again = solve(scene, law, guess=answer.guess)
+        np.testing.assert_allclose(again.v_plus, answer.v_plus, atol=1e-8)
+
+
+def test_with_infinite_friction_coulomb_releases_feet_that_hardly_press():
+    """It equals the no-slip law, except for feet that this one holds with kilonewtons while they hardly press: four times the
+    torque in the mean."""
+    options = Options.paper(selection=Selection.FORCE, consistency=Consistency.HOLD)
+
+    def largest_torque(scene, law):
+        answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=1e-3, options=options)
+        assert answer.status.certified
+        return np.abs(answer.tau).max()
+
+    scenes = [torn_scene(seed) for seed in range(100, 140)]
+    coulomb, no_slip = (np.mean([largest_torque(scene, law) for scene in scenes]) for law in ("coulomb", "no-slip"))
+    assert coulomb < 0.5 * no_slip

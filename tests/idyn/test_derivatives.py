@@ -6,7 +6,23 @@ import pytest
 from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
-from idyn import Consistency, Flat, Ground, InputError, Options, Selection, State, contacts_from_geometry, derivatives, predict
+from idyn import (
+    Batch,
+    Consistency,
+    ContactSet,
+    Flat,
+    Ground,
+    InputError,
+    Options,
+    Selection,
+    State,
+    contacts_from_geometry,
+    derivatives,
+    derivatives_batch,
+    predict,
+    predict_batch,
+)
+from idyn.batch.arrays import TOUCH
 
 DT = 1e-3
 
@@ -188,3 +204,255 @@ def test_an_answer_of_another_law_is_refused():
     state, contacts, q_ddot, _ = tick.arguments()
     with pytest.raises(InputError, match="answer"):
         derivatives(tick.robot, state, contacts, q_ddot, tick.answer(), law="no-slip")
+
+
+# -- derivatives are those of their own call ---------------------------------------------------------------------------
+
+
+PARTS = ("q_ddot", "q", "v", "mu", "preferred")
+
+
+def scene(name="go2", seed=0, speed=0.05, options=None, law="coulomb"):
+    """A prediction of a random state near the stance, after another one, and the arguments of both functions."""
+    rng = np.random.default_rng(seed)
+    robot, stance = load_robot(name)
+    q = robot.integrate(stance, 0.02 * rng.normal(size=robot.nv))
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    contacts = msgspec.structs.replace(contacts, gaps=np.zeros(len(contacts)))
+    state, q_ddot = State(q=q, v=speed * rng.normal(size=robot.nv)), rng.normal(size=robot.na)
+    common = {"law": law, "options": Options() if options is None else options}
+    guess = predict(robot, state, contacts, 0.9 * q_ddot, dt=DT, **common).guess
+    arguments = robot, state, contacts, q_ddot
+    return arguments, predict(*arguments, dt=DT, guess=guess, **common), common | {"guess": guess}
+
+
+def read(found):
+    return [np.vstack(msgspec.structs.astuple(getattr(found, name))) for name in PARTS]
+
+
+def test_slopes_read_later_are_those_of_their_own_state():
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
+    found = derivatives(robot, state, contacts, q_ddot, answer, **common)
+    other = State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v + 1.0)
+    predict(robot, other, contacts, -q_ddot, dt=DT, **common)
+    state.q[:] = other.q
+    for one, two in zip(read(found), expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@every("change", ["q", "v", "points", "mu", "gaps"])
+def test_the_dynamics_of_another_state_are_not_used(change):
+    """The last prediction before the call was made for another state or other contacts."""
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
+    other, touched = state, contacts
+    if change == "q":
+        other = State(q=robot.integrate(state.q, np.full(robot.nv, 1e-3)), v=state.v)
+    elif change == "v":
+        other = State(q=state.q, v=state.v + 1e-3)
+    else:
+        touched = msgspec.structs.replace(contacts, **{change: getattr(contacts, change) + 1e-3})
+    predict(robot, other, touched, q_ddot, dt=2 * DT, law="no-slip")
+    for one, two in zip(read(derivatives(robot, state, contacts, q_ddot, answer, **common)), expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max(initial=0.0))
+
+
+def test_numbers_of_other_types_are_accepted():
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
+    found = derivatives(robot, State(q=state.q.tolist(), v=state.v.tolist()), contacts, q_ddot.tolist(), answer, **common)
+    for one, two in zip(read(found), expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@every("field", ["q_ddot", "preferred", "state"])
+def test_arrays_of_a_wrong_size_are_named(field):
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    if field == "q_ddot":
+        q_ddot = q_ddot[1:]
+    elif field == "preferred":
+        common = common | {"preferred": np.zeros((3, 3))}
+    else:
+        state = State(q=state.q, v=state.v[1:])
+    with pytest.raises(InputError, match="v" if field == "state" else field):
+        derivatives(robot, state, contacts, q_ddot, answer, **common)
+
+
+def test_an_answer_for_other_contacts_is_refused():
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    with pytest.raises(InputError, match="answer"):
+        derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
+
+
+@every("law", ["coulomb", "contact-free"])
+def test_without_contacts_the_torques_are_those_of_free_motion(law):
+    """∂τ/∂q̈ is the inertia of the joints seen through the free base; impulses have no rows."""
+    robot, stance = load_robot("go2")
+    rng = np.random.default_rng(1)
+    state, q_ddot = State(q=stance, v=rng.normal(size=robot.nv)), rng.normal(size=robot.na)
+    none = contacts_from_geometry(robot, stance, Flat(), margin=np.inf).take(np.zeros(0, np.int64))
+    answer = predict(robot, state, none, q_ddot, law=law, dt=DT)
+    found = derivatives(robot, state, none, q_ddot, answer, law=law)
+    M, u, a = robot.terms(state.q, state.v).M.copy(), robot.tree.u, robot.tree.a
+    free = M[np.ix_(a, a)] - M[np.ix_(a, u)] @ np.linalg.solve(M[np.ix_(u, u)], M[np.ix_(u, a)])
+    np.testing.assert_allclose(found.q_ddot.tau, free, rtol=0.0, atol=1e-9)
+    assert found.classical
+    assert found.mu.tau.shape == (robot.na, 0)
+    step, direction = 1e-6, rng.normal(size=robot.nv)
+    for name in ("q", "v"):
+        taus = []
+        for sign in (1.0, -1.0):
+            q = robot.integrate(stance, sign * step * direction) if name == "q" else stance
+            v = state.v + sign * step * direction if name == "v" else state.v
+            taus.append(predict(robot, State(q=q, v=v), none, q_ddot, law=law, dt=DT).tau)
+        slope = getattr(found, name).tau @ direction
+        np.testing.assert_allclose((taus[0] - taus[1]) / (2 * step), slope, rtol=0.0, atol=1e-6 * max(np.abs(slope).max(), 1.0))
+
+
+def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
+    """A finger of an arm with a fixed base touches the ground."""
+    robot, stance = load_robot("arm")
+    contacts = contacts_from_geometry(robot, stance, Flat(), margin=np.inf).take(np.arange(1))
+    contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1), mu=np.full(1, 0.5))
+    state, preferred = State(q=stance, v=np.zeros(robot.nv)), 20.0 * contacts.normals
+    common = {"law": "coulomb", "preferred": preferred}
+    answer = predict(robot, state, contacts, np.zeros(robot.na), dt=DT, **common)
+    found = derivatives(robot, state, contacts, np.zeros(robot.na), answer, **common)
+    np.testing.assert_allclose(answer.normal_force, 20.0, atol=1e-6)
+    np.testing.assert_allclose(found.preferred.p, DT * np.eye(3), rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(found.q_ddot.p, 0.0, atol=1e-9)
+
+
+@every("between", [False, True])
+def test_a_demand_that_is_not_finite_is_refused(between):
+    """Right after the prediction, and after another one."""
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    if between:
+        predict(robot, State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v), contacts, q_ddot, dt=DT, **common)
+    q_ddot[3] = np.nan
+    with pytest.raises(InputError, match=r"q_ddot\[3\]: expected a finite number"):
+        derivatives(robot, state, contacts, q_ddot, answer, **common)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+MEMBERS = 12
+
+
+def batch(speed, seed=0):
+    """Robot and a batch: members in pairs with the same state; feet stick at 0.05 m/s, they slide, stick and open at 0.5."""
+    rng = np.random.default_rng(seed)
+    robot, stance = load_robot("go2")
+    states, touch = [], []
+    for _ in range(MEMBERS // 2):
+        q, v = robot.integrate(stance, 0.03 * rng.normal(size=robot.nv)), speed * rng.normal(size=robot.nv)
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+        states += 2 * [(q, v)]
+        touch += 2 * [msgspec.structs.replace(contacts, gaps=np.zeros(4), mu=np.full(4, 0.6))]
+    arrays = {name: np.array([getattr(each, name) for each in touch]) for name in TOUCH}
+    q, v = (np.array(each) for each in zip(*states, strict=True))
+    demands = (2.0 if speed < 0.2 else 20.0) * rng.normal(size=(MEMBERS, robot.na))
+    contacts = ContactSet(**arrays, keys=touch[0].keys)
+    return robot, Batch(
+        state=State(q=q, v=v), contacts=contacts, q_ddot=demands, preferred=5.0 * rng.normal(size=(MEMBERS, 4, 3))
+    )
+
+
+def single(robot, given, i, guess, **common):
+    """Single derivatives of member i, right after its prediction."""
+    contacts = ContactSet(**{name: getattr(given.contacts, name)[i] for name in TOUCH}, keys=given.contacts.keys)
+    arguments = robot, State(q=given.state.q[i], v=given.state.v[i]), contacts, given.q_ddot[i]
+    more = common | {"guess": guess, "preferred": given.preferred[i]}
+    return derivatives(*arguments, predict(*arguments, dt=DT, **more), **more)
+
+
+BATCHES = [
+    ("coulomb", Options(), 0.05),
+    ("coulomb", Options(consistency=Consistency.OFF), 0.5),
+    ("no-slip", Options(), 0.05),
+    ("exact-cone", Options(consistency=Consistency.OFF), 0.5),
+]
+"""Law, options, and the size of velocities."""
+
+
+def answered(law, options, speed):
+    """Robot, batch, its answer after another one, and the settings of both."""
+    robot, given = batch(speed)
+    common = {"law": law, "options": options}
+    common["guess"] = predict_batch(robot, moved(robot, given, q_ddot=-0.1 * given.q_ddot), dt=DT, **common).guess
+    return robot, given, predict_batch(robot, given, dt=DT, **common), common
+
+
+def moved(robot, given, q_ddot=0.0, q=None, v=0.0, mu=0.0, preferred=None):
+    """The batch with changes, each with a row for each member: q along the tangent, preferred forces in rows S, T, N."""
+    place = given.state.q
+    if q is not None:
+        place = np.array([robot.integrate(*each) for each in zip(place, q, strict=True)])
+    c, forces = given.contacts, given.preferred
+    if preferred is not None:
+        axes = np.stack([c.tangents, np.cross(c.normals, c.tangents), c.normals], axis=2)
+        forces = forces + np.einsum("bkra,bka->bkr", np.swapaxes(axes, 2, 3), preferred.reshape(forces.shape))
+    return Batch(
+        state=State(q=place, v=given.state.v + v),
+        contacts=msgspec.structs.replace(c, mu=c.mu + mu),
+        q_ddot=given.q_ddot + q_ddot,
+        preferred=forces,
+    )
+
+
+@pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES, 2))
+def test_members_equal_single_derivatives(law, options, speed):
+    robot, given, answer, common = answered(law, options, speed)
+    found, compared = derivatives_batch(robot, given, answer, **common), 0
+    assert len(found) == MEMBERS
+    for i in range(MEMBERS):
+        one = answer.member(i)
+        if one.law != law or not one.status.ok:
+            assert not found.classical[i]
+            assert np.isnan(found.q.tau[i]).all()
+            with pytest.raises(InputError, match=f"no derivatives of member {i}: no certified answer of the law"):
+                found.member(i)
+            continue
+        alone = single(robot, given, i, **common | {"guess": common["guess"].member(i)})
+        assert (found.switches[i], found.classical[i]) == (alone.switches, alone.classical)
+        for name in PARTS:
+            pairs = zip(*(msgspec.structs.astuple(getattr(each, name)) for each in (found, alone)), strict=True)
+            assert all(np.array_equal(many[i], expected) for many, expected in pairs)
+        assert np.array_equal(found.member(i).v.p, alone.v.p)
+        compared += 1
+    assert compared > MEMBERS // 2
+
+
+@pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES))
+def test_slopes_are_the_central_differences_of_batches(law, options, speed):
+    """Along a random direction, for members that are not at a switch."""
+    robot, given, answer, common = answered(law, options, speed)
+    found, rng = derivatives_batch(robot, given, answer, **common), np.random.default_rng(1)
+    assert found.classical.sum() > MEMBERS // 2
+    for name, step in STEPS.items():
+        slope = getattr(found, name).v_plus
+        way = rng.normal(size=(MEMBERS, slope.shape[2]))
+        low, high = (
+            predict_batch(robot, moved(robot, given, **{name: sign * step * way}), dt=DT, **common) for sign in (-1, 1)
+        )
+        difference, expected = (high.v_plus - low.v_plus) / (2 * step), np.einsum("brk,bk->br", slope, way)
+        for i in np.flatnonzero(found.classical):
+            size = max(np.abs(slope[i]).max(), np.abs(expected[i]).max(), 1e-8 / step)
+            assert np.abs(difference[i] - expected[i]).max() < 1e-6 * size, (name, i)
+
+
+def test_values_that_all_members_share_need_no_axis():
+    robot, stance = load_robot("go2")
+    contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.002)
+    demands = 0.1 * np.random.default_rng(0).normal(size=(3, robot.na))
+    given = Batch(state=State(q=stance, v=np.zeros(robot.nv)), contacts=contacts, q_ddot=demands)
+    found = derivatives_batch(robot, given, predict_batch(robot, given, law="coulomb", dt=DT), law="coulomb")
+    assert found.q_ddot.tau.shape == (3, robot.na, robot.na)
+    assert found.mu.p.shape == (3, 12, 4)
+    few = predict_batch(robot, msgspec.structs.replace(given, q_ddot=demands[:2]), law="coulomb", dt=DT)
+    with pytest.raises(InputError, match="expected the answer of 3 members, got 2"):
+        derivatives_batch(robot, given, few, law="coulomb")
+    with pytest.raises(InputError, match="expected a law with a basis"):
+        derivatives_batch(robot, given, few, law="sap")

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 import scipy.optimize
 from conditions import allowance, cone_error, coulomb_error, dynamics, exact_cone_error, no_slip_error, outside_cone
-from fast import every
+from fast import every, fast
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
-from oracles import Full, convex_program, full
-from scenes import DT
+from oracles import Full, convex_program, eliminate, full, no_slip_is_possible, outcome
+from scenes import DT, LITERAL, each_walker, random_scene
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.predict import predict
+from idyn.types import Selection
+from sim_harness.engines.engine import ForwardProblem
+from sim_harness.engines.lcp import PolygonLcp
 
 LAWS = (
     *("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"),
@@ -25,7 +28,7 @@ LAWS = (
 )
 GROUND = Ground.rigid()
 OPTIONS = Options.paper(ground=GROUND)
-CERTIFIED = 1e-8
+EXACT = 1e-8
 """Largest error of an answer [N·s, N·m·s or m/s]."""
 
 
@@ -93,7 +96,7 @@ def sweep(make, count, laws=LAWS, judged=True):
             assert answer.torque_excess == pytest.approx(beyond, rel=1e-9, abs=1e-9)
             if judged and answer.rung != "last forces":
                 error = error_of(scene, answer)
-                assert error <= CERTIFIED * max(1.0, np.abs(answer.p).max(initial=0)), (law, seed, answer.law, answer.rung)
+                assert error <= EXACT * max(1.0, np.abs(answer.p).max(initial=0)), (law, seed, answer.law, answer.rung)
                 worst[law] = max(worst[law], error)
     print()
     for law in laws:
@@ -129,7 +132,7 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
         sideways = np.abs(answer.p.reshape(-1, 3)[:, :2]).max(axis=1)
         assert answer.status.ok
         assert answer.force_excess == 0.0
-        assert sideways[parts & (answer.p[2::3] <= 1e-9)].max(initial=0) <= CERTIFIED
+        assert sideways[parts & (answer.p[2::3] <= 1e-9)].max(initial=0) <= EXACT
 
 
 @pytest.mark.parametrize("count", [22, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
@@ -152,3 +155,120 @@ def test_exact_cone_answers_ten_thousand_states(make):
 def test_every_kind_of_degeneracy_is_generated():
     assert {kind_of(seed) for seed in range(11)} == {kind_of(seed) for seed in range(11, 22)}
     assert len({kind_of(seed) for seed in range(11)}) == 11
+
+
+# -- random states in numbers, and the right inverse of an independent forward problem ---------------------------------
+
+
+COUNTS = [150, pytest.param(10_000, marks=pytest.mark.long)]
+PLAINLY = Options.paper(ground=LITERAL)
+
+
+def answer_of(scene, law, options=PLAINLY):
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def report(title, counts):
+    print(f"\n{title}: " + ", ".join(f"{key} {value}" for key, value in counts.most_common()))
+
+
+def simulated(f, answer, contacts):
+    """The velocity of a time-stepping engine under the predicted torque: all joints free. Its law is at J v⁺."""
+    force = np.zeros(len(f.v))
+    force[f.a] = answer.tau
+    problem = ForwardProblem(M=f.M, h=f.h, v=f.v, J=f.J, force=force, mu=contacts.mu, gaps=contacts.gaps, dt=DT)
+    solution = PolygonLcp(recovery=np.inf).solve(problem)
+    return solution.v_plus, solution.p.ravel()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@every("touching", [0.0, 0.5])
+@each_walker
+def test_coulomb_is_a_right_inverse(name, touching, count):
+    """(v⁺, p) solves the forward problem under τ in every state, by independent conditions. The forward solver finds that v⁺
+    too, or another solution of the same problem: large friction coefficients allow two, more often where feet touch."""
+    law, rungs, forward = make_law("coulomb"), Counter(), Counter()
+    pressing = 0
+    for seed in range(count):
+        scene = random_scene(name, seed, touching=touching)
+        answer = answer_of(scene, law, Options.paper())
+        rungs[answer.law, answer.rung] += 1
+        assert answer.status.ok
+        assert answer.law == "coulomb"
+        assert answer.demand_change == 0
+        assert answer.residuals.worst <= EXACT
+        f, c = full(scene.robot, scene.state, scene.contacts, dt=0.0), scene.contacts
+        extra = allowance(c.gaps, DT)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= EXACT
+        assert coulomb_error(f, answer.p, answer.v_plus, c.mu, extra) <= EXACT
+        np.testing.assert_allclose(answer.v_plus[f.a], f.v[f.a] + DT * scene.q_ddot, atol=1e-12)
+        pressing += answer.p[2::3].any()
+
+        v_plus, p = simulated(f, answer, c)
+        if np.abs(v_plus - answer.v_plus).max() <= 1e-7:
+            forward["same"] += 1
+            continue
+        forward["another solution"] += 1
+        assert c.mu.min() > 1
+        assert dynamics(f, p, v_plus, answer.tau, DT) <= EXACT
+        assert coulomb_error(f, p, v_plus, c.mu, extra) <= EXACT
+    report(f"coulomb, {name}, {touching:.0%} touching, {pressing} of {count} pressing", rungs + forward)
+    assert forward["another solution"] <= (0.01 if touching == 0 else 0.035) * count + (2 if count < 1000 else 0)
+    assert pressing > (0.01 if touching == 0 else 0.25) * count
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("touching", fast([0.0, 0.5], 0.5))
+@every("law", ["no-slip", "convex"])
+@each_walker
+def test_other_laws_are_certified(name, law, touching, count):
+    """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so, and
+    where the no-slip law has no answer, an independent program finds none either."""
+    make, rungs, impossible = make_law(law), Counter(), 0
+    for seed in range(count):
+        scene = random_scene(name, seed, touching=touching)
+        answer = answer_of(scene, make)
+        rungs[answer.law, answer.rung, "changed" if answer.demand_change else "as asked"] += 1
+        assert answer.status.certified
+        assert answer.residuals.worst <= EXACT
+        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+        extra = allowance(c.gaps, DT)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= EXACT
+        if law == "no-slip" and not answer.status.ok:
+            D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+            b[2::3] += extra
+            impossible += not no_slip_is_possible(D, b, c.mu)
+        if answer.law == "no-slip":
+            assert no_slip_error(f, answer.p, answer.v_plus, c.mu, extra) <= EXACT
+        else:
+            assert outside_cone(answer.p, c.mu) <= EXACT
+            assert (f.at_end(answer.v_plus)[2::3] + extra).min() >= -EXACT
+        if answer.demand_change == 0:
+            v_plus, _ = outcome(f, scene.q_ddot, DT, answer.p)
+            np.testing.assert_allclose(v_plus, answer.v_plus, atol=1e-7 * max(1, np.abs(answer.p).max() / DT / 1e3))
+    report(f"{law}, {name}, {touching:.0%} touching, {impossible} without answer", rungs)
+    own = sum(value for key, value in rungs.items() if key[0] == law)
+    assert own + impossible >= 0.995 * count
+    assert impossible <= 0.1 * count
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@every("law", ["no-slip", "coulomb", "convex"])
+@each_walker
+def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
+    """‖τ‖ does not grow while the limits allow it, v⁺ does not change; undone selections are counted."""
+    make, rungs = make_law(law), Counter()
+    for seed in range(count):
+        scene = random_scene(name, seed)
+        plain = answer_of(scene, make, Options.paper(ground=LITERAL, selection=Selection.OFF))
+        answer = answer_of(scene, make)
+        if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):
+            rungs["another rung"] += 1
+            continue
+        rungs["undone" if "unselected" in answer.rung else "chosen" if answer.null_dim else "no choice"] += 1
+        assert np.abs(answer.v_plus - plain.v_plus).max() <= 1e-9
+        within = np.abs(plain.tau) <= scene.robot.limits.tau_max
+        if answer.torque_excess == 0 and within.all():
+            assert np.linalg.norm(answer.tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9)
+    report(f"selection, {law}, {name}", rungs)
+    assert rungs["another rung"] + rungs["undone"] <= 0.01 * count

@@ -5,8 +5,11 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
+import pinocchio as pin
 import pytest
 from fast import every, first_is_fast
+from scenes import WALKERS, walker
+from scipy.spatial.transform import Rotation
 
 from controllers.robot.load import load_robot
 from idyn import (
@@ -24,9 +27,11 @@ from idyn import (
     predict_batch,
 )
 from idyn.batch.arrays import TOUCH
-from idyn.errors import InputError
+from idyn.errors import FrameNotFound, InputError, ModelError
+from idyn.model.description import Description
 from idyn.model.nearby import FAR, nearby
 from idyn.model.robot import Robot
+from idyn.model.urdf import with_counted_turns
 from idyn.tasks import AngularMomentumTask, ComTask, FrameTask, TaskStack, predict_tasks
 from idyn.terms.dynamics import contact_jacobian
 
@@ -255,3 +260,143 @@ def test_a_near_state_after_a_far_one_gives_the_same_bits():
     assert_equal(predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT), first)
     np.testing.assert_array_equal(robot.terms(state.q, state.v).placements, placements)
     np.testing.assert_array_equal(robot.origin, ORIGIN)
+
+
+# -- frames, centre of mass and momentum -------------------------------------------------------------------------------
+
+
+STEP = 1e-6
+
+
+def moving(name, seed=0):
+    robot, stance = walker(name)
+    rng = np.random.default_rng(seed)
+    return robot, robot.integrate(stance, 0.3 * rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+
+
+def difference(f, robot, q, v):
+    """Derivative of f(q) along v."""
+    return (f(robot.integrate(q, STEP * v)) - f(robot.integrate(q, -STEP * v))) / (2 * STEP)
+
+
+@every("name", [*WALKERS, "go2"])
+def test_velocities_are_the_derivatives_of_placements(name):
+    robot, q, v = moving(name)
+    for frame in robot.frames.names[1::7]:
+        linear = difference(lambda q, frame=frame: robot.frames.placement(frame, q).translation, robot, q, v)
+        ahead, behind = (robot.frames.placement(frame, robot.integrate(q, s * STEP * v)).rotation for s in (1, -1))
+        angular = Rotation.from_matrix(ahead @ behind.T).as_rotvec() / (2 * STEP)
+        np.testing.assert_allclose(robot.frames.velocity(frame, q, v), [*linear, *angular], atol=1e-7)
+        turn, place = robot.frames.placement(frame, q)
+        local, world = (robot.frames.velocity(frame, q, v, axes=axes) for axes in ("local", "world"))
+        np.testing.assert_allclose([*turn @ local[:3], *turn @ local[3:]], [*linear, *angular], atol=1e-7)
+        np.testing.assert_allclose(world, [*(linear + np.cross(place, angular)), *angular], atol=1e-7)
+
+
+@every("axes", ["local_world_aligned", "local", "world"])
+def test_the_drift_is_the_rate_of_the_velocity(axes):
+    robot, q, v = moving("quadruped")
+    for frame in robot.frames.names[1::7]:
+        rate = difference(lambda q, frame=frame: robot.frames.velocity(frame, q, v, axes=axes), robot, q, v)
+        np.testing.assert_allclose(robot.frames.drift(frame, q, v, axes=axes), rate, atol=1e-6)
+
+
+@every("name", [*WALKERS, "go2"])
+def test_centre_of_mass_and_momentum(name):
+    robot, q, v = moving(name, 1)
+    velocity = difference(robot.frames.center_of_mass, robot, q, v)
+    np.testing.assert_allclose(robot.frames.center_of_mass_jacobian(q) @ v, velocity, atol=1e-7)
+    momentum = robot.frames.momentum(q, v)
+    np.testing.assert_allclose(momentum.linear, robot.total_mass * velocity, atol=1e-6)
+    # rows of the free flyer in M v: the momentum in the base's frame, about the base's origin
+    turn, generalised = Rotation.from_quat(q[3:7]).as_matrix(), (robot.terms(q, v).M @ v)[:6]
+    linear, about_base = turn @ generalised[:3], turn @ generalised[3:]
+    np.testing.assert_allclose(momentum.linear, linear, atol=1e-9)
+    about_centre = about_base - np.cross(robot.frames.center_of_mass(q) - q[:3], linear)
+    np.testing.assert_allclose(momentum.angular, about_centre, atol=1e-9)
+
+
+def test_unknown_frames_and_wrong_sizes_are_named():
+    robot, q, v = moving("quadruped")
+    with pytest.raises(FrameNotFound, match="LF_FOT"):
+        robot.frames.placement("LF_FOT", q)
+    with pytest.raises(InputError, match=r"^q: expected an array of shape"):
+        robot.frames.placement(robot.frames.names[1], q[:-1])
+    with pytest.raises(InputError, match=r"^v: "):
+        robot.frames.velocity(robot.frames.names[1], q, v[:-1])
+    with pytest.raises(InputError, match=r"^axes: expected one of"):
+        robot.frames.jacobian(robot.frames.names[1], q, axes="body")
+
+
+# -- continuous joints -------------------------------------------------------------------------------------------------
+
+
+INERTIAL = (
+    '<inertial><origin xyz="0.1 0.02 0.03"/><mass value="1.5"/>'
+    '<inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0.002" izz="0.04"/></inertial>'
+)
+CART = f"""
+<robot name="cart">
+<link name="body">{INERTIAL}</link><link name="wheel">{INERTIAL}</link><link name="fork">{INERTIAL}</link>
+<link name="caster">{INERTIAL}</link>
+<joint name="axle" type="continuous"><parent link="body"/><child link="wheel"/><axis xyz="0 1 0"/>
+<limit effort="5" velocity="40"/></joint>
+<joint name="steer" type="revolute"><parent link="body"/><child link="fork"/><origin xyz="0.3 0 0"/><axis xyz="0 0 1"/>
+<limit lower="-1" upper="1" effort="2" velocity="3"/></joint>
+<joint name="roll" type="continuous"><parent link="fork"/><child link="caster"/><axis xyz="0.6 0.8 0"/></joint>
+</robot>
+"""
+
+
+@pytest.fixture(scope="module")
+def cart():
+    return Robot(Description(urdf=CART))
+
+
+def with_cos_and_sin(robot, model, q):
+    """q as Pinocchio has it for the text as it is written."""
+    theirs = pin.neutral(model)
+    theirs[:7] = q[:7]
+    for name, angle in zip(robot.joint_names, robot.joint_angles(q), strict=True):
+        joint = model.joints[model.getJointId(name)]
+        theirs[joint.idx_q : joint.idx_q + joint.nq] = [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
+    return theirs
+
+
+@every("turns", [0, 1, -7, 1000])
+def test_the_dynamics_match_pinocchios_cos_and_sin(cart, turns):
+    model = pin.buildModelFromXML(CART, pin.JointModelFreeFlyer())
+    assert (model.nq, cart.nq) == (12, 10)
+    data, rng = model.createData(), np.random.default_rng(abs(turns))
+    q = cart.integrate(cart.neutral(), rng.normal(size=cart.nv))
+    q[[7, 9]] += 2 * np.pi * turns
+    v = rng.normal(size=cart.nv)
+    terms, theirs = cart.terms(q, v), with_cos_and_sin(cart, model, q)
+    np.testing.assert_allclose(terms.M, pin.crba(model, data, theirs, pin.Convention.WORLD), atol=1e-11)
+    np.testing.assert_allclose(terms.h, pin.nonLinearEffects(model, data, theirs, v), atol=1e-10)
+
+
+def test_continuous_angles_count_turns(cart):
+    q, step = cart.neutral(), np.zeros(cart.nv)
+    step[6] = 0.5
+    for k in range(1, 41):
+        q = cart.integrate(q, step)
+        assert cart.joint_angles(q)[0] == pytest.approx(0.5 * k, rel=1e-14)
+    assert cart.difference(cart.neutral(), q)[6] == pytest.approx(20.0)
+    angles = np.array([-50.0, 0.3, 7.0])
+    np.testing.assert_array_equal(cart.joint_angles(cart.with_joint_angles(q, angles)), angles)
+
+
+def test_continuous_joints_have_torque_and_speed_limits_only(cart):
+    np.testing.assert_array_equal(cart.limits.q_max, [np.inf, 1.0, np.inf])
+    np.testing.assert_array_equal(cart.limits.q_min, [-np.inf, -1.0, -np.inf])
+    np.testing.assert_array_equal(cart.limits.tau_max, [5.0, 2.0, np.inf])
+    np.testing.assert_array_equal(cart.limits.v_max, [40.0, 3.0, np.inf])
+
+
+def test_urdfs_without_continuous_joints_are_unchanged(cart):
+    plain = CART.replace("continuous", "floating")
+    assert with_counted_turns(plain, "URDF") is plain
+    assert cart.description.urdf is CART
+    with pytest.raises(ModelError, match="not XML"):
+        Robot(Description(urdf="<robot"))

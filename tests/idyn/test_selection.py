@@ -3,16 +3,18 @@
 import msgspec
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.optimize
 from conditions import allowance
-from faces import cone_face, convex_face, coulomb_face, exact_cone_face, no_slip_face
 from fast import every, fast, first_is_fast
-from oracles import full
-from scenes import DT, LITERAL, each_walker, limitless, many_points, random_scene, standing_scene
+from oracles import Full, corners, facet_normals, full, solve_qp, solve_semidefinite_qp
+from scenes import DT, LITERAL, Scene, each_walker, feet, limitless, many_points, random_scene, standing_scene, walker
 
+from idyn.contact.contacts import centres_of
 from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.types import Consistency, Guess, Selection, State
+from idyn.types import Array, Consistency, Guess, Prediction, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
 RIGID = ("no-slip", "cone-infinite")
@@ -203,3 +205,295 @@ def test_the_smallest_change_of_torque_is_measured_from_the_last_torque(points):
             away[kind] = np.linalg.norm(answer.tau - last)
         nearest = away.pop(Selection.TORQUE_CHANGE)
         assert nearest < 0.95 * min(away.values())
+
+
+# -- the face of each law's solution (MATHEMATICS §3.5) written in all variables ---------------------------------------
+
+
+ZERO = 1e-9
+"""Speeds below this are zero [m/s]."""
+
+
+class Polyhedron:
+    """p = G x with A x ≥ 0 and E x = 0, and all with the same J_uᵀ p."""
+
+    def __init__(self, G: Array, A: Array, E: Array) -> None:
+        self.G, self.A, self.E = G, A, E
+
+    def contains(self, f: Full, p: Array, p0: Array, tolerance: float) -> bool:
+        """Whether p is a point of the face through p0, up to `tolerance` times the largest impulse."""
+        scale, m = max(np.abs(p0).max(initial=0), 1e-6), self.G.shape[1]
+        E, e = np.vstack([self.E, self.G]), np.r_[np.zeros(len(self.E)), p / scale]
+        error = np.ones((len(E), 1))
+        found = scipy.optimize.linprog(
+            np.r_[np.zeros(m), 1.0],
+            A_ub=np.block([[-self.A, -np.ones((len(self.A), 1))], [E, -error], [-E, -error]]),
+            b_ub=np.r_[np.zeros(len(self.A)), e, -e],
+            bounds=[(None, None)] * m + [(0, None)],
+        )
+        same = np.abs(f.Ju.T @ (p - p0)).max(initial=0) < tolerance * scale
+        return bool(same and found.status == 0 and found.x[-1] < tolerance)
+
+    def empty(self, f: Full, p0: Array) -> bool:
+        """Whether no point of it has the J_uᵀ p of p0."""
+        scale = max(np.abs(p0).max(initial=0), 1e-6)
+        E, e = np.vstack([self.E, f.Ju.T @ self.G]), np.r_[np.zeros(len(self.E)), f.Ju.T @ p0 / scale]
+        found = scipy.optimize.linprog(
+            np.zeros(self.G.shape[1]), A_ub=-self.A, b_ub=np.zeros(len(self.A)), A_eq=E, b_eq=e, bounds=(None, None)
+        )
+        return found.status == 2
+
+    def nearest(self, f: Full, p0: Array, K: Array, k0: Array, target: Array) -> Array:
+        """The value k₀ + K (p − p₀) nearest to `target` over the face through p0."""
+        unit, size = max(np.abs(p0).max(initial=0), 1e-6), np.abs(K).max(initial=0) or 1.0
+        B, error = K @ self.G / size, (k0 - K @ p0 - target) / (size * unit)
+        E, e = np.vstack([self.E, f.Ju.T @ self.G]), np.r_[np.zeros(len(self.E)), f.Ju.T @ p0 / unit]
+        x = solve_semidefinite_qp(B.T @ B, B.T @ error, self.A, np.full(len(self.A), -1e-10), E, e)
+        return k0 + K @ (unit * self.G @ x - p0)
+
+
+def convex_face(mu: Array, k: int, pinned: Array | None = None) -> Polyhedron:
+    """p_N ≥ 0 and the friction polygon; μ = ∞ has none; no tangential impulse at μ = 0; `pinned` components are 0 (3n)."""
+    n = len(mu)
+    A, E = [np.eye(3 * n)[2::3]], [np.zeros((0, 3 * n)) if pinned is None else np.eye(3 * n)[pinned]]
+    for i in range(n):
+        if 0 < mu[i] < np.inf:
+            facets = np.zeros((k, 3 * n))
+            facets[:, 3 * i : 3 * i + 2], facets[:, 3 * i + 2] = -facet_normals(k), mu[i]
+            A.append(facets)
+        elif mu[i] == 0:
+            E.append(np.eye(3 * n)[3 * i : 3 * i + 2])
+    return Polyhedron(np.eye(3 * n), np.vstack(A), np.vstack(E))
+
+
+def no_slip_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> list[Polyhedron]:
+    """First inside the real cones, then with tangential impulses as they like. Contacts that part carry nothing, unless the
+    law holds them all the same: those keep tangential impulses, which no cone allows."""
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
+    parts = u[:, 2] + extra > ZERO
+    held = parts & (mu > 0) & (np.abs(u[:, :2]).max(axis=1) < ZERO)
+    pinned = np.repeat(parts & ~held, 3)
+    pinned[2::3] = parts
+    unlimited = convex_face(np.where(mu > 0, np.inf, 0.0), k, pinned)
+    return [unlimited] if held.any() else [convex_face(mu, k, pinned), unlimited]
+
+
+def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
+    """In p_N and the k shares p_F of each contact: zero where the slack is not, Σ p_F ≤ μ p_N, = where it slides."""
+    n, d = len(mu), corners(k)
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
+    G, A, E = np.zeros((3 * n, (1 + k) * n)), [np.eye((1 + k) * n)], []
+    for i in range(n):
+        shares = range(n + k * i, n + k * i + k)
+        G[3 * i + 2, i] = 1
+        G[3 * i : 3 * i + 2, shares] = d.T
+        along = d @ u[i, :2]
+        slip = max(-along.min(), 0.0)
+        zero = ([i] if u[i, 2] + extra[i] > ZERO else []) + [
+            j for j, w in zip(shares, along + slip, strict=True) if w > 3 * ZERO
+        ]
+        E.append(np.eye((1 + k) * n)[zero])
+        limit = np.zeros((1, (1 + k) * n))
+        limit[0, i], limit[0, shares] = mu[i], -1
+        (E if slip > ZERO else A).append(limit)
+    return Polyhedron(G, np.vstack(A), np.vstack(E))
+
+
+def exact_cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 8) -> Polyhedron:
+    """Contacts that slide keep the direction of their friction; those that stick stay in a polygon inside their round cone,
+    with a corner where their friction points. For 0 < μ < ∞."""
+    n = len(mu)
+    u, p = f.at_end(answer.v_plus).reshape(-1, 3), answer.p.reshape(-1, 3)
+    A, E = [np.eye(3 * n)[2::3]], [np.zeros((0, 3 * n))]
+    for i in range(n):
+        rows, angle = np.eye(3 * n)[3 * i : 3 * i + 3], np.arctan2(p[i, 1], p[i, 0])
+        if u[i, 2] + extra[i] > ZERO:
+            E.append(rows)
+        elif np.linalg.norm(u[i, :2]) > ZERO:
+            if not p[i].any():
+                angle = np.arctan2(-u[i, 1], -u[i, 0])
+            E.append(rows[:2] - mu[i] * np.outer([np.cos(angle), np.sin(angle)], rows[2]))
+        else:
+            turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            A.append(mu[i] * rows[2] - facet_normals(k) @ turn.T @ rows[:2])
+    return Polyhedron(np.eye(3 * n), np.vstack(A), np.vstack(E))
+
+
+def cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
+    """In the loads of each contact's k rays: none along which the contact opens. For 0 < μ < ∞."""
+    n, d = len(mu), corners(k)
+    u = f.at_end(answer.v_plus).reshape(-1, 3)
+    G, zero = np.zeros((3 * n, k * n)), []
+    for i in range(n):
+        rays = range(k * i, k * i + k)
+        G[3 * i : 3 * i + 2, rays], G[3 * i + 2, rays] = mu[i] * d.T, 1
+        zero += [j for j, w in zip(rays, u[i, 2] + extra[i] + mu[i] * d @ u[i, :2], strict=True) if w > 3 * ZERO]
+    return Polyhedron(G, np.eye(k * n), np.eye(k * n)[zero])
+
+
+# -- torque limits inside the selection --------------------------------------------------------------------------------
+
+
+def limited(robot, bound):
+    return robot.variant(tau_max=dict(zip(robot.joint_names, bound, strict=True)))
+
+
+def solve_held(scene, law, selection=Selection.TORQUE):
+    options = Options.paper(selection=selection, consistency=Consistency.HOLD, ground=LITERAL)
+    law = make_law(law)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def calm_scene(name, seed):
+    """Four loaded feet, moving gently: there are forces to choose from."""
+    scene = random_scene(name, seed, n=4, mu=0.6, touching=1.0)
+    state = State(q=scene.state.q, v=0.05 * scene.state.v)
+    return msgspec.structs.replace(scene, state=state, q_ddot=0.05 * scene.q_ddot)
+
+
+def face_of(scene, law, plain, f):
+    mu, extra = scene.contacts.mu, allowance(scene.contacts.gaps, DT)
+    return coulomb_face(plain, f, mu, extra) if law == "coulomb" else convex_face(mu, 4)
+
+
+def affine(face, f, plain):
+    """τ = τ₀ − B x over A x ≥ 0, E x = e; p = G x in units of the largest impulse."""
+    unit = max(np.abs(plain.p).max(initial=0), 1e-6)
+    B = f.Ja.T @ face.G * unit / DT
+    E, e = np.vstack([face.E, f.Ju.T @ face.G]), np.r_[np.zeros(len(face.E)), f.Ju.T @ plain.p / unit]
+    return plain.tau + f.Ja.T @ plain.p / DT, B, E, e
+
+
+def smallest_excess(face, f, plain, bound):
+    """The least Σ s²  s.t.  |τ| ≤ bound + s, s ≥ 0 over the face, by quadprog."""
+    free, B, E, e = affine(face, f, plain)
+    m, na, unit = B.shape[1], len(bound), bound[0]
+    H = scipy.linalg.block_diag(np.zeros((m, m)), np.eye(na))
+    A = np.block(
+        [
+            [B / unit, np.eye(na)],
+            [-B / unit, np.eye(na)],
+            [face.A, np.zeros((len(face.A), na))],
+            [np.zeros((na, m)), np.eye(na)],
+        ]
+    )
+    lower = np.r_[(free - bound) / unit, (-free - bound) / unit, np.full(len(face.A), -1e-10), np.zeros(na)]
+    x = solve_semidefinite_qp(H, np.zeros(m + na), A, lower, np.hstack([E, np.zeros((len(E), na))]), e)
+    return unit**2 * x[m:] @ x[m:]
+
+
+@pytest.mark.parametrize("share", fast([0.98, 0.9, 0.5], 0.9))
+@every("law", ["coulomb", "convex"])
+@each_walker
+def test_torque_limits_are_kept_where_possible(name, law, share):
+    """Limits cut to a share of the unlimited choice: the excess is the smallest sum of squares, and 0 if possible."""
+    kept = exceeded = near = 0
+    for seed in range(25):
+        scene = calm_scene(name, seed)
+        bound = np.full(12, share * np.abs(solve_held(scene, law).tau).max())
+        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
+        plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
+        f = full(scene.robot, scene.state, scene.contacts)
+        least = smallest_excess(face_of(scene, law, plain, f), f, plain, bound)
+        assert np.abs(answer.v_plus - plain.v_plus).max() < 1e-9
+        assert answer.torque_excess == pytest.approx(max(np.abs(answer.tau).max() - bound[0], 0), abs=1e-9)
+        beyond = np.maximum(np.abs(answer.tau) - bound, 0)
+        assert beyond @ beyond == pytest.approx(least, rel=0.05, abs=1e-8 * bound[0] ** 2)
+        near += beyond @ beyond <= (1 + 1e-4) * least + 1e-8 * bound[0] ** 2
+        assert (answer.torque_excess == 0) == (least < 1e-8 * bound[0] ** 2)
+        kept += answer.torque_excess == 0
+        exceeded += answer.torque_excess > 0
+    assert near >= 24  # of 25; one program is too stiff for its limits
+    assert exceeded > 0
+    assert kept > 0 or share == 0.5
+
+
+@every("law", ["coulomb", "convex"])
+@each_walker
+def test_within_the_limits_the_torque_is_the_smallest(name, law):
+    """The independent program with the limits among its rows."""
+    compared = 0
+    for seed in range(30):
+        scene = calm_scene(name, seed)
+        bound = np.full(12, 0.9 * np.abs(solve_held(scene, law).tau).max())
+        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
+        plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
+        if answer.torque_excess > 0 or answer.null_dim == 0:
+            continue
+        compared += 1
+        f = full(scene.robot, scene.state, scene.contacts)
+        face = face_of(scene, law, plain, f)
+        free, B, E, e = affine(face, f, plain)
+        A = np.vstack([face.A, B / bound[0], -B / bound[0]])
+        lower = np.r_[np.full(len(face.A), -1e-10), (free - bound) / bound[0], (-free - bound) / bound[0]]
+        x = solve_semidefinite_qp(B.T @ B / bound[0] ** 2, -B.T @ free / bound[0] ** 2, A, lower, E, e)
+        assert np.linalg.norm(answer.tau) == pytest.approx(np.linalg.norm(free - B @ x), rel=1e-6)
+    assert compared > 1
+
+
+def test_an_excess_without_choice_is_reported():
+    """With one foot there is no choice."""
+    scene = random_scene("solo12", 0, n=1)
+    free = solve_held(scene, "coulomb")
+    assert free.null_dim == 0
+    scene = msgspec.structs.replace(scene, robot=limited(scene.robot, np.full(12, 0.5 * np.abs(free.tau).max())))
+    answer = solve_held(scene, "coulomb")
+    np.testing.assert_array_equal(answer.tau, free.tau)
+    assert answer.torque_excess == pytest.approx(0.5 * np.abs(free.tau).max())
+
+
+def reference_stance():
+    """solo12 at q₂ = 0.3 m, legs (0, 0.7, −1.4) in front and mirrored behind, on the points where its foot frames are."""
+    robot, _ = walker("solo12")
+    q = robot.neutral()
+    q[2] = 0.3
+    q = robot.with_joint_angles(q, np.array([0, 0.7, -1.4] * 2 + [0, -0.7, 1.4] * 2))
+    points = centres_of(robot, q, robot.spheres)
+    contacts = feet(robot, q, mu=np.full(4, 0.6), points=points)
+    return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
+
+
+@every("law", ["coulomb", "no-slip"])
+def test_without_selection_two_diagonal_feet_carry_the_reference_stance(law):
+    answer = solve_held(reference_stance(), law, Selection.OFF)
+    np.testing.assert_allclose(np.sort(answer.normal_force), [0, 0, 12.2625, 12.2625], atol=5e-5)
+    loaded = set(np.flatnonzero(answer.normal_force > 1))
+    assert loaded in ({0, 3}, {1, 2})
+
+
+def test_the_convex_law_loads_four_feet_of_the_reference_stance_equally():
+    answer = solve_held(reference_stance(), "convex", Selection.OFF)
+    np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
+    assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
+
+
+@every("law", ["coulomb", "no-slip", "convex"])
+def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
+    """|τ| = 1.00864: the optimum of the statics, min ‖h_a − J_aᵀ f‖ s.t. J_uᵀ f = h_u and the cone, by two back ends."""
+    scene = reference_stance()
+    f = full(scene.robot, scene.state, scene.contacts)
+    facets = np.zeros((20, 12))
+    for i in range(4):
+        facets[4 * i : 4 * i + 4, 3 * i : 3 * i + 2], facets[4 * i : 4 * i + 4, 3 * i + 2] = -facet_normals(4), 0.6
+        facets[16 + i, 3 * i + 2] = 1
+    answer = solve_held(scene, law)
+    for solver in ("quadprog", "piqp"):
+        force = solve_qp(f.Ja @ f.Ja.T, -f.Ja @ f.h[f.a], facets, np.zeros(20), f.Ju.T, f.h[f.u], solver=solver)
+        np.testing.assert_allclose(answer.p / DT, force, atol=1e-7)
+        np.testing.assert_allclose(answer.tau, f.h[f.a] - f.Ja.T @ force, atol=1e-8)
+    np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
+    assert np.linalg.norm(answer.tau) == pytest.approx(1.008642, abs=1e-6)
+    inwards = answer.force[:, 0] * np.sign(scene.contacts.points[:, 0])
+    assert (inwards < -1).all()
+
+
+@every("law", ["coulomb", "no-slip", "convex"])
+@each_walker
+def test_every_law_selects_the_same_stance(name, law):
+    """At rest all laws agree on the motion, so the selection makes them agree on forces and torques."""
+    scene = standing_scene(name)
+    answer, reference = solve_held(scene, law), solve_held(scene, "coulomb")
+    np.testing.assert_allclose(answer.v_plus, 0, atol=1e-12)
+    np.testing.assert_allclose(answer.tau, reference.tau, atol=1e-8)
+    np.testing.assert_allclose(answer.normal_force, reference.normal_force, atol=1e-6)
+    assert answer.null_dim == 6

@@ -1,14 +1,25 @@
 """Terrains: distances against brute force, normals as the distance's gradient, friction by place and seed."""
 
+import mujoco
 import numpy as np
 import pytest
-from fast import every
+from fast import every, fast
 from scenes import walker
 from scipy.optimize import minimize
 
-from idyn.contact.contacts import contacts_from_geometry
+from controllers.robot.load import load_robot, shared_folder
+from idyn import ModelError
+from idyn.contact.contacts import contacts_from_geometry, contacts_from_points
+from idyn.contact.ground import Ground
 from idyn.contact.heightmap import Heightmap, hills
 from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs
+from idyn.errors import FrameNotFound, InputError
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.model.shapes import Box, sphere_against_box
+from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
+from idyn.terms.dynamics import evaluate
+from idyn.types import State
 
 SEED = 3
 
@@ -199,3 +210,339 @@ def test_the_plane_accepts_points_of_any_dtype_and_layout():
     expected = points[:, 2].astype(np.float64) - 0.07
     for given in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
         np.testing.assert_allclose(Flat(0.07).query(given)[0], expected, atol=1e-12)
+
+
+# -- contacts between bodies -------------------------------------------------------------------------------------------
+
+
+HALF = np.array([0.3, 0.2, 0.1])
+BELOW = Flat(-0.2)
+
+
+def gap(centre, radius=0.05):
+    normal = np.empty(3)
+    return sphere_against_box(np.array(centre, dtype=float), radius, HALF, normal), normal
+
+
+@every(
+    ("region", "centre", "distance", "normal"),
+    [
+        ("face", (0.1, -0.1, 0.25), 0.15, (0, 0, 1)),
+        ("face, below", (0.1, -0.1, -0.11), 0.01, (0, 0, -1)),
+        ("face, touching", (-0.35, 0.0, 0.0), 0.05, (-1, 0, 0)),
+        ("edge", (0.33, 0.24, 0.05), 0.05, (0.6, 0.8, 0)),
+        ("corner", (0.32, -0.21, -0.12), 0.03, (2 / 3, -1 / 3, -2 / 3)),
+        ("inside, under a face", (0.1, 0.1, 0.08), -0.02, (0, 0, 1)),
+        ("inside, beside a face", (0.1, -0.17, 0.0), -0.03, (0, -1, 0)),
+        ("on the surface", (0.1, 0.1, -0.1), 0.0, (0, 0, -1)),
+        ("in the middle", (0.0, 0.0, 0.0), -0.1, (0, 0, 1)),
+    ],
+)
+def test_distance_and_normal_in_each_region_of_a_box(region, centre, distance, normal):
+    found, direction = gap(centre)
+    assert found == pytest.approx(distance - 0.05, abs=1e-15)
+    np.testing.assert_allclose(direction, normal, atol=1e-12)
+
+
+def test_no_point_of_the_box_is_nearer():
+    """Outside against a bounded minimiser, inside against the six faces."""
+    rng = np.random.default_rng(0)
+    for centre in rng.uniform(-0.5, 0.5, (300, 3)):
+        found, normal = gap(centre, 0.0)
+        assert np.linalg.norm(normal) == pytest.approx(1, abs=1e-12)
+        if (np.abs(centre) < HALF).all():
+            assert found == pytest.approx(-min(np.r_[HALF - centre, HALF + centre]), abs=1e-12)
+        else:
+            bounds = list(zip(-HALF, HALF, strict=True))
+            nearest = minimize(lambda x, c=centre: ((x - c) ** 2).sum(), np.zeros(3), bounds=bounds, tol=1e-14)
+            assert found == pytest.approx(np.sqrt(nearest.fun), abs=1e-6)
+            np.testing.assert_allclose(np.clip(centre - found * normal, -HALF, HALF), centre - found * normal, atol=1e-12)
+
+
+def test_the_normal_is_the_gradient_of_the_gap():
+    rng = np.random.default_rng(1)
+    e = 1e-7
+    for centre in rng.uniform(-0.5, 0.5, (200, 3)):
+        _, normal = gap(centre)
+        gradient = [(gap(centre + d)[0] - gap(centre - d)[0]) / (2 * e) for d in e * np.eye(3)]
+        if (np.abs(centre) > HALF).any():  # inside, the gap has ridges
+            np.testing.assert_allclose(normal, gradient, atol=1e-5)
+
+
+def grasp(seed=None):
+    """The arm at its grasp, or knocked about it with all tips near the box."""
+    robot, q = load_robot("arm")
+    if seed is not None:
+        q = robot.integrate(q, 0.02 * np.random.default_rng(seed).normal(size=robot.nv))
+    return robot, q
+
+
+def test_the_finger_tips_touch_the_box_from_both_sides():
+    robot, q = grasp()
+    contacts = contacts_from_geometry(robot, q, BELOW, margin=1e-3)
+    assert contacts.keys == ("TIP_00/BOX", "TIP_01/BOX", "TIP_10/BOX", "TIP_11/BOX")
+    assert np.abs(contacts.gaps).max() < 1e-6
+    fingers = [robot.joint_of_frame(f"TIP_{i}") for i in ("00", "01", "10", "11")]
+    np.testing.assert_array_equal(contacts.bodies, fingers)
+    np.testing.assert_array_equal(contacts.others, robot.joint_of_frame("BOX"))
+    _, origins = robot.place(q)
+    box = origins[robot.joint_of_frame("BOX")]
+    assert ((contacts.points - box) * contacts.normals).sum(axis=1) == pytest.approx(0.05071 / 2, abs=1e-6)
+
+
+@every("seed", range(5))
+def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
+    """Finite differences of two material points, one on each body, that coincide at the contact."""
+    robot, q = grasp(seed)
+    v = np.random.default_rng(seed + 10).normal(size=robot.nv)
+    c = contacts_from_geometry(robot, q, BELOW, margin=0.1)
+    assert (c.others > 0).sum() == 4
+    J = evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground.rigid()).dynamics.J
+
+    def carried(joint, point, step):
+        rotations, origins = (a.copy() for a in robot.place(q))
+        local = rotations[joint].T @ (point - origins[joint])
+        rotations, origins = robot.place(robot.integrate(q, step * v))
+        return origins[joint] + rotations[joint] @ local
+
+    e = 1e-6
+    for i in range(len(c)):
+        body, other = ((carried(j, c.points[i], e) - carried(j, c.points[i], -e)) / (2 * e) for j in (c.bodies[i], c.others[i]))
+        directions = np.stack([c.tangents[i], np.cross(c.normals[i], c.tangents[i]), c.normals[i]])
+        np.testing.assert_allclose(J[3 * i : 3 * i + 3] @ v, directions @ (body - other), atol=1e-7)
+
+
+@every("seed", range(5))
+def test_gaps_change_as_the_normal_rows_say(seed):
+    robot, q = grasp(seed)
+    v = np.random.default_rng(seed + 20).normal(size=robot.nv)
+    c = contacts_from_geometry(robot, q, BELOW, margin=1.0)
+    rate = (evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground.rigid()).dynamics.J @ v)[2::3]
+    e = 1e-6
+    after, before = (contacts_from_geometry(robot, robot.integrate(q, s * v), BELOW, margin=2.0) for s in (e, -e))
+    assert after.keys == before.keys == c.keys
+    np.testing.assert_allclose(rate, (after.gaps - before.gaps) / (2 * e), atol=1e-7)
+
+
+def test_contact_sets_survive_a_round_trip_by_key():
+    robot, q = grasp(3)
+    c = contacts_from_geometry(robot, q, BELOW, margin=0.1)
+    again = contacts_from_points(robot, c.keys, c.points, c.normals, c.mu, c.gaps, c.tangents)
+    assert again.keys == c.keys
+    np.testing.assert_array_equal(again.bodies, c.bodies)
+    np.testing.assert_array_equal(again.others, c.others)
+    for field in ("points", "normals", "tangents", "mu", "gaps"):
+        np.testing.assert_allclose(getattr(again, field), getattr(c, field), atol=1e-15)
+
+
+def test_box_corners_touch_the_ground_with_the_boxes_friction():
+    robot, q = grasp()
+    q = robot.integrate(q, np.r_[0, 0, -0.2 - 0.2 + 0.05071 / 2, np.zeros(robot.nv - 3)])
+    told = np.arange(16.0)
+    contacts = contacts_from_geometry(robot, q, BELOW, margin=1e-3, mu=told)
+    assert len(contacts) == 4
+    assert (contacts.others == 0).all()
+    assert set(contacts.keys) == {"BOX", "BOX.2", "BOX.4", "BOX.6"}
+    np.testing.assert_array_equal(contacts.mu, [told[robot.spheres.keys.index(key)] for key in contacts.keys])
+    robot, q = grasp()
+    held = contacts_from_geometry(robot, q, BELOW, margin=1e-3, mu=told)
+    np.testing.assert_array_equal(held.mu, told[-4:])
+    slippery = Robot(
+        Description(
+            urdf=robot.description.urdf,
+            base="fixed",
+            contact=robot.description.contact,
+            box=(Box(frame="BOX", size=(1, 1, 1), mu=0.2),),
+        )
+    )
+    assert (contacts_from_geometry(slippery, q, BELOW, margin=1.0).mu[-4:] == 0.2).all()
+
+
+def test_a_box_may_be_rotated_and_offset_in_its_frame():
+    """Twelve random placements against the same box written with its offset moved into the sphere."""
+    robot, q = grasp(5)
+    box = Box(frame="BOX", size=(0.02, 0.04, 0.06), offset=(0.01, -0.02, 0.03))
+    shifted = Robot(Description(urdf=robot.description.urdf, base="fixed", contact=robot.description.contact, box=(box,)))
+    c = contacts_from_geometry(shifted, q, BELOW, margin=np.inf)
+    rotations, origins = shifted.place(q)
+    joint = shifted.joint_of_frame("BOX")
+    half = 0.5 * np.array(box.size)
+    for key, point, normal, distance in zip(c.keys, c.points, c.normals, c.gaps, strict=True):
+        if "/" in key:
+            centre = point + 0.01 * normal
+            local = rotations[joint].T @ (centre - origins[joint]) - np.array(box.offset)
+            assert distance == pytest.approx(np.linalg.norm(local - np.clip(local, -half, half)) - 0.01, abs=1e-12)
+
+
+def test_robots_without_boxes_have_no_contact_pairs():
+    robot, _ = walker("quadruped")
+    assert robot.boxes.pair_keys == ()
+
+
+def test_faulty_boxes_are_refused_by_name():
+    robot, _ = grasp()
+    for box, named in (
+        (Box(frame="BOX", size=(1, 0, 1)), r"box\.BOX\.size: expected > 0"),
+        (Box(frame="BOX", size=(1, 1, 1), mu=-1), r"box\.BOX\.mu: expected ≥ 0"),
+    ):
+        with pytest.raises(InputError, match=named):
+            Robot(Description(urdf=robot.description.urdf, base="fixed", box=(box,)))
+    with pytest.raises(FrameNotFound):
+        Robot(Description(urdf=robot.description.urdf, base="fixed", box=(Box(frame="BOXX", size=(1, 1, 1)),)))
+
+
+def test_the_arm_has_the_published_mass_and_valid_inertias():
+    robot, _ = grasp()
+    assert robot.total_mass == pytest.approx(1.1 + 6000 * 0.05071**3, abs=1e-6)
+    assert (robot.na, robot.nu) == (11, 6)
+    assert not robot.inspect()
+
+
+# -- self-collision ----------------------------------------------------------------------------------------------------
+
+
+DT, DISTANCE = 1e-3, 0.02
+
+
+class Judge:
+    """Distances by MuJoCo between the front legs of `quadruped`, and of these to the body."""
+
+    def __init__(self, robot):
+        self.model, self.robot = mujoco.MjModel.from_xml_string(robot.description.urdf), robot
+        self.data = mujoco.MjData(self.model)
+        self.order = [robot.joint_names.index(self.model.joint(k).name) for k in range(self.model.njnt)]
+        bodies = [self.model.body(k).name for k in self.model.geom_bodyid]
+        legs = [[g for g, name in enumerate(bodies) if name.startswith(leg)] for leg in ("LF", "RF")]
+        self.pairs = [(one, other) for one in legs[0] for other in legs[1]]
+
+    def distance(self, q):
+        """Least distance [m], negative in penetration."""
+        self.data.qpos[:] = self.robot.joint_angles(q)[self.order]
+        mujoco.mj_kinematics(self.model, self.data)
+        return min(mujoco.mj_geomDistance(self.model, self.data, i, j, 1.0, None) for i, j in self.pairs)
+
+
+def walk(robot, q, stack, lifted=(), ticks=600, judge=None):
+    """Steps of the predicted motion. Returns the last configuration and answer, and the least distance on the way."""
+    v, least, guess = np.zeros(robot.nv), np.inf, None
+    for _ in range(ticks):
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=0.003)
+        contacts = contacts.take(np.array([key not in lifted for key in contacts.keys], np.bool_))
+        answer = predict_tasks(robot, State(q=q, v=v), contacts, stack, law="coulomb", dt=DT, guess=guess)
+        assert answer.prediction.status.ok
+        v, guess = answer.prediction.v_plus, answer.prediction.guess
+        q = robot.integrate(q, DT * v)
+        least = least if judge is None else min(least, judge.distance(q))
+    return q, answer, least
+
+
+def arms():
+    """The quadruped without a floating base, as a robot with four arms, and tasks: its front feet change places."""
+    robot, q = load_robot("quadruped")
+    robot, q = robot.variant(base="fixed", contact=()), q[7:]
+    here, there = (robot.frames.placement(frame, q).translation for frame in ("LF_FOOT", "RF_FOOT"))
+    tasks = [FrameTask(frame="LF_FOOT", position=there), FrameTask(frame="RF_FOOT", position=here)]
+    return robot, q, [*tasks, PostureTask(angles=q, level=1)]
+
+
+def legs():
+    """The quadruped that stands on three feet, and tasks: hold the centre of mass, move the fourth foot into the leg beside."""
+    robot, q = load_robot("quadruped")
+    feet = {key: robot.frames.placement(key, q).translation for key in robot.spheres.keys}
+    middle = np.mean([place for key, place in feet.items() if key != "LF_FOOT"], axis=0)
+    position = [*middle[:2], robot.center_of_mass(q)[2]]
+    upright = FrameTask(frame="root_joint", rotation=np.eye(3))
+    hold, posture = ComTask(position=position), PostureTask(angles=robot.joint_angles(q), level=2)
+    q, _, _ = walk(robot, q, TaskStack(tasks=[hold, upright, posture]))
+    into = FrameTask(frame="LF_FOOT", position=feet["RF_FOOT"] + [0.0, 0.0, 0.1], level=1)
+    return robot, q, [hold, upright, into, posture]
+
+
+@pytest.mark.parametrize("scene", fast([arms, legs], arms))
+def test_links_stop_at_the_distance_and_collide_without_it(scene):
+    """The distance may fall short by 0.2 mm while links turn about each other."""
+    robot, q, tasks = scene()
+    judge, kept = Judge(robot), SelfCollision(robot, distance=DISTANCE, stance=q)
+    free = walk(robot, q, TaskStack(tasks=tasks), ["LF_FOOT"], 1000, judge)
+    assert free[2] < 0.0
+    assert free[1]["LF_FOOT"].met
+    stack = TaskStack(tasks=tasks, limits=TaskLimits(self_collision=kept))
+    end, answer, least = walk(robot, q, stack, ["LF_FOOT"], 1000, judge)
+    assert least > DISTANCE - 2e-4
+    assert abs(judge.distance(end) - DISTANCE) < 1e-4
+    assert answer["LF_FOOT"].obstacles[0].startswith("self-collision of LF_FOOT and RF_")
+    assert not answer.relaxed
+
+
+def test_links_that_are_too_near_move_apart():
+    robot, q, tasks = arms()
+    judge = Judge(robot)
+    near, _, _ = walk(robot, q, TaskStack(tasks=tasks[:2]), ticks=150)
+    while judge.distance(near) > 0.5 * DISTANCE:
+        near, _, _ = walk(robot, near, TaskStack(tasks=tasks[:2]), ticks=10)
+    stack = TaskStack(tasks=tasks, limits=TaskLimits(self_collision=SelfCollision(robot, distance=DISTANCE, stance=q)))
+    end, _, _ = walk(robot, near, stack, ticks=300)
+    assert abs(judge.distance(end) - DISTANCE) < 1e-4
+
+
+@pytest.mark.parametrize("name", fast(["a1", "go2", "quadruped"], "a1"))
+def test_rows_are_the_derivatives_of_the_distances(name):
+    """Of boxes, cylinders, spheres, and hulls of meshes, against central differences of the distances, which coal computes to
+    1e-6 m."""
+    robot, stance = load_robot(name)
+    kept = SelfCollision(robot, folders=[shared_folder().parents[1]], reach=0.05)
+    rng, step, errors = np.random.default_rng(0), 2e-4, []
+    for _ in range(20):
+        q, way = robot.integrate(stance, 0.5 * rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+        here, low, high = (
+            kept.near(robot, robot.terms(robot.integrate(q, x * way), np.zeros(robot.nv))) for x in (0.0, -step, step)
+        )
+        if low.links == here.links == high.links:
+            difference = (high.distances - low.distances) / (2 * step)
+            errors += np.abs(difference - here.rows @ way)[here.distances > 0.0].tolist()
+    assert len(errors) > 30
+    assert max(errors) < 1e-2
+    assert np.median(errors) < 1e-6
+
+
+def test_links_that_move_together_or_share_a_joint_are_not_watched():
+    robot, stance = load_robot("a1")
+    pairs = SelfCollision(robot).pairs
+    for links in (("FL_calf", "FL_foot"), ("FL_thigh", "FL_calf"), ("trunk", "FL_hip")):
+        assert links not in pairs
+        assert links[::-1] not in pairs
+    assert ("FL_foot", "FR_foot") in pairs
+    srdf = '<robot name="a1"><disable_collisions link1="FR_foot" link2="FL_foot" reason="Never"/></robot>'
+    assert set(pairs) - set(SelfCollision(robot, srdf=srdf).pairs) == {("FL_foot", "FR_foot")}
+    far = SelfCollision(robot, distance=0.1, stance=stance)
+    assert set(far.pairs) < set(pairs)
+    assert (far.near(robot, robot.terms(stance, np.zeros(robot.nv))).distances >= 0.1).all()
+
+
+@every(
+    ("field", "changes"),
+    [
+        ("distance", {"distance": -0.01}),
+        ("reach", {"reach": np.inf}),
+        ("braking", {"braking": 0.0}),
+        ("stance", {"stance": [0.0]}),
+        ("srdf", {"srdf": "<robot>"}),
+    ],
+)
+def test_bad_settings_are_named(field, changes):
+    with pytest.raises(InputError) as error:
+        SelfCollision(load_robot("a1")[0], **changes)
+    assert error.value.field == field
+
+
+def test_robots_without_shapes_missing_meshes_and_other_robots_are_refused():
+    with pytest.raises(ModelError, match="the URDF has no collision shapes"):
+        SelfCollision(load_robot("arm")[0])
+    with pytest.raises(ModelError, match="collision shapes"):
+        SelfCollision(load_robot("go2")[0])
+    robot, q = load_robot("quadruped")
+    contacts, state = contacts_from_geometry(robot, q, Flat(), margin=0.003), State(q=q, v=np.zeros(robot.nv))
+    for other in (load_robot("a1")[0], robot.variant(base="fixed")):
+        stack = TaskStack(tasks=[ComTask()], limits=TaskLimits(self_collision=SelfCollision(other)))
+        with pytest.raises(InputError, match=r"limits\.self_collision"):
+            predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT)

@@ -1,0 +1,452 @@
+"""Linear complementarity problems 0 ≤ z ⟂ M z + q ≥ 0 with every solver, and the linear algebra of the reduction."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.linalg
+from fast import every
+from oracles import coulomb_lcp, enumerate_lcp, lcp_error
+from quantecon.optimize.lcp_lemke import lcp_lemke
+from scipy.optimize import linprog
+
+from idyn.laws.law import polygon
+from idyn.laws.no_slip import select_rows
+from idyn.solvers.lemke import basis_solution, covering, lemke
+from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve, null_space
+from idyn.solvers.pivoting import dual_active_set, ppm
+from idyn.status import Status
+from idyn.types import Array
+
+# -- problems with their expected results ------------------------------------------------------------------------------
+
+
+class Lcp(NamedTuple):
+    """`solvable` says whether any z solves it; Y is set when M = Y Yᵀ; `z` when the solution is known and unique."""
+
+    M: Array
+    q: Array
+    solvable: bool = True
+    Y: Array | None = None
+    z: Array | None = None
+
+
+def gram(Y: object, q: object, solvable: bool = True, z: object = None) -> Lcp:
+    Y, q = np.array(Y, dtype=float), np.array(q, dtype=float)
+    return Lcp(Y @ Y.T, q, solvable, Y, None if z is None else np.array(z, dtype=float))
+
+
+def plain(M: object, q: object, solvable: bool = True, z: object = None) -> Lcp:
+    M, q = np.array(M, dtype=float), np.array(q, dtype=float)
+    return Lcp(M, q, solvable, None, None if z is None else np.array(z, dtype=float))
+
+
+def murty_triangle(n: int) -> Array:
+    """Unit triangle with 2 below the diagonal."""
+    return np.eye(n) + 2 * np.tril(np.ones((n, n)), -1)
+
+
+def murty_exponential(n: int) -> Lcp:
+    """From q = −(2ⁿ, 2ⁿ + 2ⁿ⁻¹, …) Lemke's path takes 2ⁿ pivots to the solution 2ⁿ e₁  [Murty 1978]."""
+    return Lcp(murty_triangle(n), -np.cumsum(2.0 ** np.arange(n, 0, -1)), z=2.0**n * np.eye(n)[0])
+
+
+def beale() -> Lcp:
+    """Beale's linear program, on which the simplex method with the plain ratio test cycles, as an LCP; optimum −5/4."""
+    A = np.array([[-0.25, 8, 1, -9], [-0.5, 12, 0.5, -3], [0, 0, -1, 0]])
+    c, b = np.array([-0.75, 20, -0.5, 6]), np.array([0, 0, -1.0])
+    M = np.block([[np.zeros((4, 4)), -A.T], [A, np.zeros((3, 3))]])
+    return Lcp(M, np.r_[c, -b])
+
+
+def coulomb(n: int, seed: int, mu: float = 0.6, rank: int = 6) -> Lcp:
+    """The frictional contact problem of n contacts with a random contact matrix of low rank."""
+    rng = np.random.default_rng(seed)
+    J = rng.normal(size=(3 * n, rank))
+    M, q, _ = coulomb_lcp(J @ J.T, J @ rng.normal(size=rank), np.full(n, mu))
+    return Lcp(M, q)
+
+
+def degenerate_stance() -> Lcp:
+    """Three point contacts of a rigid body on a grid, with a twist of whole numbers: so degenerate that the ratio test without
+    the lexicographic rule goes in circles in this order of the variables."""
+    arms = [np.array([x, y, -1.0]) for x, y in ((-1, -1), (2, 1), (1, 1))]
+    J = np.array([np.r_[d, np.cross(arm, d)] for arm in arms for d in np.eye(3)])
+    M, q, _ = coulomb_lcp(J @ J.T, J @ np.array([-1.0, 0, 0, -1, 1, 0]), np.ones(3))
+    order = [12, 16, 10, 4, 5, 9, 6, 15, 11, 8, 2, 13, 14, 3, 7, 0, 17, 1]
+    return Lcp(M[np.ix_(order, order)], q[order])
+
+
+KOSTREVA = [[1, 2, 0], [0, 1, 2], [2, 0, 1]]
+"""Principal pivoting by blocks cycles on it from q = −1 [Kostreva 1979], and Lemke's first ratios are all equal."""
+
+PPM_CYCLES = (
+    [[-1, 2, 4, 1], [4, 5, 5, -4], [5, 5, -5, 2], [-4, -3, 4, 2], [-2, -3, -3, 5], [-5, 2, 1, 4]],
+    [-5, -3, -4, -1, 1, -3],
+)
+"""Y and r on which the largest-violation rule of `ppm` comes back to an earlier active set."""
+
+TABLE = {
+    "Murty 2×2": gram(np.linalg.cholesky([[2, 1], [1, 2]]), [-5, -6], z=[4 / 3, 7 / 3]),
+    "Murty exponential": murty_exponential(8),
+    "Fathi exponential": gram(murty_triangle(8), -np.ones(8), z=np.eye(8)[0]),
+    "Kostreva": plain(KOSTREVA, [-1, -1, -1], z=[1 / 3, 1 / 3, 1 / 3]),
+    "Beale": beale(),
+    "all ratios equal": gram(np.eye(5), -np.ones(5), z=np.ones(5)),
+    "twin rows": gram([[1, 0], [1, 0], [0, 1], [0, 1]], [-1, -1, -2, -2]),
+    "twin rows, one deeper": gram([[1, 0], [1, 0], [0, 1]], [-1, -2, -1], z=[0, 2, 1]),
+    "ppm cycles": gram(*PPM_CYCLES),
+    "zero right-hand side": gram([[1, 2], [3, 4], [5, 6]], [0, 0, 0]),
+    "zero right-hand side, P": plain(KOSTREVA, [0, 0, 0], z=[0, 0, 0]),
+    "already solved": gram([[1, 0], [0, 1]], [0, 3], z=[0, 0]),
+    "zero matrix, already solved": gram([[0], [0]], [1, 0]),
+    "empty": gram(np.zeros((0, 3)), []),
+    "1×1, M > 0, q < 0": gram([[2]], [-6], z=[1.5]),
+    "1×1, M > 0, q = 0": gram([[2]], [0], z=[0]),
+    "1×1, M > 0, q > 0": gram([[2]], [1], z=[0]),
+    "1×1, M = 0, q < 0": gram([[0]], [-1], solvable=False),
+    "1×1, M = 0, q = 0": gram([[0]], [0]),
+    "1×1, M < 0, q < 0": plain([[-1]], [-1], solvable=False),
+    "1×1, M < 0, q > 0": plain([[-1]], [1]),
+    "squeezed": gram([[1], [-1]], [-1, -1], solvable=False),
+    "squeezed with bystanders": gram([[1, 0], [-1, 0], [0, 1]], [-1, -1, -5], solvable=False),
+    "infeasible, not symmetric": plain([[0, 1], [-1, 0]], [1, -1], solvable=False),
+    "PSD of rank 1": gram([[1], [2], [-1]], [-2, -1, 2.5]),
+    "PSD of rank 2 in 6": gram([[1, 0], [0, 1], [1, 1], [1, -1], [2, 1], [-1, 2]], [-1, -2, 1, 0.5, -3, -4]),
+    "one sliding contact": coulomb(1, 3),
+    "two contacts": coulomb(2, 7),
+    "degenerate stance": degenerate_stance(),
+    "two slippery contacts": coulomb(2, 9, mu=0.05),
+}
+
+RAY_THOUGH_SOLVABLE = plain([[-1, 0], [1, 0]], [1, -1], z=[1, 0])
+"""Not copositive: Lemke may end on a ray, and then must say so."""
+
+
+# -- solvers -----------------------------------------------------------------------------------------------------------
+
+
+PIVOTS = 1000
+
+
+def by_lemke(lcp, guess=None, spread=0.0):
+    z, status, _, basis = lemke(lcp.M, lcp.q, PIVOTS, covering(len(lcp.q), spread))
+    return z, Status(status), basis
+
+
+def by_ppm(lcp, guess=None):
+    guess = np.zeros(len(lcp.q), dtype=bool) if guess is None else guess
+    z, status, _, basis = ppm(lcp.Y, lcp.q, (lcp.Y**2).sum(axis=1), guess, 0.0, PIVOTS)
+    return z, Status(status), basis
+
+
+def by_dual(lcp, guess=None):
+    z, status, _, basis = dual_active_set(lcp.Y, lcp.q, (lcp.Y**2).sum(axis=1), 0.0, PIVOTS)
+    return z, Status(status), basis
+
+
+SOLVERS = {"lemke": by_lemke, "lemke, uneven": partial(by_lemke, spread=0.01), "ppm": by_ppm, "dual active set": by_dual}
+
+
+def check_solution(lcp, z, basis):
+    """z solves the problem, and it is the solution that belongs to `basis`."""
+    scale = 1 + np.abs(lcp.q).max(initial=0)
+    assert lcp_error(lcp.M, lcp.q, z) < 1e-9 * scale
+    assert z.min(initial=0) >= -1e-12 * scale
+    assert not z[~basis].any()
+    assert np.abs((lcp.M @ z + lcp.q)[basis]).max(initial=0) < 1e-9 * scale
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+CASES = [(name, solver) for name, lcp in TABLE.items() for solver in SOLVERS if "lemke" in solver or lcp.Y is not None]
+
+
+@every(("name", "solver"), CASES)
+def test_each_solver_gives_the_expected_result(name, solver):
+    lcp = TABLE[name]
+    z, status, basis = SOLVERS[solver](lcp)
+    if (name, solver) == ("ppm cycles", "ppm"):
+        assert status is Status.CYCLE
+        return
+    if not lcp.solvable:
+        assert status is Status.RAY
+        return
+    assert status is Status.SOLVED
+    check_solution(lcp, z, basis)
+    if lcp.z is not None:
+        np.testing.assert_allclose(z, lcp.z, atol=1e-12)
+
+
+@every("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
+def test_the_expected_results_match_brute_force(name):
+    """Brute force finds the stated solution, or none where none is stated."""
+    lcp = TABLE[name]
+    solutions = enumerate_lcp(lcp.M, lcp.q)
+    assert bool(solutions) == lcp.solvable
+    if lcp.z is not None:
+        assert all(np.abs(z - lcp.z).max(initial=0) < 1e-9 for z in solutions)
+
+
+def test_beales_problem_has_the_linear_programs_optimum():
+    lcp = TABLE["Beale"]
+    oracle = linprog(lcp.q[:4], A_ub=-lcp.M[4:, :4], b_ub=lcp.q[4:])
+    z, _, _ = by_lemke(lcp)
+    assert lcp.q[:4] @ z[:4] == pytest.approx(oracle.fun, abs=1e-12)
+    assert oracle.fun == pytest.approx(-1.25)
+
+
+def test_a_ray_of_a_matrix_that_is_not_copositive_is_no_answer():
+    lcp = RAY_THOUGH_SOLVABLE
+    assert any(np.allclose(z, lcp.z) for z in enumerate_lcp(lcp.M, lcp.q))
+    _, status, _ = by_lemke(lcp)
+    assert status is Status.RAY
+
+
+@every("n", [2, 5, 11])
+def test_the_exponential_family_takes_as_many_pivots_as_the_theory_says(n):
+    """And the pivot cap ends it one pivot earlier, without a solution."""
+    M, q, *_ = murty_exponential(n)
+    _, status, pivots, _ = lemke(M, q, 10000, np.ones(len(q)))
+    assert (Status(status), pivots) == (Status.SOLVED, 2**n)
+    z, status, cut, _ = lemke(M, q, pivots - 1, np.ones(len(q)))
+    assert (Status(status), cut) == (Status.PIVOT_LIMIT, pivots - 1)
+    assert not z.any()
+
+
+@every("solve", [ppm, dual_active_set])
+def test_the_pivot_cap_ends_principal_pivoting(solve):
+    Y, r = np.eye(6), -np.ones(6)
+    guess = (np.zeros(6, dtype=bool),) if solve is ppm else ()
+    _, status, pivots, _ = solve(Y, r, (Y**2).sum(axis=1), *guess, 0.0, 2)
+    assert Status(status) is Status.PIVOT_LIMIT
+    assert pivots <= 3
+
+
+@every("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
+def test_basis_solution_matches_numpy_on_every_basis(name):
+    """`basis_solution` against numpy on all complementary bases, singular ones refused."""
+    lcp = TABLE[name]
+    n = len(lcp.q)
+    for code in range(2**n):
+        basis = np.array([code >> i & 1 for i in range(n)], dtype=bool)
+        z, w, regular = basis_solution(lcp.M, lcp.q, basis)
+        block = lcp.M[np.ix_(basis, basis)]
+        assert regular == (not basis.any() or np.linalg.matrix_rank(block) == basis.sum())
+        if regular:
+            expected = np.zeros(n)
+            expected[basis] = np.linalg.solve(block, -lcp.q[basis])
+            np.testing.assert_allclose(z, expected, atol=1e-9 * (1 + np.abs(expected).max(initial=0)))
+            np.testing.assert_allclose(w, lcp.M @ expected + lcp.q, atol=1e-8 * (1 + np.abs(expected).max(initial=0)))
+
+
+def test_the_cycling_example_cycles():
+    """`ppm` reports the cycle from the empty set, and solves it from elsewhere; Kostreva's matrix is a P-matrix."""
+    lcp = gram(*PPM_CYCLES)
+    assert by_ppm(lcp)[1] is Status.CYCLE
+    _, _, basis = by_dual(lcp)
+    z, status, _ = by_ppm(lcp, basis)
+    assert status is Status.SOLVED
+    assert lcp_error(lcp.M, lcp.q, z) < 1e-9
+    K = np.array(KOSTREVA, dtype=float)
+    minors = [np.linalg.det(K[np.ix_(s, s)]) for s in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2])]
+    assert min(minors) > 0
+
+
+# -- random families ---------------------------------------------------------------------------------------------------
+
+
+def feasible(M, q):
+    """Whether any z ≥ 0 has M z + q ≥ 0; for M PSD that is solvability."""
+    return linprog(np.zeros(len(q)), A_ub=-M, b_ub=q, bounds=(0, None)).status == 0
+
+
+def random_gram(seed):
+    """n rows of rank m < n with integer entries: dependent rows, ties, infeasible ones among them."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(2, 10)), int(rng.integers(1, 6))
+    return gram(rng.integers(-3, 4, size=(n, m)), rng.integers(-4, 3, size=n))
+
+
+@every("solver", SOLVERS)
+def test_random_low_rank_problems_are_solved_or_refused(solver):
+    solved = refused = cycles = 0
+    for seed in range(600):
+        lcp = random_gram(seed)
+        z, status, basis = SOLVERS[solver](lcp)
+        if status is Status.SOLVED:
+            check_solution(lcp, z, basis)
+            solved += 1
+        elif status is Status.RAY:
+            assert not feasible(lcp.M, lcp.q)
+            refused += 1
+        else:
+            assert (solver, status) == ("ppm", Status.CYCLE)
+            cycles += 1
+    assert solved > 300
+    assert refused > 100
+    assert cycles < 3
+
+
+def test_principal_pivoting_reaches_the_same_slack_from_any_guess():
+    """w is unique for a PSD matrix; the guess must not matter."""
+    rng = np.random.default_rng(0)
+    for seed in range(200):
+        lcp = random_gram(seed)
+        z, status, _ = by_dual(lcp)
+        guess = rng.uniform(size=len(lcp.q)) < 0.5
+        warm, warm_status, _ = by_ppm(lcp, guess)
+        if warm_status is Status.CYCLE:
+            continue
+        assert warm_status is status
+        if status is Status.SOLVED:
+            np.testing.assert_allclose(lcp.M @ warm, lcp.M @ z, atol=1e-9)
+
+
+def test_principal_pivoting_started_from_the_answer_does_not_pivot():
+    for seed in range(100):
+        lcp = random_gram(seed)
+        _, status, basis = by_ppm(lcp)
+        if status is Status.SOLVED:
+            _, again, pivots, _ = ppm(lcp.Y, lcp.q, (lcp.Y**2).sum(axis=1), basis, 0.0, PIVOTS)
+            assert (Status(again), pivots) == (Status.SOLVED, 0)
+
+
+def test_random_p_matrices_have_the_one_solution_of_brute_force():
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 7))
+        M = rng.normal(size=(n, n))
+        M += np.diag(np.abs(M).sum(axis=1) + 0.1)  # strictly diagonally dominant
+        q = rng.normal(size=n).round(1)
+        z, status, basis = by_lemke(Lcp(M, q))
+        assert status is Status.SOLVED
+        check_solution(Lcp(M, q), z, basis)
+        for other in enumerate_lcp(M, q):
+            np.testing.assert_allclose(z, other, atol=1e-9)
+
+
+def test_random_contact_problems_agree_with_an_independent_lemke():
+    """Both must solve the problem, with equal impulses or not; one contact is checked against all its solutions."""
+    compared = 0
+    for seed in range(200):
+        lcp = coulomb(1 + seed % 4, seed, mu=[0.1, 0.6, 1.5][seed % 3])
+        z, status, basis = by_lemke(lcp)
+        assert status is Status.SOLVED
+        check_solution(lcp, z, basis)
+        oracle = lcp_lemke(lcp.M, lcp.q)
+        compared += oracle.success and np.allclose(z, oracle.z, atol=1e-7)
+        if len(lcp.q) == 6:
+            assert any(np.allclose(z, other, atol=1e-8) for other in enumerate_lcp(lcp.M, lcp.q))
+    assert compared > 150
+
+
+@every("scale", [1e-12, 1e-6, 1e6, 1e12])
+@every("solver", SOLVERS)
+def test_the_solution_scales_with_units(solver, scale):
+    """M in units of `scale`: a robot of grams or of tons, impulses in between."""
+    for seed in range(60):
+        lcp = random_gram(seed)
+        z, status, _ = SOLVERS[solver](lcp)
+        scaled = Lcp(lcp.M * scale, lcp.q, Y=lcp.Y * np.sqrt(scale))
+        z_scaled, status_scaled, _ = SOLVERS[solver](scaled)
+        assert status_scaled is status
+        if status is Status.SOLVED:
+            assert lcp_error(lcp.M, lcp.q, z_scaled * scale) < 1e-9
+        assert np.isfinite(z).all()
+
+
+@every("solver", SOLVERS)
+def test_nan_is_never_reported_as_solved(solver):
+    """A NaN anywhere never gives SOLVED with finite z."""
+    lcp = gram([[1.0, 2], [3, 4], [0, 1]], [-1, -2, np.nan])
+    z, status, _ = SOLVERS[solver](lcp)
+    assert status is not Status.SOLVED or not np.isfinite(lcp_error(lcp.M, lcp.q, z))
+
+
+# -- linear algebra ----------------------------------------------------------------------------------------------------
+
+
+@every("n", [0, 1, 2, 5, 12])
+def test_cholesky_and_triangular_solves(n):
+    rng = np.random.default_rng(n)
+    B = rng.normal(size=(n, n + 2))
+    A, x = B @ B.T, rng.normal(size=n)
+    L = A.copy()
+    cholesky(L)
+    np.testing.assert_allclose(L, np.linalg.cholesky(A) if n else A, atol=1e-12)
+    y = x.copy()
+    forward(L, y)
+    np.testing.assert_allclose(L @ y, x, atol=1e-12)
+    backward(L, y)
+    np.testing.assert_allclose(A @ y, x, atol=1e-9)
+
+
+def test_cholesky_of_an_indefinite_matrix_is_nan():
+    A = np.array([[1.0, 2.0], [2.0, 1.0]])
+    with np.errstate(all="ignore"):
+        cholesky(A)
+    assert np.isnan(A[1, 1])
+
+
+@every("n", [1, 2, 5, 12])
+def test_lu_solves_what_needs_pivoting(n):
+    rng = np.random.default_rng(n)
+    A, b = rng.normal(size=(n, n)), rng.normal(size=n)
+    A[0, 0] = 0.0 if n > 1 else 1.0
+    before = A.copy()
+    LU, order, regular = lu_factor(A)
+    assert regular
+    np.testing.assert_array_equal(A, before)
+    np.testing.assert_allclose(lu_solve(LU, order, b), np.linalg.solve(A, b), rtol=1e-8)
+
+
+@every("A", [np.zeros((2, 2)), np.ones((3, 3)), np.diag([1.0, 0.0]), np.array([[np.nan]])])
+def test_lu_reports_a_singular_matrix(A):
+    assert not lu_factor(A)[2]
+
+
+@every(("rows", "m", "rank"), [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
+def test_null_space_is_orthonormal_and_complete(rows, m, rank):
+    """Orthonormal, of the right size, and mapped to zero."""
+    rng = np.random.default_rng(rows + m)
+    E = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, m))
+    Z = null_space(E)
+    assert Z.shape == (m, m - rank)
+    np.testing.assert_allclose(Z.T @ Z, np.eye(m - rank), atol=1e-12)
+    np.testing.assert_allclose(E @ Z, 0, atol=1e-12)
+    if m > rank > 0:
+        np.testing.assert_allclose(Z @ Z.T, (S := scipy.linalg.null_space(E)) @ S.T, atol=1e-10)
+
+
+@every("rank", [0, 1, 3, 5])
+def test_row_selection_is_a_basis_of_the_rows(rank):
+    rng = np.random.default_rng(rank)
+    Y = rng.normal(size=(12, rank)) @ rng.normal(size=(rank, 6))
+    wanted = rng.uniform(size=12) < 0.8
+    preferred = np.array([False, True, True, False])
+    X, U, R = np.zeros(6, dtype=np.int64), np.zeros((6, 6)), np.zeros((6, 6))
+    k = select_rows(Y, wanted, preferred, 1e-9, X, U, R)
+    assert k == min(rank, wanted.sum())
+    assert wanted[X[:k]].all()
+    first = wanted & np.repeat(preferred, 3)
+    assert preferred[X[:k] // 3].sum() == min(rank, first.sum())
+    np.testing.assert_allclose(U[:k] @ U[:k].T, np.eye(k), atol=1e-12)
+    np.testing.assert_allclose(R[:k, :k] @ U[:k], Y[X[:k]], atol=1e-10)
+    np.testing.assert_allclose(np.tril(R[:k, :k]), R[:k, :k])
+    rest = Y[wanted] - Y[wanted] @ U[:k].T @ U[:k]
+    np.testing.assert_allclose(rest, 0, atol=1e-9)
+
+
+@every("k", [4, 6, 8])
+def test_polygon_corners_and_normals_match_trigonometry(k):
+    inside, outside = polygon(k), polygon(k, circumscribed=True)
+    np.testing.assert_allclose(np.linalg.norm(inside, axis=1), 1, atol=1e-15)
+    middles = (outside + np.roll(outside, -1, axis=0)) / 2
+    np.testing.assert_allclose(np.linalg.norm(middles, axis=1), 1, atol=1e-15)
+    after = np.roll(inside, -1, axis=0)
+    turns = inside[:, 0] * after[:, 1] - inside[:, 1] * after[:, 0]
+    assert (turns > 0).all()
+    np.testing.assert_array_equal(inside[0], [1, 0])
