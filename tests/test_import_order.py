@@ -146,6 +146,7 @@ IMPORTERS = {
     "pydrake": {"sim_harness.studies.toss_drake"},
     "pygame": {"sim_harness.gamepad"},
     "cyclonedds": {"transport.bridges.dds"},
+    "rosbags": {"transport.bridges.ros2.dds"},
     "prometheus_client": {"transport.startup.metrics"},
     "shtab": {"sim_harness.commands.tools"},
     "trimesh": {"sim_harness.shapes"},

@@ -193,7 +193,7 @@ class Bridge:
             self._refusal = self._pass_on(topic, messages[-1])
             self.counts["refused" if self._refusal else "accepted"] += 1
 
-    def _pass_on(self, topic: Topic, message: dict[str, Any] | InputError) -> str:
+    def _pass_on(self, topic: Topic, message: Any) -> str:
         """Command what a message asks for. Return why it was refused, ''."""
         if isinstance(message, InputError):
             return str(message)
