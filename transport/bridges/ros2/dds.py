@@ -1,6 +1,6 @@
 """Topics of ROS 2 over DDS (extra `ros2`): names, types, type hashes, bytes and qualities of service as ROS 2 has them.
 
-Bytes and type hashes are those of `rosbags`. A message to be sent is a dict by the names of its fields; a received one has them as
+Bytes and type hashes are those of `rosbags`. A message to be sent is a dict by the names of its fields; a received one as
 attributes.
 """
 
