@@ -33,8 +33,7 @@ from sim_harness.report.tables import (
 )
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
-from sim_harness.view.page import page_of
-from sim_harness.view.runs import read_run
+from sim_harness.view.page import page_of, read_run
 
 CHATTER_SCENE = "stand"
 """Experiment of the chatter comparison."""

@@ -1,7 +1,6 @@
-"""Benchmarks of batches: compared with a loop of single predictions, on one core and on all, and worlds · steps / s.
+"""Benchmarks of batches: compared with a loop of single predictions, on one core and on all; derivatives; worlds · steps / s.
 
-The variants are measured in turns. The fastest round of each counts, since other load on the machine affects it least.
-"""
+The variants are measured in turns. The fastest round of each counts, since other load on the machine affects it least."""
 
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from idyn.batch.members import cores
 from idyn.batch.predict import predict_batch
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
+from idyn.differentiation.derivatives import Derivatives, derivatives
 from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
@@ -180,3 +180,44 @@ def worlds_table(found: Figures) -> Table:
         "all / 1 core": lambda f: f"{f['all_cores'] / f['one_core']:.2f}",
     }
     return listed("worlds · steps / s", found["worlds"].items(), columns)
+
+
+PARTS: dict[str, Callable[[Derivatives], object]] = {
+    "by the demand": lambda found: found.q_ddot,
+    "by the configuration": lambda found: found.q,
+    "by the velocity": lambda found: found.v,
+    "by friction": lambda found: found.mu,
+    "by preferred forces": lambda found: found.preferred,
+    "all": lambda found: (found.q_ddot, found.q, found.v, found.mu, found.preferred),
+}
+
+
+def bench_slopes(robot_name: str) -> dict[str, dict[str, float]]:
+    """Return for a warm prediction and for each kind of derivatives the time [µs], and its ratio to the prediction.
+
+    The settings are those of `Options()`, on all contact points. Derivatives follow their prediction, as in a loop.
+    """
+    robot, stance = load_robot(robot_name)
+    samples, law, options = workload(robot, stance, len(robot.spheres.keys)), make_law("coulomb"), Options()
+
+    def run(read: Callable[[Derivatives], object] | None) -> None:
+        guess = None
+        for each in samples:
+            before = guess
+            answer = predict(robot, each.state, each.contacts, each.wanted, law=law, dt=DT, options=options, guess=before)
+            guess = answer.guess
+            if read is not None and answer.status.ok:
+                read(derivatives(robot, each.state, each.contacts, each.wanted, answer, law=law, options=options, guess=before))
+
+    variants: dict[str, Work] = {"prediction": (partial(run, None), len(samples))}
+    variants |= {name: (partial(run, read), len(samples)) for name, read in PARTS.items()}
+    spent = {name: 1e6 * seconds for name, seconds in fastest(variants).items()}
+    unit = spent["prediction"]
+    times = {name: each - unit * (name in PARTS) for name, each in spent.items()}
+    return {name: {"us": each, "predictions": each / unit} for name, each in times.items()}
+
+
+def slopes_table(result: dict[str, dict[str, float]]) -> Table:
+    """Return the table of times [µs] and ratios."""
+    rows = [["derivatives", "µs", "predictions"]]
+    return rows + [[name, f"{each['us']:.1f}", f"{each['predictions']:.2f}"] for name, each in result.items()]

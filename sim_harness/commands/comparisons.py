@@ -11,8 +11,8 @@ from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare import pauses
-from sim_harness.compare.engines.report import ENGINES, engines_table, jobs_of, run_jobs, summary, write_engine_report
-from sim_harness.compare.race.run import run_race
+from sim_harness.compare.engines import ENGINES, engines_table, jobs_of, run_jobs, summary, write_engine_report
+from sim_harness.compare.race import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison

@@ -11,19 +11,15 @@ from idyn.errors import ConfigError
 from sim_harness.commands.options import FORMATS
 from sim_harness.commands.output import open_browser, progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
-from sim_harness.export.foxglove_file import write_foxglove
-from sim_harness.export.parquet_file import write_parquet
-from sim_harness.export.rerun_file import write_rerun
+from sim_harness.export.files import write_foxglove, write_parquet, write_rerun
 from sim_harness.export.scene import urdf_of
-from sim_harness.fleet.logs import RECORDED, How
-from sim_harness.fleet.run import run_fleet
+from sim_harness.fleet.run import RECORDED, How, run_fleet
 from sim_harness.report.tables import text_table
 from sim_harness.run.experiment import TRACE
 from sim_harness.run.logs import LogBlocks, Runs, logged_runs
 from sim_harness.scenes.measures import saved_runs
 from sim_harness.view.bodies import scene_page
-from sim_harness.view.page import page_of
-from sim_harness.view.runs import RecordedRun, read_runs
+from sim_harness.view.page import RecordedRun, page_of, read_runs
 from sim_harness.view.video import Video
 from transport.log.export import export, new_file
 from transport.log.part import LogError

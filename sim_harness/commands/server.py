@@ -14,7 +14,7 @@ from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.jit.cache import root
 from sim_harness.conform.client import try_client
-from sim_harness.conform.rules import Outcome
+from sim_harness.conform.probe import Outcome
 from sim_harness.conform.server import try_server
 from transport.server.settings import ServerSettings
 from transport.startup.serve import serve

@@ -28,8 +28,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import compiling
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
-from sim_harness.bench.batch_bench import study
-from sim_harness.bench.derivatives import bench_slopes, slopes_table
+from sim_harness.bench.batch_bench import bench_slopes, slopes_table, study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.machine import Fact, facts
 from sim_harness.bench.round_trips import bench_server, server_table

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
-from sim_harness.measure.metrics import Summary
+from sim_harness.measure.metrics import QUANTITIES, Summary
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,8 @@ import msgspec
 
 from idyn.errors import ConfigError
 from sim_harness.compare.jobs import JobFailed, Keep, Task, finished, run_jobs, run_task, tasks_of
-from sim_harness.compare.matrix.settings import Cell
 from sim_harness.compare.results import Results, Runs
-from sim_harness.compare.settings import ComparisonSettings, runs_of
+from sim_harness.compare.settings import Cell, ComparisonSettings, runs_of
 from sim_harness.compare.study import Progress
 from sim_harness.compare.timing import Timings, finished_timing, run_timing, timing_tasks
 

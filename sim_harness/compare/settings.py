@@ -1,17 +1,175 @@
-"""Settings of a comparison, for instance `configs/experiments/paper/table-3.toml`."""
+"""Settings of comparisons, for instance `configs/experiments/paper/table-3.toml`, and of matrices of runs.
 
-from collections.abc import Iterator
-from typing import Literal
+A matrix is robots × worlds × laws × disturbances ("cases"). Each axis is a table: name → changes to one experiment. A part of
+the matrix consists of all combinations of selected names of each axis; it is one panel of the picture. Every part runs in all
+variants, for instance with the shipped controllers and with the paper's.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
 from controllers.config.loading import Settings, load
+from controllers.config.tables import kind_of
+from controllers.settings import AnyControlLaw
 from idyn.errors import ConfigError
 from sim_harness.compare.controllers import CONTROLLERS, Changes, check_known, plan_with
-from sim_harness.compare.matrix.settings import Cell, Count, MatrixSettings, cells, check_matrix, layers
-from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.race.run import RaceSettings, check_race
+from sim_harness.compare.race import RaceSettings, check_race
+from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.run.plan import Plan, with_controller
+from sim_harness.scenes.scene_settings import Count
+
+KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
+"""Kinds of laws that a controller can have."""
+
+
+class Cell(NamedTuple):
+    """A cell of the matrix: a name on each axis."""
+
+    part: str
+    variant: str
+    robot: str
+    world: str
+    law: str
+    case: str
+
+
+class CaseSettings(Settings, frozen=True):
+    """A disturbance. changes: to the experiment; robots: robot → further changes"""
+
+    changes: Changes = msgspec.field(default_factory=dict)
+    robots: dict[str, Changes] = msgspec.field(default_factory=dict)
+
+
+class LawSettings(Settings, frozen=True):
+    """A law. changes: to the experiment; worlds: world → further changes, such as the stiffness of its floor"""
+
+    changes: Changes = msgspec.field(default_factory=dict)
+    worlds: dict[str, Changes] = msgspec.field(default_factory=dict)
+
+
+class PartSettings(Settings, frozen=True):
+    """All combinations of some robots, worlds, laws and cases.
+
+    columns: the axis of the columns; all others form the rows
+    seeds: number of runs per cell; None: that of the comparison; changes: to the experiment
+    quantities: rows of `sim_harness.measure.metrics.QUANTITIES`; each has a table and a panel in the picture of the part
+    """
+
+    name: str
+    robots: tuple[str, ...]
+    worlds: tuple[str, ...]
+    laws: tuple[str, ...]
+    cases: tuple[str, ...]
+    columns: Literal["world", "law", "case"] = "case"
+    seeds: Count | None = None
+    changes: Changes = msgspec.field(default_factory=dict)
+    quantities: tuple[str, ...] = ()
+
+
+class CellCheckSettings(Settings, frozen=True):
+    """A claim about the cells of some parts, robots, worlds, laws and cases (default: all) in a variant (default: the first).
+
+    With `quantity`: in each cell the quantity's mean over the seeds is between `at_least` and `at_most`, and no robot falls.
+    Without `quantity`: the share of upright robots among all runs is between `at_least` and `at_most`.
+
+    explanation: printed when the claim does not hold
+    """
+
+    claim: str
+    parts: tuple[str, ...] = ()
+    robots: tuple[str, ...] = ()
+    worlds: tuple[str, ...] = ()
+    laws: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    variant: str = ""
+    quantity: str = ""
+    at_least: float = -float("inf")
+    at_most: float = float("inf")
+    explanation: str = ""
+
+
+class MatrixSettings(Settings, frozen=True):
+    """A matrix of runs.
+
+    variants, robots, worlds, cases, laws: name → changes to the comparison's experiment, applied in this order after the
+        `changes` of a part; a law without an entry is a kind of law
+    part: panels; check: claims
+    """
+
+    robots: dict[str, Changes]
+    worlds: dict[str, Changes]
+    cases: dict[str, CaseSettings]
+    part: tuple[PartSettings, ...]
+    variants: dict[str, Changes]
+    laws: dict[str, LawSettings] = msgspec.field(default_factory=dict)
+    check: tuple[CellCheckSettings, ...] = ()
+
+
+def cells(matrix: MatrixSettings) -> Iterator[Cell]:
+    """Yield all cells of the matrix."""
+    for part in matrix.part:
+        yield from cells_of(part, matrix.variants)
+
+
+def cells_of(part: PartSettings, variants: Iterable[str]) -> Iterator[Cell]:
+    """Yield the cells of a part, in the order of its settings."""
+    for names in product(variants, part.robots, part.worlds, part.laws, part.cases):
+        yield Cell(part.name, *names)
+
+
+def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
+    """Return the changes of a cell, in order, each with the name of its table."""
+    part = next(part for part in matrix.part if part.name == cell.part)
+    case, law = matrix.cases[cell.case], matrix.laws.get(cell.law, LawSettings(changes={"controller": {"law": cell.law}}))
+    return [
+        (f"part.{part.name}", part.changes),
+        (f"variants.{cell.variant}", matrix.variants[cell.variant]),
+        (f"robots.{cell.robot}", matrix.robots[cell.robot]),
+        (f"worlds.{cell.world}", matrix.worlds[cell.world]),
+        (f"cases.{cell.case}", case.changes),
+        (f"cases.{cell.case}.robots.{cell.robot}", case.robots.get(cell.robot, {})),
+        (f"laws.{cell.law}", law.changes),
+        (f"laws.{cell.law}.worlds.{cell.world}", law.worlds.get(cell.world, {})),
+    ]
+
+
+AXES = {"parts": "part", "robots": "robot", "worlds": "world", "laws": "law", "cases": "case"}
+"""Field of a claim → field of a cell, which names the axis of the matrix."""
+
+
+def chosen(matrix: MatrixSettings, check: CellCheckSettings) -> list[Cell]:
+    """Return the cells that a claim is about."""
+    variant = check.variant or next(iter(matrix.variants))
+    wanted = [(axis, names) for field, axis in AXES.items() if (names := getattr(check, field))]
+    return [c for c in cells(matrix) if c.variant == variant and all(getattr(c, axis) in names for axis, names in wanted)]
+
+
+def check_matrix(matrix: MatrixSettings, where: str) -> None:
+    """Check that all names exist and that every claim has cells. Raises ConfigError with a path below `where`."""
+    if not matrix.variants:
+        raise ConfigError(f"{where}.variants", "expected at least one variant, got an empty table")
+    names = [part.name for part in matrix.part]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{where}.part", f"expected parts with different names, got {names}")
+    for name, case in matrix.cases.items():
+        check_known(f"{where}.cases.{name}.robots", case.robots, matrix.robots)
+    for name, law in matrix.laws.items():
+        check_known(f"{where}.laws.{name}.worlds", law.worlds, matrix.worlds)
+    for part in matrix.part:
+        for field in ("robots", "worlds", "cases"):
+            check_known(f"{where}.part.{part.name}.{field}", getattr(part, field), getattr(matrix, field))
+        check_known(f"{where}.part.{part.name}.laws", part.laws, [*matrix.laws, *KINDS])
+        check_known(f"{where}.part.{part.name}.quantities", part.quantities, QUANTITIES)
+    for check in matrix.check:
+        check_known(f"{where}.check.variant", [check.variant] if check.variant else [], matrix.variants)
+        check_known(f"{where}.check.quantity", [check.quantity] if check.quantity else [], QUANTITIES)
+        about = chosen(matrix, check)
+        for field, axis in AXES.items():
+            check_known(f"{where}.check.{field}", getattr(check, field), {getattr(cell, axis) for cell in about})
+
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 
@@ -88,7 +246,7 @@ class ComparisonSettings(Settings, frozen=True):
 
     experiment: name or path; changes: to its settings, in every scene
     controllers: rows of `sim_harness.compare.controllers.CONTROLLERS`
-    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, the columns of the table
+    quantities: rows of `sim_harness.measure.metrics.QUANTITIES`, the columns of the table
     paper: scene → controller → the paper's values of the first quantities, or 'fell'
     paper_verdicts: scene → controller → verdict of the paper's Appendix A
     seeds: number of runs of each controller in each scene

@@ -11,8 +11,19 @@ import numpy as np
 
 from controllers.controller import Controller
 from idyn.types import Array
-from sim_harness.conform.probe import ENCODER, numbers
-from sim_harness.conform.rules import CLIENT, SAFETY, WIRE, Broken, NotSeen, Outcome, Rules, expect, expect_that
+from sim_harness.conform.probe import (
+    CLIENT,
+    ENCODER,
+    SAFETY,
+    WIRE,
+    Broken,
+    NotSeen,
+    Outcome,
+    Rules,
+    expect,
+    expect_that,
+    numbers,
+)
 from sim_harness.conform.trial import PATIENCE_S, START_S, STATES, Heard, Trial, altered, correct, far_from, withheld
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import warm_up

@@ -14,8 +14,7 @@ import numpy as np
 from controllers.controller import Controller
 from idyn.errors import IdynError
 from idyn.types import Array
-from sim_harness.conform.probe import ENCODER, Arrived, Stand, numbers
-from sim_harness.conform.rules import Fields, NotSeen, expect_that
+from sim_harness.conform.probe import ENCODER, Arrived, Fields, NotSeen, Stand, expect_that, numbers
 from transport.protocol.codec import encode
 from transport.protocol.messages.requests import Estop
 from transport.server.service import Service

@@ -3,25 +3,204 @@
 The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `_manifest.json`. A
 file is a function of the log, its settings, law, selection, window and lead-in only. A run that was stopped continues with the
 windows that have no file.
+
+A task is windows of one log under one law, replayed by a worker. It has the path of its log; the worker reads settings, robot
+and messages from there. A log has 2 kB per tick: sent with the tasks, the messages would pass through the one process that
+distributes them. A worker only needs the folders of logs and results under the same path.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from controllers.config.loading import parse
+from controllers.config.tables import merged
+from controllers.planners.trajectory import HoldSettings
+from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
-from sim_harness.compare.jobs import code_digest, run_jobs
+from sim_harness.compare.jobs import Job, code_digest, digest_of, run_jobs
 from sim_harness.compare.study import Progress
-from sim_harness.fleet.logs import RECORDED, How, Log, survey
-from sim_harness.fleet.tasks import Task, run_task, tasks_of
-from sim_harness.fleet.ticks import digest, parquet, read
+from sim_harness.fleet.ticks import About, TickWriter, digest, parquet, read, rows_of, write
 from sim_harness.report.tables import Table
+from transport.log.part import LogError
+from transport.log.provenance import recorded_settings
+from transport.log.reader import LogReader
+from transport.log.replay import replayed
+from transport.server.realtime import steady
+
+RECORDED = "recorded"
+"""Name of the law that the log was recorded with."""
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """How logs are replayed.
+
+    laws: contact laws, `RECORDED` for the log's own
+    selection: None: the log's own
+    window: ticks of a window
+    lead_in: ticks that are replayed before each window and not kept; None: all earlier ones of the log
+    """
+
+    laws: tuple[str, ...] = (RECORDED,)
+    selection: str | None = None
+    window: int = 20_000
+    lead_in: int | None = None
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """A log. name: its file's name and the begin of its digest; sha256: of everything that a replay reads
+
+    ticks: number of states that were answered by a torque; complete: whether it was read to its end
+    """
+
+    path: Path
+    name: str
+    sha256: str
+    ticks: int
+    complete: bool
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Consecutive ticks of a log. number: of the window, from 0 on; first: number of its first tick, from 0 on"""
+
+    number: int
+    first: int
+    ticks: int
+
+
+def survey(path: Path, how: How) -> Log:
+    """Read a log and return what it holds. Raises LogError, also for a log without a tick, and ConfigError.
+
+    The digest depends on attachments, metadata and messages, but not on chunks, compression and continuation files.
+    """
+    digest, ticks = hashlib.sha256(), 0
+    with LogReader(path) as reader:
+        _check_law(reader, how)
+        digest.update(json.dumps(reader.metadata, sort_keys=True).encode())
+        for name, data in sorted(reader.attachments.items()):
+            _add(digest, name.encode(), data)
+        for entry in reader.exchanges():
+            ticks += entry.answered
+            _add(digest, entry.identity, str(entry.t_recv_ns).encode(), entry.request, entry.reply)
+        if not ticks:
+            raise LogError(f"{path}: expected states that were answered by torques, found none")
+        text = digest.hexdigest()
+        return Log(path=path.absolute(), name=f"{path.stem}-{text[:12]}", sha256=text, ticks=ticks, complete=reader.complete)
+
+
+def _add(digest: "hashlib._Hash", *parts: bytes) -> None:
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+
+
+def _check_law(reader: LogReader, how: How) -> None:
+    """Check the laws, and that a lead-in can replace the past of this log. Raises ConfigError and LogError."""
+    snapshot, _ = recorded_settings(reader)
+    for law in how.laws:
+        changes = {} if law == RECORDED else {"law": law}
+        parse(merged(snapshot["settings"], changes), ControllerSettings, "controller")
+    settings = parse(snapshot["settings"], ControllerSettings, str(reader.path))
+    if how.lead_in is not None and not isinstance(settings.reference, HoldSettings):
+        kind = snapshot["settings"]["reference"]["kind"]
+        raise ConfigError(
+            "--lead-in", f"{reader.path}: its reference '{kind}' depends on all earlier ticks; expected the reference 'hold'"
+        )
+
+
+def windows(log: Log, how: How) -> tuple[Window, ...]:
+    """Return the windows of a log, the last one with the rest of the ticks."""
+    firsts = range(0, log.ticks, how.window)
+    return tuple(Window(i, first, min(how.window, log.ticks - first)) for i, first in enumerate(firsts))
+
+
+FILE = "ticks.parquet"
+
+
+class Task(Job, frozen=True, kw_only=True):
+    """Windows of a log under a law, in order. folder: of their results; lead_in: see `How`"""
+
+    log: Log
+    law: str
+    selection: str | None
+    lead_in: int | None
+    windows: tuple[Window, ...]
+
+    def file(self, window: Window) -> Path:
+        """Return the path of the results of a window."""
+        return self.folder / f"window={window.number:06d}" / FILE
+
+    @property
+    def missing(self) -> tuple[Window, ...]:
+        """The windows without results."""
+        return tuple(window for window in self.windows if rows_of(self.file(window)) != window.ticks)
+
+
+def tasks_of(logs: list[Log], how: How, root: Path) -> list[Task]:
+    """Return the tasks of a fleet, the longest first.
+
+    With a lead-in each window is a task. Without one, all windows of a log under a law are one task: they share one replay.
+    """
+    tasks = []
+    for law in how.laws:
+        for log in logs:
+            found = windows(log, how)
+            shares = [found] if how.lead_in is None else [(window,) for window in found]
+            for share in shares:
+                digest = digest_of([log.sha256, law, how.selection, how.lead_in, [window.number for window in share]])
+                tasks.append(
+                    Task(
+                        digest=digest,
+                        folder=root / f"law={law}" / f"log={log.name}",
+                        log=log,
+                        law=law,
+                        selection=how.selection,
+                        lead_in=how.lead_in,
+                        windows=share,
+                    )
+                )
+    return sorted(tasks, key=lambda task: -sum(window.ticks for window in task.windows))
+
+
+def run_task(task: Task) -> None:
+    """Replay the windows of a task that have no results, and write a file for each. Raises LogError."""
+    missing = task.missing
+    if not missing:
+        return
+    since = thread_time()
+    begin = 0 if task.lead_in is None else max(missing[0].first - task.lead_in, 0)
+    law = None if task.law == RECORDED else task.law
+    with LogReader(task.log.path) as reader, steady():
+        exchanges = replayed(reader, law=law, selection=task.selection, unanswered=begin)
+        ticks = (exchange for exchange in exchanges if exchange.entry.answered)
+        tick = begin
+        for window in missing:
+            _skip(ticks, window.first - tick)
+            kept, writer = thread_time(), TickWriter()
+            for exchange in ticks:
+                writer.add(exchange)
+                if len(writer) == window.ticks:
+                    break
+            if len(writer) < window.ticks:
+                raise LogError(f"{task.log.path}: expected {task.log.ticks} ticks, got fewer: the log has changed")
+            tick = window.first + window.ticks
+            now = thread_time()
+            write(task.file(window), writer.take(), About(kept_s=now - kept, total_s=now - since))
+            since = now
+
+
+def _skip(ticks: Iterator[object], count: int) -> None:
+    """Replay ticks that are not kept."""
+    for _ in range(count):
+        next(ticks, None)
+
 
 MANIFEST = "_manifest.json"
 """Readers of partitioned Parquet skip names that begin with an underscore or a dot."""

@@ -16,8 +16,9 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.new.limbs import UP, Foot, feet_of, legs_with_other_axis_up, provisional_feet
-from sim_harness.new.pose import (
+from sim_harness.new.source import (
     COMPUTED,
+    Model,
     Pose,
     apart,
     below_the_hips,
@@ -28,8 +29,8 @@ from sim_harness.new.pose import (
     middle,
     rounded,
     steadiness,
+    warnings_of,
 )
-from sim_harness.new.source import Model, warnings_of
 from sim_harness.new.toml import (
     controller_section,
     experiment_section,

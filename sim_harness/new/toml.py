@@ -7,7 +7,7 @@ import numpy as np
 
 from idyn.model.description import ContactPoint, Sole
 from sim_harness.new.limbs import Foot
-from sim_harness.new.pose import Pose
+from sim_harness.new.source import Pose
 
 SPEED = 0.2
 """Speed of the trot × period / hip height. At 0.4 the knees of ANYmal C are at their torque limits in a quarter of the time."""

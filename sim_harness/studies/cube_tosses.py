@@ -12,8 +12,7 @@ from scipy.spatial.transform import Rotation
 from idyn.errors import ConfigError, nearest
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
-from sim_harness.judge.measured import CORNERS
-from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss, default_folder, load_tosses
+from sim_harness.judge.measured import CORNERS, EDGE, MASS, RATE, Toss, default_folder, load_tosses
 from sim_harness.report.canvas import mpl, plt
 from sim_harness.report.plots import STYLE, Line, Plot, picture, png
 from sim_harness.report.tables import Table, listed

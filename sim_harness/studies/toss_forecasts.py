@@ -24,8 +24,7 @@ from controllers.config.loading import NonNegative, Positive, Settings
 from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem
-from sim_harness.judge.measured import CORNERS
-from sim_harness.judge.tosses import EDGE, MASS, RATE, Toss
+from sim_harness.judge.measured import CORNERS, EDGE, MASS, RATE, Toss
 
 
 class Block(Record, frozen=True):

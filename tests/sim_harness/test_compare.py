@@ -30,7 +30,6 @@ from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, a
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, finished, load_trace, run_task
-from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.report import scene_table
 from sim_harness.compare.results import Runs, decide, statistic, verdict
 from sim_harness.compare.run import Options, all_tasks, run_comparisons
@@ -45,7 +44,7 @@ from sim_harness.compare.settings import (
 )
 from sim_harness.compare.timing import timing_tasks
 from sim_harness.engines.penalty import Penalty
-from sim_harness.measure.metrics import Summary, normal_forces
+from sim_harness.measure.metrics import QUANTITIES, Summary, normal_forces
 from sim_harness.measure.verdict import Ending
 from sim_harness.measure.verdict import verdict as judged
 from sim_harness.report.report import Report

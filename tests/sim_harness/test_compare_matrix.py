@@ -17,14 +17,13 @@ from idyn.errors import ConfigError
 from idyn.laws.settings import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
-from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, cells
-from sim_harness.compare.matrix.table import Panel, decide_cells, part_figure, quantity_table, upright_table
-from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
-from sim_harness.compare.race.run import March, Race, Stopwatch, Trial, run_race, standings
-from sim_harness.compare.report import Finding, comparison_report
+from sim_harness.compare.matrix import Panel, decide_cells, part_figure, quantity_table, upright_table
+from sim_harness.compare.race import March, Race, Stopwatch, Trial, run_race, standings
+from sim_harness.compare.report import Finding, comparison_report, race_figure, race_outcomes, race_table
 from sim_harness.compare.results import Runs, statistic
 from sim_harness.compare.run import Options, all_tasks
-from sim_harness.compare.settings import load_comparison, plan_of_cell
+from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
+from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
@@ -32,7 +31,7 @@ from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.world.worlds import NAMES, AnyEngine
+from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
 title = "two robots"

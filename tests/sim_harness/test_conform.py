@@ -16,10 +16,9 @@ from controllers.build import load_controller
 from controllers.config.loading import load
 from sim_harness.commands.main import main
 from sim_harness.conform.client import RULES, try_client
-from sim_harness.conform.rules import Outcome
+from sim_harness.conform.probe import Outcome
 from sim_harness.conform.server import RULES as SERVER_RULES
 from sim_harness.conform.server import try_server
-from sim_harness.conform.server_safety_rules import RULES as SAFETY_RULES
 from sim_harness.run.server_process import ServerProcess
 from transport.server.settings import ServerSettings
 
@@ -94,7 +93,7 @@ def test_a_client_that_cannot_be_started_is_an_error(capsys: pytest.CaptureFixtu
 
 
 def test_rules_name_anchors_that_exist() -> None:
-    for rule in (*RULES, *SERVER_RULES, *SAFETY_RULES):
+    for rule in (*RULES, *SERVER_RULES):
         page, _, anchor = rule.page.partition("#")
         headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, rule.page

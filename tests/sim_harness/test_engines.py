@@ -16,6 +16,7 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.status import Status
+from sim_harness.engines import NAMES
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import ForwardProblem, Rows
@@ -32,7 +33,7 @@ from sim_harness.scenes.recording import run_scene
 from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, SceneSettings, Shape
 from sim_harness.studies.newton_study import Scheme
 from sim_harness.world.world import contact_jacobian, generalised_force
-from sim_harness.world.worlds import ENGINES, NAMES, AnyEngine, build_world
+from sim_harness.world.worlds import ENGINES, AnyEngine, build_world
 
 DT = 1e-3
 

@@ -19,10 +19,8 @@ from mcap.reader import make_reader
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from sim_harness.fleet import tasks
-from sim_harness.fleet.logs import How
-from sim_harness.fleet.run import run_fleet
-from sim_harness.fleet.trial import tried
+from sim_harness.fleet import run as fleet_run
+from sim_harness.fleet.run import How, run_fleet
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from transport.log.part import LogError
@@ -126,19 +124,19 @@ def test_another_law_is_not_stopped_because_the_motors_gave_other_torques(tmp_pa
 @pytest.mark.usefixtures("here")
 def test_a_run_continues_with_what_is_missing_or_damaged(log, tmp_path, monkeypatch):
     """The first run ends in the second window; then one file is cut, as by a full disk."""
-    out, write = tmp_path / "out", tasks.write
+    out, write = tmp_path / "out", fleet_run.write
 
     def interrupted(path, ticks, about):
         if "000001" in str(path):
             raise KeyboardInterrupt
         write(path, ticks, about)
 
-    monkeypatch.setattr(tasks, "write", interrupted)
+    monkeypatch.setattr(fleet_run, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run([log], out)
     (first,) = files(out)
     written = first.stat().st_mtime_ns
-    monkeypatch.setattr(tasks, "write", write)
+    monkeypatch.setattr(fleet_run, "write", write)
     resumed = run([log], out)
     assert first.stat().st_mtime_ns == written
     assert resumed.sha256 == run([log], tmp_path / "other").sha256
@@ -212,14 +210,3 @@ def test_a_killed_run_on_a_cluster_of_this_machine_resumes_to_the_same_bits(walk
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"SHA-256 of the results: {known}"
         assert [pq.read_metadata(file).num_rows for file in files(out)] == [10] * 24
-
-
-@pytest.mark.long
-def test_a_trial_kills_and_continues_and_names_the_results(walk, log, tmp_path):
-    words = [str(walk), str(log), "--law", "sap", "--law", "no-slip", "--window", "10"]
-    trial = tried(words, 24, "processes", 1, tmp_path / "out")
-    assert 12 <= trial.killed < trial.windows == 24
-    assert (trial.ticks, trial.workers) == (240, 1)
-    assert trial.sha256 == run([walk, log], tmp_path / "known", laws=("sap", "no-slip"), window=10).sha256
-    with pytest.raises(ConfigError, match="before the kill"):
-        tried(words, 100, "processes", 1, tmp_path / "other")

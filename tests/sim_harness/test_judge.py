@@ -16,8 +16,7 @@ from scipy import sparse
 
 from idyn.errors import IdynError, InputError
 from sim_harness.commands.main import main
-from sim_harness.judge.fclib import read_fclib, write_fclib
-from sim_harness.judge.files import steps_of
+from sim_harness.judge.files import read_fclib, steps_of, write_fclib
 from sim_harness.judge.measured import read_tensor
 from sim_harness.judge.step import read_steps, step_of, write_steps
 from sim_harness.judge.verdict import ANSWERS, Kind, answer_to, judge

@@ -21,6 +21,7 @@ from idyn.model.robot import Robot
 from idyn.model.shapes import Box
 from idyn.status import Status
 from sim_harness.commands.main import main
+from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.mujoco_world import MujocoWorld
@@ -28,7 +29,7 @@ from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
 from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import Push, contact_jacobian
-from sim_harness.world.worlds import NAMES, AnyEngine, EngineWorld, build_world
+from sim_harness.world.worlds import AnyEngine, EngineWorld, build_world
 
 BLOCK = """
 <robot name="block"><link name="block"><inertial><mass value="2"/>

@@ -40,8 +40,17 @@ from sim_harness.shapes import Mesh, load_meshes, look_of, thinned
 from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of, ground_of, poses_of
 from sim_harness.view.live import LiveView
-from sim_harness.view.page import POINTS, extremes, intervals, newtons_per_metre, page_of, panels_of, size_of
-from sim_harness.view.runs import read_run, read_runs
+from sim_harness.view.page import (
+    POINTS,
+    extremes,
+    intervals,
+    newtons_per_metre,
+    page_of,
+    panels_of,
+    read_run,
+    read_runs,
+    size_of,
+)
 from sim_harness.view.video import HEIGHT, RATE, WIDTH, Video
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from sim_harness.commands.main import main
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.view.runs import read_run
+from sim_harness.view.page import read_run
 
 pytestmark = pytest.mark.browser
 

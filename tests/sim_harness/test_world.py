@@ -13,13 +13,14 @@ from idyn.errors import FrameNotFound, IdynError, InputError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.status import Status
+from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.batch import SceneBatch, WorldBatch
 from sim_harness.scenes.load import load_scene
 from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
-from sim_harness.world.worlds import ENGINES, NAMES, AnyEngine, EngineWorld, build_scene, build_world
+from sim_harness.world.worlds import ENGINES, AnyEngine, EngineWorld, build_scene, build_world
 
 INERTIA = 0.02
 WHEEL = f"""

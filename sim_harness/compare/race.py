@@ -18,9 +18,9 @@ from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.compare.matrix.settings import Count
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.scene_settings import Count
 from sim_harness.world.world import StepResult, World, contact_jacobian
 from sim_harness.world.worlds import OwnEngine, build_scene, build_world
 

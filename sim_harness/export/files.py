@@ -1,12 +1,14 @@
-"""A log as an MCAP with Foxglove's schemas, written by Foxglove's SDK (extra `foxglove`).
+"""A log as a file for viewers or plotters: an MCAP with Foxglove's schemas, a recording of rerun, or a Parquet table.
 
-Poses, joints, contact forces, URDF and events are messages that Foxglove's panels know; all quantities are flat JSON objects of
-numbers, which any plotter reads.
+Each needs the extra of its name. Foxglove's SDK writes the MCAP: poses, joints, contact forces, URDF and events are messages
+that Foxglove's panels know; all quantities are flat JSON objects of numbers, which any plotter reads. A recording has the same.
+A table has one row per tick and one column per field of a quantity.
 """
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from idyn.extras import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.export.quantities import quantities_of
-from sim_harness.export.scene import COLOURS, WORLD, Event, Scene, Shown, times_of, urdf_of
+from sim_harness.export.scene import COLOURS, WORLD, Event, Scene, Shown, texts_of, times_of, urdf_of
 from sim_harness.run.logs import Block, Runs
 
 SHAFT, HEAD, HEAD_SHARE = 0.008, 0.02, 0.25
@@ -185,3 +187,137 @@ def _from_x(direction: Array) -> Array:
         return np.array([0.0, 0.0, 1.0, 0.0])  # half a turn about z
     quaternion = np.array([0.0, -z, y, 1.0 + x])
     return quaternion / np.linalg.norm(quaternion)
+
+
+TIMELINE = "time"
+"""Name of the timeline: time of arrival."""
+
+FORCES = "contact_forces"
+"""Entity above the arrows of both kinds."""
+
+
+def write_rerun(runs: Runs, out: Path, progress: Callable[[int], None]) -> int:
+    """Write the sessions of a log, of one robot, to a new file, block by block. Return the number of ticks.
+
+    progress: called with the number of ticks of each block. Raises ConfigError without rerun's SDK.
+    """
+    try:
+        import rerun as rr  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra("export", "writing a recording of rerun", "rerun-sdk", "rerun") from error
+    recording = rr.RecordingStream("idyn")
+    recording.save(out)
+    shown: dict[int, Shown] = {}
+    count = 0
+    try:
+        _describe(rr, recording, runs.log.controller.robot)
+        for block in runs.blocks(progress):
+            seen = shown.setdefault(block.session, Shown())
+            _numbers(rr, recording, block)
+            if (scene := seen.scene(block)) is not None:
+                _show(rr, recording, scene)
+            _tell(rr, recording, seen.events(block))
+            count += len(block.trace)
+        for seen, run in zip(shown.values(), runs.finished(), strict=True):
+            _tell(rr, recording, [seen.ending(run.verdict)])
+    finally:
+        recording.disconnect()
+    return count
+
+
+def _describe(rr: Any, recording: Any, robot: Robot) -> None:
+    """Log the colours of the forces, and the shapes of the robot, which rerun reads from a file."""
+    recording.log("/", rr.CoordinateFrame(WORLD), static=True)
+    for source, parts in COLOURS.items():
+        colour = [round(255 * part) for part in parts]
+        recording.log(f"{FORCES}/{source}", rr.CoordinateFrame(WORLD), rr.Arrows3D.from_fields(colors=[colour]), static=True)
+    urdf = urdf_of(robot)
+    if urdf is None:
+        return
+    with TemporaryDirectory(prefix="idyn-") as folder:
+        path = Path(folder) / "robot.urdf"
+        path.write_text(urdf, encoding="utf-8")
+        rr.urdf.UrdfTree.from_file_path(path).log_urdf_to_recording(recording)
+
+
+def _tell(rr: Any, recording: Any, events: list[Event]) -> None:
+    """Log events as text."""
+    for event in events:
+        recording.set_time(TIMELINE, timestamp=np.datetime64(event.t_ns, "ns"))
+        recording.log("log", rr.TextLog(event.text, level={"warning": "WARN"}.get(event.level, event.level.upper())))
+
+
+def _numbers(rr: Any, recording: Any, block: Block) -> None:
+    """Log each field of each quantity as a series of scalars. Absent values are left out."""
+    robot, times = block.controller.robot, times_of(block)
+    for quantity in quantities_of(robot):
+        for name, values in zip(quantity.names(robot), quantity.values(block).T, strict=True):
+            there = np.isfinite(values)
+            if there.any():
+                path = rr.new_entity_path([quantity.topic[1:], name])
+                columns = rr.Scalars.columns(scalars=values[there])
+                rr.send_columns(path, [_when(rr, times[there])], columns, recording=recording)
+
+
+def _show(rr: Any, recording: Any, scene: Scene) -> None:
+    """Log poses of the links that move, and contact forces as arrows."""
+    when = [_when(rr, scene.times_ns)]
+    count = len(scene.times_ns)
+    for each in scene.transforms:
+        if each.moves or each.parent == WORLD:
+            columns = rr.Transform3D.columns(
+                translation=each.translation,
+                quaternion=each.quaternion,
+                parent_frame=[each.parent] * count,
+                child_frame=[each.child] * count,
+            )
+            rr.send_columns(rr.new_entity_path(["tf", each.child]), when, columns, recording=recording)
+    for source, arrows in scene.arrows.items():
+        pushes = np.any(arrows != 0, axis=2)
+        columns = rr.Arrows3D.columns(vectors=arrows[pushes], origins=scene.points[pushes])
+        rr.send_columns(f"{FORCES}/{source}", when, columns.partition(pushes.sum(axis=1)), recording=recording)
+
+
+def _when(rr: Any, times: Array) -> Any:
+    return rr.TimeColumn(TIMELINE, timestamp=times.astype("datetime64[ns]"))
+
+
+def write_parquet(runs: Runs, out: Path, progress: Callable[[int], None]) -> int:
+    """Write the sessions of a log, of one robot, to a new file, a row group per block. Return the number of rows.
+
+    The columns are `time` (of arrival, UTC), `session` (1, 2, …), `status`, `message`, and `torque.JOINT` and so on, whose
+    metadata have the unit. Absent values are null.
+    progress: called with the number of ticks of each block. Raises ConfigError without pyarrow.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra("export", "writing Parquet", "pyarrow", "parquet") from error
+    robot, count = runs.log.controller.robot, 0
+    schema, quantities = _schema(pa, robot), quantities_of(robot)
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for block in runs.blocks(progress):
+            statuses, messages = texts_of(block)
+            columns: list[Any] = [times_of(block), np.full(len(block.trace), block.session, dtype=np.int32), statuses, messages]
+            for quantity in quantities:
+                columns += [np.ascontiguousarray(column) for column in quantity.values(block).T]
+            arrays = [
+                pa.array(column, type=field.type, from_pandas=True) for column, field in zip(columns, schema, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            count += len(block.trace)
+    return count
+
+
+def _schema(pa: Any, robot: Robot) -> Any:
+    fields = [
+        pa.field("time", pa.timestamp("ns", tz="UTC")),
+        pa.field("session", pa.int32()),
+        pa.field("status", pa.string()),
+        pa.field("message", pa.string()),
+    ]
+    for quantity in quantities_of(robot):
+        about = {"unit": quantity.unit, "meaning": quantity.meaning}
+        fields += [pa.field(f"{quantity.topic[1:]}.{name}", pa.float64(), metadata=about) for name in quantity.names(robot)]
+    return pa.schema(fields, metadata={"robot": robot.name, "urdf": robot.description.urdf})

@@ -1,13 +1,13 @@
-"""Tables of a matrix, and checks of its claims."""
+"""Matrices of runs, robots × worlds × laws × disturbances: tables, pictures, and checks of their claims."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
-from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Outcome, Results, Runs, either, lost, statistic
+from sim_harness.compare.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
+from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.report.canvas import Axes, Figure, LogNorm, Normalize, mpl
 from sim_harness.report.plots import cells, png
 

@@ -1,1 +1,0 @@
-"""Comparison of engines on scenes: `idyn compare engines`."""

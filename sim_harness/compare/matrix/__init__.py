@@ -1,1 +1,0 @@
-"""Matrices of runs: robots × worlds × laws × cases."""

@@ -1,1 +1,0 @@
-"""Run times of engines in the same world  [D15 §VII]."""
