@@ -1,6 +1,7 @@
 """The table of faults: what goes wrong in a standing robot's messages, the server's reply, and the robot's mode afterwards."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple, TypeVar
 
 import msgpack
@@ -22,7 +23,7 @@ class Fault(NamedTuple):
     after: the robot's mode 0.2 s later; code: of the refusals, None: there are none; perhaps: that code, if there is any
     field: that the refusals name
     says: in a torque's `message`
-    reset: whether `reset` ends it; unheard: the client takes the refusal for an answer to something else, and waits in vain
+    unheard: the client takes the refusal for an answer to something else, and waits in vain
     """
 
     name: str
@@ -32,7 +33,6 @@ class Fault(NamedTuple):
     code: Code | None = None
     perhaps: Code | None = None
     says: str = ""
-    reset: bool = False
     unheard: bool = False
     field: str = ""
 
@@ -117,52 +117,28 @@ def envelope(**fields: object) -> Change:
     return raw(lambda data: msgpack.packb(msgpack.unpackb(data) | fields))
 
 
+def changed(field: str, i: int, change: Callable[[float, int], float]) -> Change:
+    """One number of a vector replaced: from the number and the tick, from 1."""
+
+    def arrange(trial: Trial) -> None:
+        ticks = count(1)
+
+        def spoil(message: StateMessage) -> StateMessage:
+            vector = np.frombuffer(getattr(message, field)).copy()
+            vector[i] = change(vector[i], next(ticks))
+            return msgspec.structs.replace(message, **{field: vector.tobytes()})
+
+        trial.client.change_state = spoil
+
+    return arrange
+
+
 def at(field: str, i: int, number: float) -> Change:
-    """One number of a vector replaced; a state that is spoilt in many ticks is spoilt alike in each."""
-
-    def value(trial: Trial, message: StateMessage) -> bytes:
-        vector = np.frombuffer(getattr(message, field)).copy()
-        vector[i] = number
-        return vector.tobytes()
-
-    return state(**{field: value})
+    return changed(field, i, lambda _, tick: number)
 
 
 def further(field: str, i: int, by: float) -> Change:
-    def value(trial: Trial, message: StateMessage) -> bytes:
-        vector = np.frombuffer(getattr(message, field)).copy()
-        vector[i] += by
-        return vector.tobytes()
-
-    return state(**{field: value})
-
-
-def in_turn(field: str, i: int, by: float) -> Change:
-    """Every second state is that of another robot."""
-
-    def value(trial: Trial, message: StateMessage) -> bytes:
-        vector = np.frombuffer(getattr(message, field)).copy()
-        vector[i] += by * (round(message.t_robot * 1e-6) % 2)
-        return vector.tobytes()
-
-    return state(**{field: value})
-
-
-def drifting(field: str, i: int, rate: float) -> Change:
-    """One number drifts away, from its true value on."""
-
-    def arrange(trial: Trial) -> None:
-        ticks = [0]
-
-        def change(message: StateMessage) -> StateMessage:
-            ticks[0] += 1
-            vector = np.frombuffer(getattr(message, field)).copy()
-            vector[i] += rate * 1e-3 * ticks[0]
-            return msgspec.structs.replace(message, **{field: vector.tobytes()})
-
-        trial.client.change_state = change
-
-    return arrange
+    return changed(field, i, lambda true, tick: true + by)
 
 
 def bit_flips(seed: int) -> Change:
@@ -262,7 +238,7 @@ LATCHED, NON_FINITE, SCHEMA, LENGTH = Code.LATCHED_FAULT, Code.NON_FINITE, Code.
 FAULTS = (
     Fault("NaN in q, once", at("q", 8, NAN), code=NON_FINITE),
     Fault("Inf in vel, once", at("vel", 3, INF), code=NON_FINITE),
-    Fault("NaN in q for 150 ms", at("q", 8, NAN), LONG, STOPPED, NON_FINITE, reset=True),
+    Fault("NaN in q for 150 ms", at("q", 8, NAN), LONG, STOPPED, NON_FINITE),
     Fault("NaN in tau_applied", at("tau_applied", 0, NAN), 5, code=NON_FINITE),
     Fault("tau_applied of 1e300 N·m", at("tau_applied", 0, 1e300), 5, says="tau_applied ignored"),
     Fault("an angle of 1e300 rad", at("q", 9, 1e300), 5, code=SCHEMA, field="q[9]"),
@@ -270,7 +246,7 @@ FAULTS = (
     Fault("tau_meas of 1e300 N·m", state(tau_meas=[0.0] * 11 + [1e300]), 5, code=SCHEMA, field="tau_meas[11]"),
     Fault("a gyro of 1e300 rad/s", readings(gyro=1e300), 5, code=SCHEMA, field="imu.gyro[2]"),
     Fault("an accelerometer of 1e300 m/s²", readings(acc=1e300), 5, code=SCHEMA, field="imu.acc[2]"),
-    Fault("tau_applied of 0 for 150 ms", state(tau_applied=STILL), LONG, DAMPING, LATCHED, says="motor", reset=True),
+    Fault("tau_applied of 0 for 150 ms", state(tau_applied=STILL), LONG, DAMPING, LATCHED, says="motor"),
     Fault(
         "tau_applied of 0 for 150 ms, without t_applied",
         state(tau_applied=STILL, t_applied=None),
@@ -278,7 +254,6 @@ FAULTS = (
         DAMPING,
         LATCHED,
         says="motor",
-        reset=True,
     ),
     Fault(
         "tau_meas of 0, without tau_applied and t_applied",
@@ -287,7 +262,6 @@ FAULTS = (
         DAMPING,
         LATCHED,
         says="motor",
-        reset=True,
     ),
     Fault("no t_applied, for 150 ms", state(t_applied=None), LONG),
     Fault("q too short", state(q=b"\0" * 80), code=LENGTH),
@@ -314,20 +288,32 @@ FAULTS = (
     Fault("deeply nested message", raw(lambda data: b"\x91" * 5000), 5, code=SCHEMA),
     Fault("one bit flipped in each state", bit_flips(0), 30, unheard=True, code=SCHEMA),
     Fault("frozen state for 100 ms", frozen(), 100),
-    Fault("front and hind legs exchanged", state(q=swapped), LONG, DAMPING, LATCHED, reset=True),
+    Fault("front and hind legs exchanged", state(q=swapped), LONG, DAMPING, LATCHED),
     Fault("a joint 0.5 rad off, once", further("q", 9, 0.5), says="implausible state ignored"),
     Fault("a joint at 31 rad/s, once", at("vel", 9, 31.0), says="implausible state ignored"),
-    Fault("a joint at 31 rad/s, twice", at("vel", 9, 31.0), 2, DAMPING, LATCHED, reset=True),
+    Fault("a joint at 31 rad/s, twice", at("vel", 9, 31.0), 2, DAMPING, LATCHED),
     Fault("the base 1 m off, once", further("q", 0, 1.0), says="implausible state ignored"),
-    Fault("the base 1 m off, for 150 ms", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
+    Fault("the base 1 m off, for 150 ms", further("q", 0, 1.0), LONG, DAMPING, LATCHED),
     Fault("the base upside down, once", state(q=upside_down), says="implausible state ignored"),
-    Fault("the base 3 m off in every second state", in_turn("q", 0, 3.0), LONG, DAMPING, LATCHED, reset=True),
-    Fault("a joint drifts by 1 rad/s, its speed does not", drifting("q", 9, 1.0), LONG, DAMPING, LATCHED, reset=True),
-    Fault("an impossible reference of 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
-    Fault("an impossible reference of 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
+    Fault(
+        "the base 3 m off in every second state",
+        changed("q", 0, lambda true, tick: true + 3.0 * (tick % 2)),
+        LONG,
+        DAMPING,
+        LATCHED,
+    ),
+    Fault(
+        "a joint drifts by 1 rad/s, its speed does not",
+        changed("q", 9, lambda true, tick: true + 1e-3 * tick),
+        LONG,
+        DAMPING,
+        LATCHED,
+    ),
+    Fault("an impossible reference of 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED),
+    Fault("an impossible reference of 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED),
     Fault("reference with NaN", reference(NAN, "v"), 5, code=NON_FINITE),
-    Fault("emergency stop", state(flags=ESTOP), ONCE, DAMPING, reset=True),
-    Fault("emergency stop in a state with NaN", stop_too(at("q", 8, NAN)), ONCE, DAMPING, NON_FINITE, reset=True),
+    Fault("emergency stop", state(flags=ESTOP), ONCE, DAMPING),
+    Fault("emergency stop in a state with NaN", stop_too(at("q", 8, NAN)), ONCE, DAMPING, NON_FINITE),
     Fault("1 % of the states lost", lost("state", 0.01), 200),
     Fault("10 % of the states lost", lost("state", 0.1), 200),
     Fault("50 % of the states lost", lost("state", 0.5), 200),
@@ -337,6 +323,6 @@ FAULTS = (
     Fault("no answers for 10 ms", lost("answer"), 10),
     Fault("no answers for 30 ms", lost("answer"), 30),
     Fault("no states for 30 ms", lost("state"), 30),
-    Fault("no answers for 150 ms", lost("answer"), LONG, STOPPED, reset=True),
-    Fault("no states for 150 ms", lost("state"), LONG, STOPPED, LATCHED, reset=True),
+    Fault("no answers for 150 ms", lost("answer"), LONG, STOPPED),
+    Fault("no states for 150 ms", lost("state"), LONG, STOPPED, LATCHED),
 )

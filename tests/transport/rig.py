@@ -2,18 +2,26 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from hypothesis import settings
-from standin import MS, SpringDamper, hello, state
+from standin import MS, SpringDamper, hello, standing, state
 from wire import expect
 
+from controllers.command import Inputs
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
+from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
+from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
+
+FORWARD = [0.4, 0.0, 0.0]
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
@@ -53,6 +61,19 @@ class Rig:
         self.session = welcome.session
         return welcome
 
+    def torque(self, seq: int, **changes: object) -> TorqueMessage:
+        """The answer to state `seq`, a torque."""
+        return expect(TorqueMessage, self.tick(seq, **changes))
+
+    def refused(self, seq: int, **changes: object) -> ErrorMessage:
+        """The answer to state `seq`, a refusal."""
+        return expect(ErrorMessage, self.tick(seq, **changes))
+
+    @property
+    def at_rest(self) -> Reset:
+        """A request to reset, at rest."""
+        return Reset(session=self.session, q=standing(self.robot).tobytes(), vel=np.zeros(self.robot.nv).tobytes())
+
     def state(self, seq: int, **changes: object) -> StateMessage:
         return state(self.robot, self.session, seq, **changes)
 
@@ -60,3 +81,31 @@ class Rig:
         """State `seq`, a millisecond after the one before it."""
         self.now = seq * MS
         return self.send(self.state(seq, **changes))
+
+
+class Planned(Rig):
+    """A robot, after `hello`, and the planner `mpc` as client `p`; `joystick` may command, too."""
+
+    def __init__(self, robot: Robot, kind: str = "robot") -> None:
+        super().__init__(robot, planners=("mpc", "joystick"))
+        self.greet(kind=kind)
+        self.planner = self.greet_planner(b"p").session
+
+    def greet_planner(self, identity: bytes, name: str = "mpc") -> PlanWelcome:
+        return expect(PlanWelcome, self.send(PlanHello(name=name), identity))
+
+    def command(self, *, by: bytes = b"p", **fields: object) -> Message:
+        """The reply to a command of the planner, with the velocity `FORWARD` unless it has other parts."""
+        parts = {} if {"velocity", "height", "attitude", "gait", "tasks"} & fields.keys() else {"velocity": FORWARD}
+        return self.send(CommandMessage(**({"session": self.planner, "valid_for": 1.0} | parts | fields)), by)
+
+    def applied(self, seq: int) -> tuple[Inputs, str]:
+        """What the controller got with state `seq`, and the message of the reply."""
+        reply = expect(TorqueMessage, self.tick(seq))
+        return self.controller.last, reply.message
+
+    def velocity(self, seq: int) -> tuple[list[float] | None, str]:
+        """Velocity that the controller got with state `seq`, and the message of the reply."""
+        inputs, message = self.applied(seq)
+        velocity = None if inputs.steering is None else inputs.steering.velocity
+        return (None if velocity is None else velocity.tolist()), message

@@ -43,9 +43,10 @@ def standing(robot: Robot) -> Array:
 class SpringDamper:
     """Joint springs and dampers with an integral, so that a wrong replay shows; each foot carries its share of the weight."""
 
+    steers = realises_tasks = True
+
     def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
         self.robot = robot
-        self.steers = self.realises_tasks = True
         self.stance = robot.neutral()
         self.kp = kp
         self.law = law

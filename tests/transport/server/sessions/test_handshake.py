@@ -53,7 +53,7 @@ def test_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_welco
     first = fresh.greet()
     fresh.now = 100 * MS
     assert fresh.greet() == first
-    assert isinstance(fresh.tick(101), TorqueMessage)
+    fresh.torque(101)
     assert fresh.greet().session != first.session  # the client has been started anew
 
 
@@ -106,7 +106,7 @@ def test_a_hello_that_contradicts_the_robot_is_refused(robot, change, code, fiel
     assert (reply.code, reply.field) == (code, field)
     assert isinstance(rig.tick(1), ErrorMessage)  # no session came of it
     rig.greet()
-    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.torque(1)
 
 
 def test_an_unknown_joint_is_refused_with_the_nearest_name(fresh, robot):
@@ -151,7 +151,7 @@ def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving, robot):
     q[3:7] /= np.linalg.norm(q[3:7])
     v = RNG.normal(size=robot.nv)
     moving.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
-    assert isinstance(moving.tick(1, q=q.tobytes(), vel=v.tobytes()), TorqueMessage)
+    moving.torque(1, q=q.tobytes(), vel=v.tobytes())
     body = moving.controller.seen.v
     step = 1e-7
     moved = robot.integrate(q, body * step)
@@ -187,7 +187,7 @@ def test_the_layout_covers_continuous_and_passive_joints():
 
 
 def torque(rig: Rig, seq: int, **changes: object) -> tuple[np.ndarray, list[int]]:
-    reply = expect(TorqueMessage, rig.tick(seq, **changes))
+    reply = rig.torque(seq, **changes)
     assert isinstance(reply.tau, bytes)
     return np.frombuffer(reply.tau), reply.limited_by
 
@@ -241,15 +241,15 @@ def test_the_speed_torque_line_derates(moving, robot):
 def test_one_client_controls_until_it_stops_or_times_out(rig, robot):
     rival = expect(ErrorMessage, rig.send(hello(robot), identity=b"b"))
     assert rival.code is Code.NOT_CONTROLLING
-    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.torque(1)
     rig.now += 1_001_000_000
     assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
-    lost = expect(ErrorMessage, rig.tick(2))
+    lost = rig.refused(2)
     assert (lost.code, lost.recoverable) == (Code.NOT_CONTROLLING, False)
 
 
 def test_a_shadow_does_not_affect_control(rig, robot):
-    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.torque(1)
     before = rig.controller.integral.copy()
     shadow = expect(Welcome, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"s"))
     assert shadow.dry_run
@@ -259,7 +259,7 @@ def test_a_shadow_does_not_affect_control(rig, robot):
     np.testing.assert_array_equal(rig.controller.integral, before)
     expect(ErrorMessage, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"t"))
     rig.session = mine
-    assert isinstance(rig.tick(2), TorqueMessage)
+    rig.torque(2)
 
 
 def test_the_stricter_position_limits_apply(fresh, robot):

@@ -30,15 +30,11 @@ def moving_at(robot: Robot, i: int, speed: float) -> bytes:
     return v.tobytes()
 
 
-def rest(rig: Rig) -> Reset:
-    return Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
-
-
 def faulty(rig: Rig) -> None:
     """A robot whose controller failed, so that a fault is latched."""
     rig.greet()
     rig.controller.fail = True
-    assert isinstance(rig.tick(1), ErrorMessage)
+    rig.refused(1)
     rig.controller.fail = False
 
 
@@ -60,7 +56,7 @@ def test_a_fault_outlasts_hello_reconnection_and_another_client(identity, stoppe
     assert (welcome.mode, welcome.latched) == ("latched", "the controller failed (a wire came loose)")
     rig.session = welcome.session
     refused(rig.send(rig.state(1), identity=identity), "a wire came loose")
-    assert isinstance(rig.send(rest(rig), identity=identity), ResetAck)
+    assert isinstance(rig.send(rig.at_rest, identity=identity), ResetAck)
     assert isinstance(rig.send(rig.state(2), identity=identity), TorqueMessage)
     assert rig.greet_as(identity).mode == "ok"
 
@@ -81,7 +77,7 @@ def test_a_silence_before_a_hello_is_latched(kind, mode, robot):
     rig = Rig(robot)
     welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     rig.session = welcome.session
-    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.torque(1)
     rig.now = 150 * MS
     again = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     assert again.mode == mode
@@ -122,10 +118,10 @@ def test_the_first_state_is_judged_as_by_reset(change, text, robot):
     rig.greet()
     refused(rig.tick(1, **fields), text)
     refused(rig.tick(2), text)  # it is latched
-    assert isinstance(rig.send(rest(rig)), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), ResetAck)
     refused(rig.tick(3, **fields), text)  # so is the first one after a reset
-    rig.send(rest(rig))
-    assert isinstance(rig.tick(4), TorqueMessage)
+    rig.send(rig.at_rest)
+    rig.torque(4)
     assert isinstance(rig.tick(5, vel=moving_at(rig.robot, 9, 5.0)), TorqueMessage)  # later ones may move
 
 
@@ -134,11 +130,11 @@ def test_shadows_and_replays_may_start_in_motion(kind, robot):
     rig = Rig(robot)
     welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
     rig.session = welcome.session
-    assert isinstance(rig.tick(1, vel=moving_at(rig.robot, 9, 5.0)), TorqueMessage)
+    rig.torque(1, vel=moving_at(rig.robot, 9, 5.0))
 
 
 def test_a_server_may_allow_a_start_in_motion(moving):
-    assert isinstance(moving.tick(1, vel=moving_at(moving.robot, 9, 5.0)), TorqueMessage)
+    moving.torque(1, vel=moving_at(moving.robot, 9, 5.0))
 
 
 def test_a_lying_robot_may_start_in_any_attitude_but_still(robot):
@@ -148,7 +144,7 @@ def test_a_lying_robot_may_start_in_any_attitude_but_still(robot):
     refused(rig.send(Reset(session=rig.session, q=tilted(robot, 3.0), vel=moving_at(robot, 3, 0.3))), "base speeds of at most")
     on_its_back = Reset(session=rig.session, q=tilted(robot, 3.0), vel=moving_at(robot, 9, 0.1))
     assert isinstance(rig.send(on_its_back), ResetAck)
-    assert isinstance(rig.tick(2, q=tilted(robot, 3.0)), TorqueMessage)
+    rig.torque(2, q=tilted(robot, 3.0))
 
 
 STOP = Flags(estop=True)
@@ -158,7 +154,7 @@ def with_button(robot: Robot) -> Rig:
     """A rig with a client that may stop the robot, after one tick."""
     rig = Rig(robot, estops=("button",))
     rig.greet()
-    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.torque(1)
     return rig
 
 
@@ -172,18 +168,13 @@ def status(rig: Rig, seq: int = 2) -> str:
     return reply.status if isinstance(reply, TorqueMessage) else reply.code
 
 
-def reset(rig: Rig) -> object:
-    message = Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
-    return rig.send(message)
-
-
 def test_a_named_client_stops_the_robot_from_any_connection(guarded):
     ack = expect(EstopAck, guarded.send(Estop(name="button"), identity=b"elsewhere"))
     assert (ack.stopped, ack.reason) == (True, "emergency stop by 'button'")
     assert status(guarded) == "damping"
     guarded.send(Estop(name="button", stop=False), identity=b"elsewhere")
     assert status(guarded, 3) == "damping"
-    assert isinstance(reset(guarded), ResetAck)
+    assert isinstance(guarded.send(guarded.at_rest), ResetAck)
     assert status(guarded, 4) == "ok"
 
 
@@ -260,11 +251,11 @@ def test_a_silent_client_stops_the_robot_where_a_timeout_is_set(robot):
     rig = Rig(robot, estops=("button",), estop_timeout_ms=50.0)
     rig.greet()
     assert status(rig, 1) == "damping"  # none was ever heard
-    refused = expect(ErrorMessage, reset(rig))
+    refused = expect(ErrorMessage, rig.send(rig.at_rest))
     assert refused.message == "no message of an emergency-stop client since the start"
     ack = expect(EstopAck, rig.send(Estop(name="button", stop=False), identity=b"elsewhere"))
     assert ack.timeout_ms == 50.0
-    assert isinstance(reset(rig), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), ResetAck)
     for seq in range(2, 52):
         assert status(rig, seq) == "ok"
     assert status(rig, 52) == "damping"

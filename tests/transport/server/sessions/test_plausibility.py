@@ -54,7 +54,7 @@ def test_one_implausible_state_is_ignored_and_reported(robot, what):
     assert isinstance(reply, TorqueMessage)
     assert reply.message.startswith("implausible state ignored: ")
     np.testing.assert_allclose(np.frombuffer(reply.tau), np.frombuffer(before.tau), atol=1e-9)
-    after = expect(TorqueMessage, rig.tick(4))
+    after = rig.torque(4)
     assert after.message == ""
 
 
@@ -64,7 +64,7 @@ def test_two_implausible_states_in_a_row_are_a_fault(robot, what):
     rig.greet()
     rig.tick(1)
     rig.tick(2, **wild(robot, what))
-    reply = expect(ErrorMessage, rig.tick(3, **wild(robot, what)))
+    reply = rig.refused(3, **wild(robot, what))
     assert reply.code is Code.LATCHED_FAULT
     assert "two implausible states in a row" in reply.message
 
@@ -75,7 +75,7 @@ def test_a_moving_robot_is_accepted_after_a_dropout(moving, robot):
     v[7] = 5.0
     moving.tick(1, q=q.tobytes(), vel=v.tobytes())
     q[8] += 0.15
-    reply = expect(TorqueMessage, moving.tick(21, q=q.tobytes(), vel=v.tobytes()))
+    reply = moving.torque(21, q=q.tobytes(), vel=v.tobytes())
     assert reply.message == ""
 
 
@@ -83,7 +83,7 @@ def test_the_opposite_quaternion_is_the_same_attitude(rig, robot):
     rig.tick(1)
     q = standing(robot)
     q[3:7] *= -1.0
-    reply = expect(TorqueMessage, rig.tick(2, q=q.tobytes()))
+    reply = rig.torque(2, q=q.tobytes())
     assert reply.message == ""
 
 
@@ -103,9 +103,9 @@ def test_one_implausible_state_after_a_lost_one_is_ignored(rig, robot):
     rig.tick(1)
     v = np.zeros(robot.nv)
     v[8] = 29.0
-    wild = expect(TorqueMessage, rig.tick(12, vel=v.tobytes()))
+    wild = rig.torque(12, vel=v.tobytes())
     assert wild.message.startswith("implausible state ignored: ")
-    after = expect(TorqueMessage, rig.tick(13))
+    after = rig.torque(13)
     assert after.message == ""
 
 
@@ -130,7 +130,7 @@ def test_a_frozen_sensor_is_named_while_the_robot_stands_and_its_states_are_refu
     assert last.code is Code.STALE_STATE
     assert last.recoverable
     assert f"the {named} has been frozen for 39 ms" in last.message
-    after = expect(TorqueMessage, rig.tick(240, **trembling(robot, 240)))
+    after = rig.torque(240, **trembling(robot, 240))
     assert after.status == "ok"
 
 
@@ -139,7 +139,7 @@ def test_the_first_state_after_a_frozen_sensor_may_be_anywhere(rig, robot):
         rig.tick(seq, **trembling(robot, seq, joints=seq < 200))
     moved = standing(robot)
     moved[9] += 0.5
-    reply = expect(TorqueMessage, rig.tick(230, q=moved.tobytes(), **trembling(robot, 230)))
+    reply = rig.torque(230, q=moved.tobytes(), **trembling(robot, 230))
     assert reply.message == ""
     assert rig.tick(231, **trembling(robot, 231)).message.startswith("implausible state ignored: ")
 

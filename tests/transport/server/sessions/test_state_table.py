@@ -15,7 +15,6 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.requests import ConfigGet, ConfigSet, Estop, Heartbeat, Reset, StatsGet, Stop, StopAck, TickGet
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
 from transport.server.sessions.session import Phase
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "docs" / "tools"))
@@ -47,10 +46,10 @@ def bring(rig: Rig, phase: Phase) -> None:
     """Bring the rig's client into a phase."""
     if phase is not Phase.ABSENT:
         rig.greet()
-        assert isinstance(rig.tick(1), TorqueMessage)
+        rig.torque(1)
     if phase is Phase.LATCHED:
         rig.controller.fail = True
-        assert isinstance(rig.tick(2), ErrorMessage)
+        rig.refused(2)
         rig.controller.fail = False
     if phase is Phase.ENDED:
         assert isinstance(rig.send(Stop(session=rig.session)), StopAck)

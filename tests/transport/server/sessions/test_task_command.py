@@ -6,13 +6,12 @@ import msgpack
 import numpy as np
 import pytest
 from fast import every
-from rig import Rig
+from rig import Planned
 from standin import MS, SpringDamper
 from wire import expect
 
 from controllers.build import load_controller
 from idyn import InputError
-from idyn.model.robot import Robot
 from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
@@ -37,31 +36,15 @@ NAN, INF = float("nan"), float("inf")
 FOOT = "FL_FOOT"
 
 
-def with_planner(robot: Robot) -> Rig:
-    rig = Rig(robot, planners=("mpc",))
-    rig.greet()
-    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session
-    return rig
-
-
 @pytest.fixture
 def planned(robot):
-    return with_planner(robot)
+    return Planned(robot)
 
 
-def command(rig: Rig, tasks: list, **fields: object) -> object:
-    given = {"session": rig.planner, "valid_for": 1.0, "tasks": tasks} | fields
-    return rig.send(CommandMessage(**given), b"p")
-
-
-def applied(rig: Rig, seq: int) -> tuple[TaskStack | None, str]:
+def tasks_of(rig: Planned, seq: int) -> tuple[TaskStack | None, str]:
     """Tasks that the controller got with state `seq`, and the message of the reply."""
-    reply = expect(TorqueMessage, rig.tick(seq))
-    return rig.controller.last.tasks, reply.message
-
-
-def foot(robot: Robot) -> str:
-    return robot.contact_names[0]
+    inputs, message = rig.applied(seq)
+    return inputs.tasks, message
 
 
 def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_stay(planned):
@@ -72,12 +55,11 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         velocity=[1.0, 0.0, 0.0, 0.0, 0.0, 10.0],
         acceleration=[0.0, 100.0, 0.0, 0.0, 0.0, 0.0],
     )
-    push = ForcePart(contacts=[planned.controller.robot.contact_names[0]], normal=5.0)
-    modes = {foot(planned.controller.robot): "open"}
-    assert isinstance(command(planned, [part, push], valid_for=0.004, modes=modes), CommandAck)
+    push = ForcePart(contacts=[FOOT], normal=5.0)
+    modes = {FOOT: "open"}
+    assert isinstance(planned.command(tasks=[part, push], valid_for=0.004, modes=modes), CommandAck)
     for seq in (1, 2, 3):  # states arrive at 1, 2, 3 ms, the command at 0
-        tasks, message = applied(planned, seq)
-        assert tasks is not None
+        tasks, message = tasks_of(planned, seq)
         assert message == ""
         frame, force = tasks.tasks
         t = seq * 1e-3
@@ -88,8 +70,7 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         assert force.normal == 5.0
         assert dict(tasks.modes) == modes
     for seq in (4, 5, 9):
-        tasks, message = applied(planned, seq)
-        assert tasks is not None
+        tasks, message = tasks_of(planned, seq)
         assert message == STANDS
         frame, lowered = tasks.tasks  # the force task has ended, and the foot with a mode goes down
         assert lowered.frame == FOOT
@@ -102,11 +83,11 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
 
 
 def test_a_command_replaces_the_last_one_as_a_whole(planned):
-    command(planned, [ComPart(position=[0.0, 0.0, 0.3])], modes={foot(planned.controller.robot): "slide"})
-    tasks, _ = applied(planned, 1)
-    assert dict(tasks.modes) == {foot(planned.controller.robot): "slide"}
-    planned.send(CommandMessage(session=planned.planner, valid_for=1.0, velocity=[0.1, 0.0, 0.0]), b"p")
-    assert applied(planned, 2) == (None, "")
+    planned.command(tasks=[ComPart(position=[0.0, 0.0, 0.3])], modes={FOOT: "slide"})
+    tasks, _ = tasks_of(planned, 1)
+    assert dict(tasks.modes) == {FOOT: "slide"}
+    planned.command()
+    assert tasks_of(planned, 2) == (None, "")
 
 
 @every(
@@ -149,12 +130,10 @@ def test_a_command_replaces_the_last_one_as_a_whole(planned):
     ],
 )
 def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(robot, field, tasks, fields):
-    planned = with_planner(robot)
-    assert isinstance(command(planned, [ComPart(position=[0.0, 0.0, 0.25])]), CommandAck)
-    refused = expect(ErrorMessage, command(planned, tasks, **fields))
-    assert refused.field == field
-    stack, message = applied(planned, 1)
-    assert stack is not None
+    planned = Planned(robot)
+    assert isinstance(planned.command(tasks=[ComPart(position=[0.0, 0.0, 0.25])]), CommandAck)
+    assert expect(ErrorMessage, planned.command(tasks=tasks, **fields)).field == field
+    stack, message = tasks_of(planned, 1)
     assert message == ""
     np.testing.assert_array_equal(stack.tasks[0].position, [0.0, 0.0, 0.25])
 
@@ -162,17 +141,12 @@ def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(robot,
 @every(("field", "task"), [("tasks[0].kind", {"kind": "dance"}), ("tasks[0].positon", {"kind": "com", "positon": []})])
 def test_an_unknown_kind_or_field_of_a_task_is_refused(planned, field, task):
     message = {"t": "command", "v": "1.1", "session": planned.planner, "valid_for": 1.0, "tasks": [task]}
-    refused = expect(ErrorMessage, planned.raw(msgpack.packb(message), b"p"))
-    assert refused.field == field
+    assert expect(ErrorMessage, planned.raw(msgpack.packb(message), b"p")).field == field
 
 
-def test_a_controller_that_realises_no_tasks_refuses_them(robot):
-    rig, controller = Rig(robot), SpringDamper(robot)
-    controller.realises_tasks = False
-    rig.service = Service(controller, ServerSettings(controller="standin", planners=("mpc",)))
-    rig.planner = rig.send(PlanHello(name="mpc"), b"p").session
-    refused = expect(ErrorMessage, command(rig, [ComPart()]))
-    assert refused.field == "tasks"
+def test_a_controller_that_realises_no_tasks_refuses_them(robot, monkeypatch):
+    monkeypatch.setattr(SpringDamper, "realises_tasks", False)
+    assert expect(ErrorMessage, Planned(robot).command(tasks=[ComPart()])).field == "tasks"
 
 
 def test_tasks_are_the_same_after_the_wire(robot):
@@ -211,21 +185,13 @@ BASE_NS, TASK_NS = 330_000, 64_000
 """Duration of a tick without tasks, and of each task: of 32 tasks on a robot of 1 kHz, a tick takes 2.38 ms."""
 
 
-class Planned(Rig):
-    """A robot and a planner."""
+class Timed(Planned):
+    """Its ticks take a time that is given."""
 
-    def __init__(self, robot: Robot, kind: str = "robot") -> None:
-        super().__init__(robot, planners=("mpc",))
-        self.greet_kind(kind)
-        welcome = expect(PlanWelcome, self.send(PlanHello(name="mpc"), b"p"))
-        self.planner, self.seq = welcome.session, 0
-
-    def greet_kind(self, kind: str) -> None:
-        welcome = expect(Welcome, self.send(hello_for(self.robot, 1e-3, kind=kind)))
-        self.session = welcome.session
+    seq = 0
 
     def ask(self, tasks: int) -> Message:
-        return self.send(CommandMessage(session=self.planner, valid_for=60.0, tasks=[ComPart()] * tasks), b"p")
+        return self.command(valid_for=60.0, tasks=[ComPart()] * tasks)
 
     def step(self, cost_ns: int | None = None) -> tuple[int, str]:
         """Number of tasks in a tick, and the message of its answer. cost_ns: of the tick; None: by the number of tasks"""
@@ -242,14 +208,13 @@ class Planned(Rig):
             return answer(state, contacts, inputs)
 
         self.controller.answer = told
-        reply = self.tick(self.seq)
+        reply = self.torque(self.seq)
         self.controller.answer = answer
-        assert isinstance(reply, TorqueMessage), reply
         return tasks[0], reply.message
 
 
 def test_tasks_that_take_too_long_end_and_are_refused_with_their_cost(robot):
-    rig = Planned(robot)
+    rig = Timed(robot)
     assert rig.step() == (0, "")
     assert isinstance(rig.ask(32), CommandAck)
     served = [rig.step() for _ in range(100)]
@@ -262,7 +227,7 @@ def test_tasks_that_take_too_long_end_and_are_refused_with_their_cost(robot):
 
 
 def test_a_planner_finds_the_tasks_that_the_robot_has_time_for(robot):
-    rig, asked, slow = Planned(robot), 32, 0
+    rig, asked, slow = Timed(robot), 32, 0
     for _ in range(400):
         while isinstance(rig.ask(asked), ErrorMessage):
             asked -= 1
@@ -270,13 +235,13 @@ def test_a_planner_finds_the_tasks_that_the_robot_has_time_for(robot):
         slow += BASE_NS + TASK_NS * tasks > 0.8 * MS
     assert asked == 7  # 330 + 7 · 64 µs ≤ 800 µs
     assert slow <= 100
-    rig.greet_kind("robot")
+    rig.greet()
     assert isinstance(rig.ask(32), CommandAck)
 
 
 @pytest.mark.parametrize("kind", ["robot", "sim"])
 def test_single_long_ticks_and_simulated_robots_end_no_tasks(robot, kind):
-    rig = Planned(robot, kind)
+    rig = Timed(robot, kind)
     assert isinstance(rig.ask(32), CommandAck)
     for i in range(200):
         assert rig.step(5 * MS if kind == "sim" or i % 3 == 0 else MS // 2) == (32, "")
@@ -292,15 +257,13 @@ def test_a_replay_ends_the_tasks_in_the_same_tick(tmp_path):
     def told(message: Message, identity: bytes = b"a", now: int = 0) -> Message:
         return decode(service.handle(identity, encode(message), now).reply)
 
-    welcome, planner = told(hello_for(controller.robot, 1e-3, kind="robot")), told(PlanHello(name="mpc"), b"p")
-    assert isinstance(welcome, Welcome)
-    assert isinstance(planner, PlanWelcome)
+    welcome = expect(Welcome, told(hello_for(controller.robot, 1e-3, kind="robot")))
+    planner = expect(PlanWelcome, told(PlanHello(name="mpc"), b"p"))
     told(CommandMessage(session=planner.session, valid_for=60.0, tasks=[ComPart(position=[0.02, 0.0, 0.4])]), b"p")
     q, vel, messages = controller.stance.tobytes(), np.zeros(controller.robot.nv).tobytes(), []
     for seq in range(1, 41):
         state = StateMessage(session=welcome.session, seq=seq, t_robot=seq * MS, t_send=seq * MS, q=q, vel=vel)
-        reply = expect(TorqueMessage, told(state, now=seq * MS))
-        messages.append(reply.message)
+        messages.append(expect(TorqueMessage, told(state, now=seq * MS)).message)
     service.settle()
     recorder.close()
     assert not messages[0]
