@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import zmq
+
 from transport.server.service import Service
 from transport.server.settings import CurveSettings
 from transport.server.sockets.anticipation import Anticipation
@@ -13,11 +15,25 @@ from transport.server.systemd import NOBODY, Systemd
 
 T = TypeVar("T")
 
+PATIENCE_MS = 30_000
+"""A busy machine may take its time [ms]."""
+
 
 def expect(kind: type[T], reply: object) -> T:
     """The reply, which is of this type."""
     assert isinstance(reply, kind), reply
     return reply
+
+
+@contextmanager
+def dealer(address: str, **options: object) -> "Iterator[zmq.Socket[bytes]]":
+    """A socket of a client that is not the package's own, connected. options: of the socket"""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as made:
+        made.linger, made.rcvtimeo = 0, PATIENCE_MS
+        for name, value in options.items():
+            setattr(made, name, value)
+        made.connect(address)
+        yield made
 
 
 @contextmanager

@@ -105,57 +105,50 @@ def test_doctor_measures_the_round_trips_of_a_server(capsys):
     assert held or "what may limit it: " in printed
 
 
-@pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
+@every("name", ["solo12", "a1", "go2"])
 def test_check_accepts_the_other_shipped_robots(name):
     assert main(["check", name]) == 0
 
 
+URDF = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
+
+
 def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
-    source = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
     broken = tmp_path / "broken.urdf"
-    broken.write_text(source.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
+    broken.write_text(URDF.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
     assert main(["check", str(broken)]) == 1
     printed = capsys.readouterr().out
     assert "warning: quadruped.LF_LEG_2: inertia: principal moments" in printed
     assert "triangle inequality" in printed
 
 
-def test_check_refuses_a_urdf_with_the_link_and_the_value(capsys, tmp_path):
-    source = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
-    broken = tmp_path / "broken.urdf"
-    broken.write_text(source.read_text().replace('<mass value="3.6"/>', '<mass value="nan"/>'))
-    assert "BODY0: mass: expected a finite number, got 'nan'" in fails(capsys, "check", str(broken))
-
-
 @every(
-    ("text", "named"),
+    ("command", "text", "named"),
     [
-        ('robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
-        ('robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
-        ('robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
-        ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped, quadruped-lying)"),
-        ('robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
-        ("robot = ", "not valid TOML"),
+        ("serve", 'robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
+        ("serve", 'robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
+        ("serve", 'robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
+        ("serve", 'robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped, quadruped-lying)"),
+        ("serve", 'robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
+        ("serve", "robot = ", "not valid TOML"),
+        ("check", 'urdf = "nowhere.urdf"', "nowhere.urdf"),
+        ("check", f'urdf = "{URDF}"\n[[contact]]\nframe = "LF_FOOD"', "LF_FOOT"),
+        ("simulate", 'server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\nengine = "bullet"', "bullet"),
+        ("simulate", 'server = "quadruped"\nlaws = ["newton"]\nduration = 1.0', "newton"),
+        ("replay", "no log at all", "mine.toml"),
     ],
 )
-def test_an_invalid_controller_is_refused_with_the_path_of_the_setting(capsys, tmp_path, text, named):
-    controller, server = tmp_path / "controller.toml", tmp_path / "server.toml"
-    controller.write_text(text)
-    server.write_text(f'controller = "{controller}"')
-    assert named in fails(capsys, "serve", str(server))
+def test_a_wrong_file_is_refused_with_the_path_of_the_setting(capsys, tmp_path, command, text, named):
+    """`serve` gets a server with this controller."""
+    path, server = tmp_path / "mine.toml", tmp_path / "server.toml"
+    path.write_text(text)
+    server.write_text(f'controller = "{path}"')
+    assert named in fails(capsys, command, str(server if command == "serve" else path))
 
 
-def test_a_missing_urdf_is_named(capsys, tmp_path):
-    robot = tmp_path / "robot.toml"
-    robot.write_text('urdf = "nowhere.urdf"')
-    assert "nowhere.urdf" in fails(capsys, "check", str(robot))
-
-
-def test_an_unknown_contact_frame_lists_the_nearest(capsys, tmp_path):
-    robot = tmp_path / "robot.toml"
-    urdf = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
-    robot.write_text(f'urdf = "{urdf}"\n[[contact]]\nframe = "LF_FOOD"')
-    assert "LF_FOOT" in fails(capsys, "check", str(robot))
+def test_a_name_or_file_that_does_not_exist_is_named(capsys, tmp_path):
+    assert "no such configuration" in fails(capsys, "simulate", "demoo")
+    assert "log.mcap" in fails(capsys, "replay", str(tmp_path / "log.mcap"))
 
 
 ARM = """
@@ -188,22 +181,6 @@ def test_a_contact_on_a_plate_is_judged_alike_by_all_commands(capsys, tmp_path, 
         load_robot(str(path))
     assert said == {f"idyn: {refused.value}\n"}
     assert "contact.plate: expected a frame of a moving link, got one that is fixed to the world" in str(refused.value)
-
-
-def test_an_unknown_experiment_engine_and_law_are_named(capsys, tmp_path):
-    assert "no such configuration" in fails(capsys, "simulate", "demoo")
-    experiment = tmp_path / "experiment.toml"
-    experiment.write_text('server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\nengine = "bullet"')
-    assert "bullet" in fails(capsys, "simulate", str(experiment))
-    experiment.write_text('server = "quadruped"\nlaws = ["newton"]\nduration = 1.0')
-    assert "newton" in fails(capsys, "simulate", str(experiment))
-
-
-def test_an_unreadable_log_is_named(capsys, tmp_path):
-    log = tmp_path / "log.mcap"
-    assert "log.mcap" in fails(capsys, "replay", str(log))
-    log.write_bytes(b"no log at all")
-    assert "log.mcap" in fails(capsys, "replay", str(log))
 
 
 def test_simulate_writes_a_summary_for_each_law(capsys, tmp_path):

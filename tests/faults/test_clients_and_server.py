@@ -15,7 +15,7 @@ from fast import full
 from faults import loaded, told
 from log_tools import opened_by_every_tool
 from trial import AFTER, LONG, Trial, serving, standing
-from wire import expect
+from wire import dealer, expect
 
 from controllers.command import LimitedBy
 from idyn.errors import ConfigError
@@ -35,11 +35,7 @@ def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: obje
     found: list[T] = []
 
     def work() -> None:
-        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-            socket.linger, socket.rcvtimeo = 0, 20_000
-            for name, value in options.items():
-                setattr(socket, name, value)
-            socket.connect(trial.server.address)
+        with dealer(trial.server.address, **options) as socket:
             found.append(talk(socket))
 
     trial.stands()
@@ -98,9 +94,7 @@ def test_a_flood_of_malformed_messages(trial):
         for i in range(3000):
             socket.send(b"\xc1" * (i % 500))
         replies = 0
-        with socket.context.socket(zmq.DEALER) as other:
-            other.linger, other.rcvtimeo = 0, 20_000
-            other.connect(trial.server.address)
+        with dealer(trial.server.address) as other:
             while replies + dropped(other) < 3000:  # the flood's connection stays open until all of it was read
                 while socket.poll(100):
                     assert b"bad_schema" in socket.recv()

@@ -8,11 +8,11 @@ from time import monotonic, sleep
 
 import msgpack
 import pytest
-import zmq
 from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Trial, serving, standing
+from wire import dealer
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
@@ -92,9 +92,7 @@ def test_a_message_of_endless_parts(trial, length, parts):
 
 @pytest.mark.parametrize("parts", [2, 1000])
 def test_a_message_of_parts_is_refused(server, parts):
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.linger, socket.rcvtimeo = 0, 20_000
-        socket.connect(server.address)
+    with dealer(server.address) as socket:
         for _ in range(3):
             socket.send_multipart([b"x"] * parts)
             assert b"expected a message of one part" in socket.recv()

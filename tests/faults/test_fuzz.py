@@ -11,9 +11,9 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-import zmq
 from fast import first_is_fast, full
 from trial import serving
+from wire import dealer
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.controller import Controller
@@ -148,9 +148,7 @@ def fuzz_in_process(count: int) -> None:
 def fuzz_over_sockets(count: int, folder: Path) -> None:
     rng = random.Random(1)
     with serving(folder) as server, RobotClient(server.address, hello_for(server.controller.robot, 1e-3)) as good:
-        with zmq.Context() as context, context.socket(zmq.DEALER) as bad:
-            bad.linger, bad.rcvtimeo = 0, 20_000
-            bad.connect(server.address)
+        with dealer(server.address) as bad:
 
             def handle(data: bytes) -> bytes:
                 bad.send(data)

@@ -14,6 +14,7 @@ import zmq
 from faults import told
 from test_processes import forked
 from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, serving
+from wire import dealer
 
 from transport.protocol.codec import encode
 from transport.protocol.messages.error import ErrorMessage
@@ -27,10 +28,9 @@ TILT = 0.96
 
 
 @pytest.fixture
-def other():
-    """Another connection; connect it."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.linger, socket.rcvtimeo = 0, PATIENCE_MS
+def other(trial):
+    """Another connection."""
+    with dealer(trial.server.address) as socket:
         yield socket
 
 
@@ -64,7 +64,6 @@ def test_a_falling_robot_says_hello(tmp_path):
 
 @told("an emergency stop by another client, over a connection of its own", "`estop_ack`", "damps until `reset`")
 def test_a_stop_by_another_client(trial, other):
-    other.connect(trial.server.address)
     other.send(encode(Estop(name="button")))
     assert b"estop_ack" in other.recv()
     damps(trial)
@@ -75,14 +74,14 @@ def test_a_stop_by_another_client(trial, other):
     "`emergency stop: no message of an emergency-stop client …`",
     "damps until `reset`",
 )
-def test_a_lost_heartbeat(tmp_path, other):
+def test_a_lost_heartbeat(tmp_path):
     with serving(tmp_path, estop_timeout_ms=600_000.0) as server:
         trial = Trial(server)
         assert set(trial.run(BEFORE)) <= {"damping", "failsafe:damping"}
         assert trial.client.received[-1].message == "emergency stop: no message of an emergency-stop client since the start"
-        other.connect(server.address)
-        other.send(encode(Estop(name="button", stop=False)))
-        assert b"estop_ack" in other.recv()
+        with dealer(server.address) as other:
+            other.send(encode(Estop(name="button", stop=False)))
+            assert b"estop_ack" in other.recv()
         damps(trial)
         trial.close()
 
@@ -93,7 +92,6 @@ def test_a_stop_over_a_new_connection(trial, other, attempt):
     q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
     stop = StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
     following = msgspec.structs.replace(stop, seq=10_001, t_robot=10**12 + 10**6, flags=None)
-    other.connect(trial.server.address)
     for message in (stop, *[following] * 5):
         other.send(encode(message))
     while b"not_controlling" not in other.recv():
@@ -193,7 +191,6 @@ def test_a_replaced_address(tmp_path, monkeypatch):
 
 @told("a client's text has line breaks and escape sequences", "`bad_schema`; the log shows them escaped", "goes on")
 def test_text_of_clients_is_escaped_in_the_log(trial, other, caplog):
-    other.connect(trial.server.address)
     other.send(msgpack.packb({"t": "x\nERROR a forged line\x1b[31m"}))
     thread = threading.Thread(target=other.recv)
     thread.start()

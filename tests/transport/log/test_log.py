@@ -81,6 +81,19 @@ def run(
     return pairs
 
 
+@pytest.fixture
+def recorded(tmp_path, robot):
+    """A log, and its (request, reply) pairs."""
+    path = tmp_path / "run.mcap"
+    return path, run(path, robot)
+
+
+def exported(path: Path) -> list[tuple]:
+    """(schema, channel, message) of a log in its order, as MCAP's own reader gives them."""
+    with path.open("rb") as file:
+        return list(make_reader(file).iter_messages(log_time_order=False))
+
+
 def test_omitted_fields_mean_their_defaults(tmp_path, robot):
     """Logs of a client that wrote every field and of one that omitted defaults: the same messages, the same torques, exact
     replays."""
@@ -100,9 +113,8 @@ def test_omitted_fields_mean_their_defaults(tmp_path, robot):
     assert all(replay(path, build=from_snapshot).exact for path in paths)
 
 
-def test_a_log_holds_every_byte_in_order(tmp_path, robot):
-    path = tmp_path / "run.mcap"
-    pairs = run(path, robot)
+def test_a_log_holds_every_byte_in_order(recorded, robot):
+    path, pairs = recorded
     with LogReader(path) as log:
         entries = list(log.exchanges())
         assert [(entry.request, entry.reply) for entry in entries] == pairs
@@ -145,10 +157,8 @@ def test_other_tools_can_read_the_log(tmp_path, robot):
     }
 
 
-def test_a_replay_gives_identical_replies(tmp_path, robot):
-    path = tmp_path / "run.mcap"
-    run(path, robot)
-    seen: list[int] = []
+def test_a_replay_gives_identical_replies(recorded):
+    path, seen = recorded[0], []
     report = replay(path, build=from_snapshot, progress=seen.append)
     assert report.exact
     assert report.complete
@@ -191,15 +201,12 @@ def test_pauses_are_replayed_as_recorded(tmp_path, robot):
     assert report.ticks == 3
 
 
-def test_a_replay_with_another_controller_reports_differences(tmp_path, robot):
-    path = tmp_path / "run.mcap"
-    run(path, robot)
-
+def test_a_replay_with_another_controller_reports_differences(recorded, robot):
     def stiffer(snapshot: dict) -> SpringDamper:
         assert snapshot["settings"]["law"] == "stiff"
         return SpringDamper(robot, kp=6.0)
 
-    report = replay(path, law="stiff", build=stiffer)
+    report = replay(recorded[0], law="stiff", build=stiffer)
     assert not report.exact
     assert report.first_difference == 1
     assert 0 < report.differences.tau_mean < report.differences.tau_max
@@ -209,9 +216,8 @@ def test_a_replay_with_another_controller_reports_differences(tmp_path, robot):
 
 
 @pytest.mark.parametrize("share", fast([0.3, 0.55, 0.9, 0.999], 0.55))
-def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path, robot, share):
-    path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
-    pairs = run(path, robot)
+def test_a_truncated_log_is_recovered_up_to_the_cut(recorded, tmp_path, share):
+    (path, pairs), cut = recorded, tmp_path / "cut.mcap"
     whole = path.read_bytes()
     cut.write_bytes(whole[: int(share * len(whole))])
     with LogReader(cut) as log:
@@ -227,15 +233,18 @@ def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path, robot, share):
     assert "messages recovered" in report.table()
 
 
-def test_a_damaged_chunk_ends_the_log(tmp_path, robot):
-    path = tmp_path / "run.mcap"
-    run(path, robot)
+def test_a_damaged_chunk_ends_the_log(recorded, tmp_path):
+    """A flipped bit in the middle: the part before it is exported, and the loss is reported."""
+    path, _ = recorded
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with LogReader(path) as log:
         list(log.exchanges())
         assert not log.complete
+    flipped = export(path, tmp_path / "flipped.mcap")
+    assert not flipped.complete
+    assert flipped.messages > 10
 
 
 @every("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
@@ -246,12 +255,9 @@ def test_an_invalid_log_file_is_refused_by_name(tmp_path, content):
         replay(path, build=from_snapshot)
 
 
-def test_a_missing_log_is_refused_by_name(tmp_path):
+def test_a_missing_log_and_one_without_a_configuration_are_refused_by_name(tmp_path, robot):
     with pytest.raises(LogError, match=r"none\.mcap: cannot be read"):
         replay(tmp_path / "none.mcap", build=from_snapshot)
-
-
-def test_a_log_without_a_configuration_is_refused_by_name(tmp_path, robot):
     path = tmp_path / "bare.mcap"
     Recorder(path, attachments(SpringDamper(robot).snapshot(), SETTINGS)[2:], {}).close()
     with pytest.raises(LogError, match=r"controller\.json"):
@@ -346,10 +352,9 @@ def test_a_log_that_was_removed_is_reported(tmp_path, robot, monkeypatch):
         recorder.close()
 
 
-def test_a_changed_bit_in_the_header_is_detected(tmp_path, robot):
+def test_a_changed_bit_in_the_header_is_detected(recorded):
     """In the controller, the settings, the robot or the metadata."""
-    path = tmp_path / "run.mcap"
-    run(path, robot)
+    path, _ = recorded
     data = path.read_bytes()
     with LogReader(path) as log:
         inside = [data.index(part) for part in log.attachments.values()]
@@ -413,13 +418,11 @@ def test_the_pause_between_two_sessions_is_not_recorded_time(tmp_path, robot):
     assert report.recorded_s == pytest.approx(0.02)
 
 
-def test_every_message_is_exported_and_matches_its_schema(tmp_path, robot):
-    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
-    pairs = run(log, robot)
+def test_every_message_is_exported_and_matches_its_schema(recorded, tmp_path):
+    (log, pairs), out = recorded, tmp_path / "run.json.mcap"
     sent = [data for pair in pairs for data in pair]
     assert export(log, out) == Exported(messages=len(sent), complete=True)
-    with out.open("rb") as file:
-        found = list(make_reader(file).iter_messages(log_time_order=False))
+    found = exported(out)
     assert len(found) == len(sent)
     assert {channel.topic for _, channel, _ in found} == {"/unreadable", "/error", "/hello", "/welcome", "/state", "/torque"}
     validators: dict[int, Any] = {}
@@ -438,16 +441,11 @@ def test_every_message_is_exported_and_matches_its_schema(tmp_path, robot):
     assert abs(found[0][2].log_time - (time.time_ns() - time.monotonic_ns())) < 3600e9
 
 
-def test_joints_have_names_and_sessions_small_numbers(tmp_path, robot):
+def test_joints_have_names_and_sessions_small_numbers(recorded, tmp_path):
     """In the log a session is a number of 64 bits, which JavaScript rounds."""
-    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
-    run(log, robot)
-    export(log, out)
-    with out.open("rb") as file:
-        found = [
-            (channel.topic, json.loads(message.data))
-            for _, channel, message in make_reader(file).iter_messages(log_time_order=False)
-        ]
+    out = tmp_path / "run.json.mcap"
+    export(recorded[0], out)
+    found = [(channel.topic, json.loads(message.data)) for _, channel, message in exported(out)]
     hello = next(fields for topic, fields in found if topic == "/hello")
     states, torques = ([fields for topic, fields in found if topic == f"/{kind}"] for kind in ("state", "torque"))
     assert len(torques) > TICKS / 2
@@ -478,9 +476,8 @@ def test_undecodable_messages_are_exported_by_length(data):
     assert plain(data) == ("unreadable", {"length": len(data)})
 
 
-def test_nothing_is_overwritten(tmp_path, robot):
-    log = tmp_path / "run.mcap"
-    run(log, robot)
+def test_nothing_is_overwritten(recorded, tmp_path):
+    log, _ = recorded
     with pytest.raises(LogError, match="file exists"):
         export(log, log)
     with pytest.raises(LogError, match="cannot be read"):
@@ -488,21 +485,8 @@ def test_nothing_is_overwritten(tmp_path, robot):
     assert not (tmp_path / "out.mcap").exists()
 
 
-def test_lost_parts_of_a_log_are_reported(tmp_path, robot):
-    """A flipped bit in the middle: the part before it is exported, and the loss is reported."""
-    log = tmp_path / "run.mcap"
-    run(log, robot)
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
-    flipped = export(log, tmp_path / "flipped.mcap")
-    assert not flipped.complete
-    assert flipped.messages > 10
-
-
-def test_a_missing_part_ends_the_export(tmp_path, robot):
-    log = tmp_path / "run.mcap"
-    pairs = run(log, robot)
+def test_a_missing_part_ends_the_export(recorded):
+    log, pairs = recorded
     with log.open("rb") as file:
         chunks = make_reader(file).get_summary().chunk_indexes
     data = log.read_bytes()

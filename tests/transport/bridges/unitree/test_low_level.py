@@ -27,23 +27,9 @@ gain = st.floats(0.0, 500.0)
 
 
 def state_at(q, v):
-    nothing = np.zeros(3)
-    return LowState(
-        at=0.0,
-        clock_ns=0,
-        q=q,
-        v=v,
-        tau=nothing,
-        attitude=np.array([0.0, 0.0, 0.0, 1.0]),
-        rate=nothing,
-        acceleration=nothing,
-        temperature=nothing,
-        voltage=0.0,
-        stop=False,
-        sticks=nothing,
-        problem="",
-        message=Message(GO2.family.state),
-    )
+    zeros = dict.fromkeys(("tau", "rate", "acceleration", "temperature", "sticks"), np.zeros(3))
+    others = {"at": 0.0, "clock_ns": 0, "voltage": 0.0, "stop": False, "problem": "", "message": Message(GO2.family.state)}
+    return LowState(q=q, v=v, attitude=np.array([0.0, 0.0, 0.0, 1.0]), **zeros, **others)
 
 
 @settings(max_examples=200, deadline=None)
@@ -168,13 +154,10 @@ def test_fields_lie_where_a_recorded_message_has_them(family, kind, size, places
 
 
 @needs_unitree
-@pytest.mark.parametrize(("family", "kind"), KINDS)
+@every(("family", "kind"), KINDS)
 def test_bytes_and_checksums_are_those_of_the_sdk(family, kind):
-    crc, layout, rng = (
-        importlib.import_module("unitree_sdk2py.utils.crc").CRC(),
-        layout_of(family, kind),
-        np.random.default_rng(0),
-    )
+    crc, layout = importlib.import_module("unitree_sdk2py.utils.crc").CRC(), layout_of(family, kind)
+    rng = np.random.default_rng(0)
     make = getattr(importlib.import_module("unitree_sdk2py.idl.default"), f"unitree_{family}_msg_dds__{kind}_")
     for _ in range(20):
         theirs, ours = make(), Message(layout)

@@ -47,7 +47,7 @@ def simulator(tmp_path):
 def bridge(tmp_path, *options, robot="go2"):
     command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", robot, "--domain", DOMAIN, *options]
     command += ["--json", str(tmp_path / "figures.json")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
 
 
 @pytest.mark.unitree
@@ -129,8 +129,7 @@ def test_without_a_robot_the_bridge_says_so(tmp_path):
 
 @pytest.mark.full
 def test_the_checklist_must_be_confirmed(tmp_path):
-    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", DOMAIN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+    done = bridge(tmp_path)
     assert done.returncode == 2
     assert "expected a terminal to confirm the checklist, or --yes" in done.stderr
     assert "every process on the network 'lo' can command this robot" in done.stdout

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zmq
-from fast import full
+from fast import every, full
 from standin import SpringDamper, from_snapshot, resting
-from wire import expect, routed
+from wire import PATIENCE_MS, dealer, expect, routed
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -161,9 +161,6 @@ def test_the_keys_command_makes_keys(tmp_path, capsys):
     assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 2
 
 
-PATIENCE_MS = 30_000
-"""A busy machine may take its time [ms]."""
-
 FLOOD = 20
 """Answers to a flooding client before which an emergency stop is answered."""
 
@@ -188,14 +185,6 @@ def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
     settings = {"connect_ms": PATIENCE_MS} | settings
     hello = hello_for(robot, 1e-3, kind=settings.pop("kind", "sim"))
     return RobotClient(address, hello, deadline_ms=PATIENCE_MS, **settings)
-
-
-@contextmanager
-def dealer(address: str) -> Iterator["zmq.Socket[bytes]"]:
-    with zmq.Context() as context, context.socket(zmq.DEALER) as made:
-        made.linger, made.rcvtimeo = 0, PATIENCE_MS
-        made.connect(address)
-        yield made
 
 
 def test_robot_and_others_are_answered_at_their_addresses(robot, tmp_path):
@@ -304,7 +293,7 @@ def test_the_thread_that_decrypts_for_others_gives_way(robot, tmp_path):
     assert min(nices) == min(usual)
 
 
-@pytest.mark.parametrize("address", ["http://x", "tcp://0.0.0.0:1", "ipc:///x/y"])
+@every("address", ["http://x", "tcp://0.0.0.0:1", "ipc:///x/y"])
 def test_the_robot_s_address_is_checked(address):
     with pytest.raises(ConfigError, match=r"server\.robot_endpoint"):
         robot_endpoint(ServerSettings(controller="x", endpoint="ipc:///x/y", robot_endpoint=address))
@@ -326,7 +315,7 @@ def test_the_server_sleeps_until_a_regular_state_is_due():
     assert after(10.0, 11.0, 12.0).rest_s(12_000_000) == pytest.approx(0.75e-3)
 
 
-@pytest.mark.parametrize("arrivals", [(10.0, 11.0, 14.0), (10.0, 60.0, 110.0), (10.0, 11.5, 13.0)])
+@every("arrivals", [(10.0, 11.0, 14.0), (10.0, 60.0, 110.0), (10.0, 11.5, 13.0)])
 def test_the_server_does_not_sleep_after_irregular_or_late_states(arrivals):
     """Late ones may have waited because the server slept; equal intervals of 50 ms once kept it asleep for 50 ms each."""
     assert after(*arrivals).rest_s(round(arrivals[-1] * 1e6)) == 0.0

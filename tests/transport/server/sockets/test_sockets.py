@@ -18,10 +18,9 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-import zmq
-from fast import full
+from fast import every, full
 from standin import MS, SpringDamper, from_snapshot, resting
-from wire import expect, routed
+from wire import PATIENCE_MS, dealer, expect, routed
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
@@ -43,9 +42,6 @@ from transport.server.sockets.others import newest
 from transport.server.sockets.router import Router
 from transport.startup.serve import serve
 from transport.startup.warm_up import warm_up
-
-PATIENCE_MS = 30_000
-"""A busy machine may take its time; who waits longer waits for nothing [ms]."""
 
 
 @contextmanager
@@ -95,15 +91,11 @@ def test_a_planner_that_ends_is_no_lost_client(address, caplog):
         assert caplog.text == ""
 
 
-def test_the_file_of_the_address_ends_with_the_server(robot, tmp_path):
+def test_the_file_of_the_address_ends_with_its_server_and_that_of_another_one_stays(robot, tmp_path):
     path = tmp_path / "s"
     with serving(robot, f"ipc://{path}"):
         assert path.is_socket()
     assert not path.exists()
-
-
-def test_the_file_of_another_server_stays(tmp_path):
-    path = tmp_path / "s"
     path.touch()
     file = AddressFile(f"ipc://{path}")
     path.rename(tmp_path / "t")
@@ -135,9 +127,6 @@ def test_the_keyboard_steers_in_a_terminal(robot, address):
     os.close(own)
 
 
-# -- a client that knows nothing of this package ----------------------------------------------------------------------
-
-
 def independent_hello(robot: Robot) -> dict[str, object]:
     names = list(robot.joint_names)
     return {
@@ -152,14 +141,11 @@ def independent_hello(robot: Robot) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("lists", [True, False], ids=["lists", "bin"])
-def test_a_client_written_by_hand_gets_torques(robot, address, lists):
-    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger = 0
-        dealer.rcvtimeo = PATIENCE_MS
-        dealer.connect(address)
-        dealer.send(msgpack.packb(independent_hello(robot)))
-        welcome = msgpack.unpackb(dealer.recv())
+@every("lists", [True, False])
+def test_a_client_written_by_hand_gets_torques(robot, tmp_path, lists):
+    with serving(robot, f"ipc://{tmp_path}/s") as address, dealer(address) as socket:
+        socket.send(msgpack.packb(independent_hello(robot)))
+        welcome = msgpack.unpackb(socket.recv())
         assert welcome["t"] == "welcome"
         q = [0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0] + [0.2] * 12
         vel = [0.0] * 18
@@ -173,8 +159,8 @@ def test_a_client_written_by_hand_gets_torques(robot, address, lists):
                 "q": q if lists else struct.pack("<19d", *q),
                 "vel": vel if lists else struct.pack("<18d", *vel),
             }
-            dealer.send(msgpack.packb(message))
-            torque = msgpack.unpackb(dealer.recv())
+            socket.send(msgpack.packb(message))
+            torque = msgpack.unpackb(socket.recv())
             assert (torque["t"], torque["seq"]) == ("torque", seq)
         tau = struct.unpack("<12d", torque["tau"])
         assert tau == pytest.approx([0.01 - 3.0 * 0.2 - 0.001 * 0.2] * 12)
@@ -182,17 +168,11 @@ def test_a_client_written_by_hand_gets_torques(robot, address, lists):
         assert {force["frame"] for force in torque["contact_force"]} == set(robot.spheres.keys)
 
 
-# -- who is who --------------------------------------------------------------------------------------------------------
-
-
 def test_a_client_with_a_chosen_identity_has_no_control(robot, address):
     """A later client with the same identity would get its replies; identities made by the server cannot be chosen."""
-    with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+    with client_of(robot, address) as good, dealer(address, identity=b"robot-1") as stranger:
         good.hello()
         assert good.exchange(resting(robot, 1)) is not None
-        stranger.linger, stranger.rcvtimeo = 0, PATIENCE_MS
-        stranger.setsockopt(zmq.IDENTITY, b"robot-1")
-        stranger.connect(address)
         for message in (independent_hello(robot), {"t": "stop", "v": "1.0", "session": good.session}):
             stranger.send(msgpack.packb(message))
             reply = msgpack.unpackb(stranger.recv())
@@ -200,19 +180,8 @@ def test_a_client_with_a_chosen_identity_has_no_control(robot, address):
         assert good.exchange(resting(robot, 2)) is not None
 
 
-def test_torques_are_received_over_ipv6(robot):
-    if not socket.has_ipv6:
-        pytest.skip("this machine has no IPv6")
-    with serving(robot, "tcp://[::1]:*") as address, client_of(robot, address) as client:
-        client.hello()
-        assert client.exchange(resting(robot, 1)) is not None
-
-
-# -- the bundled client -----------------------------------------------------------------------------------------------
-
-
-def test_torques_are_received_over_ipc_and_tcp(robot, tmp_path):
-    for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*"):
+def test_torques_are_received_over_ipc_tcp_and_ipv6(robot, tmp_path):
+    for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*", *(["tcp://[::1]:*"] if socket.has_ipv6 else [])):
         with serving(robot, place) as bound, client_of(robot, bound) as client:
             client.hello()
             for tick in range(50):
@@ -237,11 +206,8 @@ def test_a_restarted_client_regains_control(robot, address):
 
 
 def test_the_server_survives_every_invalid_input(robot, address):
-    with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as bad:
+    with client_of(robot, address) as good, dealer(address) as bad:
         good.hello()
-        bad.linger = 0
-        bad.rcvtimeo = PATIENCE_MS
-        bad.connect(address)
         message = encode(resting(robot, 1))
         rubbish = [b"", b"\x00", b"\xc1" * 1000, *(message[:n] for n in range(1, len(message), 40))]
         rubbish += [bytes(MAX_BYTES + 1), message, encode(StatsGet())[::-1]]
@@ -260,18 +226,15 @@ def test_the_server_survives_every_invalid_input(robot, address):
 
 def test_after_a_flood_of_states_the_newest_is_answered(robot, address):
     conversation = Conversation()
-    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger = 0
-        dealer.rcvtimeo = PATIENCE_MS
-        dealer.connect(address)
-        dealer.send(encode(hello_for(robot, 1e-3, kind="sim")))
-        conversation.begin(dealer.recv())
+    with dealer(address) as socket:
+        socket.send(encode(hello_for(robot, 1e-3, kind="sim")))
+        conversation.begin(socket.recv())
         for tick in range(200):
             message = resting(robot, 0)
             message.t_robot = tick * MS // 10  # all within the watchdog's patience
-            dealer.send(conversation.ask(message, 0))
+            socket.send(conversation.ask(message, 0))
         answers = 1
-        while (answer := conversation.hear(dealer.recv(), 0)) is None:
+        while (answer := conversation.hear(socket.recv(), 0)) is None:
             answers += 1
         assert isinstance(answer, TorqueMessage)
         assert answer.seq == 200
@@ -286,22 +249,14 @@ def test_the_newest_state_of_each_client_survives_a_batch():
     assert overtaken == batch[:1]
 
 
-# -- addresses --------------------------------------------------------------------------------------------------------
-
-
-def test_a_second_server_is_refused(robot, address):
+def test_a_second_server_and_an_address_that_cannot_be_bound_are_refused(robot, tmp_path, address):
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    with pytest.raises(ConfigError, match="another server"):
-        Router(service, address, lambda faults: None, Anticipation(lead_us=250.0))
+    for place, says in ((address, "another server"), (f"ipc://{tmp_path}/no/such/folder", "cannot bind")):
+        with pytest.raises(ConfigError, match=says):
+            Router(service, place, lambda faults: None, Anticipation(lead_us=250.0))
 
 
-def test_an_address_that_cannot_be_bound_is_named(robot, tmp_path):
-    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    with pytest.raises(ConfigError, match="cannot bind"):
-        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(lead_us=250.0))
-
-
-@pytest.mark.parametrize("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
+@every("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
 def test_open_and_unknown_addresses_are_refused(address):
     with pytest.raises(ConfigError, match=r"server\.endpoint"):
         endpoint(ServerSettings(controller="x", endpoint=address))
@@ -319,7 +274,7 @@ def test_local_addresses_are_accepted(monkeypatch, tmp_path):
         endpoint(ServerSettings(controller="x"))
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "says"),
     [
         ({"endpoint": "taken"}, "server.endpoint"),
@@ -340,8 +295,6 @@ def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_
     serve(settings, log_path=log, ready=lambda endpoint: stop.set(), stop=stop)
     assert log.exists()
 
-
-# -- processes --------------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys, threading
