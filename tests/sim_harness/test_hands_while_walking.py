@@ -5,7 +5,7 @@ import mujoco
 import numpy as np
 import pytest
 from fast import first_is_fast, full
-from task_runs import follow, ramp
+from mujoco_robot import follow, ramp
 
 from controllers.build import load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask

@@ -7,13 +7,12 @@ import threading
 import time
 
 import msgpack
-import mujoco
 import numpy as np
 import pytest
 import zmq
 from documents import ROOT, titled
 from fast import full
-from test_commanded_tasks import PERIOD, Planned
+from mujoco_robot import DT, MS, PERIOD, DrivenRobot, MujocoRobot
 
 from controllers.config.loading import load
 from controllers.robot.attitude import tilt
@@ -21,16 +20,12 @@ from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import Flat, contacts_from_geometry
 from idyn.tasks import PostureTask
-from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.mujoco.robot_model import Coordinates, build_model
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import ServerSettings
-
-DT, MS = 1e-3, 1_000_000
 
 
 def code(title):
@@ -59,29 +54,9 @@ def ready(endpoint):
                 return
 
 
-class World:
-    """go2 in MuJoCo."""
-
-    def __init__(self):
-        self.robot, stance = load_robot("go2")
-        self.model = build_model(self.robot, MujocoSettings(timestep=DT))
-        self.model.opt.timestep = DT
-        self.data, self.coordinates = mujoco.MjData(self.model), Coordinates(self.robot, self.model)
-        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(stance, np.zeros(self.robot.nv))
-        self.stance = stance
-
-    @property
-    def state(self):
-        return self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
-
-    def step(self, tau):
-        self.data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = tau
-        mujoco.mj_step(self.model, self.data)
-
-
 @full
 def test_the_whole_body_controller_of_the_page():
-    page, world, errors, guess = example("planners/whole_body.py"), World(), [], None
+    page, world, errors, guess = example("planners/whole_body.py"), MujocoRobot(*load_robot("go2")), [], None
     for k in range(5000):
         t = k * DT
         q, v = world.state
@@ -100,7 +75,7 @@ def test_the_whole_body_controller_of_the_page():
 def test_the_policy_of_the_page(tmp_path):
     """Joint targets swing by 0.05 rad; the joints follow, and the robot stands when the policy ends."""
     settings = ServerSettings(controller="go2", planners=("policy", "probe"), endpoint=f"ipc://{tmp_path}/s")
-    world, angles, problems = World(), [], []
+    world, angles, problems = MujocoRobot(*load_robot("go2")), [], []
     stance = world.robot.joint_angles(world.stance)
 
     def policy(state):
@@ -176,7 +151,7 @@ def test_a_client_of_the_page_s_world_stands(tmp_path):
 @full
 def test_the_client_loop_of_the_page(tmp_path):
     """go2 stands in MuJoCo."""
-    world, settings = World(), ServerSettings(controller="go2", endpoint=f"ipc://{tmp_path}/s")
+    world, settings = MujocoRobot(*load_robot("go2")), ServerSettings(controller="go2", endpoint=f"ipc://{tmp_path}/s")
 
     class Body:
         def state(self):
@@ -218,7 +193,7 @@ def path(request, tmp_path_factory):
 
 def test_the_plan_is_a_jump(path):
     """In the air the centre of mass of the robot, here by idyn's model, falls freely, and its angular momentum is constant."""
-    plan, world = dict(np.load(path)), World()
+    plan, world = dict(np.load(path)), MujocoRobot(*load_robot("go2"))
     robot, stands = world.robot, plan["stands"]
     first, last = np.flatnonzero(~stands)[[0, -1]]
     assert 0.2 <= PERIOD * DT * (last - first + 1) <= 0.3
@@ -248,14 +223,15 @@ def quaternion(R):
 def test_the_plan_is_realised(path):
     """Commands at 50 Hz, torques at 1 kHz; all by one clock."""
     plan, tasks_of = dict(np.load(path)), runpy.run_path(SCRIPTS / "follow_plan.py")["tasks_of"]
-    run, rows = Planned(), len(plan["position"])
+    run, rows = DrivenRobot("go2", valid=0.05), len(plan["position"])
     run.run(1.0)
     start, begin = run.q[:3].copy(), run.t
 
-    def row(t):
-        return min(round((t - begin) / (PERIOD * DT)), rows - 1)
+    def command(t):
+        tasks, modes = tasks_of(plan, min(round((t - begin) / (PERIOD * DT)), rows - 1), start)
+        return {"tasks": tasks, "modes": modes or None}
 
-    run.run(rows * PERIOD * DT, lambda t: tasks_of(plan, row(t), start)[0], lambda t: tasks_of(plan, row(t), start)[1] or None)
+    run.run(rows * PERIOD * DT, command)
     planned = plan["position"] - plan["position"][0]
     at = [(t, x - start, reply) for t, x, reply in run.replies if t > begin]
     errors = np.array([np.linalg.norm(x - planned[k]) for k in range(rows) for _, x, _ in at[k * PERIOD : k * PERIOD + 1]])
@@ -273,7 +249,7 @@ def test_the_plan_is_realised(path):
 def test_a_process_of_its_own_makes_the_robot_jump(path, tmp_path):
     """The planner's process commands at 50 Hz; this process is the robot, in real time or slower. Foot switches."""
     settings = ServerSettings(controller="go2", planners=("jump", "probe"), endpoint=f"ipc://{tmp_path}/s")
-    world, rows = World(), []
+    world, rows = MujocoRobot(*load_robot("go2")), []
     with (
         ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server,
         RobotClient(server.endpoint, hello_for(world.robot, DT, kind="sim"), deadline_ms=5000) as client,

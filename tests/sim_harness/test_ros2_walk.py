@@ -8,36 +8,16 @@ from contextlib import contextmanager
 
 import numpy as np
 from fast import full
+from mujoco_robot import DT, ClientRobot
 from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
-from test_steering import DT, Walk
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.settings import ServerSettings
-
-MS = 1_000_000
-
-
-class Robot(Walk):
-    """A go2 in MuJoCo, the client of a server. angles: of the motors, one row per step; messages: of the server"""
-
-    def __init__(self, client):
-        super().__init__(*load_robot("go2"))
-        self.client, self.messages, self.angles = client, [], []
-
-    def run(self, seconds):
-        for _ in range(round(seconds / DT)):
-            q, v = self.state()
-            reply = self.client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=(len(self.motion) + 1) * MS))
-            assert reply is not None, self.client.error
-            self.messages.append(reply.message)
-            self.angles.append(q[7:])
-            self.step(np.frombuffer(reply.tau))
 
 
 @contextmanager
@@ -53,7 +33,7 @@ def served(controller, folder):
         bridge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert bridge.stdout.readline().startswith("go2_description: ")
-            yield Robot(client)
+            yield ClientRobot("go2", client)
         finally:
             bridge.send_signal(signal.SIGINT)
             output, _ = bridge.communicate(timeout=30)

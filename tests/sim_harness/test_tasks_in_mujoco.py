@@ -1,18 +1,22 @@
-"""Tasks in MuJoCo: tracking, torque rate and forces of whole-body control. Figures: docs/results/tasks.md."""
+"""Tasks in MuJoCo, by `predict_tasks` and as commands of a planner. Figures: docs/results/tasks.md."""
 
+import msgspec
 import mujoco
 import numpy as np
 import pytest
 from fast import fast, full
-from task_runs import DT, Run, circle, follow, ramp
+from mujoco_robot import DT, DrivenRobot, TaskRun, circle, follow, ramp, target
 
-from idyn.tasks import FrameTask
+from idyn.tasks import ForceTask, FrameTask
+from sim_harness.run.experiment import Listener
+from transport.log.replay import replay
+from transport.protocol.messages.state import ExternalForce, Stance
 
 
 def trunk_circle(radius=0.03, frequency=0.5, seconds=6.0, **world):
     """The trunk follows a circle in the horizontal plane, with constant attitude. The circle begins after one second, about the
     position where the robot then stands."""
-    run, path, start = Run(**world), circle(radius, frequency, (0, 1)), {}
+    run, path, start = TaskRun(**world), circle(radius, frequency, (0, 1)), {}
 
     def tasks(t, q):
         if t <= 1.0:
@@ -57,7 +61,7 @@ def test_more_acceleration_than_friction_gives_does_not_overturn_the_robot():
 
 @full
 def test_a_free_foot_draws_a_circle_while_the_trunk_stands_on_three():
-    run, start = Run(), {}
+    run, start = TaskRun(), {}
     drawn = circle(0.03, 0.5, (0, 2))
     shift = np.array([-0.03, -0.03, 0.0])
 
@@ -111,3 +115,138 @@ def test_mujocos_sliding_contacts_bounce_above_some_millimetres_per_second():
     assert pressed_sled(0.004).std() < 0.01
     assert pressed_sled(0.05).std() > 10.0
     assert pressed_sled(0.05, friction_solref=1.0).std() < 0.01
+
+
+VALID = 0.05
+"""Validity of a command [s]."""
+
+
+def trunk(path, start, origin):
+    """Tasks of a trunk whose origin follows a path that begins at time `start`, with constant attitude."""
+    return lambda t: {"tasks": [follow("root_joint", path, t - start, origin, rotation=np.eye(3))]}
+
+
+@full
+def test_the_trunk_follows_a_circle_of_commands_and_stands_when_they_end():
+    run = DrivenRobot("go2", valid=VALID)
+    run.run(1.0)
+    origin, path = run.q[:3].copy(), circle(0.03, 0.5, (0, 1))
+    run.run(4.0, trunk(path, 1.0, origin))
+    late = [(t, x, reply) for t, x, reply in run.replies if t > 3.0]
+    errors = [np.linalg.norm(x - origin - path(t - 1.0)) for t, x, _ in late]
+    torques = np.array([np.frombuffer(reply.tau) for _, _, reply in late])
+    assert 1e3 * np.sqrt(np.mean(np.square(errors))) < 0.3  # mm
+    assert np.abs(np.diff(torques, axis=0)).mean() / DT < 10.0  # N·m/s
+    assert all(reply.message == "" and reply.status == "ok" for _, _, reply in late)
+    assert {(task.name, task.met) for _, _, reply in late for task in reply.tasks} == {("root_joint", True)}
+    end = run.t
+    run.run(VALID + 1.0)
+    last, _, _ = target(path, end - 1.0 + VALID)
+    assert "expired" in run.replies[-1][2].message
+    assert np.linalg.norm(run.replies[-1][1] - origin - last) < 5e-3
+    before, after = run.replies[-100][1], run.replies[-1][1]
+    assert np.linalg.norm(after - before) < 1e-4
+
+
+@full
+def test_positions_without_velocity_are_joined_smoothly():
+    """Without transitions between the commands, the torque rate is 7.1 N·m/s, and the trunk 18 mm behind the circle."""
+    run = DrivenRobot("go2", valid=VALID)
+    run.run(1.0)
+    origin, path = run.q[:3].copy(), circle(0.03, 0.5, (0, 1))
+    run.run(3.0, lambda t: {"tasks": [FrameTask(frame="root_joint", position=origin + path(t - 1.0), rotation=np.eye(3))]})
+    late = [(t, x, reply) for t, x, reply in run.replies if t > 2.0]
+    torques = np.array([np.frombuffer(reply.tau) for _, _, reply in late])
+    assert np.abs(np.diff(torques, axis=0)).mean() / DT < 4.0  # N·m/s
+    errors = [np.linalg.norm(x - origin - path(t - 1.0)) for t, x, _ in late]
+    assert 1e3 * np.sqrt(np.mean(np.square(errors))) < 8.0  # mm
+
+
+@full
+def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
+    run = DrivenRobot("go2", valid=VALID)
+    run.run(1.0)
+    origin = run.q[:3].copy()
+    still = trunk(lambda t: np.zeros(3), 0.0, origin)(0.0)["tasks"]
+    run.run(1.0, tasks=[*still, ForceTask(contacts="FL_foot", normal=25.0)])
+    forces = {each.frame: each.fn for each in run.replies[-1][2].contact_force}
+    assert abs(forces["FL_foot"] - 25.0) < 0.01
+    run.run(0.2, tasks=[*still, ForceTask(contacts="FL_foot", normal=400.0, level=1)])
+    task = {each.name: each for each in run.replies[-1][2].tasks}["force of FL_foot"]
+    assert not task.met
+    assert task.missing > 100.0
+    assert run.replies[-1][2].status == "ok"
+
+
+@full
+def test_commanded_tasks_are_replayed_bit_for_bit(tmp_path):
+    run = DrivenRobot("go2", tmp_path / "log.mcap", VALID)
+    run.run(0.3)
+    run.run(0.7, trunk(circle(0.02, 1.0, (0, 2)), 0.3, run.q[:3].copy()))
+    run.run(0.2)
+    run.recorder.close()
+    report = replay(tmp_path / "log.mcap")
+    assert report.exact
+    assert report.ticks == 1200
+
+
+def test_a_known_external_force_is_carried_by_less_contact_force():
+    """A force of 40 N lifts the base, in the world and in the states: the feet carry the rest, with and without tasks."""
+    run = DrivenRobot("go2", valid=VALID)
+    run.data.xfrc_applied[1, 2] = 40.0
+    lift = ExternalForce(frame="root_joint", wrench=[0.0, 0.0, 40.0, 0.0, 0.0, 0.0])
+    run.run(1.0, state={"f_ext": lift})
+    origin = run.q[:3].copy()
+    for tasks in (None, trunk(lambda t: np.zeros(3), 0.0, origin)):
+        run.run(0.5, tasks, state={"f_ext": lift})
+        reply = run.replies[-1][2]
+        assert abs(sum(each.fn for each in reply.contact_force) - (run.robot.weight - 40.0)) < 0.5
+        assert abs(run.q[2] - origin[2]) < 1e-4
+        assert reply.status == "ok"
+
+
+def test_a_schedule_says_which_feet_stand():
+    run = DrivenRobot("go2", valid=VALID, contact={"source": "planner"})
+    run.run(0.5)
+    lifted = [Stance(frame="FL_foot", stance=False, time_to_switch=0.5)]
+    run.run(0.003, state={"schedule": lifted})
+    assert {each.frame for each in run.replies[-1][2].contact_force if each.fn > 0.0} <= {"FR_foot", "RL_foot", "RR_foot"}
+    run.run(0.003)
+    assert "FL_foot" in {each.frame for each in run.replies[-1][2].contact_force}
+
+
+def test_messages_and_tasks_are_counted():
+    run = DrivenRobot("go2", valid=0.005)
+    run.client = Listener(run.client)
+    tasks = [
+        FrameTask(frame="root_joint", name="trunk", position=run.stance[:3]),
+        FrameTask(frame="root_joint", name="far", position=[9.0, 0.0, 0.0], level=1),
+    ]
+    run.command(tasks)
+    run.run(0.02)
+    messages, tasks = [reply.message for _, _, reply in run.replies], [reply.tasks for _, _, reply in run.replies]
+    lines = run.client.report()
+    expired = sum("expired" in message for message in messages)
+    assert any(line.startswith(f"in {expired} ticks: ") and "expired" in line for line in lines)
+    far = [task for reply in tasks for task in reply if task.name == "far"]
+    worst = np.max([task.missing for task in far])
+    met = sum(task.met for task in far)
+    assert f"task far: met in {met} of {len(far)} ticks, at most {worst:.3g} m/s², rad/s² or N off" in lines
+
+
+def test_messages_that_differ_by_numbers_are_one_line():
+    run = DrivenRobot("go2", valid=0.005)
+    run.run(0.001)
+    reply = run.replies[-1][2]
+
+    class Client:
+        number, error = 0, None
+
+        def exchange(self, state):
+            self.number += 1
+            return msgspec.structs.replace(reply, message=f"the demand exceeds the limits by {self.number}.5 N·m")
+
+    listener = Listener(Client())
+    for _ in range(3):
+        listener.exchange(None)
+    assert listener.report() == ("in 3 ticks: the demand exceeds the limits by 1.5 N·m",)
