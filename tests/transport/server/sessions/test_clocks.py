@@ -55,14 +55,10 @@ def test_a_lasting_clock_step_is_learned_and_counted(step):
     assert (clock.steps, clock.step_ns) == (1, step)
 
 
-def test_late_states_now_and_then_are_not_a_clock_step():
-    clock = ClockOffset(BELIEVABLE)
-    late = 15 * MS
+def test_late_states_and_varying_delays_are_not_a_clock_step():
+    clock, late = ClockOffset(BELIEVABLE), 15 * MS
     assert ages(clock, [0, late] * (2 * STEP_STATES)) == [0, late] * (2 * STEP_STATES)
     assert clock.steps == 0
-
-
-def test_varying_delays_are_not_a_clock_step():
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     ages(clock, [20 * MS * (i + 1) for i in range(200)], 100)
@@ -138,27 +134,24 @@ def test_an_outage_is_the_shorter_time_of_both_clocks():
     assert ticking(robot_clock=True).until(52 * MS, 3 * MS) == 50 * MS
 
 
-@every("heard", [False, True])
-def test_an_outage_ends_with_the_next_accepted_state(heard):
-    timer = ticking()
-    if heard:  # the first state after the outage is not answered
-        timer.heard(52 * MS, 52 * MS)
-        assert timer.until(53 * MS, 53 * MS) == 50 * MS
-    timer.accepted(53 * MS, 53 * MS, timer.until(53 * MS, 53 * MS))
-    assert timer.until(54 * MS, 54 * MS) == MS
+def test_an_outage_ends_with_the_next_accepted_state():
+    for heard in (False, True):
+        timer = ticking()
+        if heard:  # the first state after the outage is not answered
+            timer.heard(52 * MS, 52 * MS)
+            assert timer.until(53 * MS, 53 * MS) == 50 * MS
+        timer.accepted(53 * MS, 53 * MS, timer.until(53 * MS, 53 * MS))
+        assert timer.until(54 * MS, 54 * MS) == MS
 
 
-def test_one_period_is_not_a_delay():
+def test_the_actuation_delay_is_the_time_beyond_one_period():
     delay = ActuationDelay(MS)
     assert delay.accepted(0, None) == 0.0
     assert [delay.accepted(k * MS, (k - 1) * MS) for k in range(1, 10)] == [0.0] * 9
-
-
-@every("ticks", [1, 2, 5])
-def test_the_delay_is_the_time_beyond_one_period(ticks):
-    delay = ActuationDelay(MS)
-    told = [delay.accepted(k * MS, (k - 1 - ticks) * MS) for k in range(20)]
-    assert told == pytest.approx([ticks * 1e-3] * 20)
+    for ticks in (1, 2, 5):
+        delay = ActuationDelay(MS)
+        told = [delay.accepted(k * MS, (k - 1 - ticks) * MS) for k in range(20)]
+        assert told == pytest.approx([ticks * 1e-3] * 20)
 
 
 def test_lost_replies_do_not_count_as_delay():
