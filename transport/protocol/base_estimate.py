@@ -31,32 +31,28 @@ class BaseEstimator:
         self._first = None
 
     def sensed(self, measured: Measured) -> State:
-        """Fill the IMU's readings into the state, and return it: attitude, rate, and specific force for the velocity, in the
-        base's axes.
+        """Fill the IMU's readings into the state, and return it: attitude, rate, and specific force for the velocity.
 
+        They are along the axes of the IMU, as changes have the same size along those of the base.
         Raises ProtocolError if the IMU or the torques are missing or cannot be right.
         """
-        if measured.imu is None:
+        imu, state = measured.imu, measured.state
+        if imu is None:
             raise ProtocolError(Code.BAD_SCHEMA, *MISSING_IMU)
         if measured.tau_measured is None:
             raise ProtocolError(Code.BAD_SCHEMA, "tau_meas", "expected with base.measured 'imu'")
-        return self._put(measured.state, measured.imu)
+        _fill_attitude(state.q, imu[:4])
+        state.v[:BASE_V] = imu[4:]
+        return state
 
     def at_reset(self, measured: Measured, message: Reset) -> None:
         """Fill attitude and rate of the base by the IMU into the state of a `reset`. Raises ProtocolError."""
         if message.imu is None:
             raise ProtocolError(Code.BAD_SCHEMA, *MISSING_IMU)
-        self._put(measured.state, imu_readings(message.imu)).v[:3] = 0.0
-
-    def _put(self, state: State, imu: Array) -> State:
-        """Fill readings into a state, and return it. Raises ProtocolError."""
-        attitude, rate, force = self._estimator.in_base(imu[:4], imu[4:7], imu[7:])
-        length = math.hypot(*attitude.tolist())
-        if not abs(length - 1.0) < UNIT:
-            raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
-        q, v = state.q, state.v
-        q[3:BASE_Q], v[:3], v[3:BASE_V] = attitude / length, force, rate
-        return state
+        imu, state = imu_readings(message.imu), measured.state
+        attitude, rate, _ = self._estimator.in_base(imu[:4], imu[7:], imu[4:7])
+        _fill_attitude(state.q, attitude)
+        state.v[3:BASE_V] = rate
 
     def complete(self, measured: Measured, t_robot: int) -> None:
         """Replace the state by the estimated one, after `sensed`. t_robot: time of the measurement [ns]"""
@@ -70,8 +66,8 @@ class BaseEstimator:
             speeds=measured.speeds,
             torques=torque,
             attitude=imu[:4],
-            gyro=imu[4:7],
-            accelerometer=imu[7:],
+            gyro=imu[7:],
+            accelerometer=imu[4:7],
         )
         try:
             found = self._estimator.update(given)
@@ -79,6 +75,15 @@ class BaseEstimator:
             code = Code.QUATERNION_NOT_UNIT if error.field == "attitude" else Code.BAD_SCHEMA
             raise ProtocolError(code, "imu", str(error)) from None
         measured.state, measured.estimate = found.state, found
+
+
+def _fill_attitude(q: Array, attitude: Array) -> None:
+    """Fill the attitude of the base in q (nq). Raises ProtocolError unless its length is about 1."""
+    x, y, z, w = attitude.tolist()
+    length = math.hypot(x, y, z, w)
+    if not abs(length - 1.0) < UNIT:
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, "imu.quat", f"expected length 1 (xyzw), got {length:.6g}")
+    q[3], q[4], q[5], q[6] = x / length, y / length, z / length, w / length  # faster than in numpy
 
 
 def touching(estimate: Estimate, agreement: Agreement) -> FootSwitches:

@@ -31,7 +31,7 @@ PARTS = b"\xc1"
 _MAJOR = SCHEMA.split(".", maxsplit=1)[0]
 _PREFIX = _MAJOR + "."
 _TYPES = tuple(kind.__struct_config__.tag for kind in Message.__args__)
-_FLOAT64 = np.dtype("<f8")
+FLOAT64 = np.dtype("<f8")
 
 
 class _Envelope(msgspec.Struct):
@@ -133,12 +133,12 @@ def concatenated(parts: Parts) -> Array:
     values = []
     for value, n, field in parts:
         values.append(value if isinstance(value, bytes) and len(value) == 8 * n else _numbers(value, n, field))
-    return np.frombuffer(b"".join(values), dtype=_FLOAT64)
+    return np.frombuffer(b"".join(values), dtype=FLOAT64)
 
 
 def limits(value: Vector, n: int, field: str) -> Array:
     """Return a writable copy (n) of a wire vector of limits; inf: no limit. Raises ProtocolError for a wrong length and NaN."""
-    values = np.frombuffer(bytearray(_numbers(value, n, field)), dtype=_FLOAT64)
+    values = np.frombuffer(bytearray(_numbers(value, n, field)), dtype=FLOAT64)
     if np.isnan(values).any():
         raise ProtocolError(Code.NON_FINITE, f"{field}[{int(np.isnan(values).argmax())}]", "expected a number or inf, got nan")
     return values
@@ -154,7 +154,7 @@ def _numbers(value: Vector, n: int, field: str) -> bytes:
         raise ProtocolError(Code.WRONG_LENGTH, field, f"expected {n} numbers, got {len(value) // 8}")
     if len(value) != n:
         raise ProtocolError(Code.WRONG_LENGTH, field, f"expected {n} numbers, got {len(value)}")
-    return np.array(value, dtype=_FLOAT64).tobytes()
+    return np.array(value, dtype=FLOAT64).tobytes()
 
 
 def not_finite(field: str, value: float) -> ProtocolError:

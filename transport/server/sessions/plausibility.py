@@ -166,7 +166,7 @@ class Plausibility:
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Return why a state cannot follow the last accepted one; '' if it can, see `accept`.
 
-        measured: with the IMU's attitude, rate and specific force in place of a base that is not measured
+        measured: with the IMU's attitude, rate and specific force, along its axes, in place of a base that is not measured
         t_ns: time of the state [ns]
         Raises ProtocolError `stale_state` for a sensor that has been frozen for some time.
         """
@@ -197,7 +197,8 @@ class Plausibility:
         """Use a state as the last accepted one. t_ns: its time [ns]; sensed: its state when it was judged"""
         self.last, self._t_ns, self._judged_ns, self._sensed = measured, t_ns, t_ns, sensed
         self._rejected = self._frozen = False
-        self.level = max(self.level - self._leak, 0.0)
+        if self.level:
+            self.level = max(self.level - self._leak, 0.0)
 
 
 @compiled
