@@ -10,17 +10,10 @@ from idyn.errors import ConfigError
 from idyn.extras import missing_extra
 from idyn.types import Array
 
-FASTEST = np.array([0.5, 0.3, 1.0])
-"""Velocity at full deflection: forward, left [m/s], turn [rad/s]."""
-
-LEAN = np.array([0.15, 0.15])
-"""Roll and pitch at full deflection [rad]."""
-
-LIFT = 0.01
-"""Change of the height by one press [m]."""
-
-FULL, DEAD = 32767.0, 0.12
-"""Largest value of an axis, and the share of it below which a stick counts as released."""
+FASTEST = np.array([0.5, 0.3, 1.0])  # velocity at full deflection: forward, left [m/s], turn [rad/s]
+LEAN = np.array([0.15, 0.15])  # roll and pitch at full deflection [rad]
+LIFT = 0.01  # change of the height by one press [m]
+FULL, DEAD = 32767.0, 0.12  # largest value of an axis, and the share of it below which a stick counts as released
 
 HELP = "left stick: move   right stick: turn   with RB held: roll, pitch   d-pad: up, down   A: stand   BACK: quit"
 

@@ -14,19 +14,14 @@ from idyn.model.robot import Robot
 from idyn.model.urdf import without_shapes
 from idyn.types import Array, Record
 
-MOST = 30_000
-"""Largest number of triangles of a mesh; such a mesh takes about 0.7 MB in a page."""
-
-CELL = 0.0005
-"""Initial edge length of the cells in which `thinned` merges vertices [m]; on a screen it is smaller than a pixel."""
+MOST = 30_000  # largest number of triangles of a mesh; such a mesh takes about 0.7 MB in a page
+CELL = 0.0005  # initial edge length of the cells in which `thinned` merges vertices [m]; on a screen it is smaller than a pixel
 
 
 class Mesh(Record, frozen=True):
-    """A triangle mesh.
+    """A triangle mesh."""
 
-    vertices: in the frame of the shape [m] (n, 3); triangles: rows of `vertices`, anticlockwise seen from outside (m, 3)
-    """
-
+    # in the frame of the shape [m] (n, 3); triangles: rows of `vertices`, anticlockwise seen from outside (m, 3)
     vertices: Array
     triangles: Array
 
@@ -87,29 +82,22 @@ def _merged(mesh: Mesh, cell: float) -> Mesh:
     return Mesh(vertices=vertices, triangles=np.unique(triangles, axis=0))
 
 
-GREY = (0.62, 0.65, 0.69)
-"""Colour of a shape without a colour."""
-
-SHOWN = 3
-"""Names of meshes in one sentence."""
+GREY = (0.62, 0.65, 0.69)  # colour of a shape without a colour
+SHOWN = 3  # names of meshes in one sentence
 
 Kind = Literal["box", "sphere", "cylinder", "mesh"]
 
 
 class Shape(Record, frozen=True):
-    """A rigid shape.
+    """A rigid shape."""
 
-    joint: index of the joint that carries it, 0 for the world
-    kind, size: "box": three edges; "sphere": radius; "cylinder": radius, length along z [m], all centred; "mesh": ()
-    placement: pose of its frame in the joint frame, position [m] and quaternion xyzw (7)
-    colour: red, green, blue from 0 to 1; opacity: from 0 to 1
-    """
-
-    joint: int
+    joint: int  # index of the joint that carries it, 0 for the world
     kind: Kind
-    size: tuple[float, ...]
-    placement: Array
-    colour: tuple[float, ...]
+    size: tuple[
+        float, ...
+    ]  # "box": three edges; "sphere": radius; "cylinder": radius, length along z [m], all centred; "mesh": ()
+    placement: Array  # pose of its frame in the joint frame, position [m] and quaternion xyzw (7)
+    colour: tuple[float, ...]  # red, green, blue from 0 to 1; opacity: from 0 to 1
     mesh: Mesh | None = None
     opacity: float = 1.0
 

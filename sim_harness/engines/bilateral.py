@@ -29,11 +29,8 @@ from sim_harness.engines.linalg import add, dot, largest
 DEPENDENT = 1e-6
 """A row is dropped when its part orthogonal to earlier rows is below this share of its length, in the metric M⁻¹."""
 
-NOTHING = 1e-11
-"""A vector below this share of its original length is rounding error."""
-
-FASTEST = 1.0
-"""Largest closing speed of a row [m/s or rad/s]: 1 mm in a step of 1 ms, far more than the error of one step."""
+NOTHING = 1e-11  # a vector below this share of its original length is rounding error
+FASTEST = 1.0  # largest closing speed of a row [m/s or rad/s]: 1 mm in a step of 1 ms, far more than the error of one step
 
 ROUNDING, SHARE = 1e-6, 1e-2
 """A dependent row contradicts the others when g differs from their combination by more than ROUNDING [m or rad] and by more
@@ -41,16 +38,11 @@ than SHARE of the largest g. Consistent rows differ by terms of second order in 
 
 
 class RowFactor(NamedTuple):
-    """Orthonormal factor of constraint rows in the coordinates y = Lᵀ v: G L⁻ᵀ = C Q.
+    """Orthonormal factor of constraint rows in the coordinates y = Lᵀ v: G L⁻ᵀ = C Q."""
 
-    Q: orthonormal constrained directions (rank, nv)
-    C: coefficients of the rows of G in Q (m, rank)
-    kept: indices of the independent rows; C[kept] is lower triangular (rank)
-    """
-
-    Q: Array
-    C: Array
-    kept: Array
+    Q: Array  # orthonormal constrained directions (rank, nv)
+    C: Array  # coefficients of the rows of G in Q (m, rank)
+    kept: Array  # indices of the independent rows; C[kept] is lower triangular (rank)
 
 
 def without_stops(problem: ForwardProblem) -> ForwardProblem:
@@ -163,17 +155,6 @@ def project(Q: Array, x: Array) -> None:
 
 
 @compiled
-def closing_speeds(g: Array, dt: float) -> Array:
-    """Return the required row velocities G v⁺ = −g/dt, limited to ±`FASTEST` (m)."""
-    out = np.empty(len(g))
-    for i in range(len(g)):
-        out[i] = -g[i] / dt
-        if abs(out[i]) > FASTEST:
-            out[i] = FASTEST if out[i] > 0.0 else -FASTEST
-    return out
-
-
-@compiled
 def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
     """Return the dependent row whose g contradicts the independent rows most, and the difference of g [m or rad].
 
@@ -192,7 +173,7 @@ def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
 def satisfy_rows(factor: RowFactor, g: Array, dt: float, y: Array) -> bool:
     """Project y = Lᵀ v onto G v = −g/dt, in place, and return whether the rows are consistent."""
     row, _ = worst_contradiction(factor, g)
-    t = components(factor, closing_speeds(g, dt))
+    t = components(factor, np.clip(-g / dt, -FASTEST, FASTEST))
     # y ← (1 − Qᵀ Q) y + Qᵀ t
     project(factor.Q, y)
     for j in range(len(t)):

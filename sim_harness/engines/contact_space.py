@@ -33,29 +33,19 @@ from sim_harness.engines.linalg import SHIFTS, add, dot, gram, largest, transpos
 
 
 class Space(Record, frozen=True):
-    """The contact problem of a step. The n_s joint stops are additional contacts, N = n + n_s.
+    """The contact problem of a step. The n_s joint stops are additional contacts, N = n + n_s."""
 
-    given: the original problem
-    problem: the same problem with stops as contacts: J (3N, nv), mu, gaps (N)
-    L: Cholesky factor, M = L Lᵀ (nv, nv)
-    v_free: velocity after the step without contact impulses, with the rows satisfied (nv)
-    Y: factor of D, v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
-    lengths2: squared lengths of the rows of J in the metric M⁻¹, before projection onto the null space of the rows (3N)
-    b: contact velocity without contact impulses, J v⁺ = D p + b (3N)
-    factor: orthonormal factor of the bilateral rows
-    consistent: false when the rows contradict each other
-    regular: false when M is not positive definite or the problem has invalid numbers; all other fields are then undefined
-    """
-
-    given: ForwardProblem
-    problem: ForwardProblem
-    L: Array
-    v_free: Array
-    Y: Array
+    given: ForwardProblem  # the original problem
+    problem: ForwardProblem  # the same problem with stops as contacts: J (3N, nv), mu, gaps (N)
+    L: Array  # Cholesky factor, M = L Lᵀ (nv, nv)
+    v_free: Array  # velocity after the step without contact impulses, with the rows satisfied (nv)
+    Y: Array  # factor of D, v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
+    # squared lengths of the rows of J in the metric M⁻¹, before projection onto the null space of the rows (3N)
     lengths2: Array
-    b: Array
-    factor: RowFactor
-    consistent: bool
+    b: Array  # contact velocity without contact impulses, J v⁺ = D p + b (3N)
+    factor: RowFactor  # orthonormal factor of the bilateral rows
+    consistent: bool  # false when the rows contradict each other
+    # false when M is not positive definite or the problem has invalid numbers; all other fields are then undefined
     regular: bool
 
     @property
@@ -209,18 +199,12 @@ Solver = Literal["ppm", "qp", "lemke"]
 """ppm: modified principal pivoting method [D15 Alg. 1] with systems of size ≤ nv, monotone pivoting rule when it cycles;
 qp: active-set method for quadratic programs (DAQP); lemke: Lemke's method."""
 
-GOOD = 1e-8
-"""Lemke's solution is accepted without a further shift when |min(z, w)| is below this share of max |r|."""
-
-MOST_PIVOTS = 1000
-"""Largest number of pivots per LCP."""
-
-SATISFIED = 1e-12
-"""w counts as non-negative when it is above −SATISFIED · max |r|."""
+GOOD = 1e-8  # Lemke's solution is accepted without a further shift when |min(z, w)| is below this share of max |r|
+MOST_PIVOTS = 1000  # largest number of pivots per LCP
+SATISFIED = 1e-12  # w counts as non-negative when it is above −SATISFIED · max |r|
 
 
-ROUNDING = 1e-12
-"""Impulses of a QP below this share of the largest one belong to inactive bounds and are set to zero."""
+ROUNDING = 1e-12  # impulses of a QP below this share of the largest one belong to inactive bounds and are set to zero
 
 
 def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tuple[Array, Status, int]:

@@ -5,7 +5,7 @@ The engines differ in the impulses p that they allow. They share no code with th
 """
 
 from collections.abc import Callable
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -13,8 +13,7 @@ import numpy as np
 from idyn.status import Status
 from idyn.types import Array, Record
 
-NON_FINITE = Status.NON_FINITE.value
-"""For kernels, which return the number of a status."""
+NON_FINITE = Status.NON_FINITE.value  # for kernels, which return the number of a status
 
 
 class Rows(Record, frozen=True):
@@ -23,19 +22,13 @@ class Rows(Record, frozen=True):
     The force of a compliant row is λ = −(g + τ_d ġ) / e at the end of the step. A compliant stop acts only while λ > 0.
     Elastic elements are compliant rows, including nonlinear ones [Macklin §5.2]: at every configuration −g / e are their forces
     and Gᵀ diag(1/e) G is their stiffness, or its positive semidefinite part.
-
-    G: Jacobian, ġ = G v (m, nv)
-    g: constraint values at the beginning of the step [m or rad] (m)
-    stops: true for one-sided rows (m)
-    compliance: e = 1/k, ≥ 0, 0 for rigid rows [m/N, rad/(N·m)] (m); None: all rows are rigid
-    dissipation: τ_d ≥ 0 of compliant rows, damping is k τ_d [s] (m); None: no row is damped
     """
 
-    G: Array
-    g: Array
-    stops: Array
-    compliance: Array | None = None
-    dissipation: Array | None = None
+    G: Array  # Jacobian, ġ = G v (m, nv)
+    g: Array  # constraint values at the beginning of the step [m or rad] (m)
+    stops: Array  # true for one-sided rows (m)
+    compliance: Array | None = None  # e = 1/k, ≥ 0, 0 for rigid rows [m/N, rad/(N·m)] (m); None: all rows are rigid
+    dissipation: Array | None = None  # τ_d ≥ 0 of compliant rows, damping is k τ_d [s] (m); None: no row is damped
 
     @property
     def yields(self) -> Array:
@@ -52,15 +45,11 @@ class Springs(Record, frozen=True):
     """Joint springs and dampers, one per degree of freedom, force −stiffness · (stretch + Δq) − damping · v.
 
     Δq is the displacement since the beginning of the step.
-
-    stiffness: ≥ 0 [N/m, N·m/rad] (nv)
-    damping: ≥ 0 [N·s/m, N·m·s/rad] (nv)
-    stretch: joint position minus rest position of the spring, at the beginning of the step [m, rad] (nv)
     """
 
-    stiffness: Array
-    damping: Array
-    stretch: Array
+    stiffness: Array  # ≥ 0 [N/m, N·m/rad] (nv)
+    damping: Array  # ≥ 0 [N·s/m, N·m·s/rad] (nv)
+    stretch: Array  # joint position minus rest position of the spring, at the beginning of the step [m, rad] (nv)
 
 
 class System(Protocol):
@@ -83,77 +72,61 @@ class System(Protocol):
 
 
 class ForwardProblem(Record, frozen=True):
-    """One step of the simulated world with n contacts and nv velocities.
+    """One step of the simulated world with n contacts and nv velocities."""
 
-    M, h: joint-space inertia (nv, nv) and Coriolis, centrifugal and gravity forces (nv)
-    v: velocity before the step (nv)
-    J: contact Jacobian, rows S, T, N of each contact (3n, nv)
-    force: generalised force of motors and pushes [N, N·m] (nv)
-    mu: friction coefficients, may be 0 or inf (n)
-    gaps: signed distances φ, negative in penetration [m] (n)
-    dt: step [s]
-    rows: constraints other than contacts, None without any
-    stiffness, dissipation: of the contacts [N/m] (n), [s] (n); None: the engine uses its own settings
-    bias: function that returns Ṅ v, the normal acceleration at v̇ = 0 [m/s²] (n); only some engines call it
-    springs: joint springs for an `Integrator`; springs that are already folded into M and force are not listed
-    system: evaluates other configurations; only some engines use it
-    """
-
-    M: Array
-    h: Array
-    v: Array
-    J: Array
-    force: Array
-    mu: Array
-    gaps: Array
-    dt: float
-    rows: Rows | None = None
-    stiffness: Array | None = None
-    dissipation: Array | None = None
+    M: Array  # joint-space inertia (nv, nv)
+    h: Array  # Coriolis, centrifugal and gravity forces (nv)
+    v: Array  # velocity before the step (nv)
+    J: Array  # contact Jacobian, rows S, T, N of each contact (3n, nv)
+    force: Array  # generalised force of motors and pushes [N, N·m] (nv)
+    mu: Array  # friction coefficients, may be 0 or inf (n)
+    gaps: Array  # signed distances φ, negative in penetration [m] (n)
+    dt: float  # step [s]
+    rows: Rows | None = None  # constraints other than contacts, None without any
+    stiffness: Array | None = None  # of the contacts [N/m] (n); None: the engine uses its own settings
+    dissipation: Array | None = None  # τ_d of the contacts [s] (n), like stiffness
+    # function that returns Ṅ v, the normal acceleration at v̇ = 0 [m/s²] (n); only some engines call it
     bias: Callable[[], Array] | None = None
+    # joint springs for an `Integrator`; springs that are already folded into M and force are not listed
     springs: Springs | None = None
-    system: System | None = None
+    system: System | None = None  # evaluates other configurations; only some engines use it
 
 
 class Accuracy(Record, frozen=True):
-    """Relative errors of a convex engine in its own optimisation problem [SAP §VI-C].
+    """Relative errors of a convex engine in its own optimisation problem [SAP §VI-C]."""
 
-    momentum: e_m = ‖D ∇ℓ‖ / max(‖D p‖, ‖D Jᵀγ‖) with D = diag(M)^-½
-    slackness: e_μ, mean of |g · γ| over the contacts in the problem, divided by the cost ℓ
-    """
-
-    momentum: float
-    slackness: float
+    momentum: float  # e_m = ‖D ∇ℓ‖ / max(‖D p‖, ‖D Jᵀγ‖) with D = diag(M)^-½
+    slackness: float  # e_μ, mean of |g · γ| over the contacts in the problem, divided by the cost ℓ
 
 
 class ForwardSolution(Record, frozen=True):
-    """Result of one step.
+    """Result of one step."""
 
-    v_plus: velocity after the step (nv)
-    p: impulses on the first bodies in contact coordinates (s, t, n) [N·s] (n, 3)
-    status: outcome of the solve; unless `status.ok`, v_plus and p are the best approximation found
-    iterations: pivots or iterations, sum over all attempts
-    dynamics: ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
-    contact: largest violation of the engine's own contact law by p and v⁺ [N·s or m/s]
-    rows: impulses of the constraint rows [N·s, N·m·s] (m); None when the problem has no rows
-    drift: velocity with which the world integrates the configuration, q⁺ = q ⊕ dt · drift (nv); None: v_plus is used
-    accuracy: set by engines that minimise a cost, else None
-    """
-
-    v_plus: Array
-    p: Array
-    status: Status
-    iterations: int
-    dynamics: float
-    contact: float
-    rows: Array | None = None
+    v_plus: Array  # velocity after the step (nv)
+    p: Array  # impulses on the first bodies in contact coordinates (s, t, n) [N·s] (n, 3)
+    status: Status  # outcome of the solve; unless `status.ok`, v_plus and p are the best approximation found
+    iterations: int  # pivots or iterations, sum over all attempts
+    dynamics: float  # ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
+    contact: float  # largest violation of the engine's own contact law by p and v⁺ [N·s or m/s]
+    rows: Array | None = None  # impulses of the constraint rows [N·s, N·m·s] (m); None when the problem has no rows
+    # velocity with which the world integrates the configuration, q⁺ = q ⊕ dt · drift (nv); None: v_plus is used
     drift: Array | None = None
-    accuracy: Accuracy | None = None
+    accuracy: Accuracy | None = None  # set by engines that minimise a cost, else None
 
     @property
     def configuration_velocity(self) -> Array:
         """Return the velocity with which the world integrates the configuration: `drift`, or v_plus if `drift` is None (nv)."""
         return self.v_plus if self.drift is None else self.drift
+
+
+class ForceTimes(NamedTuple):
+    """Times at which a world evaluates forces, as fractions of the step: 0 beginning, 1 end."""
+
+    bodies: float = 0.0  # configuration and velocity of M and h
+    springs: float = 1.0  # joint springs
+    dampers: float = 1.0  # joint dampers
+    rows: float = 0.0  # Jacobians of constraint rows
+    contacts: float = 0.0  # Jacobians of contacts
 
 
 class Engine(Protocol):
@@ -170,34 +143,20 @@ class Integrator(Engine, Protocol):
     """
 
     @property
-    def scheme(self) -> str:
-        """Return the name of the integration scheme."""
-        ...
+    def scheme(self) -> str: ...
 
 
 @runtime_checkable
 class CompliantEngine(Engine, Protocol):
-    """An engine that handles compliant rows itself.
-
-    For all other engines the world folds compliant rows into M and force.
-    """
+    """An engine that handles compliant rows itself. For all other engines the world folds them into M and force."""
 
     @property
-    def rows_at(self) -> float:
-        """Return the fraction of the step at which G of the row forces is evaluated: 0 beginning, 1 end."""
-        ...
-
-    @property
-    def contacts_at(self) -> float:
-        """Return the fraction of the step at which J of the contact forces is evaluated: 0 beginning, 1 end."""
-        ...
+    def force_times(self) -> ForceTimes: ...
 
 
-Restitution = Annotated[float, msgspec.Meta(ge=0, le=1)]
-"""Coefficient of restitution e."""
+Restitution = Annotated[float, msgspec.Meta(ge=0, le=1)]  # coefficient of restitution e
 
-SLOWEST = 0.05
-"""Impacts slower than this are inelastic [m/s], so that resting bodies do not hop."""
+SLOWEST = 0.05  # impacts slower than this are inelastic [m/s], so that resting bodies do not hop
 
 
 def gap_speeds(gaps: Array, speeds: Array, dt: float, recovery: float, restitution: float) -> Array:

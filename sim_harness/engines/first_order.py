@@ -37,14 +37,16 @@ from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
 from sim_harness.engines.contact_space import is_sound, no_solution
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution, items_of
-from sim_harness.engines.first_order_law import NORMAL, TANGENT, Rules, ScaledJacobian, Table
+from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution, items_of
+from sim_harness.engines.first_order_law import NORMAL, TANGENT, Rules, Table
 from sim_harness.engines.first_order_solver import convexified, solve
 from sim_harness.engines.linalg import (
+    Sparse,
     add,
     backward_within,
     cholesky_within,
     compressed,
+    dofs_of,
     dot,
     forward_within,
     islands_of,
@@ -56,42 +58,26 @@ from sim_harness.engines.linalg import (
 
 
 class Bodies(NamedTuple):
-    """Data of a step other than its unknown impulses.
+    """Data of a step other than its unknown impulses."""
 
-    M: inertia (nv, nv)
-    v: velocity before the step (nv)
-    drive: dt (f − h) (nv)
-    J: three rows for each item of the table (3N, nv)
-    G, g: rigid rows (m, nv), (m)
-    dt: step [s]
-    """
-
-    M: Array
-    v: Array
-    drive: Array
-    J: Array
-    G: Array
-    g: Array
-    dt: float
+    M: Array  # inertia (nv, nv)
+    v: Array  # velocity before the step (nv)
+    drive: Array  # dt (f − h) (nv)
+    J: Array  # three rows for each item of the table (3N, nv)
+    G: Array  # rigid rows (m, nv)
+    g: Array  # values of the rigid rows (m)
+    dt: float  # step [s]
 
 
 class Free(NamedTuple):
-    """Result of the step without impulses of contacts, limits and compliant rows.
+    """Result of the step without impulses of contacts, limits and compliant rows."""
 
-    L: Cholesky factor of M (nv, nv)
-    first: first non-zero column of each row of L (nv)
-    v_free: velocity after the step with rigid rows only (nv)
-    factor: orthonormal factor of the rigid rows
-    consistent: false when rigid rows contradict each other
-    regular: false when M is not positive definite
-    """
-
-    L: Array
-    first: Array
-    v_free: Array
-    factor: RowFactor
-    consistent: bool
-    regular: bool
+    L: Array  # Cholesky factor of M (nv, nv)
+    first: Array  # first non-zero column of each row of L (nv)
+    v_free: Array  # velocity after the step with rigid rows only (nv)
+    factor: RowFactor  # orthonormal factor of the rigid rows
+    consistent: bool  # false when rigid rows contradict each other
+    regular: bool  # false when M is not positive definite
 
 
 @compiled
@@ -123,7 +109,7 @@ def times_transposed(L: Array, first: Array, v: Array) -> Array:
 
 
 @compiled
-def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[ScaledJacobian, Array, Array]:
+def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[Sparse, Array, Array]:
     """Return Y, the order of its columns (nv), and w at p = 0 (N, 3). Sets the weights of the table in place."""
     J, n, nv = bodies.J, len(table.mu), len(bodies.v)
     Y, w = J.copy(), np.zeros((n, 3))
@@ -142,9 +128,8 @@ def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[ScaledJac
         for e in range(2):
             if table.weights[i, e] > 0.0:
                 table.weights[i, e] += table.R[i, e]
-    order, first = _order(J, bodies.M, free.factor), np.arange(nv)
-    begin, columns, rows = compressed(Y, np.arange(n), order, first)
-    return ScaledJacobian(begin, columns, rows, first), order, w
+    order = _order(J, bodies.M, free.factor)
+    return compressed(Y, np.arange(n), order, np.arange(nv)), order, w
 
 
 @compiled
@@ -154,23 +139,15 @@ def _order(J: Array, M: Array, factor: RowFactor) -> Array:
         return np.arange(len(M))
     tree = trees_of(M)
     trees, _ = islands_of(touched(J, tree))
-    order, count = np.zeros(len(M), dtype=np.int64), 0
-    for t in trees:
-        for d in range(np.searchsorted(tree, t), len(tree)):
-            if tree[d] != t:
-                break
-            order[count] = d
-            count += 1
-    return order
+    return dofs_of(trees, tree)
 
 
 @compiled
-def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, p: Array) -> tuple[Array, Array, float]:
+def velocity_after(bodies: Bodies, free: Free, Y: Sparse, order: Array, p: Array) -> tuple[Array, Array, float]:
     """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
     nv, y = len(bodies.v), sparse_pushed(Y, p)
     v_plus = np.zeros(nv)
-    for d in range(nv):
-        v_plus[order[d]] = y[d]
+    v_plus[order] = y
     backward_within(free.L, free.first, v_plus)
     v_plus += free.v_free
     # generalised impulse that the rigid rows must supply: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive
@@ -187,31 +164,20 @@ def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, 
     return v_plus, impulses, worst
 
 
-TOLERANCE = 1e-10
-"""Largest violation of the contact law in a solved step, relative to max(1 m/s, speed of the fastest contact)."""
-
-MOST_STEPS = 30
-"""Largest number of Newton steps per call."""
-
-NOTHING = 1e-200
-"""Smallest stiffness, used in place of 0 [N/m]."""
+TOLERANCE = 1e-10  # largest violation of the contact law in a solved step, relative to max(1 m/s, speed of the fastest contact)
+MOST_STEPS = 30  # largest number of Newton steps per call
+NOTHING = 1e-200  # smallest stiffness, used in place of 0 [N/m]
 
 
-ContactTerms = tuple[ScaledJacobian, Array, Array]
-"""Result of `scaled_jacobian`."""
+ContactTerms = tuple[Sparse, Array, Array]  # result of `scaled_jacobian`
 
 
 class Chosen(NamedTuple):
-    """Partition of the problem's constraints.
+    """Partition of the problem's constraints."""
 
-    contacts: true for contacts in the table (n)
-    soft: true for compliant rows and stops, which are in the table (m)
-    rigid: true for rigid bilateral rows, which are eliminated (m)
-    """
-
-    contacts: Array
-    soft: Array
-    rigid: Array
+    contacts: Array  # true for contacts in the table (n)
+    soft: Array  # true for compliant rows and stops, which are in the table (m)
+    rigid: Array  # true for rigid bilateral rows, which are eliminated (m)
 
 
 class FirstOrder(Kind, frozen=True, tag="first-order"):
@@ -231,8 +197,7 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     friction: Literal["cone", "convex"] = "cone"
     candidates: Literal["near", "touching"] = "near"
 
-    rows_at: ClassVar[float] = 0.0
-    contacts_at: ClassVar[float] = 0.0
+    force_times: ClassVar[ForceTimes] = ForceTimes()
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         chosen = self.choose(problem)

@@ -13,31 +13,21 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.linalg import sparse_pushed, speeds
+from sim_harness.engines.linalg import Sparse, sparse_pushed, speeds
 from sim_harness.engines.sap_newton import APART, MU, R_N, R_T, SLIDING, STICKING, cone_slope, project_cone
 
-TANGENT, NORMAL = 0, 1
-"""Columns of R and of weights."""
-
-STEEPEST = 1e3
-"""Friction coefficient used for infinite friction in the convexified law."""
+TANGENT, NORMAL = 0, 1  # columns of R and of weights
+STEEPEST = 1e3  # friction coefficient used for infinite friction in the convexified law
 
 
 class Table(NamedTuple):
-    """Parameters of all items: contacts, stops and ties, in this order (N).
+    """Parameters of all items: contacts, stops and ties, in this order (N)."""
 
-    mu: friction coefficients, 0 for stops, may be inf (N)
-    tie: true for bilateral rows (N)
-    R: compliance along tangents and normal [1/kg], ≥ 0 (N, 2)
-    weights: diagonal of Y Yᵀ + R, mean effective inverse mass [1/kg]; 0 for items that move no body (N, 2)
-    v_hat: v̂_n [m/s] (N)
-    """
-
-    mu: Array
-    tie: Array
-    R: Array
-    weights: Array
-    v_hat: Array
+    mu: Array  # friction coefficients, 0 for stops, may be inf (N)
+    tie: Array  # true for bilateral rows (N)
+    R: Array  # compliance along tangents and normal [1/kg], ≥ 0 (N, 2)
+    weights: Array  # diagonal of Y Yᵀ + R, mean effective inverse mass [1/kg]; 0 for items that move no body (N, 2)
+    v_hat: Array  # v̂_n [m/s] (N)
 
 
 @compiled
@@ -120,30 +110,16 @@ STIFFEST = 1e-10
 several steps are needed. Every round evaluates w anew, which corrects both errors."""
 
 
-class ScaledJacobian(NamedTuple):
-    """Y = J L⁻ᵀ as a `Sparse` matrix; first: first non-zero column of each row of I + Yᵀ G Y (nv)."""
-
-    begin: Array
-    columns: Array
-    rows: Array
-    first: Array
-
-
 class Rules(NamedTuple):
-    """Termination of Newton's method.
+    """Termination of Newton's method."""
 
-    tolerance: largest violation of a solution [m/s]
-    motion: ‖Lᵀ v‖, its rounding error bounds the attainable accuracy [√J]
-    max_steps: largest number of Newton steps per call
-    """
-
-    tolerance: float
-    motion: float
-    max_steps: int
+    tolerance: float  # largest violation of a solution [m/s]
+    motion: float  # ‖Lᵀ v‖, its rounding error bounds the attainable accuracy [√J]
+    max_steps: int  # largest number of Newton steps per call
 
 
 @compiled
-def law_velocity(Y: ScaledJacobian, table: Table, w: Array, p: Array) -> Array:
+def law_velocity(Y: Sparse, table: Table, w: Array, p: Array) -> Array:
     """Return w + (Y Yᵀ + R) p (N, 3)."""
     u = speeds(Y, sparse_pushed(Y, p))
     for i in range(len(p)):
@@ -153,7 +129,7 @@ def law_velocity(Y: ScaledJacobian, table: Table, w: Array, p: Array) -> Array:
 
 
 @compiled
-def add_product(Y: ScaledJacobian, i: int, G: Array, plain: bool, lower: Array, upper: Array) -> None:
+def add_product(Y: Sparse, i: int, G: Array, plain: bool, lower: Array, upper: Array) -> None:
     """Add Yᵢᵀ G Yᵢ to the matrix with lower triangle `lower` and upper triangle `upper`ᵀ; plain: only G₂₂ is non-zero."""
     left, right = np.empty(3), np.empty(3)
     for x in range(Y.begin[i], Y.begin[i + 1]):

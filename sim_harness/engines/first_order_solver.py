@@ -32,7 +32,6 @@ from sim_harness.engines.first_order_law import (
     STIFFEST,
     TANGENT,
     Rules,
-    ScaledJacobian,
     Table,
     add_product,
     eliminate,
@@ -41,11 +40,10 @@ from sim_harness.engines.first_order_law import (
     slope,
     violation,
 )
-from sim_harness.engines.linalg import sparse_pushed, speeds
+from sim_harness.engines.linalg import Sparse, sparse_pushed, speeds
 from sim_harness.engines.sap_newton import APART
 
-ROUNDS = 30
-"""Largest number of rounds. Typical: 2, or 3 where R is 0."""
+ROUNDS = 30  # largest number of rounds. Typical: 2, or 3 where R is 0
 
 SMALL, ROUNDING, FLAT = 1e-11, 1e-14, 1e-10
 """A round ends when a Newton step is below SMALL of the terms of F plus ROUNDING of all motion. The line search ends when the
@@ -53,20 +51,15 @@ slope is below FLAT of its initial value."""
 
 
 class Round(NamedTuple):
-    """Start of a round of Newton steps.
+    """Start of a round of Newton steps."""
 
-    p: impulses p₀ (N, 3)
-    z: z₀ = p₀ − w₀ / R̃ (N, 3)
-    R: R̃ along tangents and normal (N, 2)
-    """
-
-    p: Array
-    z: Array
-    R: Array
+    p: Array  # impulses p₀ (N, 3)
+    z: Array  # z₀ = p₀ − w₀ / R̃ (N, 3)
+    R: Array  # R̃ along tangents and normal (N, 2)
 
 
 @compiled
-def convexified(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
+def convexified(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
     w: velocity w of the law at p = 0 (N, 3)
@@ -125,14 +118,14 @@ def impulses(table: Table, start: Round, u: Array) -> Array:
 
 
 @compiled
-def residual(Y: ScaledJacobian, table: Table, start: Round, y: Array) -> tuple[Array, Array]:
+def residual(Y: Sparse, table: Table, start: Round, y: Array) -> tuple[Array, Array]:
     """Return F(y) (nv) and Y y (N, 3)."""
     u = speeds(Y, y)
     return y - sparse_pushed(Y, impulses(table, start, u) - start.p), u
 
 
 @compiled
-def newton(Y: ScaledJacobian, table: Table, start: Round, y: Array, rules: Rules) -> tuple[Array, int]:
+def newton(Y: Sparse, table: Table, start: Round, y: Array, rules: Rules) -> tuple[Array, int]:
     """Return the zero of F from the initial guess y (nv), or the last iterate after `max_steps`, and the steps."""
     for step in range(rules.max_steps):
         F, u = residual(Y, table, start, y)
@@ -192,7 +185,7 @@ def _slope_along(table: Table, start: Round, u: Array, along: Array, more: float
 
 
 @compiled
-def newton_direction(Y: ScaledJacobian, table: Table, start: Round, u: Array, F: Array) -> Array:
+def newton_direction(Y: Sparse, table: Table, start: Round, u: Array, F: Array) -> Array:
     """Return −(I + Yᵀ G Y)⁻¹ F (nv) by profile factorisation; the matrix is positive definite, so no pivoting is needed."""
     nv = len(F)
     lower, upper = np.zeros((nv, nv)), np.zeros((nv, nv))  # upper triangle stored transposed
@@ -211,21 +204,17 @@ def newton_direction(Y: ScaledJacobian, table: Table, start: Round, u: Array, F:
     return dy
 
 
-ATTEMPTS = 10
-"""Largest number of solves of the convexified law. Typical: 0."""
+ATTEMPTS = 10  # largest number of solves of the convexified law. Typical: 0
 
 SWEEPS, MOST_SWEEPS = 8, 500
 """Number of sweeps before the first Newton step and after the first rejected one; largest total number."""
 
-NEARER = 0.9
-"""A Newton step is accepted when it reduces the violation below this share."""
-
-STEEP = 0.999
-"""Upper limit of μ p_n / ‖z_t‖ in the derivative of sliding, which would be singular at 1."""
+NEARER = 0.9  # A Newton step is accepted when it reduces the violation below this share
+STEEP = 0.999  # upper limit of μ p_n / ‖z_t‖ in the derivative of sliding, which would be singular at 1
 
 
 @compiled
-def solve(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
+def solve(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
     When no solution of Coulomb's law is found, the impulses are a solution of the convexified law, under which sliding bodies
@@ -261,7 +250,7 @@ def solve(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> 
 
 
 @compiled
-def by_newton(Y: ScaledJacobian, table: Table, w: Array, p: Array, rules: Rules) -> tuple[Array, float, int]:
+def by_newton(Y: Sparse, table: Table, w: Array, p: Array, rules: Rules) -> tuple[Array, float, int]:
     """Return the best impulses found (N, 3), their violation [m/s], and the Newton steps.
 
     w: velocity w of the law at p = 0 (N, 3)
@@ -297,7 +286,7 @@ def by_newton(Y: ScaledJacobian, table: Table, w: Array, p: Array, rules: Rules)
 
 
 @compiled
-def sweep(Y: ScaledJacobian, table: Table, w: Array, p: Array, times: int) -> None:
+def sweep(Y: Sparse, table: Table, w: Array, p: Array, times: int) -> None:
     """Update p in place by projected Gauss–Seidel sweeps; in each contact first the normal, then the tangents in their disc."""
     y, z = sparse_pushed(Y, p), np.empty(3)
     for _ in range(times):
@@ -321,7 +310,7 @@ def sweep(Y: ScaledJacobian, table: Table, w: Array, p: Array, times: int) -> No
 
 
 @compiled
-def _speed(Y: ScaledJacobian, y: Array, i: int, e: int) -> float:
+def _speed(Y: Sparse, y: Array, i: int, e: int) -> float:
     """Return the component e of the speeds Y y of item i, a contact, stop or tie."""
     u = 0.0
     for x in range(Y.begin[i], Y.begin[i + 1]):
@@ -330,7 +319,7 @@ def _speed(Y: ScaledJacobian, y: Array, i: int, e: int) -> float:
 
 
 @compiled
-def _add(Y: ScaledJacobian, y: Array, i: int, e: int, change: float) -> None:
+def _add(Y: Sparse, y: Array, i: int, e: int, change: float) -> None:
     """y ← y + Yᵀ Δp for the change of p_e of item i."""
     if change != 0.0:
         for x in range(Y.begin[i], Y.begin[i + 1]):
@@ -338,7 +327,7 @@ def _add(Y: ScaledJacobian, y: Array, i: int, e: int, change: float) -> None:
 
 
 @compiled
-def newton_step(Y: ScaledJacobian, table: Table, p: Array, w: Array) -> Array:
+def newton_step(Y: Sparse, table: Table, p: Array, w: Array) -> Array:
     """Return the impulses (N, 3) that solve the linear system of the regions at p − w/D, projected onto the contact law."""
     n, nv = len(p), len(Y.first)
     G, r = np.zeros((n, 3, 3)), np.zeros((n, 3))

@@ -33,11 +33,8 @@ from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution, gap_speeds
 
-TOLERANCE = 1e-8
-"""Largest |min(z, w)| of a solved step, relative to max(1, ‖r‖∞) [N·s or m/s]. Typical: 1e-14."""
-
-ROUNDS = 8
-"""Largest number of LCPs per step while the set of open contacts with μ = ∞ changes."""
+TOLERANCE = 1e-8  # largest |min(z, w)| of a solved step, relative to max(1, ‖r‖∞) [N·s or m/s]. Typical: 1e-14
+ROUNDS = 8  # largest number of LCPs per step while the set of open contacts with μ = ∞ changes
 
 YIELD, LEAST_YIELD = 1e-3, 1e-7
 """ε in the first turn, and its least value. Of 749 steps of a box in a grip, Lemke's method fails in 148 with ε = 0 and in none
@@ -46,14 +43,9 @@ with 10⁻⁴ or more. With an ε below the least, rounding errors of gaps shift
 FALL, TURNS = 100.0, 20
 """Factor by which ε falls after a turn, and grows after a turn that failed; largest number of turns. Typical: 3 turns."""
 
-AGREED = 1e-12
-"""The turns end when |min(z, w)| is below this share of max(1, ‖r‖∞)."""
-
-CLOSER = 0.9
-"""A turn replaces an earlier one when its violation is below this share of the earlier one's."""
-
-NEWTON_STEPS = 10
-"""Largest number of Newton steps from the pairs of the last turn, before Lemke's method."""
+AGREED = 1e-12  # the turns end when |min(z, w)| is below this share of max(1, ‖r‖∞)
+CLOSER = 0.9  # a turn replaces an earlier one when its violation is below this share of the earlier one's
+NEWTON_STEPS = 10  # largest number of Newton steps from the pairs of the last turn, before Lemke's method
 
 SPREADS = (1.0, 0.0)
 """Spreads of the covering vectors of Lemke's method, tried in this order. Equal entries fail more often in symmetric grips."""

@@ -5,7 +5,7 @@ Cuthill–McKee order, so that its Cholesky factor has a small bandwidth. The co
 of bodies times the width of its front.
 """
 
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,35 +76,22 @@ def transposed_times(L: Array, v: Array, y: Array) -> None:
             y[d] += L[r, d] * v[r]
 
 
-class Sparse(Protocol):
-    """A sparse matrix (3k, n) with three rows per item.
+class Sparse(NamedTuple):
+    """A sparse matrix (3k, n) with three rows per item."""
 
-    begin: item i has the entries begin[i] to begin[i + 1] (k + 1)
-    columns: column of each entry
-    rows: the item's three values in that column (·, 3)
-    first: for each column, the smallest column that has an entry in one of the same items (n)
-    """
-
-    @property
-    def begin(self) -> Array: ...
-
-    @property
-    def columns(self) -> Array: ...
-
-    @property
-    def rows(self) -> Array: ...
-
-    @property
-    def first(self) -> Array: ...
+    begin: Array  # item i has the entries begin[i] to begin[i + 1] (k + 1)
+    columns: Array  # column of each entry
+    rows: Array  # the item's three values in that column (·, 3)
+    first: Array  # for each column, the smallest column that has an entry in one of the same items (n)
 
 
 @compiled
-def compressed(J: Array, members: Array, dofs: Array, first: Array) -> tuple[Array, Array, Array]:
-    """Return begin, columns and rows of a `Sparse` matrix.
+def compressed(J: Array, members: Array, dofs: Array, first: Array) -> Sparse:
+    """Return rows of J as a sparse matrix.
 
     members: indices of the items of J (k)
     dofs: columns of J in their new order (n)
-    first: for each column, the smallest column that has an entry in one of the same items; updated in place (n)
+    first: of `Sparse`, updated in place; at the beginning at most the column itself (n)
     """
     n, k, x = len(dofs), len(members), 0
     begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * n, dtype=np.int64), np.zeros((k * n, 3))
@@ -117,7 +104,7 @@ def compressed(J: Array, members: Array, dofs: Array, first: Array) -> tuple[Arr
                 first[d] = min(first[d], columns[begin[i]])
                 x += 1
         begin[i + 1] = x
-    return begin, columns[:x], rows[:x]
+    return Sparse(begin, columns[:x], rows[:x], first)
 
 
 @compiled
@@ -197,6 +184,19 @@ def islands_of(touches: Array) -> tuple[Array, Array]:
         order[done:end] = order[done:end][::-1].copy()
         done, islands = end, islands + 1
     return order, island
+
+
+@compiled
+def dofs_of(trees: Array, tree: Array) -> Array:
+    """Return the degrees of freedom of trees, in the order of `trees`; tree: from `trees_of` (nv)."""
+    dofs, count = np.zeros(len(tree), dtype=np.int64), 0
+    for t in trees:
+        for d in range(np.searchsorted(tree, t), len(tree)):
+            if tree[d] != t:
+                break
+            dofs[count] = d
+            count += 1
+    return dofs[:count].copy()
 
 
 @compiled

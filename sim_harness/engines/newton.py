@@ -38,13 +38,12 @@ from idyn.solvers.linalg import backward
 from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.engines.contact_space import is_sound, no_solution, unconstrained
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution
+from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution, Restitution
 from sim_harness.engines.newton_exact import FISCHER_BURMEISTER, motion
 from sim_harness.engines.newton_iteration import DENSE, Rules, iterate, solve_evenly
 from sim_harness.engines.newton_rows import EFFECTIVE_MASS, Constraints, Stack, constraints, stack_of
 
-PASSES = 60
-"""Largest number of passes. Typical: 2 or 3; strips under large strain need more."""
+PASSES = 60  # largest number of passes. Typical: 2 or 3; strips under large strain need more
 
 AGREED = 1e-6
 """Passes have converged when the velocity changes by less than this share of its largest entry. The remaining error is of
@@ -63,53 +62,30 @@ class Free(NamedTuple):
 
 
 class Outcome(Record, frozen=True):
-    """Result of a step.
+    """Result of a step."""
 
-    v: velocity after the step (nv)
-    p: impulses of the stack (m)
-    J: Jacobian along which the impulses act (m, nv)
-    error: violation of the law [m/s]
-    met: whether the violation is within the tolerance and the passes have converged
-    iterations: sum over all passes
-    """
-
-    v: Array
-    p: Array
-    J: Array
-    error: float
-    met: bool
-    iterations: int
+    v: Array  # velocity after the step (nv)
+    p: Array  # impulses of the stack (m)
+    J: Array  # Jacobian along which the impulses act (m, nv)
+    error: float  # violation of the law [m/s]
+    met: bool  # whether the violation is within the tolerance and the passes have converged
+    iterations: int  # sum over all passes
 
 
-class PassSettings(NamedTuple):
-    """Settings of the passes.
-
-    preconditioner: constant of `newton_rows`
-    limit: largest number of iterations per pass; in the paper's scheme, in all passes together
-    relinearise: whether to linearise again at the end of the step
-    geometric_stiffness: whether to add the geometric stiffness to the inertia
-    """
-
-    preconditioner: int
-    limit: int
-    relinearise: bool
-    geometric_stiffness: bool
-
-
-def solve_passes(stack: Stack, free: Free, rules: Rules, settings: PassSettings) -> Outcome:
+def solve_passes(stack: Stack, free: Free, rules: Rules) -> Outcome:
     """Solve the step: iterate and linearise again until the velocity agrees between passes."""
     a, total = stack.problem, 0
-    relinearise = settings.relinearise and a.system is not None and (stack.contacts_too or len(stack.order) > 0)
+    relinearise = rules.relinearise and a.system is not None and (stack.contacts_too or len(stack.order) > 0)
     before, now = a.v, free
     plan, J = stack.plan(before if relinearise else None)
     p, z, stiffness = np.zeros(len(J)), np.zeros(len(free.z)), np.zeros(len(free.z))
-    for _ in range(1 if not relinearise else PASSES if rules.exact else settings.limit):
+    for _ in range(1 if not relinearise else PASSES if rules.exact else rules.limit):
         used = J
-        c = constraints(plan, J, now.L, now.z, settings.preconditioner)
+        c = constraints(plan, J, now.L, now.z, rules.preconditioner)
         if rules.exact:
-            root = solve_evenly(c, rules, p, z, settings.limit)
+            root = solve_evenly(c, rules, p, z)
         else:
-            root = iterate(c, rules, p, z, 1 if relinearise else settings.limit)
+            root = iterate(c, rules, rules.tolerance, p, z, 1 if relinearise else rules.limit)
         total += root.iterations
         v = velocity_after(c, now.L, root.p)
         enough = root.error <= rules.tolerance * c.scale
@@ -121,7 +97,7 @@ def solve_passes(stack: Stack, free: Free, rules: Rules, settings: PassSettings)
         else:
             there = velocity_of(now.L, z)
         plan, J_there = stack.plan(there)
-        if settings.geometric_stiffness:
+        if rules.geometric_stiffness:
             stiffness = geometric_stiffness(J, J_there, p, there - before, stiffness)
             now = stiffened(a.M, free, stiffness, there)
         before, J = there, J_there
@@ -172,11 +148,8 @@ def velocity_of(L: Array, z: Array) -> Array:
     return v
 
 
-MOST_ITERATIONS = 10000
-"""Largest number of Newton steps plus sweeps over the contacts."""
-
-REGULARISATION = 1e-6
-"""ε, share of each row's diagonal that is added to the diagonal."""
+MOST_ITERATIONS = 10000  # largest number of Newton steps plus sweeps over the contacts
+REGULARISATION = 1e-6  # ε, share of each row's diagonal that is added to the diagonal
 
 
 class Newton(Kind, frozen=True, tag="newton"):
@@ -200,14 +173,8 @@ class Newton(Kind, frozen=True, tag="newton"):
     geometric_stiffness: bool = False
 
     @property
-    def rows_at(self) -> float:
-        """See `CompliantEngine`."""
-        return 0.0 if self.positions == "start" else 1.0
-
-    @property
-    def contacts_at(self) -> float:
-        """See `CompliantEngine`."""
-        return 1.0 if self.positions == "end" else 0.0
+    def force_times(self) -> ForceTimes:
+        return ForceTimes(rows=0.0 if self.positions == "start" else 1.0, contacts=1.0 if self.positions == "end" else 0.0)
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         a = problem
@@ -215,7 +182,7 @@ class Newton(Kind, frozen=True, tag="newton"):
         if not (regular and is_sound(a)):
             return no_solution(a)
         stack = stack_of(a, self.recovery, self.positions == "end", self.restitution)
-        found = solve_passes(stack, free, self.rules, self.pass_settings)
+        found = solve_passes(stack, free, self.rules)
         dynamics = float(np.abs(a.M @ (found.v - a.v) - found.J.T @ found.p - a.dt * (a.force - a.h)).max(initial=0.0))
         finite = np.isfinite(dynamics) and np.isfinite(found.error)
         return ForwardSolution(
@@ -229,15 +196,6 @@ class Newton(Kind, frozen=True, tag="newton"):
         )
 
     @property
-    def pass_settings(self) -> PassSettings:
-        return PassSettings(
-            preconditioner=EFFECTIVE_MASS,
-            limit=MOST_ITERATIONS,
-            relinearise=self.positions != "start",
-            geometric_stiffness=self.geometric_stiffness,
-        )
-
-    @property
     def rules(self) -> Rules:
         return Rules(
             function=FISCHER_BURMEISTER,
@@ -248,4 +206,8 @@ class Newton(Kind, frozen=True, tag="newton"):
             regularisation=REGULARISATION,
             exact=True,
             tolerance=self.tolerance,
+            preconditioner=EFFECTIVE_MASS,
+            limit=MOST_ITERATIONS,
+            relinearise=self.positions != "start",
+            geometric_stiffness=self.geometric_stiffness,
         )

@@ -17,11 +17,8 @@ from sim_harness.engines.newton_rows import Constraints, normal_row
 
 FISCHER_BURMEISTER, MINIMUM_MAP = 0, 1
 
-LEAST = 1e-9
-"""Lower bound of the denominator of W, as a share of r μ p_N."""
-
-TINY = 1e-300
-"""Below this √(a² + r² p²) both arguments count as 0."""
+LEAST = 1e-9  # lower bound of the denominator of W, as a share of r μ p_N
+TINY = 1e-300  # below this √(a² + r² p²) both arguments count as 0
 
 
 @compiled
@@ -60,14 +57,9 @@ def friction_compliance(function: int, speed: float, impulse: float, bound: floa
     return r * above / max(speed + r * bound - root, LEAST * r * bound)
 
 
-SHIFT = 1e-9
-"""Smallest diagonal shift, as a share of the row's diagonal. It keeps changes of redundant impulses small."""
-
-MOST_SHIFT = 0.1
-"""Largest diagonal shift, as a share of the row's diagonal, used when steps fail repeatedly."""
-
-ROUNDING = 1e-14
-"""The refinement stops at a violation below this share of the fastest row's speed."""
+SHIFT = 1e-9  # smallest diagonal shift, as a share of the row's diagonal. It keeps changes of redundant impulses small
+MOST_SHIFT = 0.1  # largest diagonal shift, as a share of the row's diagonal, used when steps fail repeatedly
+ROUNDING = 1e-14  # the refinement stops at a violation below this share of the fastest row's speed
 
 HALVINGS, ARMIJO = 6, 1e-4
 """Largest number of trial lengths of a step, each half of the last; share by which a step must reduce the sum of squares."""
@@ -244,8 +236,7 @@ def refine(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, i
         before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
         # backtracking on ‖F‖² with Armijo's condition; each trial is first projected onto p_N ≥ 0 and the cone
         for _ in range(HALVINGS):
-            for i in range(m):
-                new[i] = at[i] + share * (full[i] - at[i])
+            new[:] = at + share * (full - at)
             project_feasible(c, new)
             speeds_of(c, new, u_new)
             worst = natural_residual(c, new, u_new, F_new)
@@ -257,14 +248,12 @@ def refine(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, i
         idle = 0 if worst < GAIN * error else idle + 1
         if falls or shift >= MOST_SHIFT:
             shift = max(SHIFT, shift / 10.0)
-            for i in range(m):
-                at[i], u[i], F[i] = new[i], u_new[i], F_new[i]
+            at[:], u[:], F[:] = new, u_new, F_new
         else:
             shift *= 100.0
         if worst < error:
             error = worst
-            for i in range(m):
-                p[i] = new[i]
+            p[:] = new
         elif error <= NEAR * c.scale:
             break
     return error, tried

@@ -41,8 +41,7 @@ from sim_harness.engines.newton_rows import Constraints, normal_row, softened
 
 DENSE, PCR, PCG, JACOBI, GAUSS_SEIDEL = range(5)
 
-NOTHING = 1e-30
-"""A squared norm below this share of its initial value is rounding error."""
+NOTHING = 1e-30  # a squared norm below this share of its initial value is rounding error
 
 
 @compiled
@@ -74,41 +73,33 @@ def product(A: Array, x: Array, y: Array) -> None:
 @compiled
 def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
     """Return x (m) by the conjugate residual method with diagonal preconditioner."""
-    m = len(b)
-    x, z, w, y = np.zeros(m), np.empty(m), np.empty(m), np.empty(m)
-    for i in range(m):
-        z[i] = b[i] / A[i, i]
+    diagonal = np.diag(A).copy()
+    x, z, y = np.zeros(len(b)), b / diagonal, np.empty(len(b))
     product(A, z, y)
     # z = diag⁻¹ (b − A x), y = A z; p directions, q = A p, conjugate in the metric of diag⁻¹
     p, q, rho = z.copy(), y.copy(), np.dot(z, y)
     least = NOTHING * rho
     for _ in range(iterations):
-        for i in range(m):
-            w[i] = q[i] / A[i, i]
+        w = q / diagonal
         curvature = np.dot(q, w)
         if not (rho > least and curvature > 0.0):
             break
         a = rho / curvature
-        for i in range(m):
-            x[i] += a * p[i]
-            z[i] -= a * w[i]
+        x += a * p
+        z -= a * w
         product(A, z, y)
         following = np.dot(z, y)
         beta = following / rho
         rho = following
-        for i in range(m):
-            p[i] = z[i] + beta * p[i]
-            q[i] = y[i] + beta * q[i]
+        p, q = z + beta * p, y + beta * q
     return x
 
 
 @compiled
 def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
     """Return x (m) by the conjugate gradient method with diagonal preconditioner."""
-    m = len(b)
-    x, r, z, q = np.zeros(m), b.copy(), np.empty(m), np.empty(m)
-    for i in range(m):
-        z[i] = r[i] / A[i, i]
+    diagonal = np.diag(A).copy()
+    x, r, z, q = np.zeros(len(b)), b.copy(), b / diagonal, np.empty(len(b))
     p, rho = z.copy(), np.dot(r, z)  # r = b − A x, z = diag⁻¹ r; p directions, q = A p
     least = NOTHING * rho
     for _ in range(iterations):
@@ -117,15 +108,13 @@ def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
         if not (rho > least and curvature > 0.0):
             break
         a = rho / curvature
-        for i in range(m):
-            x[i] += a * p[i]
-            r[i] -= a * q[i]
-            z[i] = r[i] / A[i, i]
+        x += a * p
+        r -= a * q
+        z = r / diagonal
         following = np.dot(r, z)
         beta = following / rho
         rho = following
-        for i in range(m):
-            p[i] = z[i] + beta * p[i]
+        p = z + beta * p
     return x
 
 
@@ -147,66 +136,46 @@ def relaxed(A: Array, b: Array, iterations: int, simultaneous: bool) -> Array:
     return x
 
 
-LEAST_ALPHA = 1e-8
-"""Lower bound of α as a divisor of a row."""
-
-EXACT_STEPS = 80
-"""Largest number of exact steps per trial. Typical: 2 to 4."""
-
-RETRY = 0.1
-"""Exact steps are tried again when the violation is below this share of its value after the last failed trial."""
-
-ACCEPTED = 1e-10
-"""An initial guess with a violation below this share of `scale` is accepted unchanged."""
+LEAST_ALPHA = 1e-8  # lower bound of α as a divisor of a row
+EXACT_STEPS = 80  # largest number of exact steps per trial. Typical: 2 to 4
+RETRY = 0.1  # exact steps are tried again when the violation is below this share of its value after the last failed trial
+ACCEPTED = 1e-10  # an initial guess with a violation below this share of `scale` is accepted unchanged
 
 SOFT, SOFT_TOLERANCE = 1e-5, 1e-10
 """Yield of rows in `solve_evenly`, as a share of w; largest violation with yield, relative to `Constraints.scale`. The ratio of
 both limits the error of redundant impulses."""
 
-PAPER_STEPS, SWEEPS = 20, 20
-"""Number of the paper's steps before sweeps over the contacts; number of sweeps in the first round."""
+PAPER_STEPS, SWEEPS = 20, 20  # number of the paper's steps before sweeps over the contacts; number of sweeps in the first round
 
 
 class Rules(NamedTuple):
-    """Variant of the iteration: the engine's own, or the paper's and its variants in `sim_harness.studies`.
+    """Variant of the iteration: the engine's own, or the paper's and its variants in `sim_harness.studies`."""
 
-    function: φ of complementarity and friction, see `newton_exact`; the smooth one distributes redundant forces evenly
-    weighted: true for the paper's form, false for rows divided by ∂φ/∂a
-    solver: solver of the paper's linear system, a constant of this file
-    linear_iterations: number of iterations of an iterative linear solver
-    damping: t, step length of the paper's steps; 0.75 in the paper
-    regularisation: ε, share of each row's diagonal that is added to the diagonal
-    exact: whether to use exact steps on the natural map, always with dense factorisation
-    tolerance: largest violation of a solution, relative to `Constraints.scale`
-    """
-
-    function: int
-    weighted: bool
-    solver: int
-    linear_iterations: int
-    damping: float
-    regularisation: float
-    exact: bool
-    tolerance: float
+    function: int  # φ of complementarity and friction, see `newton_exact`; the smooth one distributes redundant forces evenly
+    weighted: bool  # true for the paper's form, false for rows divided by ∂φ/∂a
+    solver: int  # solver of the paper's linear system, a constant of this file
+    linear_iterations: int  # number of iterations of an iterative linear solver
+    damping: float  # t, step length of the paper's steps; 0.75 in the paper
+    regularisation: float  # ε, share of each row's diagonal that is added to the diagonal
+    exact: bool  # whether to use exact steps on the natural map, always with dense factorisation
+    tolerance: float  # largest violation of a solution, relative to `Constraints.scale`
+    preconditioner: int  # constant of `newton_rows`
+    limit: int  # largest number of iterations per pass; in the paper's scheme, in all passes together
+    relinearise: bool  # whether to linearise again at the end of the step
+    geometric_stiffness: bool  # whether to add the geometric stiffness to the inertia
 
 
 class Root(NamedTuple):
-    """Result of the iteration.
+    """Result of the iteration."""
 
-    p: best impulses (m)
-    error: violation of the law by p [m/s]
-    iterations: steps of the paper, exact steps and sweeps
-    history: violation after each step of the paper [m/s]
-    """
-
-    p: Array
-    error: float
-    iterations: int
-    history: Array
+    p: Array  # best impulses (m)
+    error: float  # violation of the law by p [m/s]
+    iterations: int  # steps of the paper, exact steps and sweeps
+    history: Array  # violation after each step of the paper [m/s]
 
 
 @compiled
-def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Root:
+def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array) -> Root:
     """Solve with rows that yield a little, then take the yield back by exact steps; if either fails, iterate without it.
 
     Arguments as of `iterate`. Exact steps hardly change redundant impulses, so these stay as even as with yield.
@@ -214,31 +183,29 @@ def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -
     first = np.empty(len(p))
     error, total = evaluate(c, p, first), 0
     if error > min(rules.tolerance, ACCEPTED) * c.scale:
-        function, weighted, solver, steps, damping, regularisation, exact, tolerance = rules
-        rules_soft = Rules(function, weighted, solver, steps, damping, regularisation, exact, SOFT_TOLERANCE)
-        soft = iterate(softened(c, SOFT), rules_soft, p.copy(), z.copy(), PAPER_STEPS)
+        soft = iterate(softened(c, SOFT), rules, SOFT_TOLERANCE, p.copy(), z.copy(), PAPER_STEPS)
         total = soft.iterations
-        if soft.error <= tolerance * c.scale:
+        if soft.error <= rules.tolerance * c.scale:
             error, taken = refine(c, soft.p, evaluate(c, soft.p, first), EXACT_STEPS)
             total += taken
-            if error <= tolerance * c.scale:
+            if error <= rules.tolerance * c.scale:
                 return Root(soft.p, error, total, soft.history)
-    root = iterate(c, rules, p, z, limit)
+    root = iterate(c, rules, rules.tolerance, p, z, rules.limit)
     return Root(root.p, root.error, total + root.iterations, root.history)
 
 
 @compiled
-def iterate(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Root:
+def iterate(c: Constraints, rules: Rules, tolerance: float, p: Array, z: Array, limit: int) -> Root:
     """Iterate from impulses p (m) and velocity z (nv), both changed in place, until the violation is ≤ tolerance · scale.
 
     limit: largest number of iterations
     """
     best, candidate = np.empty(len(p)), np.empty(len(p))
-    enough, total, last_trial = rules.tolerance * c.scale, 0, np.inf
+    enough, total, last_trial = tolerance * c.scale, 0, np.inf
     least = evaluate(c, p, best)
     count = min(limit, PAPER_STEPS) if rules.exact else limit
     history = np.empty(count)
-    if least <= min(rules.tolerance, ACCEPTED) * c.scale:
+    if least <= min(tolerance, ACCEPTED) * c.scale:
         return Root(best, least, 0, history[:0])
     # steps of the paper, each followed by exact steps while these are promising
     for k in range(count):

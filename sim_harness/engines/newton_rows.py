@@ -8,16 +8,13 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import forward
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
-from sim_harness.engines.engine import ForwardProblem, Rows, gap_speeds
+from sim_harness.engines.engine import ForwardProblem, gap_speeds
 from sim_harness.engines.linalg import dot, gram
 
 UNIT, TIME_STEP, EFFECTIVE_MASS = range(3)
 
-NOTHING = 1e-22
-"""A row whose diagonal of D is below this share of the largest one is rounding error and moves no body."""
-
-ROUNDING = 1e-6
-"""Largest error of a constraint that its row cannot change [m or rad]; the constraint then counts as satisfied."""
+NOTHING = 1e-22  # a row whose diagonal of D is below this share of the largest one is rounding error and moves no body
+ROUNDING = 1e-6  # largest error of a constraint that its row cannot change [m or rad]; the constraint then counts as satisfied
 
 
 SLOWEST, GENTLEST = 0.1, 100.0
@@ -26,44 +23,29 @@ resting body may creep by 0.1 µm/s."""
 
 
 class Plan(NamedTuple):
-    """Layout and parameters of the rows: `ties`, then `stops`, then rows S, T, N of each contact; m in all.
+    """Layout and parameters of the rows: `ties`, then `stops`, then rows S, T, N of each contact; m in all."""
 
-    ties, stops: number of rows
-    offset: g/(dt + τ_d), 0 for tangents [m/s] (m)
-    softness: e/(dt (dt + τ_d)), 0 for tangents [(m/s)/(N·s)] (m)
-    mu: friction coefficients of the contacts, may be inf (n)
-    dt: step [s]
-    """
-
-    ties: int
-    stops: int
-    offset: Array
-    softness: Array
-    mu: Array
-    dt: float
+    ties: int  # number of bilateral rows
+    stops: int  # number of stops
+    offset: Array  # g/(dt + τ_d), 0 for tangents [m/s] (m)
+    softness: Array  # e/(dt (dt + τ_d)), 0 for tangents [(m/s)/(N·s)] (m)
+    mu: Array  # friction coefficients of the contacts, may be inf (n)
+    dt: float  # step [s]
 
 
 class Constraints(NamedTuple):
-    """A plan with its matrices in the coordinates z = Lᵀ v, M = L Lᵀ.
-
-    Y: J v = Y z (m, nv)
-    D: Y Yᵀ (m, m)
-    z_free: motion without impulses (nv)
-    w: weight of a row (m): diagonal of D plus softness; for both tangents of a contact the mean of their diagonals of D; 1
-        for rows that move no body
-    r: factor of impulses in complementarity functions (m)
-    scale: largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
-    soft: share of w that every row yields per impulse, see `softened`
-    """
+    """A plan with its matrices in the coordinates z = Lᵀ v, M = L Lᵀ."""
 
     plan: Plan
-    Y: Array
-    D: Array
-    z_free: Array
+    Y: Array  # J v = Y z (m, nv)
+    D: Array  # Y Yᵀ (m, m)
+    z_free: Array  # motion without impulses (nv)
+    # weight of a row (m): diagonal of D plus softness; for both tangents of a contact the mean of their diagonals of D; 1 for
+    # rows that move no body
     w: Array
-    r: Array
-    scale: float
-    soft: float
+    r: Array  # factor of impulses in complementarity functions (m)
+    scale: float  # largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
+    soft: float  # share of w that every row yields per impulse, see `softened`
 
 
 @compiled
@@ -139,28 +121,17 @@ def drop_rounding(plan: Plan, Y: Array, D: Array) -> None:
             plan.offset[i], plan.softness[i] = 0.0, 1.0
 
 
-NO_ORDER = np.zeros(0, dtype=np.int64)
-
-
 class Stack(Record, frozen=True):
-    """Rows of ties, then stops, then contacts with rows S, T, N each; m in all.
+    """Rows of ties, then stops, then contacts with rows S, T, N each; m in all."""
 
-    problem: the step
-    order: indices of the problem's rows in the stack (ties + stops)
-    ties: number of ties
-    tau: τ_d [s] (m)
-    compliance: compliance of contact rows [m/N]; 0 for constraint rows, whose compliance `plan` reads from the problem (m)
-    ease: added to g to limit closing and recovery speeds [m or rad] (m)
-    contacts_too: whether contacts, like constraint rows, are evaluated at the predicted end of the step
-    """
-
-    problem: ForwardProblem
-    order: Array
-    ties: int
-    tau: Array
+    problem: ForwardProblem  # the step
+    order: Array  # indices of the problem's rows in the stack (ties + stops)
+    ties: int  # number of ties
+    tau: Array  # τ_d [s] (m)
+    # compliance of contact rows [m/N]; 0 for constraint rows, whose compliance `plan` reads from the problem (m)
     compliance: Array
-    ease: Array
-    contacts_too: bool
+    ease: Array  # added to g to limit closing and recovery speeds [m or rad] (m)
+    contacts_too: bool  # whether contacts, like constraint rows, are evaluated at the predicted end of the step
 
     def plan(self, v: Array | None = None) -> tuple[Plan, Array]:
         """Return plan and Jacobian (m, nv), linearised at q ⊕ dt v, or at the beginning of the step if v is None."""
@@ -202,8 +173,8 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, resti
     restitution: of rigid contacts
     """
     a, deepest = problem, recovery * problem.dt
-    order, ties = (NO_ORDER, 0) if a.rows is None else _in_order(a.rows)
-    first = len(order)
+    stops = np.zeros(0, dtype=bool) if a.rows is None else a.rows.stops
+    order, ties, first = np.argsort(stops, kind="stable"), int(np.count_nonzero(~stops)), len(stops)  # ties first, then stops
     tau, compliance, ease = np.zeros((3, first + 3 * len(a.mu)))
     if a.rows is not None:
         tau[:first] = a.rows.damping_times[order]
@@ -224,12 +195,6 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, resti
     return Stack(
         problem=a, order=order, ties=ties, tau=tau, compliance=compliance, ease=ease, contacts_too=contacts_too
     )  # fmt: skip
-
-
-def _in_order(rows: Rows) -> tuple[Array, int]:
-    """Return the indices of the rows, ties first, then stops, and the number of ties."""
-    ties = np.flatnonzero(~rows.stops)
-    return np.concatenate([ties, np.flatnonzero(rows.stops)]), len(ties)
 
 
 @compiled

@@ -29,7 +29,6 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
-from idyn.solvers.vectors import copy
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
@@ -50,19 +49,13 @@ SHARE = 1e-6
 
 
 class Stick(NamedTuple):
-    """The problem in the normals for a given set of k sticking contacts.
+    """The problem in the normals for a given set of k sticking contacts."""
 
-    rows: indices of the rows S and T of the sticking contacts, in the order of elimination (2k)
-    factor: orthonormal factor of these rows
-    t: required velocity along the directions Q of the factor (rank)
-    Y, r: N v⁺ + c = Y Yᵀ p_N + r (N, nv), (N)
-    """
-
-    rows: Array
-    factor: RowFactor
-    t: Array
-    Y: Array
-    r: Array
+    rows: Array  # indices of the rows S and T of the sticking contacts, in the order of elimination (2k)
+    factor: RowFactor  # orthonormal factor of these rows
+    t: Array  # required velocity along the directions Q of the factor (rank)
+    Y: Array  # factor of N v⁺ + c = Y Yᵀ p_N + r (N, nv)
+    r: Array  # N v⁺ + c without normal impulses (N)
 
 
 @compiled
@@ -74,21 +67,18 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
     contacts: indices of the sticking contacts (k)
     """
     n, nv, m = len(c), Y.shape[1], 2 * len(contacts)
-    rows, X, speeds = np.zeros(m, dtype=np.int64), np.zeros((m, nv)), np.zeros(m)
+    rows = np.zeros(m, dtype=np.int64)
     for k in range(m):
         rows[k] = 3 * contacts[k // 2] + k % 2
-        speeds[k] = -b[rows[k]]
-        copy(Y[rows[k]], X[k])
     # the motion x along Q that makes S v⁺ = T v⁺ = 0
-    factor = orthonormalise(X, INDEPENDENT)
-    t = components(factor, speeds)
+    factor = orthonormalise(Y[rows], INDEPENDENT)
+    t = components(factor, -b[rows])
     x = np.zeros(nv)
     for j in range(len(t)):
         add(x, t[j], factor.Q[j])
     # r = N v⁺ + c at x; Y ← N L⁻ᵀ (1 − Qᵀ Q)
-    normals, r = np.zeros((n, nv)), np.zeros(n)
+    normals, r = Y[2::3].copy(), np.zeros(n)
     for i in range(n):
-        copy(Y[3 * i + 2], normals[i])
         r[i] = dot(b[3 * i + 2] + c[i], normals[i], x)
         project(factor.Q, normals[i])
     return Stick(rows, factor, t, normals, r)
@@ -117,8 +107,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     z: normal impulses (N)
     touches: true for contacts that are closed at the end of the step (N)
     """
-    n, nv = Y.shape
-    largest = 0.0
+    n, largest = len(Y), 0.0
     for i in range(n):
         largest = max(largest, z[i])
     presses, more = np.zeros(n, dtype=np.bool_), False
@@ -129,12 +118,8 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     if largest == 0.0 or not more:
         return presses
     # the smallest impulses with the same effect Yᵀ z: project z onto the row space of Yᵀ
-    X, share = np.zeros((nv, len(on))), np.zeros(len(on))
-    for k in range(len(on)):
-        for d in range(nv):
-            X[d, k] = Y[on[k], d]
-    pressing = z[on]
-    for direction in orthonormalise(X, DEPENDENT).Q:
+    share, pressing = np.zeros(len(on)), z[on]
+    for direction in orthonormalise(np.ascontiguousarray(Y[on].T), DEPENDENT).Q:
         add(share, dot(0.0, direction, pressing), direction)
     largest = 0.0
     for k in range(len(on)):
@@ -156,11 +141,8 @@ def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
     return worst
 
 
-TOLERANCE = 1e-8
-"""Largest violation of a solved step, relative to the speed of the fastest contact [m/s]. Typical: 1e-15."""
-
-TOUCHES = 1e-10
-"""A contact touches at the end of the step when N v⁺ + c is below this share of the fastest contact's speed."""
+TOLERANCE = 1e-8  # largest violation of a solved step, relative to the speed of the fastest contact [m/s]. Typical: 1e-15
+TOUCHES = 1e-10  # a contact touches at the end of the step when N v⁺ + c is below this share of the fastest contact's speed
 
 
 class NoSlip(Kind, frozen=True, tag="no-slip"):
@@ -186,20 +168,13 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
 
 
 class StickingSet(NamedTuple):
-    """State of the search for the sticking contacts (N, bool each).
+    """State of the search for the sticking contacts (N, bool each)."""
 
-    allowed: contacts that may stick, μ > 0
-    active: contacts that stick at present
-    first: contacts whose tangential rows are eliminated first
-    released: contacts that stuck earlier and were released
-    wedged: released contacts that stick again; they are not released a second time
-    """
-
-    allowed: Array
-    active: Array
-    first: Array
-    released: Array
-    wedged: Array
+    allowed: Array  # contacts that may stick, μ > 0
+    active: Array  # contacts that stick at present
+    first: Array  # contacts whose tangential rows are eliminated first
+    released: Array  # contacts that stuck earlier and were released
+    wedged: Array  # released contacts that stick again; they are not released a second time
 
 
 def solve_sticking(space: Space, c: Array, solver: Solver) -> tuple[Array, Status, int, float]:

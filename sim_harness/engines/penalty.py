@@ -23,23 +23,12 @@ from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
-MU_CAP = 100.0
-"""Friction coefficient used for infinite friction, the authors' value."""
-
-AGREED = 1e-10
-"""The iteration stops when the residual of the law is below this share of the largest impulse."""
-
-MOST_PASSES = 100
-"""Largest number of passes of the iteration."""
-
-SHORTEST = 1 / 32
-"""Smallest share of a Newton step in the line search; below it a fixed-point pass follows."""
-
-ROUNDING = 1e-12
-"""Largest gap of a touching contact [m]."""
-
-TOLERANCE = 1e-5
-"""Largest residual of the law in a solved step, as a share of the largest impulse."""
+MU_CAP = 100.0  # friction coefficient used for infinite friction, the authors' value
+AGREED = 1e-10  # the iteration stops when the residual of the law is below this share of the largest impulse
+MOST_PASSES = 100  # largest number of passes of the iteration
+SHORTEST = 1 / 32  # smallest share of a Newton step in the line search; below it a fixed-point pass follows
+ROUNDING = 1e-12  # largest gap of a touching contact [m]
+TOLERANCE = 1e-5  # largest residual of the law in a solved step, as a share of the largest impulse
 
 
 class Penalty(Kind, frozen=True, tag="penalty"):
@@ -79,20 +68,13 @@ class Penalty(Kind, frozen=True, tag="penalty"):
 
 
 class Compliance(NamedTuple):
-    """Parameters of the law for one step (n).
+    """Parameters of the law for one step (n)."""
 
-    mu: friction coefficients
-    gaps: φ [m]
-    stiffness: dt kp [N·s/m]
-    damping: dt (kv + dt kp) [kg]
-    slip_speed: [m/s]
-    """
-
-    mu: Array
-    gaps: Array
-    stiffness: Array
-    damping: Array
-    slip_speed: float
+    mu: Array  # friction coefficients
+    gaps: Array  # φ [m]
+    stiffness: Array  # dt kp [N·s/m]
+    damping: Array  # dt (kv + dt kp) [kg]
+    slip_speed: float  # [m/s]
 
 
 @compiled

@@ -21,7 +21,7 @@ midpoint.
 w: effective inverse mass of a constraint when no other one acts, ‖W_ii‖_F / 3 for a contact, G M⁻¹ Gᵀ for a row [SAP §III].
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,11 +33,12 @@ from idyn.solvers.vectors import copy
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import is_sound, no_solution
-from sim_harness.engines.engine import NON_FINITE, Accuracy, ForwardProblem, ForwardSolution, Springs, items_of
+from sim_harness.engines.engine import NON_FINITE, Accuracy, ForceTimes, ForwardProblem, ForwardSolution, Springs, items_of
 from sim_harness.engines.linalg import (
     add,
     backward_within,
     cholesky_within,
+    dofs_of,
     dot,
     forward_within,
     islands_of,
@@ -60,25 +61,16 @@ from sim_harness.engines.sap_newton import (
 
 
 class Materials(NamedTuple):
-    """Parameters of all constraints, contacts first, then rows (k).
+    """Parameters of all constraints, contacts first, then rows (k)."""
 
-    mu: friction coefficients, 0 for stops, ∞ for bilateral rows (k)
-    stiffness: [N/m] (k)
-    dissipation: τ_d [s] (k)
-    gaps: gaps and constraint values [m or rad] (k)
-    contacts: number of contacts
-    dt: step [s]
-    beta, sigma: β and σ of `Sap`
-    """
-
-    mu: Array
-    stiffness: Array
-    dissipation: Array
-    gaps: Array
-    contacts: int
-    dt: float
-    beta: float
-    sigma: float
+    mu: Array  # friction coefficients, 0 for stops, ∞ for bilateral rows (k)
+    stiffness: Array  # [N/m] (k)
+    dissipation: Array  # τ_d [s] (k)
+    gaps: Array  # gaps and constraint values [m or rad] (k)
+    contacts: int  # number of contacts
+    dt: float  # step [s]
+    beta: float  # β of `Sap`
+    sigma: float  # σ of `Sap`
 
 
 @compiled
@@ -129,34 +121,16 @@ def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[
     status, most = SOLVED, 0
     # minimise each island; islands without constraints keep v*
     for number in range(island.max() + 1 if len(island) else 0):
-        dofs, members = _dofs(order, island, tree, number), _members(touches, island, laws, number)
+        dofs, members = dofs_of(order[island[order] == number], tree), _members(touches, island, laws, number)
         if not len(members):
             continue
         c = convex_problem(motion, J, laws, dofs, members)
         v_island, gamma_island, outcome, steps = minimise(c, motion.v[dofs], rules)
-        for i in range(len(dofs)):
-            v[dofs[i]] = v_island[i]
-        for i in range(len(members)):
-            for e in range(3):
-                gamma[members[i], e] = gamma_island[i, e]
+        v[dofs], gamma[members] = v_island, gamma_island
         most = max(most, steps)
         if outcome == NON_FINITE or (outcome == NOT_CERTIFIED and status != NON_FINITE):
             status = outcome
     return v, gamma, status, most
-
-
-@compiled
-def _dofs(order: Array, island: Array, tree: Array, number: int) -> Array:
-    """Return the degrees of freedom of an island in the order of its factor."""
-    dofs, count = np.zeros(len(tree), dtype=np.int64), 0
-    for t in order:
-        if island[t] == number:
-            for d in range(np.searchsorted(tree, t), len(tree)):
-                if tree[d] != t:
-                    break
-                dofs[count] = d
-                count += 1
-    return dofs[:count].copy()
 
 
 @compiled
@@ -212,22 +186,15 @@ def accuracy(motion: Motion, J: Array, laws: Array, v: Array, gamma: Array) -> t
     return worst, law_error, np.sqrt(g2) / scale if scale > 0.0 else 0.0, slack / (k * cost) if cost > 0.0 and k else 0.0
 
 
-AGREED = 1e-13
-"""Newton's method for v* ends when its step is below this share of the largest velocity."""
-
-MOST = 50
-"""Largest number of Newton steps for v*. Typical: 3 to 6."""
+AGREED = 1e-13  # Newton's method for v* ends when its step is below this share of the largest velocity
+MOST = 50  # largest number of Newton steps for v*. Typical: 3 to 6
 
 
 class Scheme(NamedTuple):
-    """Parameters of an integration scheme.
+    """Parameters of an integration scheme."""
 
-    theta: θ, fraction of the step at which forces are evaluated
-    theta_vq: θ_vq, weight of the new velocity in the velocity that integrates the configuration
-    """
-
-    theta: float
-    theta_vq: float
+    theta: float  # θ, fraction of the step at which forces are evaluated
+    theta_vq: float  # θ_vq, weight of the new velocity in the velocity that integrates the configuration
 
     def drift(self, v: Array, v0: Array) -> Array:
         """Return v^θvq (nv)."""
@@ -299,8 +266,7 @@ def _implicit(problem: ForwardProblem, scheme: Scheme, v: Array) -> tuple[Array,
     return v, A, False
 
 
-MU_CAP = 10.0
-"""Friction coefficient used for infinite friction."""
+MU_CAP = 10.0  # friction coefficient used for infinite friction
 
 
 class Sap(Kind, frozen=True, tag="sap"):
@@ -329,8 +295,9 @@ class Sap(Kind, frozen=True, tag="sap"):
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
 
-    rows_at: ClassVar[float] = 0.0
-    contacts_at: ClassVar[float] = 0.0
+    @property
+    def force_times(self) -> ForceTimes:
+        return ForceTimes(*3 * (SCHEMES[self.scheme].theta,))
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         free = free_motion(problem, self.scheme)

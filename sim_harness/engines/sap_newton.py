@@ -23,6 +23,7 @@ from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.engine import NON_FINITE
 from sim_harness.engines.linalg import (
+    Sparse,
     backward_within,
     cholesky_within,
     compressed,
@@ -32,11 +33,8 @@ from sim_harness.engines.linalg import (
     speeds,
 )
 
-APART, STICKING, SLIDING = 0, 1, 2
-"""Regions of the projection: III, I and II of the paper."""
-
-MU, R_T, R_N, V_HAT = 0, 1, 2, 3
-"""Columns of the array of contact parameters: μ, R_t and R_n [1/kg], v̂_n [m/s]."""
+APART, STICKING, SLIDING = 0, 1, 2  # regions of the projection: III, I and II of the paper
+MU, R_T, R_N, V_HAT = 0, 1, 2, 3  # columns of the array of contact parameters: μ, R_t and R_n [1/kg], v̂_n [m/s]
 
 
 @compiled
@@ -99,74 +97,39 @@ def regularisation(w: float, stiffness: float, dissipation: float, dt: float, be
     return max(beta * beta / (4.0 * np.pi * np.pi) * w, 1.0 / (dt * stiffness * (dt + dissipation)))
 
 
-ABSOLUTE = 1e-14
-"""ε_a, absolute tolerance of the scaled momentum error [√J]."""
-
-FLOOR = 1e-6
-"""Largest e_m that is accepted when rounding stops the iteration: the paper's value for its largest scene."""
-
-STALLED = 1e-15
-"""The iteration stalls when a step reduces ℓ by less than this share."""
-
-FLAT = 1e-14
-"""The exact line search ends when the slope is below this share of its initial value."""
+ABSOLUTE = 1e-14  # ε_a, absolute tolerance of the scaled momentum error [√J]
+FLOOR = 1e-6  # largest e_m that is accepted when rounding stops the iteration: the paper's value for its largest scene
+STALLED = 1e-15  # the iteration stalls when a step reduces ℓ by less than this share
+FLAT = 1e-14  # the exact line search ends when the slope is below this share of its initial value
 
 
 class Convex(NamedTuple):
-    """Convex problem of one island with m degrees of freedom and k constraints.
+    """Convex problem of one island with m degrees of freedom and k constraints."""
 
-    A: Hessian of the cost of the bodies, symmetric (m, m)
-    M: inertia, scales the momentum error (m, m)
-    first: first non-zero column of each row of H (m)
-    v_star: velocity of the free motion (m)
-    begin, columns, rows: J as a `Sparse` matrix
-    laws: μ, R_t, R_n, v̂_n of each constraint, columns `MU` to `V_HAT` (k, 4)
-    """
-
-    A: Array
-    M: Array
-    first: Array
-    v_star: Array
-    begin: Array
-    columns: Array
-    rows: Array
-    laws: Array
+    A: Array  # Hessian of the cost of the bodies, symmetric (m, m)
+    M: Array  # inertia, scales the momentum error (m, m)
+    v_star: Array  # velocity of the free motion (m)
+    J: Sparse  # contact Jacobian; `first`: first non-zero column of each row of H (m)
+    laws: Array  # μ, R_t, R_n, v̂_n of each constraint, columns `MU` to `V_HAT` (k, 4)
 
 
 class Motion(NamedTuple):
-    """Bodies of the step.
+    """Bodies of the step."""
 
-    M: inertia (nv, nv)
-    L: Cholesky factor of M (nv, nv)
-    first: first non-zero column of each row of M (nv)
-    A: Hessian of the cost of the bodies, ½ ‖v − v*‖²_A (nv, nv)
-    v: velocity before the step (nv)
-    v_star: v*, velocity after the step without contacts (nv)
-    """
-
-    M: Array
-    L: Array
-    first: Array
-    A: Array
-    v: Array
-    v_star: Array
+    M: Array  # inertia (nv, nv)
+    L: Array  # Cholesky factor of M (nv, nv)
+    first: Array  # first non-zero column of each row of M (nv)
+    A: Array  # Hessian of the cost of the bodies, ½ ‖v − v*‖²_A (nv, nv)
+    v: Array  # velocity before the step (nv)
+    v_star: Array  # v*, velocity after the step without contacts (nv)
 
 
 @compiled
 def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: Array) -> Convex:
     """Return the convex problem of the degrees of freedom `dofs` (m) in this order and the constraints `members` (k)."""
-    m, k = len(dofs), len(members)
-    A, M, v_star = np.zeros((m, m)), np.zeros((m, m)), np.zeros(m)
-    for i in range(m):
-        v_star[i] = motion.v_star[dofs[i]]
-        for j in range(m):
-            A[i, j], M[i, j] = motion.A[dofs[i], dofs[j]], motion.M[dofs[i], dofs[j]]
-    first, table = np.minimum(profile(A), profile(M)), np.zeros((k, 4))
-    begin, columns, rows = compressed(J, members, dofs, first)
-    for i in range(k):
-        for e in range(4):
-            table[i, e] = laws[members[i], e]
-    return Convex(A, M, first, v_star, begin, columns, rows, table)
+    A, M = motion.A[dofs][:, dofs], motion.M[dofs][:, dofs]
+    sparse = compressed(J, members, dofs, np.minimum(profile(A), profile(M)))
+    return Convex(A, M, motion.v_star[dofs], sparse, laws[members])
 
 
 class Rules(NamedTuple):
@@ -207,7 +170,7 @@ def hessian(c: Convex, u: Array) -> Array:
     m = len(c.v_star)
     H, G, GJ = np.zeros((m, m)), np.zeros((3, 3)), np.zeros(3)
     for i in range(m):
-        for j in range(c.first[i], i + 1):
+        for j in range(c.J.first[i], i + 1):
             H[i, j] = c.A[i, j]
     for i in range(len(u)):  # H += J_iᵀ G_i J_i for active constraints
         law = c.laws[i]
@@ -216,13 +179,13 @@ def hessian(c: Convex, u: Array) -> Array:
         if region == 0:
             continue
         cone_slope(y_s, y_t, law, normal, region, G)
-        for x in range(c.begin[i], c.begin[i + 1]):
+        for x in range(c.J.begin[i], c.J.begin[i + 1]):
             for e in range(3):
-                GJ[e] = G[e, 0] * c.rows[x, 0] + G[e, 1] * c.rows[x, 1] + G[e, 2] * c.rows[x, 2]
-            row = c.columns[x]
-            for z in range(c.begin[i], c.begin[i + 1]):
-                if c.columns[z] <= row:
-                    H[row, c.columns[z]] += GJ[0] * c.rows[z, 0] + GJ[1] * c.rows[z, 1] + GJ[2] * c.rows[z, 2]
+                GJ[e] = G[e, 0] * c.J.rows[x, 0] + G[e, 1] * c.J.rows[x, 1] + G[e, 2] * c.J.rows[x, 2]
+            row = c.J.columns[x]
+            for z in range(c.J.begin[i], c.J.begin[i + 1]):
+                if c.J.columns[z] <= row:
+                    H[row, c.J.columns[z]] += GJ[0] * c.J.rows[z, 0] + GJ[1] * c.J.rows[z, 1] + GJ[2] * c.J.rows[z, 2]
     return H
 
 
@@ -239,12 +202,12 @@ def cost_of_impulses(c: Convex, gamma: Array) -> float:
 def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]:
     """Minimise ℓ from the initial guess v (m): return the velocity (m), γ (k, 3), status, Newton steps."""
     before, status = np.inf, NOT_CERTIFIED
-    u = speeds(c, v)
+    u = speeds(c.J, v)
     for step in range(rules.max_iterations + 1):
         gamma = impulses(c, u)
         away = v - c.v_star
-        pull = symmetric_times(c.A, c.first, away)
-        gradient = pull - sparse_pushed(c, gamma)
+        pull = symmetric_times(c.A, c.J.first, away)
+        gradient = pull - sparse_pushed(c.J, gamma)
         cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
@@ -259,21 +222,21 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         # Newton direction −H⁻¹ ∇ℓ and the minimum of ℓ along it
         before = cost
         H = hessian(c, u)
-        cholesky_within(H, c.first)
+        cholesky_within(H, c.J.first)
         direction = -gradient
-        forward_within(H, c.first, direction)
-        backward_within(H, c.first, direction)
-        curvature = np.dot(direction, symmetric_times(c.A, c.first, direction))
-        line = Line(u, speeds(c, direction), np.dot(direction, pull), curvature)
+        forward_within(H, c.J.first, direction)
+        backward_within(H, c.J.first, direction)
+        curvature = np.dot(direction, symmetric_times(c.A, c.J.first, direction))
+        line = Line(u, speeds(c.J, direction), np.dot(direction, pull), curvature)
         v = v + exact_share(c, line) * direction
-        u = speeds(c, v)
+        u = speeds(c.J, v)
     return v, gamma, status, rules.max_iterations
 
 
 @compiled
 def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[float, float]:
     """Return ‖D ∇ℓ‖ and max(‖D p‖, ‖D Jᵀγ‖) with p = M v and D = diag(M)^-½ [√J]  [SAP (25), (26)]."""
-    p, j = symmetric_times(c.M, c.first, v), sparse_pushed(c, gamma)
+    p, j = symmetric_times(c.M, c.J.first, v), sparse_pushed(c.J, gamma)
     g2 = p2 = j2 = 0.0
     for d in range(len(v)):
         g2 += gradient[d] ** 2 / c.M[d, d]
@@ -283,17 +246,12 @@ def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[
 
 
 class Line(NamedTuple):
-    """The cost ℓ along a line v + α Δv.
+    """The cost ℓ along a line v + α Δv."""
 
-    u: contact velocities at α = 0 (k, 3)
-    du: derivative of the contact velocities, J Δv (k, 3)
-    slope, curvature: first derivative at α = 0 and second derivative of ½ ‖v − v*‖²_A
-    """
-
-    u: Array
-    du: Array
-    slope: float
-    curvature: float
+    u: Array  # contact velocities at α = 0 (k, 3)
+    du: Array  # derivative of the contact velocities, J Δv (k, 3)
+    slope: float  # first derivative of ½ ‖v − v*‖²_A at α = 0
+    curvature: float  # second derivative of ½ ‖v − v*‖²_A
 
 
 @compiled

@@ -33,11 +33,8 @@ from sim_harness.engines.contact_space import Solver, Space, contact_space, no_s
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.linalg import add, dot, pushed
 
-TOLERANCE = 1e-8
-"""Largest violation of a solved step, relative to the speed of the fastest contact [m/s]. Typical: 1e-15."""
-
-RESTS = 1e-9
-"""Below this normal speed a touching contact neither closes nor opens [m/s]."""
+TOLERANCE = 1e-8  # largest violation of a solved step, relative to the speed of the fastest contact [m/s]. Typical: 1e-15
+RESTS = 1e-9  # below this normal speed a touching contact neither closes nor opens [m/s]
 
 
 class Viscous(Kind, frozen=True, tag="viscous"):

@@ -5,7 +5,6 @@ What the controller believes of feet, friction and rotors may be wrong here, as 
 file has none. Actuators are off: torques act on the joints.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,16 +24,13 @@ from sim_harness.mujoco.mujoco_world import MujocoWorld, PlacedContent
 from sim_harness.mujoco.robot_model import POINT, Coordinates, add_shape, set_options
 from sim_harness.shapes import collision_shapes
 from sim_harness.world.bodies import RobotBodies
-from sim_harness.world.world import Push, StepResult
+from sim_harness.world.world import StepResult
 
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
 
-OWN, OTHER = (1, 2), (2, 1)
-"""MuJoCo's contype and conaffinity of the robot's shapes and of what they touch: not each other."""
-
-MOST = 64
-"""Largest number of corners of a hull."""
+OWN, OTHER = (1, 2), (2, 1)  # MuJoCo's contype and conaffinity of the robot's shapes and of what they touch: not each other
+MOST = 64  # largest number of corners of a hull
 
 
 def urdf_spec(robot: Robot, path: Path) -> tuple[mujoco.MjSpec, list[str]]:
@@ -138,17 +134,10 @@ def _add_places(spec: mujoco.MjSpec, robot: Robot, links: dict[int, str], bare: 
             spec.body(links[joint]).add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=size, pos=offset, **more)
 
 
-FLOOR = "idyn floor"
-"""Name of the floor that is added."""
-
-CLOSE = 1e-6
-"""Relative difference of two numbers that are not worth a sentence."""
-
-SHOWN = 4
-"""Names of joints in one sentence."""
-
-OFF = 2e-3
-"""Height of the shapes of a foot above or below the floor that is worth a sentence [m]."""
+FLOOR = "idyn floor"  # name of the floor that is added
+CLOSE = 1e-6  # relative difference of two numbers that are not worth a sentence
+SHOWN = 4  # names of joints in one sentence
+OFF = 2e-3  # height of the shapes of a foot above or below the floor that is worth a sentence [m]
 
 
 class FileContent(PlacedContent):
@@ -166,13 +155,8 @@ class FileContent(PlacedContent):
         self._own = np.isin(model.body_rootid, roots) & (np.arange(model.nbody) > 0)
         frames = bodies.robot.frames
         joints = {name: frames.attached(name).joint for name in frames.links if name in links}
-        self._of_joint = {joint: links[name] for name, joint in joints.items()}
+        self._body_of = {joint: links[name] for name, joint in joints.items()}.__getitem__
         self._placed = {links[name] for name, joint in joints.items() if joint in bodies.robot.spheres.joints}
-
-    def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
-        if tau is not None:
-            data.qfrc_applied[self._motors] = tau
-        self.push(data, span, pushes, self._of_joint.__getitem__)
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step at the contact places, on the robot in the world frame [N·s] (·, 3)."""

@@ -49,8 +49,7 @@ def differences(law: object, engine: object, period: float) -> list[str]:
     return found
 
 
-FAR = 1e6
-"""Distance at which contacts are found, to see how MuJoCo combines the parameters of two geometries [m]."""
+FAR = 1e6  # distance at which contacts are found, to see how MuJoCo combines the parameters of two geometries [m]
 
 INTEGRATORS = {
     int(mujoco.mjtIntegrator.mjINT_EULER): "Euler",
@@ -58,23 +57,18 @@ INTEGRATORS = {
     int(mujoco.mjtIntegrator.mjINT_IMPLICIT): "implicit",
 }
 
-SAME = 1e-6
-"""Largest relative difference of inverse weights of the model and of the robot."""
+SAME = 1e-6  # largest relative difference of inverse weights of the model and of the robot
 
 GAP_WIDENS = (3, 9)
 """Version from which `gap` widens the detection, and does not reduce the distance below which there is a force."""
 
 
 class ModelLaw(msgspec.Struct, frozen=True):
-    """What a model says.
+    """What a model says."""
 
-    law: settings of the law; timestep: physics step, the period of predictions [s]
-    friction: friction coefficients of contact spheres, by contact key
-    """
-
-    law: MujocoLawSettings
+    law: MujocoLawSettings  # settings of the law; timestep: physics step, the period of predictions [s]
     timestep: float
-    friction: dict[str, float]
+    friction: dict[str, float]  # friction coefficients of contact spheres, by contact key
 
 
 def load_model(path: str | Path) -> mujoco.MjModel:

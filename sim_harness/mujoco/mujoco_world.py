@@ -37,29 +37,19 @@ from sim_harness.mujoco.robot_model import (
 from sim_harness.world.bodies import Bodies, JointFriction, RobotBodies
 from sim_harness.world.world import MARGIN, Push, StepResult, along_contacts
 
-SLACK = 1e-9
-"""Relative tolerance of the longest physics step, so that rounding does not divide 1 ms into two steps."""
+SLACK = 1e-9  # relative tolerance of the longest physics step, so that rounding does not divide 1 ms into two steps
 
 
 class Ending(Record, frozen=True):
-    """Outcome of a step of MuJoCo.
+    """Outcome of a step of MuJoCo."""
 
-    before: state at the beginning of the step
-    t: time at the beginning [s]
-    dt: length of the step [s]
-    status: outcome
-    iterations: solver iterations, sum over physics steps
-    missed: residual h ‖M v̇ + c − τ − Jᵀf‖∞, the largest of all physics steps of length h [N·s, N·m·s]
-    seconds: computation time [s]
-    """
-
-    before: State
-    t: float
-    dt: float
-    status: Status
-    iterations: int
-    missed: float
-    seconds: float
+    before: State  # state at the beginning of the step
+    t: float  # time at the beginning [s]
+    dt: float  # length of the step [s]
+    status: Status  # outcome
+    iterations: int  # solver iterations, sum over physics steps
+    missed: float  # residual h ‖M v̇ + c − τ − Jᵀf‖∞, the largest of all physics steps of length h [N·s, N·m·s]
+    seconds: float  # computation time [s]
 
 
 B = TypeVar("B", bound=Bodies)
@@ -166,8 +156,7 @@ class MujocoWorld(Generic[B, R]):
         return float(np.abs(inertial + data.qfrc_bias - forces).max())
 
 
-AWAY = 100.0
-"""How far the planes of contact places that touch nothing are moved down [m]."""
+AWAY = 100.0  # how far the planes of contact places that touch nothing are moved down [m]
 
 
 def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[RobotBodies, StepResult]:
@@ -189,6 +178,9 @@ def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, setting
 class PlacedContent(Content[RobotBodies, StepResult]):
     """A robot whose contact forces are recorded at its contact places: what its worlds share."""
 
+    _motors: Array  # MuJoCo's index of the velocity of each actuated joint (na)
+    _body_of: Callable[[int], int]  # joint → MuJoCo's body
+
     def move(self, state: State) -> None:
         self._q = state.q
         self._everywhere = self.bodies.near(state.q, np.inf)
@@ -198,16 +190,15 @@ class PlacedContent(Content[RobotBodies, StepResult]):
         self._before, self._impulses = self._everywhere, np.zeros((len(self._everywhere.keys), 3))
         self._beside, self._mu = np.zeros(len(self._impulses)), self._before.mu.copy()
 
-    def push(
-        self, data: mujoco.MjData, span: tuple[float, float], pushes: Sequence[Push], body_of: Callable[[int], int]
-    ) -> None:
-        """Add pushes to `qfrc_applied`. span: time and length of the step [s]; body_of: joint → MuJoCo's body"""
+    def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
+        if tau is not None:
+            data.qfrc_applied[self._motors] = tau
         for push in pushes:
             joint = self.bodies.robot.joint_of_frame(push.frame)
             rotations, origins = self.bodies.robot.place(self._q)
             point = origins[joint] + rotations[joint] @ np.array(push.point)
             force = push.share(*span) * np.array(push.force)
-            mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body_of(joint), data.qfrc_applied)
+            mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, self._body_of(joint), data.qfrc_applied)
 
     def result(self, ending: Ending, after: State) -> StepResult:
         felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
@@ -229,6 +220,7 @@ class RobotContent(PlacedContent):
     def __init__(self, bodies: RobotBodies, model: mujoco.MjModel, dofs: Array) -> None:
         """dofs: MuJoCo's index of each of Pinocchio's velocities (nv)"""
         self.bodies, self.model, self._motors = bodies, model, dofs[bodies.robot.tree.a]
+        self._body_of = lambda joint: int(model.body(body_name(joint)).id)
         places, keys = range(len(bodies.robot.spheres.keys)), range(len(bodies.robot.contact_names))
         radii = bodies.robot.spheres.radii[:, None]
         self._grown = np.maximum(radii, POINT) - radii  # the plane is as much lower, so that gaps are exact
@@ -252,11 +244,6 @@ class RobotContent(PlacedContent):
         self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
         if len(self._hull_pairs):
             self.model.pair_friction[self._hull_pairs, :2] = np.clip(c.mu.mean(), mujoco.mjMINMU, MU_CAP)
-
-    def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
-        if tau is not None:
-            data.qfrc_applied[self._motors] = tau
-        self.push(data, span, pushes, lambda joint: int(self.model.body(body_name(joint)).id))
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step to those of the step, in the world frame [N·s] (·, 3).

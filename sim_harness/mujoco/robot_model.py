@@ -23,8 +23,7 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.shapes import Shape
 
-FLOOR = "floor"
-"""Name of the plane that the hulls touch."""
+FLOOR = "floor"  # name of the plane that the hulls touch
 
 
 def hull_name(hull: int) -> str:
@@ -73,14 +72,14 @@ def add_shape(spec: mujoco.MjSpec, body: Any, name: str, shape: Shape, **more: A
     body.add_geom(name=name, pos=shape.placement[:3], quat=[w, x, y, z], **more)
 
 
-def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: MujocoSettings) -> None:
-    """Add a pair of geoms that make contact."""
+def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: MujocoSettings, mu: float = 1.0) -> None:
+    """Add a pair of geoms that make contact. mu: friction coefficient"""
     spec.add_pair(
         name=name,
         geomname1=geoms[0],
         geomname2=geoms[1],
         condim=settings.condim,
-        friction=[1.0, 1.0, settings.spin, settings.roll, settings.roll],
+        friction=[mu, mu, settings.spin, settings.roll, settings.roll],
         solref=settings.contact_solref,
         solimp=settings.solimp,
         solreffriction=settings.solreffriction or (0.0, 0.0),
@@ -99,8 +98,7 @@ def _middle(shape: Shape) -> Array:
     return middle
 
 
-POINT = 1e-14
-"""Radius of a contact point without radius [m], because MuJoCo has no point geometries."""
+POINT = 1e-14  # radius of a contact point without radius [m], because MuJoCo has no point geometries
 
 
 def body_name(joint: int) -> str:
@@ -275,25 +273,19 @@ def quaternion_of(rotation: Array) -> Array:
     return quaternion
 
 
-XYZW = [1, 2, 3, 0]
-"""Indices that convert a quaternion wxyz to xyzw."""
-WXYZ = [3, 0, 1, 2]
-"""Indices that convert a quaternion xyzw to wxyz."""
+XYZW = [1, 2, 3, 0]  # indices that convert a quaternion wxyz to xyzw
+WXYZ = [3, 0, 1, 2]  # indices that convert a quaternion xyzw to wxyz
 
 
 class FreeJoint(Record, frozen=True):
-    """Indices of a free joint: q[place] and v[speed] in Pinocchio's, qpos[address] and qvel[dof] in MuJoCo's coordinates.
-
-    rotation: placement of the joint in the world at neutral q (3, 3)
-    origin: position of the joint in the world at neutral q [m] (3)
-    """
+    """Indices of a free joint: q[place] and v[speed] in Pinocchio's, qpos[address] and qvel[dof] in MuJoCo's coordinates."""
 
     place: slice
     speed: slice
     address: slice
     dof: slice
-    rotation: Array
-    origin: Array
+    rotation: Array  # placement of the joint in the world at neutral q (3, 3)
+    origin: Array  # position of the joint in the world at neutral q [m] (3)
 
 
 class Coordinates:

@@ -10,21 +10,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from idyn.contact.contacts import first_tangents
 from idyn.errors import ConfigError
-from idyn.types import Array, ContactSet, State
-from sim_harness.engines.engine import ForwardSolution
+from idyn.types import Array, State
+from sim_harness.engines.engine import ForceTimes, ForwardSolution
 from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.mujoco_world import Content, Ending, MujocoWorld
-from sim_harness.mujoco.robot_model import Coordinates, bodies_of, body_name, compiled_model, quaternion_of
-from sim_harness.scenes.contacts import GROUND, candidate_pairs, touching_materials
+from sim_harness.mujoco.robot_model import Coordinates, add_pair, bodies_of, body_name, compiled_model, quaternion_of
+from sim_harness.scenes.contacts import GROUND, candidate_pairs, contact_set, touching_materials
 from sim_harness.scenes.scene import Scene, force_now, has_compliant_rows, where_now
 from sim_harness.scenes.scene_model import SceneModel, joint_name
 from sim_harness.scenes.scene_settings import ClosureSettings, Shape
 from sim_harness.world.bodies import forward_problem
-from sim_harness.world.world import ForceTimes, Push, Step, Touching, along_contacts, step_of
+from sim_harness.world.world import Push, Step, Touching, along_contacts, step_of
 
 
 def geom_name(body: int) -> str:
@@ -51,7 +50,8 @@ def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
     for i, j in pairs:
-        _add_pair(spec, scene, settings, (i, j))
+        mu = min(max(touching_materials(scene.settings, i, j).mu, mujoco.mjMINMU), MU_CAP)
+        add_pair(spec, f"{i} {j}", (geom_name(i), geom_name(j)), settings, mu)
     closures = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
     model = compiled_model(spec, scene.robot)
     for row, data in enumerate(closures):
@@ -97,19 +97,6 @@ def _shape(shape: Shape) -> tuple[int, list[float]]:
     return kinds.mjGEOM_CYLINDER, [shape.cylinder[0], shape.cylinder[1] / 2, 0]
 
 
-def _add_pair(spec: mujoco.MjSpec, scene: SceneModel, settings: MujocoSettings, pair: tuple[int, int]) -> None:
-    mu = min(max(touching_materials(scene.settings, *pair).mu, mujoco.mjMINMU), MU_CAP)
-    spec.add_pair(
-        geomname1=geom_name(pair[0]),
-        geomname2=geom_name(pair[1]),
-        condim=settings.condim,
-        friction=[mu, mu, settings.spin, settings.roll, settings.roll],
-        solref=settings.contact_solref,
-        solimp=settings.solimp,
-        solreffriction=settings.solreffriction or (0.0, 0.0),
-    )
-
-
 def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSettings) -> Array:
     """Add an equality constraint between two bodies and return its data at the reference configuration."""
     joints = [int(scene.joints[scene.names.index(name)]) if name else 0 for name in closure.bodies]
@@ -142,7 +129,7 @@ def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
     """Set springs, dampers, friction and stops of slides and hinges."""
     effects = scene.effects
     for body in scene.settings.body:
-        for k in range(0 if isinstance(body.joint, str) else len(body.joint)):
+        for k in range(len(body.joints)):
             dof = scene.dofs[joint_name(body, k)][0]
             joint = model.body(body_name(int(scene.robot.tree.dof_joint[dof]))).jntadr[0]
             address = model.jnt_dofadr[joint]
@@ -153,7 +140,7 @@ def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
                 model.jnt_limited[joint], model.jnt_range[joint] = 1, ends
 
 
-FORCE_TIMES = ForceTimes(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
+FORCE_TIMES = ForceTimes(springs=0.0)
 """Force times of MuJoCo's integrator `Euler`. The other integrators evaluate more forces at the end of the step."""
 
 
@@ -196,19 +183,10 @@ class SceneContent(Content[Scene, Step]):
             pairs[k] = (first, second) if first != GROUND else (second, first)
             mujoco.mj_contactForce(self.model, data, k, wrench)
             forces[k], frames[k] = sign * (wrench[:3] @ frames[k]), sign * frames[k]
-        joints, normals = np.append(scene.joints, 0), frames[:, 0].copy()
-        mu = [touching_materials(scene.settings, i, j).mu for i, j in pairs.tolist()]
-        self.contacts = ContactSet(
-            bodies=joints[pairs[:, 0]],
-            others=joints[pairs[:, 1]],
-            points=np.array(found.pos).reshape(n, 3),
-            normals=normals,
-            tangents=first_tangents(normals),
-            mu=np.array(mu),
-            gaps=np.array(found.dist).reshape(n),
-            radii=np.zeros(n),
-            keys=tuple(f"{i} {j} {k}" for k, (i, j) in enumerate(pairs.tolist())),
-        )
+        mu = np.array([touching_materials(scene.settings, i, j).mu for i, j in pairs.tolist()])
+        keys = tuple(f"{i} {j} {k}" for k, (i, j) in enumerate(pairs.tolist()))
+        points, gaps = np.array(found.pos).reshape(n, 3), np.array(found.dist).reshape(n)
+        self.contacts = contact_set(scene, pairs, points, frames[:, 0].copy(), gaps, mu, keys)
         self._pairs, self._forces, self._tied = pairs, forces, self._of_constraints(data)
 
     def _of_constraints(self, data: mujoco.MjData) -> Array:

@@ -154,8 +154,7 @@ Report = Literal["geometry", "message", "binary"]
 """'geometry': no report, the server computes the contacts; 'message': points, normals, gaps and forces, as from ideal force
 sensors and a terrain map; 'binary': which feet touch, as from foot switches."""
 
-FIRST_GAP = 1e-4
-"""Largest gap of a touching foot before the first step, when no forces are known [m]."""
+FIRST_GAP = 1e-4  # largest gap of a touching foot before the first step, when no forces are known [m]
 
 
 class FootSensors:

@@ -17,8 +17,7 @@ Ticks = Annotated[int, msgspec.Meta(ge=0)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Finite = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Signed = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
-ByJoint = Finite | dict[str, Finite]
-"""One value for all actuated joints, or values by joint name, 0 for omitted joints."""
+ByJoint = Finite | dict[str, Finite]  # one value for all actuated joints, or values by joint name, 0 for omitted joints
 
 Vector3 = tuple[Signed, Signed, Signed]
 
@@ -187,8 +186,7 @@ class ImperfectionSettings(Settings, frozen=True):
     hulls: bool = False
 
 
-INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
-"""Attributes of a URDF inertia."""
+INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")  # attributes of a URDF inertia
 
 
 def world_robot(model: Robot, settings: ImperfectionSettings, where: str = "experiment.robot") -> Robot:

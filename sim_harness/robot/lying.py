@@ -53,8 +53,7 @@ def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed:
 Pose = Literal["belly", "left", "right", "back", "any"]
 """What is below when the robot is dropped; 'any': a random attitude. The pose in which it comes to rest may be another one."""
 
-ROLL = {"belly": 0.0, "left": -0.5 * np.pi, "right": 0.5 * np.pi, "back": np.pi}
-"""Roll of the dropped base [rad]."""
+ROLL = {"belly": 0.0, "left": -0.5 * np.pi, "right": 0.5 * np.pi, "back": np.pi}  # roll of the dropped base [rad]
 
 TILT, OFF, ANY = 0.1, 0.2, 1.0
 """Largest random deviations of roll and pitch from the pose, of the joints from the stance, and of these for any pose [rad]."""
@@ -62,8 +61,7 @@ TILT, OFF, ANY = 0.1, 0.2, 1.0
 DROP, REST = 0.05, 2.0
 """Height of the lowest contact sphere above the ground when the robot is dropped [m]; time until it rests [s]."""
 
-STOP = 100.0
-"""Stiffness of held joints, and of the ends of the others, while the robot falls, per damping [1/s]."""
+STOP = 100.0  # stiffness of held joints, and of the ends of the others, while the robot falls, per damping [1/s]
 
 
 def lying(world: World, stance: Array, pose: Pose, damping: Array, seed: int | None) -> Array:

@@ -60,8 +60,7 @@ class Pacer:
 
 log = logging.getLogger(__name__)
 
-PROGRESS_TICKS = 50
-"""Number of ticks between calls of `progress`."""
+PROGRESS_TICKS = 50  # number of ticks between calls of `progress`
 
 
 class Exchanger(Protocol):
@@ -92,18 +91,12 @@ class Exchanger(Protocol):
 
 
 class ExchangeResult(NamedTuple):
-    """Result of the exchange of one tick.
+    """Result of the exchange of one tick."""
 
-    command: command for the drives, None without a torque
-    mode: status of the reply
-    round_trip: time from state to torque [s], NaN without a torque
-    fault: whether the server reports a latched fault
-    """
-
-    command: DriveCommand | None = None
-    mode: str = ""
-    round_trip: float = np.nan
-    fault: bool = False
+    command: DriveCommand | None = None  # command for the drives, None without a torque
+    mode: str = ""  # status of the reply
+    round_trip: float = np.nan  # time from state to torque [s], NaN without a torque
+    fault: bool = False  # whether the server reports a latched fault
 
 
 class RobotSide:
@@ -293,23 +286,11 @@ class RobotSide:
 M = TypeVar("M", StateMessage, TorqueMessage)
 
 
-class Link:
-    """A client with a link that delays and loses messages.
+class Relay:
+    """An exchanger in front of another one, whose session and deadline it has."""
 
-    Time is the robot's clock. If several states or torques arrive in the same tick, only the newest is delivered.
-    """
-
-    def __init__(self, client: Exchanger, settings: LinkSettings, dt: float, seed: int | None) -> None:
-        """dt: period of the ticks [s]"""
+    def __init__(self, client: Exchanger) -> None:
         self._client = client
-        self._state_delay, self._torque_delay = (
-            round(ticks * dt * 1e9) for ticks in (settings.state_delay, settings.torque_delay)
-        )
-        self._lost_states = Losses(settings.lost_states, dt, stream(seed, Purpose.LOST_STATES))
-        self._lost_torques = Losses(settings.lost_torques, dt, stream(seed, Purpose.LOST_TORQUES))
-        self._states: deque[tuple[int, StateMessage]] = deque()
-        self._torques: deque[tuple[int, TorqueMessage]] = deque()
-        self._begun = False
         self.error: ErrorMessage | None = None
 
     @property
@@ -323,6 +304,25 @@ class Link:
     def ask(self, message: FromClient) -> FromServer:
         """Send any message but a state and return the reply, without delay or loss."""
         return self._client.ask(message)
+
+
+class Link(Relay):
+    """A client with a link that delays and loses messages.
+
+    Time is the robot's clock. If several states or torques arrive in the same tick, only the newest is delivered.
+    """
+
+    def __init__(self, client: Exchanger, settings: LinkSettings, dt: float, seed: int | None) -> None:
+        """dt: period of the ticks [s]"""
+        super().__init__(client)
+        self._state_delay, self._torque_delay = (
+            round(ticks * dt * 1e9) for ticks in (settings.state_delay, settings.torque_delay)
+        )
+        self._lost_states = Losses(settings.lost_states, dt, stream(seed, Purpose.LOST_STATES))
+        self._lost_torques = Losses(settings.lost_torques, dt, stream(seed, Purpose.LOST_TORQUES))
+        self._states: deque[tuple[int, StateMessage]] = deque()
+        self._torques: deque[tuple[int, TorqueMessage]] = deque()
+        self._begun = False
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """Send the state of this tick and return the torque that arrives in this tick, None without one."""

@@ -29,8 +29,7 @@ from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import World
 from sim_harness.world.worlds import AnyEngine, build_scene, build_world
 
-Build = Callable[[], World]
-"""Function that makes one copy. It is pickled for other processes."""
+Build = Callable[[], World]  # function that makes one copy. It is pickled for other processes
 
 
 class SharedArrays:
@@ -133,16 +132,12 @@ def _serve(build: Build, arrays: SharedArrays, rows: range, pipe: Connection, co
 
 
 class BatchStep(Record, frozen=True):
-    """State of the copies after a call of `step`.
+    """State of the copies after a call of `step`."""
 
-    q, v: state of each copy (B, nq), (B, nv); t: time since the last reset [s]
-    status: for each copy the first `Status` of its steps that is not `ok`, or `ok` (B)
-    """
-
-    q: Array
-    v: Array
-    t: float
-    status: Array
+    q: Array  # configuration of each copy (B, nq)
+    v: Array  # velocity of each copy (B, nv)
+    t: float  # time since the last reset [s]
+    status: Array  # for each copy the first `Status` of its steps that is not `ok`, or `ok` (B)
 
 
 class Batch:

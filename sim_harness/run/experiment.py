@@ -24,14 +24,12 @@ from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.measure.verdict import Task
-from sim_harness.robot.robot_side import Exchanger
+from sim_harness.robot.robot_side import Exchanger, Relay
 from sim_harness.run.plan import Plan, hello_of, pushes_of, simulated_robot, terrain_of, with_controller, with_reseeded_terrain
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.protocol.messages import FromClient, FromServer
-from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient
@@ -44,26 +42,14 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 MOST_LINES = 20
 
 
-class Listener:
-    """An exchanger in front of another one. Messages that differ by numbers only count as one."""
+class Listener(Relay):
+    """Collects what replies say. Messages that differ by numbers only count as one."""
 
     def __init__(self, client: Exchanger) -> None:
-        self._client = client
-        self.error: ErrorMessage | None = None
+        super().__init__(client)
         self._messages: Counter[str] = Counter()
         self._first: dict[str, str] = {}
         self._tasks: dict[str, tuple[int, int, float]] = {}  # name → ticks, ticks in which it was met, largest missing
-
-    @property
-    def deadline(self) -> float:
-        return self._client.deadline
-
-    @property
-    def session(self) -> int:
-        return self._client.session
-
-    def ask(self, message: FromClient) -> FromServer:
-        return self._client.ask(message)
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         reply = self._client.exchange(state)
@@ -93,8 +79,7 @@ class Listener:
         return (*said, *tasks[:MOST_LINES])
 
 
-MOST = 8
-"""Largest number of differing settings that are named."""
+MOST = 8  # largest number of differing settings that are named
 
 
 def served_controller(settings: Table) -> ControllerSettings:
@@ -135,8 +120,7 @@ def _brief(value: Any) -> str:
     return repr(value.get(KIND)) if isinstance(value, dict) else repr(value)
 
 
-Progress = Callable[[str, int], None]
-"""Called with the label of a run and the number of ticks since the last call."""
+Progress = Callable[[str, int], None]  # called with the label of a run and the number of ticks since the last call
 
 
 LOCK_STEP_MS = 30_000
@@ -150,17 +134,14 @@ TRACE, CONTROLLER, SUMMARY = "trace.npz", "controller.json", "summary.json"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of one law.
-
-    controller: its settings, with the terrain of this run; of a run with `run_connected` those of the server
-    log: path of its log, if there is one
-    said: of a run with `run_connected`: how the server's controller differs from the plan's, messages, tasks of planners
-    """
+    """A run of one law."""
 
     summary: Summary
     trace: Trace
+    # its settings, with the terrain of this run; of a run with `run_connected` those of the server
     controller: ControllerSettings
-    log: Path | None
+    log: Path | None  # path of its log, if there is one
+    # of a run with `run_connected`: how the server's controller differs from the plan's, messages, tasks of planners
     said: tuple[str, ...] = ()
 
     def save(self, folder: Path) -> None:

@@ -37,8 +37,7 @@ from transport.server.controller_slot import build_host
 from transport.server.sessions.handshake import agree
 from transport.server.settings import ServerSettings
 
-TICKS = 1000
-"""Largest number of ticks in a block. Decoded, the messages of a tick take about 10 kB."""
+TICKS = 1000  # largest number of ticks in a block. Decoded, the messages of a tick take about 10 kB
 
 REFUSED_STATE = "refused"
 """Mode of a tick in which the server refused the state: the log does not have the torque of the robot's failsafe."""
@@ -53,22 +52,16 @@ class Exchange(NamedTuple):
 
 
 class Block(Record, frozen=True):
-    """Consecutive ticks of a session of a controlling client.
+    """Consecutive ticks of a session of a controlling client."""
 
-    session: its number, from 1 on
-    trace: its times count from the first state of the session
-    exchanges: state and reply of each row of the trace
-    wall_offset_ns: from times of arrival to wall-clock time [ns]
-    last: whether the session ends with them: another one begins, or the log ends. States of a client that lost control to
-        another one, which the server refuses, come in later blocks
-    """
-
-    session: int
+    session: int  # its number, from 1 on
     controller: Controller
     agreement: Agreement
-    trace: Trace
-    exchanges: list[Exchange]
-    wall_offset_ns: int
+    trace: Trace  # its times count from the first state of the session
+    exchanges: list[Exchange]  # state and reply of each row of the trace
+    wall_offset_ns: int  # from times of arrival to wall-clock time [ns]
+    # whether the session ends with them: another one begins, or the log ends. States of a client that lost control to another
+    # one, which the server refuses, come in later blocks
     last: bool
 
 
@@ -247,20 +240,14 @@ def _along(contacts: ContactSet, i: int, force: Array) -> Array:
 
 
 class LoggedRun(Record, frozen=True):
-    """A session of a controlling client.
+    """A session of a controlling client."""
 
-    label: path of the log, with the number of the session from the second one on
-    period: agreed period [s]
-    steered: whether the server accepted commands, of this client or of a planner
-    complete: whether the log was read to its end
-    """
-
-    label: str
+    label: str  # path of the log, with the number of the session from the second one on
     controller: Controller
-    period: float
+    period: float  # agreed period [s]
     trace: Trace
-    steered: bool
-    complete: bool
+    steered: bool  # whether the server accepted commands, of this client or of a planner
+    complete: bool  # whether the log was read to its end
 
     @property
     def task(self) -> Task:

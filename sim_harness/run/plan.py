@@ -40,8 +40,7 @@ from transport.robot.conversation import hello_for
 from transport.robot.failsafe import FailsafeSettings
 from transport.server.settings import ServerSettings
 
-FLOATING = "root_joint"
-"""Pinocchio's name of the floating base joint."""
+FLOATING = "root_joint"  # Pinocchio's name of the floating base joint
 
 Vector3 = tuple[float, float, float]
 

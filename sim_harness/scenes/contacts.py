@@ -32,14 +32,9 @@ from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import Material, SceneSettings, Shape
 from sim_harness.world.world import Touching
 
-PARALLEL = 1e-3
-"""A face is the contact face when its normal is within this angle of coal's normal [rad]."""
-
-LYING = 0.1
-"""A cylinder touches with its side when its axis is within this angle of the contact plane [rad]."""
-
-LEVEL = 0.9
-"""Gaps are measured between faces whose normals have at least this cosine with the contact normal."""
+PARALLEL = 1e-3  # a face is the contact face when its normal is within this angle of coal's normal [rad]
+LYING = 0.1  # a cylinder touches with its side when its axis is within this angle of the contact plane [rad]
+LEVEL = 0.9  # gaps are measured between faces whose normals have at least this cosine with the contact normal
 
 
 class PlacedShape(NamedTuple):
@@ -51,16 +46,11 @@ class PlacedShape(NamedTuple):
 
 
 class Face(NamedTuple):
-    """A bounding plane of a body.
+    """A bounding plane of a body."""
 
-    point: a point of the plane [m] (3)
-    outward: outward normal (3)
-    flat: true for a face, false for the tangent plane of a cylinder's side
-    """
-
-    point: Array
-    outward: Array
-    flat: bool
+    point: Array  # a point of the plane [m] (3)
+    outward: Array  # outward normal (3)
+    flat: bool  # true for a face, false for the tangent plane of a cylinder's side
 
 
 def geometry(shape: Shape) -> coal.ShapeBase:
@@ -260,8 +250,7 @@ def face_gaps(points: list[Array], normal: Array, first: PlacedShape, second: Pl
 
 UP = np.array([0.0, 0.0, 1.0])
 
-GROUND = -1
-"""Index that stands for the ground in a pair of bodies."""
+GROUND = -1  # index that stands for the ground in a pair of bodies
 
 
 class Geometry:
@@ -291,7 +280,7 @@ class Geometry:
         return self._record(found)
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of curvature of the first and second bodies at the contacts [m] (n, 3), see `moved_contacts`."""
+        """Return the centres of curvature of both bodies at the contacts [m] (n, 3), see `MovedBodies.contacts`."""
         c = touching.contacts
         assert touching.pairs is not None
         poses = [PlacedShape(body.shape, *pose) for body, *pose in zip(self._settings.body, *self._model.place(q), strict=True)]
@@ -317,27 +306,27 @@ class Geometry:
         """
         model, names = self._model, (*self._model.names, "ground")
         pairs = np.array([(i, j) for i, j, _, _ in found], dtype=np.int64).reshape(-1, 2)
-        joints = np.append(model.joints, 0)
         normals = np.array([spot.normal for *_, spot in found]).reshape(-1, 3)
         touch = [touching_materials(self._settings, i, j) for i, j in pairs.tolist()]
         stiffness = np.array([each.stiffness for each in touch])
         if self._settings.shared and len(found):  # divide the stiffness of a face among its points
             _, which, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
             stiffness = stiffness / count[which.reshape(-1)]
-        contacts = ContactSet(
-            bodies=joints[pairs[:, 0]],
-            others=joints[pairs[:, 1]],
-            points=np.array([spot.point for *_, spot in found]).reshape(-1, 3),
-            normals=normals,
-            tangents=first_tangents(normals),
-            mu=np.array([each.mu for each in touch]),
-            gaps=np.array([spot.gap for *_, spot in found]),
-            radii=np.zeros(len(found)),
-            keys=tuple(f"{names[i]} {names[j]} {k}" for i, j, k, _ in found),
-        )
+        points, gaps = np.array([spot.point for *_, spot in found]).reshape(-1, 3), np.array([spot.gap for *_, spot in found])
+        keys = tuple(f"{names[i]} {names[j]} {k}" for i, j, k, _ in found)
+        contacts = contact_set(model, pairs, points, normals, gaps, np.array([each.mu for each in touch]), keys)
         return Touching(
             contacts=contacts, pairs=pairs, stiffness=stiffness, dissipation=np.array([each.dissipation for each in touch])
         )
+
+
+def contact_set(
+    model: SceneModel, pairs: Array, points: Array, normals: Array, gaps: Array, mu: Array, keys: tuple[str, ...]
+) -> ContactSet:
+    """Return contacts without radii; pairs: indices of both bodies, the second is `GROUND` for the ground (n, 2)."""
+    bodies, others = np.append(model.joints, 0)[pairs.T]
+    axes = {"normals": normals, "tangents": first_tangents(normals)}
+    return ContactSet(bodies=bodies, others=others, points=points, mu=mu, gaps=gaps, radii=np.zeros(len(mu)), keys=keys, **axes)
 
 
 def candidate_pairs(model: SceneModel) -> list[tuple[int, int]]:

@@ -118,19 +118,13 @@ def _stiffness(points: Array, nodes: Array, young: float, poisson: float) -> Arr
     return K
 
 
-Formula = Callable[[SceneSettings, int], float]
-"""Function of a scene and the index of a body."""
+Formula = Callable[[SceneSettings, int], float]  # function of a scene and the index of a body
 
 
 def _require(condition: bool, formula: str, expected: str) -> None:
     """Raise ConfigError when a formula does not apply to a scene."""
     if not condition:
         raise ConfigError(f"scene.measure.known = '{formula}'", f"expected {expected}")
-
-
-def _joints(body: BodySettings) -> tuple[JointSettings, ...]:
-    """Return the slides and hinges of a body."""
-    return () if isinstance(body.joint, str) else body.joint
 
 
 def slope(s: SceneSettings) -> float:
@@ -151,11 +145,6 @@ def press(s: SceneSettings) -> float:
 def pull(s: SceneSettings) -> float:
     """Return the component of gravity along x [m/s²]."""
     return -s.gravity * float(np.sin(slope(s)))
-
-
-def stop_distance(s: SceneSettings, body: int) -> float:
-    """Return the stopping distance v² / 2 μ g of a block on level ground [m]."""
-    return s.body[body].velocity[0] ** 2 / (2 * friction(s, body) * s.gravity)
 
 
 def viscous_way(s: SceneSettings, body: int) -> float:
@@ -193,14 +182,14 @@ def weight(s: SceneSettings, body: int) -> float:
     return mass_of(s.body[body]) * press(s)
 
 
+def moving_mass(s: SceneSettings, first: int = 0) -> float:
+    """Return the mass of all bodies from the first on that are not fixed [kg]."""
+    return sum(mass_of(each) for each in s.body[first:] if each.joint != "fixed")
+
+
 def whole_weight(s: SceneSettings, body: int) -> float:
     """Return the normal component of the weight of all bodies that are not fixed [N]."""
-    return sum(mass_of(each) for each in s.body if each.joint != "fixed") * press(s)
-
-
-def loose_weight(s: SceneSettings, body: int) -> float:
-    """Return the weight of all free bodies and bodies fixed to them, for vertical gravity [N]."""
-    return sum(mass_of(each) for each in s.body if is_loose(s, each)) * s.gravity
+    return moving_mass(s) * press(s)
 
 
 def fall_time(s: SceneSettings, body: int) -> float:
@@ -209,34 +198,9 @@ def fall_time(s: SceneSettings, body: int) -> float:
     return float(np.sqrt(2 * height / s.gravity))
 
 
-def sinking(s: SceneSettings, body: int) -> float:
-    """Return the penetration of a body at rest: its weight over the stiffness of all its contact points [m]."""
-    material, shape = touching_materials(s, body, GROUND), s.body[body].shape
-    points = 1 if s.shared or shape.sphere is not None else 4 * s.edge if shape.box is not None else 2
-    return weight(s, body) / (points * material.stiffness)
-
-
-def held(s: SceneSettings, body: int) -> float:
-    """Return the weight of one body for vertical gravity [N]."""
-    return mass_of(s.body[body]) * s.gravity
-
-
-def squeeze(s: SceneSettings, body: int) -> float:
-    """Return the sum of |f_x| over the external forces on a body [N]."""
-    return sum(abs(force.force[0]) for force in s.force if force.body == s.body[body].name)
-
-
-def reading(s: SceneSettings, body: int) -> float:
-    """Return the displacement of a scale, a slide with a spring, under the weight of all bodies that are not fixed [m]."""
-    joints = _joints(s.body[body])
-    _require(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
-    return -whole_weight(s, body) / joints[0].stiffness
-
-
 def lift(s: SceneSettings, body: int) -> float:
     """Return the upward acceleration of all bodies under all upward forces [m/s²]."""
-    up = sum(force.force[2] for force in s.force)
-    return up / sum(mass_of(each) for each in s.body if each.joint != "fixed") - s.gravity
+    return sum(force.force[2] for force in s.force) / moving_mass(s) - s.gravity
 
 
 def implicit_swing(s: SceneSettings, body: int) -> float:
@@ -252,11 +216,11 @@ def implicit_swing(s: SceneSettings, body: int) -> float:
 def spring_period(s: SceneSettings, body: int) -> float:
     """Return the period of a body on a spring along x; with friction a cylinder rolls and its inertia adds to the mass [s]."""
     given = s.body[body]
-    _require(bool(_joints(given)) and _joints(given)[0].stiffness > 0, "spring-period", "a slide with a spring first")
+    _require(bool(given.joints) and given.joints[0].stiffness > 0, "spring-period", "a slide with a spring first")
     inert = mass_of(given)
     if friction(s, body) > 0 and given.shape.cylinder is not None:
         inert *= 1 + float(inertia(given.shape)[2]) / given.shape.cylinder[0] ** 2
-    return float(2 * np.pi * np.sqrt(inert / _joints(given)[0].stiffness))
+    return float(2 * np.pi * np.sqrt(inert / given.joints[0].stiffness))
 
 
 def slip_under_pads(s: SceneSettings, body: int) -> float:
@@ -282,32 +246,16 @@ def parallelogram_period(s: SceneSettings, body: int) -> float:
     """
     cranks = [each for each in s.body if not isinstance(each.joint, str) and not each.parent]
     _require(len(cranks) == 2, "parallelogram-period", "two bodies hinged to the world")
-    length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], _joints(cranks[0])[0]))))
+    length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], cranks[0].joints[0]))))
     coupler = sum(mass_of(each) for each in s.body if each.parent)
     crank_inertia = sum(mass_of(each) * (float(inertia(each.shape)[1]) + (length / 2) ** 2) for each in cranks)
     moment = sum(mass_of(each) * length / 2 for each in cranks) + coupler * length
     return float(2 * np.pi * np.sqrt((crank_inertia + coupler * length**2) / (s.gravity * moment)))
 
 
-def stacked_weight(s: SceneSettings, body: int) -> float:
-    """Return the normal component of the weight of a body and all bodies listed after it [N]."""
-    return sum(mass_of(each) for each in s.body[body:] if each.joint != "fixed") * press(s)
-
-
-def sliding_way(s: SceneSettings, body: int) -> float:
-    """Return the distance a t² / 2 that a block slides from rest on a slope [m]."""
-    return sliding(s, body) * s.duration**2 / 2
-
-
 def pressed(s: SceneSettings, body: int) -> float:
     """Return the weight of a body plus all downward forces on it [N]."""
     return weight(s, body) - sum(force.force[2] for force in s.force if force.body == s.body[body].name)
-
-
-def settling(s: SceneSettings, body: int) -> float:
-    """Return the rise (negative) of a box on an elastic foundation under its weight and the forces on it [m]."""
-    _require(s.cells > 0, "settling", "a scene with cells")
-    return -pressed(s, body) / (s.cells**2 * touching_materials(s, body, GROUND).stiffness)
 
 
 def gripped(s: SceneSettings, body: int) -> float:
@@ -321,13 +269,45 @@ def gripped(s: SceneSettings, body: int) -> float:
     return -max(0.0, s.gravity - held / mass_of(s.body[body]))
 
 
-ALL: tuple[Formula, ...] = (
-    stop_distance, viscous_way, sliding, rolling, weight, whole_weight, fall_time, sinking, held, loose_weight, squeeze,
-    reading, lift, spring_period, slip_under_pads, parallelogram_period, stacked_weight, sliding_way, pressed, settling,
-    gripped, hinges, at_stop, block_statics, implicit_swing,
-)  # fmt: skip
-"""All formulas; a function `name_of_it` has the key `name-of-it`."""
+def sinking(s: SceneSettings, body: int) -> float:
+    """Return the penetration of a body at rest: its weight over the stiffness of all its contact points [m]."""
+    material, shape = touching_materials(s, body, GROUND), s.body[body].shape
+    points = 1 if s.shared or shape.sphere is not None else 4 * s.edge if shape.box is not None else 2
+    return weight(s, body) / (points * material.stiffness)
 
-FORMULAS: dict[str, Formula] = {"nothing": lambda s, body: 0.0, "all": lambda s, body: 1.0} | {
-    each.__name__.replace("_", "-"): each for each in ALL
+
+def settling(s: SceneSettings, body: int) -> float:
+    """Return the rise (negative) of a box on an elastic foundation under its weight and the forces on it [m]."""
+    _require(s.cells > 0, "settling", "a scene with cells")
+    return -pressed(s, body) / (s.cells**2 * touching_materials(s, body, GROUND).stiffness)
+
+
+def reading(s: SceneSettings, body: int) -> float:
+    """Return the displacement of a scale, a slide with a spring, under the weight of all bodies that are not fixed [m]."""
+    joints = s.body[body].joints
+    _require(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
+    return -whole_weight(s, body) / joints[0].stiffness
+
+
+FORMULAS: dict[str, Formula] = {
+    "nothing": lambda s, b: 0.0,
+    "all": lambda s, b: 1.0,
+    "stop-distance": lambda s, b: s.body[b].velocity[0] ** 2 / (2 * friction(s, b) * s.gravity),
+    "sliding-way": lambda s, b: sliding(s, b) * s.duration**2 / 2,
+    "held": lambda s, b: mass_of(s.body[b]) * s.gravity,
+    "loose-weight": lambda s, b: sum(mass_of(each) for each in s.body if is_loose(s, each)) * s.gravity,
+    "stacked-weight": lambda s, b: moving_mass(s, b) * press(s),
+    "squeeze": lambda s, b: sum(abs(force.force[0]) for force in s.force if force.body == s.body[b].name),
 }
+"""Formulas by name; the functions below have theirs. `stop-distance`: v² / 2 μ g of a block on level ground [m]; `sliding-way`:
+a t² / 2 of a block from rest on a slope [m]; `held`: weight of a body for vertical gravity [N]; `loose-weight`: that of all
+free bodies and bodies fixed to them; `stacked-weight`: normal component of the weight of a body and all bodies listed after it;
+`squeeze`: sum of |f_x| over the external forces on a body [N]."""
+
+FORMULAS |= {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        viscous_way, sliding, rolling, weight, whole_weight, fall_time, sinking, reading, lift, spring_period, slip_under_pads,
+        parallelogram_period, pressed, settling, gripped, hinges, at_stop, block_statics, implicit_swing,
+    )
+}  # fmt: skip

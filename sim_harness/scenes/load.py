@@ -109,8 +109,7 @@ def _block(arch: ArchSettings, index: int, profile: Array) -> BodySettings:
     )
 
 
-CLOSED = 1e-9
-"""Largest error of a closure at the beginning [m, rad]; a larger one contradicts the other joints."""
+CLOSED = 1e-9  # largest error of a closure at the beginning [m, rad]; a larger one contradicts the other joints
 
 
 def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
@@ -194,7 +193,7 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
             raise ConfigError(f"{where}.parent", f"expected no parent of a free body, got '{body.parent}'")
     if not body.joint:
         raise ConfigError(f"{where}.joint", "expected 'free', 'fixed' or at least one joint, got an empty list")
-    for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+    for k, joint in enumerate(body.joints):
         _check_joint(f"{where}.joint[{k}]", joint)
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -87,25 +87,17 @@ bodies listed after it. `drift` is the largest error of a closure, `drift-growth
 quarter."""
 
 
-UNITS = {"momentum": "N·s", "cone": "N·s", "gap_work": "J", "power": "W", "closure": "m"}
-"""Units of the residuals."""
+UNITS = {"momentum": "N·s", "cone": "N·s", "gap_work": "J", "power": "W", "closure": "m"}  # units of the residuals
 
 
 class Measured(Record, frozen=True):
-    """A measured figure.
+    """A measured figure."""
 
-    what: description
-    unit: unit of the value
-    value: measured value
-    known: analytic value, None without one
-    holds: whether the error is within the expected bound, None without a bound
-    """
-
-    what: str
-    unit: str
-    value: float
-    known: float | None
-    holds: bool | None
+    what: str  # description
+    unit: str  # unit of the value
+    value: float  # measured value
+    known: float | None  # analytic value, None without one
+    holds: bool | None  # whether the error is within the expected bound, None without a bound
 
     @property
     def error(self) -> float | None:
@@ -119,31 +111,19 @@ def error_of(value: float, known: float | None) -> float | None:
 
 
 class Outcome(Record, frozen=True):
-    """Summary of a run.
+    """Summary of a run."""
 
-    scene, engine: names
-    steps: number of steps
-    seconds: simulated time [s]
-    measured: figures
-    residuals: largest residuals of all steps, by name
-    iterations: mean per step
-    engine_us: median computation time of the engine per step [µs]
-    pace: simulated time over computation time of whole steps
-    unsolved: number of steps that the engine did not solve
-    e_m: largest momentum error of the convex problem [SAP §VI-C], None for engines without one
-    """
-
-    scene: str
-    engine: str
-    steps: int
-    seconds: float
-    measured: tuple[Measured, ...]
-    residuals: dict[str, float]
-    iterations: float
-    engine_us: float
-    pace: float
-    unsolved: int
-    e_m: float | None
+    scene: str  # name
+    engine: str  # name
+    steps: int  # number of steps
+    seconds: float  # simulated time [s]
+    measured: tuple[Measured, ...]  # figures
+    residuals: dict[str, float]  # largest residuals of all steps, by name
+    iterations: float  # mean per step
+    engine_us: float  # median computation time of the engine per step [µs]
+    pace: float  # simulated time over computation time of whole steps
+    unsolved: int  # number of steps that the engine did not solve
+    e_m: float | None  # largest momentum error of the convex problem [SAP §VI-C], None for engines without one
 
     @property
     def good(self) -> bool:
@@ -233,9 +213,9 @@ def save_run(folder: Path, settings: SceneSettings, recording: Recording, outcom
 def read(folder: Path) -> SavedRun:
     """Read a run written by `save_run`. Raises ConfigError for missing or malformed files."""
     try:
-        settings = msgspec.convert(_read(folder / SETTINGS), SceneSettings)
+        settings = msgspec.convert(json.loads((folder / SETTINGS).read_text(encoding="utf-8")), SceneSettings)
         recording = Recording.load(folder / ROWS)
-        outcome = msgspec.convert(_read(folder / FIGURES), Outcome)
+        outcome = msgspec.convert(json.loads((folder / FIGURES).read_text(encoding="utf-8")), Outcome)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(str(folder), f"expected {SETTINGS}, {ROWS} and {FIGURES} of a scene ({error})") from error
     return SavedRun(settings=settings, recording=recording, outcome=outcome)
@@ -252,12 +232,7 @@ def _write(path: Path, data: msgspec.Struct) -> None:
     path.write_text(json.dumps(msgspec.to_builtins(data), indent=1), encoding="utf-8")
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-MOST = 8
-"""Largest number of bodies that are plotted."""
+MOST = 8  # largest number of bodies that are plotted
 
 
 def picture(settings: SceneSettings, run: Recording, outcome: Outcome) -> bytes:

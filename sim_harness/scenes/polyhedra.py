@@ -11,34 +11,21 @@ from idyn.types import Array, Record
 
 Corners = tuple[tuple[float, float, float], ...]
 
-CENTRED = 1e-6
-"""Largest distance of the centre of mass from the origin of the corners [m]."""
-
-SAME = 1e-9
-"""Planes and directions that differ by less count as equal [m, rad]."""
+CENTRED = 1e-6  # largest distance of the centre of mass from the origin of the corners [m]
+SAME = 1e-9  # planes and directions that differ by less count as equal [m, rad]
 
 
 class Hull(Record, frozen=True):
-    """A convex polyhedron.
+    """A convex polyhedron."""
 
-    corners: [m] (n, 3)
-    triangles: indices of corners, counterclockwise seen from outside (m, 3)
-    planes: outward normal and distance from the origin [m] of each face (f, 4)
-    faces: indices of the corners of each face, counterclockwise seen from outside (f)
-    edges: directions of the edges without duplicates (k, 3)
-    volume: [m³]
-    centre: centre of mass [m] (3)
-    tensor: inertia of 1 kg about the origin [m²] (3, 3)
-    """
-
-    corners: Array
-    triangles: Array
-    planes: Array
-    faces: tuple[Array, ...]
-    edges: Array
-    volume: float
-    centre: Array
-    tensor: Array
+    corners: Array  # [m] (n, 3)
+    triangles: Array  # indices of corners, counterclockwise seen from outside (m, 3)
+    planes: Array  # outward normal and distance from the origin [m] of each face (f, 4)
+    faces: tuple[Array, ...]  # indices of the corners of each face, counterclockwise seen from outside (f)
+    edges: Array  # directions of the edges without duplicates (k, 3)
+    volume: float  # [m³]
+    centre: Array  # centre of mass [m] (3)
+    tensor: Array  # inertia of 1 kg about the origin [m²] (3, 3)
 
 
 @lru_cache(maxsize=4096)
@@ -111,11 +98,8 @@ FACE_FIRST = 1e-6
 first by this [m], and edge contact only when the distance along the edge axis exceeds that along the best face. Otherwise
 rounding errors would choose between bodies whose faces are parallel, and the contacts would change their order."""
 
-TOUCHING = 1e-4
-"""Tolerance of clipping a face at the border of another [m], so that nearly congruent faces keep their corners."""
-
-UPRIGHT = 1e-6
-"""Two edges at a smaller angle count as parallel and give no separating axis [rad]."""
+TOUCHING = 1e-4  # tolerance of clipping a face at the border of another [m], so that nearly congruent faces keep their corners
+UPRIGHT = 1e-6  # two edges at a smaller angle count as parallel and give no separating axis [rad]
 
 
 class Spot(NamedTuple):
@@ -127,19 +111,13 @@ class Spot(NamedTuple):
 
 
 class Polyhedron(NamedTuple):
-    """A hull at a pose, all in world axes.
-
-    corners: [m] (n, 3)
-    normals: outward normals of the faces (f, 3)
-    distances: distances of the faces from the origin [m] (f)
-    edges: directions of the edges (k, 3)
-    """
+    """A hull at a pose, all in world axes."""
 
     hull: Hull
-    corners: Array
-    normals: Array
-    distances: Array
-    edges: Array
+    corners: Array  # [m] (n, 3)
+    normals: Array  # outward normals of the faces (f, 3)
+    distances: Array  # distances of the faces from the origin [m] (f)
+    edges: Array  # directions of the edges (k, 3)
 
 
 def polyhedron_at(hull: Hull, rotation: Array, centre: Array) -> Polyhedron:

@@ -11,31 +11,24 @@ import numpy as np
 
 from idyn.errors import IdynError
 from idyn.types import Array, Record
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
 from sim_harness.scenes.contacts import GROUND
 from sim_harness.scenes.scene import SceneWorld
 from sim_harness.scenes.scene_model import JointEffects
 from sim_harness.scenes.scene_settings import SceneSettings
 from sim_harness.world.bodies import CREEP
-from sim_harness.world.world import ForceTimes, Step
+from sim_harness.world.world import Step
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 
 class Residuals(Record, frozen=True):
-    """Residuals of one step, or the largest of many steps; 0 is exact.
+    """Residuals of one step, or the largest of many steps; 0 is exact."""
 
-    momentum: ‖M (v⁺ − v) − Jᵀp − Gᵀλ − dt (f + f_joints − h)‖∞ [N·s, N·m·s]
-    cone: largest violation of p_N ≥ 0 and of the friction cone [N·s]
-    gap_work: Σ |f_N (φ + dt N v⁺)|, work of the normal forces over gaps or penetrations, 0 for rigid contact [J]
-    power: power of friction that accelerates bodies, Σ max(0, f_T · v_T⁺) [W]
-    closure: largest error of rigid closures and stops at the beginning of the step [m, rad]
-    """
-
-    momentum: float
-    cone: float
-    gap_work: float
-    power: float
-    closure: float
+    momentum: float  # ‖M (v⁺ − v) − Jᵀp − Gᵀλ − dt (f + f_joints − h)‖∞ [N·s, N·m·s]
+    cone: float  # largest violation of p_N ≥ 0 and of the friction cone [N·s]
+    gap_work: float  # Σ |f_N (φ + dt N v⁺)|, work of the normal forces over gaps or penetrations, 0 for rigid contact [J]
+    power: float  # power of friction that accelerates bodies, Σ max(0, f_T · v_T⁺) [W]
+    closure: float  # largest error of rigid closures and stops at the beginning of the step [m, rad]
 
 
 NAMES = Residuals.__struct_fields__
@@ -50,54 +43,40 @@ def residuals_of(
     stretch: stretch of the joint springs at the beginning of the step [m, rad] (nv)
     force_times: times at which the world evaluates forces
     """
-    p, a = solution.p, problem
-    u = (a.J @ solution.v_plus).reshape(-1, 3)
+    a, p, v_plus, shift, at = problem, solution.p, solution.v_plus, problem.dt * solution.configuration_velocity, force_times
+    u = (a.J @ v_plus).reshape(-1, 3)
     bound = np.where(np.isinf(a.mu), np.inf, np.where(np.isinf(a.mu), 0.0, a.mu) * p[:, 2])
     beyond = np.maximum(np.hypot(p[:, 0], p[:, 1]) - bound, -p[:, 2])
     work = np.abs(p[:, 2] * (a.gaps + a.dt * u[:, 2])) / a.dt
     power = np.maximum(0.0, (p[:, :2] * u[:, :2]).sum(axis=1)) / a.dt
+    closure = 0.0
+    if a.rows is not None:
+        g = np.where(a.rows.yields, 0.0, a.rows.g)
+        closure = float(np.where(a.rows.stops, np.maximum(-g, 0.0), np.abs(g)).max(initial=0.0))
+    M, h, J, rows = a.M, a.h, a.J, a.rows
+    if a.system is not None:
+        if at.bodies:
+            M, h = a.system.terms(at.bodies * shift, a.v + at.bodies * (v_plus - a.v))
+        rows = a.system.rows(at.rows * shift) if at.rows else rows
+        J = a.system.contacts(at.contacts * shift)[0] if at.contacts else J
+    resisting = (
+        effects.stiffness * (stretch + at.springs * shift)
+        + effects.viscous * (a.v + at.dampers * (v_plus - a.v))
+        + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
+    )
+    push = J.T @ p.ravel() + a.dt * (a.force - h - resisting)
+    if rows is not None and solution.rows is not None:
+        push = push + rows.G.T @ solution.rows
     return Residuals(
-        momentum=momentum(problem, solution, effects, stretch, force_times),
+        momentum=float(np.abs(M @ (v_plus - a.v) - push).max(initial=0.0)),
         cone=float(np.maximum(beyond, 0.0).max(initial=0.0)),
         gap_work=float(work.sum()),
         power=float(power.sum()),
-        closure=0.0 if a.rows is None else violation(np.where(a.rows.yields, 0.0, a.rows.g), a.rows.stops),
+        closure=closure,
     )
 
 
-def momentum(
-    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, force_times: ForceTimes
-) -> float:
-    """Return `momentum` of `Residuals`."""
-    a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
-    if force_times.bodies and a.system is not None:
-        M, h = a.system.terms(
-            force_times.bodies * a.dt * solution.configuration_velocity, a.v + force_times.bodies * (v_plus - a.v)
-        )
-    stretch = stretch + force_times.springs * a.dt * solution.configuration_velocity
-    resisting = (
-        effects.stiffness * stretch
-        + effects.viscous * (a.v + force_times.dampers * (v_plus - a.v))
-        + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
-    )
-    J, rows = a.J, a.rows
-    if force_times.rows and a.system is not None:
-        rows = a.system.rows(force_times.rows * a.dt * solution.configuration_velocity)
-    if force_times.contacts and a.system is not None:
-        J, _ = a.system.contacts(force_times.contacts * a.dt * solution.configuration_velocity)
-    push = J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
-    if rows is not None and solution.rows is not None:
-        push = push + rows.G.T @ solution.rows
-    return float(np.abs(M @ (v_plus - a.v) - push).max(initial=0.0))
-
-
-def violation(g: Array, stops: Array) -> float:
-    """Return the largest violation of g = 0 and, for stops, g ≥ 0 [m, rad]."""
-    return float(np.where(stops, np.maximum(-g, 0.0), np.abs(g)).max(initial=0.0))
-
-
-BOUND = 1e3
-"""A simulation has diverged when an entry of q or v exceeds this [m, rad, m/s, rad/s]."""
+BOUND = 1e3  # a simulation has diverged when an entry of q or v exceeds this [m, rad, m/s, rad/s]
 
 
 class Diverged(IdynError):
@@ -105,48 +84,28 @@ class Diverged(IdynError):
 
 
 class Recording(Record, frozen=True):
-    """Recording of N steps of nb bodies. States have N + 1 rows, the first is the start.
+    """Recording of N steps of nb bodies. States have N + 1 rows, the first is the start."""
 
-    masses: masses of the bodies, 0 for fixed bodies [kg] (nb)
-    loose: true for free bodies and bodies fixed to a free body (nb)
-    t: time [s] (N + 1)
-    q, v: states (N + 1, nq), (N + 1, nv)
-    centres: positions of the bodies' centres, world axes [m] (N + 1, nb, 3)
-    velocities, spins: linear [m/s] and angular [rad/s] velocities of the bodies, world axes (N + 1, nb, 3)
-    energy: [J] (N + 1)
-    force: total contact force on each body, mean over the step, world axes [N] (N, nb, 3)
-    gap: smallest gap of each body at the beginning of the step, inf without contact [m] (N, nb)
-    slip: largest slip speed of each body's pressing contacts after the step [m/s] (N, nb)
-    contacts: number of contacts (N)
-    arrows: point [m] and force on the first body [N] of each contact, rows of all steps together (·, 6)
-    iterations: iterations of the engine (N)
-    ok: whether the step is solved (N)
-    seconds: computation time of the engine [s] (N)
-    pace: simulated time over computation time of whole steps
-    residuals: columns `NAMES` (N, 5)
-    accuracy: e_m and e_μ reported by engines that minimise, NaN for others (N, 2)
-    """
-
-    masses: Array
-    loose: Array
-    t: Array
-    q: Array
-    v: Array
-    centres: Array
-    velocities: Array
-    spins: Array
-    energy: Array
-    force: Array
-    gap: Array
-    slip: Array
-    contacts: Array
-    arrows: Array
-    iterations: Array
-    ok: Array
-    seconds: Array
-    pace: float
-    residuals: Array
-    accuracy: Array
+    masses: Array  # masses of the bodies, 0 for fixed bodies [kg] (nb)
+    loose: Array  # true for free bodies and bodies fixed to a free body (nb)
+    t: Array  # time [s] (N + 1)
+    q: Array  # configurations (N + 1, nq)
+    v: Array  # velocities (N + 1, nv)
+    centres: Array  # positions of the bodies' centres, world axes [m] (N + 1, nb, 3)
+    velocities: Array  # linear velocities of the bodies, world axes [m/s] (N + 1, nb, 3)
+    spins: Array  # angular velocities of the bodies, world axes [rad/s] (N + 1, nb, 3)
+    energy: Array  # [J] (N + 1)
+    force: Array  # total contact force on each body, mean over the step, world axes [N] (N, nb, 3)
+    gap: Array  # smallest gap of each body at the beginning of the step, inf without contact [m] (N, nb)
+    slip: Array  # largest slip speed of each body's pressing contacts after the step [m/s] (N, nb)
+    contacts: Array  # number of contacts (N)
+    arrows: Array  # point [m] and force on the first body [N] of each contact, rows of all steps together (·, 6)
+    iterations: Array  # iterations of the engine (N)
+    ok: Array  # whether the step is solved (N)
+    seconds: Array  # computation time of the engine [s] (N)
+    pace: float  # simulated time over computation time of whole steps
+    residuals: Array  # columns `NAMES` (N, 5)
+    accuracy: Array  # e_m and e_μ reported by engines that minimise, NaN for others (N, 2)
 
     @property
     def steps(self) -> int:

@@ -95,13 +95,11 @@ class ElasticBlock:
         return G, g, compliance, np.full(len(g), self._dissipation)
 
 
-Part = tuple[Array, Array, Array, Array]
-"""G (m, nv), g, compliance and dissipation (m) of a group of rows."""
+Part = tuple[Array, Array, Array, Array]  # G (m, nv), g, compliance and dissipation (m) of a group of rows
 
 WORLD_X, WORLD_Z = np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 1.0]])
 
-WORLD = -1
-"""Index that stands for the world in a closure."""
+WORLD = -1  # index that stands for the world in a closure
 
 
 class Closure:
@@ -183,7 +181,7 @@ class Constraints:
 
 def has_compliant_rows(settings: SceneSettings) -> bool:
     """Return true when a closure or stop of the scene has finite stiffness, or the scene has elastic blocks."""
-    joints = [joint for body in settings.body if not isinstance(body.joint, str) for joint in body.joint]
+    joints = [joint for body in settings.body for joint in body.joints]
     soft = [joint.stop_stiffness for joint in joints if joint.stop is not None]
     soft += [closure.stiffness for closure in settings.closure]
     return bool(settings.elastic) or any(np.isfinite(soft))

@@ -185,25 +185,16 @@ def _text(values: Sequence[float] | Array) -> str:
 
 
 class JointEffects(Record, frozen=True):
-    """Springs, friction and stops of all degrees of freedom (nv each); 0 without spring or friction.
+    """Springs, friction and stops of all degrees of freedom (nv each); 0 without spring or friction."""
 
-    stiffness: spring stiffness [N/m, N·m/rad]
-    rest: rest position of the spring [m, rad]
-    viscous: viscous friction [N·s/m, N·m·s/rad]
-    coulomb: Coulomb friction [N, N·m]
-    low, high: positions of the stops, −inf and inf without stop [m, rad]
-    stop_compliance: compliance of the stops, 0 for rigid stops [m/N, rad/(N·m)]
-    stop_dissipation: damping over stiffness of the stops [s]
-    """
-
-    stiffness: Array
-    rest: Array
-    viscous: Array
-    coulomb: Array
-    low: Array
-    high: Array
-    stop_compliance: Array
-    stop_dissipation: Array
+    stiffness: Array  # spring stiffness [N/m, N·m/rad]
+    rest: Array  # rest position of the spring [m, rad]
+    viscous: Array  # viscous friction [N·s/m, N·m·s/rad]
+    coulomb: Array  # Coulomb friction [N, N·m]
+    low: Array  # positions of the lower stops, −inf without [m, rad]
+    high: Array  # positions of the upper stops, inf without [m, rad]
+    stop_compliance: Array  # compliance of the stops, 0 for rigid stops [m/N, rad/(N·m)]
+    stop_dissipation: Array  # damping over stiffness of the stops [s]
 
 
 class SceneModel:
@@ -285,31 +276,21 @@ class SceneModel:
         return Rotation.from_quat(q[self.free_positions[:, :1] + np.arange(3, 7)])
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Return the state after a step of dt [s] from the configuration q.
-
-        v_plus: velocity after the step, along the axes at q (nv)
-        drift: velocity with which the configuration is integrated, along the axes at q (nv)
-        """
+        """Return the state after a step, see `Bodies.after`."""
         moved, v = self.moved(q, dt * drift), v_plus.copy()
         if len(self.free):
             v[self.free] = self._turns(moved).inv().apply(self._turns(q).apply(v_plus[self.free]))
         return State(q=moved, v=v)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """Return J, changed in place so that it multiplies velocities along the axes at q.
-
-        J: Jacobian at the configuration `moved`, for velocities along the axes there (m, nv)
-        """
+        """Return J for velocities along the axes at q, see `Bodies.along_axes_at`."""
         if len(self.free):
             for free, turn in zip(self.free, (self._turns(moved).inv() * self._turns(q)).as_matrix(), strict=True):
                 J[:, free] = J[:, free] @ turn
         return J
 
     def before(self, q: Array, after: State) -> Array:
-        """Return the velocity of the state `after`, expressed along the axes at an earlier configuration q (nv).
-
-        The method `after` makes the opposite conversion.
-        """
+        """Return the velocity of the state `after` along the axes at an earlier configuration q (nv)."""
         v = after.v.copy()
         if len(self.free):
             v[self.free] = (self._turns(q).inv() * self._turns(after.q)).apply(after.v[self.free])
@@ -355,7 +336,7 @@ class SceneModel:
                 first = _first(self.robot, body)
                 back = body_pose(body).rotation.T  # Pinocchio's velocities are in the body frame
                 v[first : first + 3], v[first + 3 : first + 6] = back @ body.velocity, back @ body.spin
-            for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+            for k, joint in enumerate(body.joints):
                 dof, position = self.dofs[joint_name(body, k)]
                 q[position], v[dof] = joint.start, joint.speed
         return State(q=q, v=v)
@@ -373,7 +354,7 @@ def _first(robot: Robot, body: BodySettings) -> int:
 
 
 def _dofs(robot: Robot, bodies: Sequence[BodySettings]) -> dict[str, tuple[int, int]]:
-    names = [joint_name(body, k) for body in bodies if not isinstance(body.joint, str) for k in range(len(body.joint))]
+    names = [joint_name(body, k) for body in bodies for k in range(len(body.joints))]
     dofs = [robot.tree.dof_names.index(name) for name in names]
     place = dict(zip(robot.tree.a.tolist(), robot.tree.q_index.tolist(), strict=True))
     return {name: (dof, place[dof]) for name, dof in zip(names, dofs, strict=True)}
@@ -383,7 +364,7 @@ def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple
     columns = np.zeros((8, robot.nv))
     columns[4], columns[5] = -np.inf, np.inf
     for body in bodies:
-        for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+        for k, joint in enumerate(body.joints):
             stop = (-np.inf, np.inf) if joint.stop is None else joint.stop
             values = joint.stiffness, joint.rest, joint.damping, joint.coulomb, *stop
             columns[:, dofs[joint_name(body, k)][0]] = *values, 1.0 / joint.stop_stiffness, joint.stop_dissipation

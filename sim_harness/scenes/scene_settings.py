@@ -125,6 +125,11 @@ class BodySettings(Settings, frozen=True):
     chained: bool = False
 
     @property
+    def joints(self) -> tuple[JointSettings, ...]:
+        """Return the slides and hinges, none for a free or fixed body."""
+        return () if isinstance(self.joint, str) else self.joint
+
+    @property
     def uniform(self) -> bool:
         """Return true for a body of uniform density."""
         return self.inertia is None and not any(self.mass_centre)
@@ -252,8 +257,7 @@ class MeasureSettings(Settings, frozen=True):
     engines: tuple[str, ...] = ()
 
 
-BODY_TABLES = frozenset({"body", "arch", "elastic"})
-"""Tables of a scene that define bodies."""
+BODY_TABLES = frozenset({"body", "arch", "elastic"})  # tables of a scene that define bodies
 
 
 class SceneSettings(Settings, frozen=True):

@@ -15,7 +15,7 @@ import numpy as np
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.newton import Newton, PassSettings, free_motion
+from sim_harness.engines.newton import Newton, free_motion
 from sim_harness.engines.newton_iteration import Rules, iterate, solve_linear
 from sim_harness.engines.newton_rows import Constraints, constraints, stack_of
 from sim_harness.report.plots import Plot, picture
@@ -49,14 +49,8 @@ class Scheme(Newton, frozen=True, tag="newton-scheme"):
     max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 10000
 
     @property
-    def pass_settings(self) -> PassSettings:
-        return super().pass_settings._replace(
-            preconditioner=PRECONDITIONERS.index(self.preconditioner), limit=self.max_iterations
-        )
-
-    @property
     def rules(self) -> Rules:
-        return Rules(
+        return super().rules._replace(
             function=FUNCTIONS.index(self.function),
             weighted=self.form == "weighted",
             solver=SOLVERS.index(self.solver),
@@ -64,7 +58,8 @@ class Scheme(Newton, frozen=True, tag="newton-scheme"):
             damping=self.damping,
             regularisation=self.regularisation,
             exact=self.finish,
-            tolerance=self.tolerance,
+            preconditioner=PRECONDITIONERS.index(self.preconditioner),
+            limit=self.max_iterations,
         )
 
 
@@ -168,13 +163,13 @@ def constraints_of(engine: Newton, problem: ForwardProblem) -> Constraints:
     a = problem
     free, _ = free_motion(a.M, a.v, a.dt * (a.force - a.h))
     plan, J = stack_of(a, engine.recovery, contacts_too=False).plan()
-    return constraints(plan, J, free.L, free.z, engine.pass_settings.preconditioner)
+    return constraints(plan, J, free.L, free.z, engine.rules.preconditioner)
 
 
 def convergence(engine: Newton, problem: ForwardProblem) -> Convergence:
     """Iterate from p = 0 and v = 0 and return the convergence."""
     c = constraints_of(engine, problem)
-    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.pass_settings.limit)
+    root = iterate(c, engine.rules, engine.tolerance, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.rules.limit)
     error = root.history / c.scale
     return Convergence(error=error[np.isfinite(error)], iterations=root.iterations)
 

@@ -38,19 +38,14 @@ from sim_harness.world.world import (
 CREEP = 1e-4
 """Speed below which Coulomb friction is a damper [rad/s]. Smaller values reduce creep and make D more ill-conditioned."""
 
-ROUNDS = 8
-"""Largest number of solves per step."""
+ROUNDS = 8  # largest number of solves per step
 
 
 class JointFriction(Record, frozen=True):
-    """Joint friction of all degrees of freedom, 0 without friction.
+    """Joint friction of all degrees of freedom, 0 without friction."""
 
-    viscous: [N·m·s/rad] (nv)
-    coulomb: [N·m] (nv)
-    """
-
-    viscous: Array
-    coulomb: Array
+    viscous: Array  # [N·m·s/rad] (nv)
+    coulomb: Array  # [N·m] (nv)
 
     @staticmethod
     def of(robot: Robot, viscous: dict[str, float], coulomb: dict[str, float]) -> "JointFriction":
@@ -135,7 +130,7 @@ class Bodies:
         raise NotImplementedError
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of curvature of both surfaces at the contacts [m] (n, 3), see `moved_contacts`."""
+        """Return the centres of curvature of both surfaces at the contacts [m] (n, 3), see `MovedBodies.contacts`."""
         raise NotImplementedError
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
@@ -185,15 +180,11 @@ class Bodies:
 
 
 class MovedBodies(Record, frozen=True):
-    """Implementation of `System`: evaluates bodies at configurations near q.
-
-    q: configuration at the beginning of the step (nq)
-    touching: contacts of the step
-    """
+    """Implementation of `System`: evaluates bodies at configurations near q."""
 
     bodies: Bodies
-    q: Array
-    touching: Touching
+    q: Array  # configuration at the beginning of the step (nq)
+    touching: Touching  # contacts of the step
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         """Return M (nv, nv) and h (nv) at q ⊕ shift."""
@@ -209,37 +200,26 @@ class MovedBodies(Record, frozen=True):
         return rows
 
     def contacts(self, shift: Array) -> tuple[Array, Array]:
-        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift."""
-        bodies, moved = self.bodies, self.bodies.moved(self.q, shift)
-        pivots = bodies.pivots(self.q, self.touching)
-        J, gaps = moved_contacts(bodies.robot, self.touching.contacts, self.q, moved, self._axes(moved), pivots)
-        return bodies.along_axes_at(self.q, moved, J), gaps
+        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift.
+
+        The centres of curvature of both surfaces, `Bodies.pivots`, move with the bodies, and the contact point keeps its offset
+        from them, so round bodies roll. For flat faces and corners they are the contact points themselves.
+        """
+        bodies, c, moved = self.bodies, self.touching.contacts, self.bodies.moved(self.q, shift)
+        robot, ground, ends, pivots = bodies.robot, np.zeros_like(c.others), [], bodies.pivots(self.q, self.touching)
+        axes = self._axes(moved)
+        rotations, origins = (places.copy() for places in robot.place(self.q))
+        there = robot.place(moved)
+        for joints, centres in zip((c.bodies, c.others), pivots, strict=True):
+            local = np.einsum("nji,nj->ni", rotations[joints], centres - origins[joints])
+            ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints] + c.points - centres)
+        J = relative_jacobian(axes, robot.tree.support, c.bodies, ground, ends[0], c.tangents, c.normals)
+        if c.others.any():
+            J -= relative_jacobian(axes, robot.tree.support, c.others, ground, ends[1], c.tangents, c.normals)
+        return bodies.along_axes_at(self.q, moved, J), c.gaps + ((ends[0] - ends[1]) * c.normals).sum(axis=1)
 
     def _axes(self, moved: Array) -> Array:
         return self.bodies.robot.terms(moved, np.zeros(self.bodies.robot.nv)).axes
-
-
-def moved_contacts(
-    robot: Robot, contacts: ContactSet, q: Array, moved: Array, axes: Array, pivots: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Return J (3n, nv) and gaps [m] (n) of the contacts at q after the bodies have moved to the configuration `moved`.
-
-    axes: joint axes at `moved` (nv, 6)
-    pivots: centres of curvature of the surfaces of the first and second body at each contact [m] (n, 3). They move with the
-        bodies, and the contact point keeps its offset from them, so round bodies roll. For flat faces and corners they are the
-        contact points themselves
-    """
-    c, ground = contacts, np.zeros_like(contacts.others)
-    ends = []
-    rotations, origins = (places.copy() for places in robot.place(q))
-    there = robot.place(moved)
-    for joints, centres in zip((c.bodies, c.others), pivots, strict=True):
-        local = np.einsum("nji,nj->ni", rotations[joints], centres - origins[joints])
-        ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints] + c.points - centres)
-    J = relative_jacobian(axes, robot.tree.support, c.bodies, ground, ends[0], c.tangents, c.normals)
-    if c.others.any():
-        J -= relative_jacobian(axes, robot.tree.support, c.others, ground, ends[1], c.tangents, c.normals)
-    return J, c.gaps + ((ends[0] - ends[1]) * c.normals).sum(axis=1)
 
 
 def forward_problem(
@@ -257,8 +237,7 @@ def forward_problem(
     return ForwardProblem(M=M, h=h, v=v, J=J, force=force, mu=contacts.mu, gaps=contacts.gaps, dt=dt, **more)
 
 
-NEARBY = 1e-4
-"""Step of the central differences for Ṅ v [m or rad]; the error is about 1e-7 v²."""
+NEARBY = 1e-4  # step of the central differences for Ṅ v [m or rad]; the error is about 1e-7 v²
 
 
 class RobotBodies(Bodies):

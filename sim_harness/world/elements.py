@@ -19,32 +19,20 @@ from idyn.types import Array
 
 Energy = Literal["corotational", "neo-hookean"]
 
-ROWS = 9
-"""Number of rows of each tetrahedron."""
-
-FLAT = 1e-9
-"""Smallest curvature h_a of a stretch, as a share of μ."""
-
-PAIRS = np.array([(0, 1), (0, 2), (1, 2)])
-"""Pairs of axes that are flipped and twisted."""
+ROWS = 9  # number of rows of each tetrahedron
+FLAT = 1e-9  # smallest curvature h_a of a stretch, as a share of μ
+PAIRS = np.array([(0, 1), (0, 2), (1, 2)])  # pairs of axes that are flipped and twisted
 
 
 class Elastic(NamedTuple):
-    """Tetrahedra of one material with their rest shape.
+    """Tetrahedra of one material with their rest shape."""
 
-    nodes: indices of the four corners (k, 4)
-    b: gradients of the shape functions of the corners [1/m] (k, 4, 3)
-    volumes: [m³] (k)
-    mu, lam: Lamé's constants [Pa]
-    hyper: true for stable neo-Hookean, false for co-rotational energy
-    """
-
-    nodes: Array
-    b: Array
-    volumes: Array
-    mu: float
-    lam: float
-    hyper: bool
+    nodes: Array  # indices of the four corners (k, 4)
+    b: Array  # gradients of the shape functions of the corners [1/m] (k, 4, 3)
+    volumes: Array  # [m³] (k)
+    mu: float  # Lamé's second constant [Pa]
+    lam: float  # Lamé's first constant [Pa]
+    hyper: bool  # true for stable neo-Hookean, false for co-rotational energy
 
 
 def elastic_body(points: Array, nodes: Array, young: float, poisson: float, energy: Energy) -> Elastic:

@@ -5,7 +5,7 @@ disagreement between prediction and simulation.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.terms.inputs import check_turns
 from idyn.types import Array, ContactSet, Record, State
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
 
 
 def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array:
@@ -103,24 +103,18 @@ def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
     return out
 
 
-MARGIN = 0.01
-"""Contacts with a gap below this are reported and simulated [m]: the distance that a foot of 10 m/s moves in 1 ms."""
+MARGIN = 0.01  # contacts with a gap below this are reported and simulated [m]: the distance that a foot of 10 m/s moves in 1 ms
 
 
 class Push(Record, frozen=True):
-    """An external force, constant over an interval.
+    """An external force, constant over an interval."""
 
-    frame: any frame of the pushed body
-    force: in the world frame [N] (3)
-    point: point of action, in the frame of the joint that carries the body (floating base: base frame) [m] (3)
-    start, duration: interval [s]; a step covered in part gets a proportional force, so the total impulse is force · duration
-    """
-
-    frame: str
-    force: tuple[float, float, float]
+    frame: str  # any frame of the pushed body
+    force: tuple[float, float, float]  # in the world frame [N] (3)
+    # point of action, in the frame of the joint that carries the body (floating base: base frame) [m] (3)
     point: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    start: float = 0.0
-    duration: float = np.inf
+    start: float = 0.0  # beginning [s]
+    duration: float = np.inf  # [s]; a step covered in part gets a proportional force, so the total impulse is force · duration
 
     def share(self, t: float, dt: float) -> float:
         """Return the fraction of the step [t, t + dt] in which the push acts, 0 to 1."""
@@ -128,39 +122,24 @@ class Push(Record, frozen=True):
 
 
 class Touching(Record, frozen=True):
-    """The contacts of a configuration (n).
+    """The contacts of a configuration (n)."""
 
-    contacts: joints, points, axes, gaps and friction
-    pairs: in scenes, indices of the two bodies, the second is `GROUND` for the ground (n, 2)
-    stiffness: in scenes, inf when both surfaces are rigid [N/m] (n)
-    dissipation: in scenes, 0 when both surfaces are rigid [s] (n)
-    """
-
-    contacts: ContactSet
-    pairs: Array | None = None
-    stiffness: Array | None = None
-    dissipation: Array | None = None
+    contacts: ContactSet  # joints, points, axes, gaps and friction
+    pairs: Array | None = None  # in scenes, indices of the two bodies, the second is `GROUND` for the ground (n, 2)
+    stiffness: Array | None = None  # in scenes, inf when both surfaces are rigid [N/m] (n)
+    dissipation: Array | None = None  # in scenes, 0 when both surfaces are rigid [s] (n)
 
 
 class StepResult(Record, frozen=True):
-    """Contacts and forces of one step.
+    """Contacts and forces of one step."""
 
-    contacts: contacts at the beginning of the step
-    impulse: on the robot, world frame [N·s] (n, 3)
-    force: on the robot along n, s and t = n × s of each contact, mean over the step [N] (n, 3)
-    status: status of the engine
-    iterations: iterations of the engine
-    dynamics: residual of the equation of motion, ‖·‖∞ [N·s, N·m·s]
-    beside: part of the normal forces that acts beside the contact places, on other shapes of the robot [N] (n)
-    """
-
-    contacts: ContactSet
-    impulse: Array
-    force: Array
-    status: Status
-    iterations: int
-    dynamics: float
-    beside: Array | float
+    contacts: ContactSet  # contacts at the beginning of the step
+    impulse: Array  # on the robot, world frame [N·s] (n, 3)
+    force: Array  # on the robot along n, s and t = n × s of each contact, mean over the step [N] (n, 3)
+    status: Status  # status of the engine
+    iterations: int  # iterations of the engine
+    dynamics: float  # residual of the equation of motion, ‖·‖∞ [N·s, N·m·s]
+    beside: Array | float  # part of the normal forces that acts beside the contact places, on other shapes of the robot [N] (n)
 
     @property
     def normal_force(self) -> Array:
@@ -168,36 +147,14 @@ class StepResult(Record, frozen=True):
         return self.force[:, 0]
 
 
-class ForceTimes(NamedTuple):
-    """Times at which a world evaluates forces, as fractions of the step: 0 beginning, 1 end.
-
-    bodies: configuration and velocity of M and h
-    springs, dampers: joint springs and dampers
-    rows, contacts: Jacobians of constraint rows and contacts
-    """
-
-    bodies: float
-    springs: float
-    dampers: float
-    rows: float
-    contacts: float = 0.0
-
-
 class Step(StepResult, frozen=True):
-    """A step with the engine's problem and solution.
+    """A step with the engine's problem and solution."""
 
-    touching: contacts with their materials
-    problem: problem of the engine, before joint springs and friction are added
-    solution: solution of the engine
-    force_times: times at which the world evaluates forces
-    seconds: computation time of the engine [s]
-    """
-
-    touching: Touching
-    problem: ForwardProblem
-    solution: ForwardSolution
-    force_times: ForceTimes
-    seconds: float
+    touching: Touching  # contacts with their materials
+    problem: ForwardProblem  # problem of the engine, before joint springs and friction are added
+    solution: ForwardSolution  # solution of the engine
+    force_times: ForceTimes  # times at which the world evaluates forces
+    seconds: float  # computation time of the engine [s]
 
 
 def step_of(

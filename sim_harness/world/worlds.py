@@ -30,23 +30,22 @@ from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, ContactSet, Record, State
 from sim_harness.engines.dissipation import Dissipation
-from sim_harness.engines.engine import CompliantEngine, Engine, ForwardProblem, ForwardSolution, Integrator, Rows
+from sim_harness.engines.engine import CompliantEngine, Engine, ForceTimes, ForwardProblem, ForwardSolution, Integrator, Rows
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
-from sim_harness.engines.sap import SCHEMES, Sap
+from sim_harness.engines.sap import Sap
 from sim_harness.engines.viscous import Viscous
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.scenes.scene import Scene, SceneWorld
 from sim_harness.scenes.scene_settings import SceneSettings
 from sim_harness.shapes import Shape
 from sim_harness.world.bodies import Bodies, JointFriction, MovedBodies, RobotBodies, forward_problem, solve_with_friction
-from sim_harness.world.world import ForceTimes, Push, Step, Touching, World, step_of
+from sim_harness.world.world import Push, Step, Touching, World, step_of
 
-ROUNDS = 8
-"""Largest number of solves per step."""
+ROUNDS = 8  # largest number of solves per step
 
 
 class FoldingEngine(Record, frozen=True):
@@ -115,7 +114,8 @@ class EngineWorld(Generic[B]):
     def __init__(self, bodies: B, engine: Engine) -> None:
         self.bodies, self.robot, self.terrain = bodies, bodies.robot, bodies.terrain
         self.engine = with_compliance(engine)
-        self._integrates, self._force_times = isinstance(engine, Integrator), force_times_of(engine)
+        self._integrates = isinstance(engine, Integrator)
+        self._force_times = engine.force_times if isinstance(engine, CompliantEngine) else ForceTimes()
         self.reset(bodies.start.q, bodies.start.v)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -165,18 +165,8 @@ class EngineWorld(Generic[B]):
         return self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
 
 
-def force_times_of(engine: Engine) -> ForceTimes:
-    """Return the times at which an engine evaluates forces."""
-    pressing = (engine.rows_at, engine.contacts_at) if isinstance(engine, CompliantEngine) else (0.0, 0.0)
-    if not isinstance(engine, Integrator):
-        return ForceTimes(0.0, 1.0, 1.0, *pressing)
-    share = SCHEMES[engine.scheme].theta
-    return ForceTimes(share, share, share, *pressing)
-
-
 OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder | Newton
-AnyEngine = OwnEngine | MujocoSettings
-"""`[engine]` of an experiment."""
+AnyEngine = OwnEngine | MujocoSettings  # `[engine]` of an experiment
 
 ENGINES: dict[str, type[Engine]] = {str(kind_of(each)): each for each in get_args(OwnEngine)}
 

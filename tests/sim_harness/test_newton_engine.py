@@ -42,10 +42,10 @@ def followed(engine, step, start=None, limit=None):
     """
     free, _ = free_motion(step.M, step.v, step.dt * (step.force - step.h))
     plan, J = stack_of(step, engine.recovery, False).plan()
-    c = constraints(plan, J, free.L, free.z, engine.pass_settings.preconditioner)
+    c = constraints(plan, J, free.L, free.z, engine.rules.preconditioner)
     p = np.zeros(len(J)) if start is None else np.array(start, dtype=float)
     z = np.zeros(len(free.z)) if start is None else free.z + c.Y.T @ p
-    root = iterate(c, engine.rules, p, z, limit or engine.pass_settings.limit)
+    root = iterate(c, engine.rules, engine.tolerance, p, z, limit or engine.rules.limit)
     return root, p, c, velocity_after(c, free.L, root.p)
 
 

@@ -15,6 +15,7 @@ from test_engines import random_problems
 
 from idyn.status import SOLVED, Status
 from sim_harness.engines.linalg import (
+    Sparse,
     backward_within,
     cholesky_within,
     forward_within,
@@ -98,7 +99,7 @@ def cost(c, A, J, v):
 
 def gradient(c, v):
     """As the engine has it."""
-    return symmetric_times(c.A, c.first, v - c.v_star) - sparse_pushed(c, impulses(c, speeds(c, v)))
+    return symmetric_times(c.A, c.J.first, v - c.v_star) - sparse_pushed(c.J, impulses(c, speeds(c.J, v)))
 
 
 LAW = np.array([0.5, 0.01, 0.04, 0.0])
@@ -203,7 +204,7 @@ def test_the_gradient_matches_the_cost():
 
 def regions(c, v):
     """Of all contacts at v."""
-    u = speeds(c, v)
+    u = speeds(c.J, v)
     scaled = zip(
         -u[:, 0] / c.laws[:, R_T], -u[:, 1] / c.laws[:, R_T], (c.laws[:, V_HAT] - u[:, 2]) / c.laws[:, R_N], strict=True
     )
@@ -215,7 +216,7 @@ def test_the_hessian_matches_the_gradient_and_is_at_least_A():
     compared = 0
     for _ in range(60):
         c, A, _, v = random_convex(rng)
-        H = hessian(c, speeds(c, v))
+        H = hessian(c, speeds(c.J, v))
         H = np.tril(H) + np.tril(H, -1).T
         assert np.linalg.eigvalsh(H)[0] >= np.linalg.eigvalsh(A)[0] - 1e-9
         h = 1e-4
@@ -298,10 +299,10 @@ def test_the_exact_line_search_finds_the_minimum():
     rng = np.random.default_rng(26)
     for _ in range(50):
         c, A, _, v = random_convex(rng)
-        u = speeds(c, v)
+        u = speeds(c.J, v)
         way = -np.linalg.solve(symmetric(hessian(c, u)), gradient(c, v))
         pull = A @ (v - c.v_star)
-        line = Line(u, speeds(c, way), way @ pull, way @ A @ way)
+        line = Line(u, speeds(c.J, way), way @ pull, way @ A @ way)
         share = exact_share(c, line)
         falls = way @ gradient(c, v)
         assert slope_along(c, line, 0.0)[0] == pytest.approx(falls, rel=1e-9)
@@ -346,7 +347,7 @@ def test_the_hessian_of_a_cube_at_rest_has_the_known_condition_number(sigma):
     body.run(engine, 0.01, 300)
     motion, J, laws = parts(engine, body.problem(0.01))
     c = convex_problem(motion, J, laws, np.arange(6), np.arange(4))
-    assert np.linalg.cond(symmetric(hessian(c, speeds(c, body.v)))) == pytest.approx(CONDITION[sigma], rel=5e-3)
+    assert np.linalg.cond(symmetric(hessian(c, speeds(c.J, body.v)))) == pytest.approx(CONDITION[sigma], rel=5e-3)
 
 
 def crowd(rng, trees=12, groups=3):
@@ -426,7 +427,7 @@ def test_the_derivative_by_torques_matches_finite_differences():
         solution = engine.solve(problem)
         motion, J, laws = parts(engine, problem)
         c = convex_problem(motion, J, laws, np.arange(18), np.arange(len(laws)))
-        slope = DT * np.linalg.inv(symmetric(hessian(c, speeds(c, solution.v_plus))))
+        slope = DT * np.linalg.inv(symmetric(hessian(c, speeds(c.J, solution.v_plus))))
         for d in (0, 6, 13):
             e = np.zeros(18)
             e[d] = 1e-3
@@ -449,18 +450,11 @@ def slope_of_impulses(c, v):
     """G J: −dγ/dv, from H − A = Jᵀ G J by the contacts one by one (3k, nv)."""
     rows = []
     for i in range(len(c.laws)):
-        begin, end = c.begin[i], c.begin[i + 1]
+        begin, end = c.J.begin[i], c.J.begin[i + 1]
         alone = np.zeros((3, len(v)))
-        alone[:, c.columns[begin:end]] = c.rows[begin:end].T
-        one = c._replace(
-            A=np.zeros((3, 3)),
-            first=np.zeros(3, dtype=np.int64),
-            v_star=np.zeros(3),
-            begin=np.array([0, 3]),
-            columns=np.arange(3),
-            rows=np.eye(3),
-            laws=c.laws[i : i + 1].copy(),
-        )
+        alone[:, c.J.columns[begin:end]] = c.J.rows[begin:end].T
+        row = Sparse(np.array([0, 3]), np.arange(3), np.eye(3), np.zeros(3, dtype=np.int64))
+        one = c._replace(A=np.zeros((3, 3)), v_star=np.zeros(3), J=row, laws=c.laws[i : i + 1].copy())
         rows.append(symmetric(hessian(one, (alone @ v)[None])) @ alone)
     return np.vstack(rows) if rows else np.zeros((0, len(v)))
 
@@ -484,8 +478,8 @@ def test_impulses_satisfy_the_momentum_balance():
     rng = np.random.default_rng(31)
     c, A, J, v = random_convex(rng)
     gamma = rng.normal(size=(5, 3))
-    np.testing.assert_allclose(sparse_pushed(c, gamma), J.T @ gamma.ravel(), atol=1e-12)
-    np.testing.assert_allclose(symmetric_times(c.A, c.first, v), A @ v, atol=1e-12)
+    np.testing.assert_allclose(sparse_pushed(c.J, gamma), J.T @ gamma.ravel(), atol=1e-12)
+    np.testing.assert_allclose(symmetric_times(c.A, c.J.first, v), A @ v, atol=1e-12)
 
 
 def test_point_masses_with_any_friction_come_to_rest():

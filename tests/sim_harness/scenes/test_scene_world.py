@@ -8,11 +8,11 @@ from scipy.optimize import minimize
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
-from sim_harness.scenes.recording import Diverged, ForceTimes, residuals_of, run_scene
+from sim_harness.scenes.recording import Diverged, residuals_of, run_scene
 from sim_harness.scenes.scene import Closure, Constraints, elastic_of, force_now, grid_of, particles_of, where_now
 from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import (
@@ -141,7 +141,7 @@ def test_the_checker_finds_wrong_answers():
     replace, stretch = msgspec.structs.replace, np.zeros(6)
 
     def found(solution: ForwardSolution, asked: ForwardProblem = problem):
-        return residuals_of(asked, solution, effects, stretch, ForceTimes(0.0, 1.0, 1.0, 0.0))
+        return residuals_of(asked, solution, effects, stretch, ForceTimes())
 
     assert max(found(good).momentum, found(good).cone, found(good).gap_work, found(good).power) < 1e-12
     assert found(replace(good, v_plus=good.v_plus + 0.01)).momentum == pytest.approx(0.01)
