@@ -25,7 +25,7 @@ from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
 from idyn.prediction.request import Request
 from idyn.prediction.torques import under_torques
-from idyn.status import Conditions, Status
+from idyn.status import Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
 from idyn.tasks.predict import compile_task_kernels
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
@@ -128,9 +128,8 @@ class Predictive(FeedForward):
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
         self.senses = self._sensed is not None
-        predicts = self._law.conditions not in (Conditions.FREE, Conditions.GIVEN)
-        self.realises_tasks = predicts and not grip.pressing
-        self.foresees = self._law.conditions is Conditions.SOFT
+        self.realises_tasks = self._law.predicts and not grip.pressing
+        self.foresees = self._law.takes_torques
         self.reset()
 
     def reset(self) -> None:

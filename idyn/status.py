@@ -1,4 +1,4 @@
-"""Status of a solve or prediction, with a sentence of advice for each; conditions that a certificate checks.
+"""Status of a solve or prediction, with a sentence of advice for each.
 
 Valid data never raise an exception during a tick: failures are returned as a `Status`.
 """
@@ -61,17 +61,3 @@ _SENTENCES = {
     Status.TOO_MANY_CONTACTS: "the enumeration law supports two contacts at most; use the coulomb law",
     Status.OTHER_LAW: "the requested law has no certified solution, or it exceeds a limit; another law's solution is used",
 }
-
-
-class Conditions(IntEnum):
-    """Conditions that the certificate checks besides the dynamics: the complementarity of the law."""
-
-    FREE = 0
-    NO_SLIP = 1
-    COULOMB = 2
-    CONVEX = 3
-    GIVEN = 4  # the impulses are data, no condition is checked
-    CONE = 5
-    COMPLIANT = 6
-    EXACT_CONE = 7
-    SOFT = 8

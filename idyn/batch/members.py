@@ -17,7 +17,6 @@ from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELEC
 from idyn.prediction.request import Request
 from idyn.prediction.solve import NONE, Method, Workspace, realise
 from idyn.solvers.vectors import copy
-from idyn.status import Conditions
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import read_given, recall
 from idyn.terms.inputs import acceptable, finite
@@ -104,7 +103,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:
-            given.midway, given.contact_drift = s.law.conditions == Conditions.SOFT, given.drift and s.law.drift
+            given.midway, given.contact_drift = s.law.midway, given.drift and s.law.drift
             valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
         if not (valid and finite(m.q_ddot[i]) and acceptable(m.preferred[i])):
             continue
@@ -116,7 +115,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if found.rung >= 0 and finished == UNSELECTED:
             finished, null_dim = choose_kept(s.finish, m.q_ddot[i], out)
         beyond = max(s.finish.figures[BEYOND_TORQUE], s.finish.figures[BEYOND_FORCE]) > 0.0
-        again = unlimited_somewhere(given.mu, s.law.unlimited)[0] or s.law.conditions == Conditions.SOFT
+        again = unlimited_somewhere(given.mu, s.law.unlimited)[0] or s.law.takes_torques
         if found.rung >= 0 and not (beyond and again):
             m.marks[i, RUNG], m.marks[i, FINISHED] = found.rung, finished
         m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = found.iterations, null_dim

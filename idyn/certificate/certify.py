@@ -16,6 +16,7 @@ from idyn.certificate.conditions import (
     DYNAMICS,
     PENETRATION,
     SLIP,
+    Conditions,
     Contact,
     compliant,
     coulomb,
@@ -42,7 +43,6 @@ from idyn.contact.ground import Material
 from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import inlined
 from idyn.jit.stack import stack_array
-from idyn.status import Conditions
 from idyn.terms.stages import Given
 from idyn.types import Array
 

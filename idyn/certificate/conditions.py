@@ -1,5 +1,6 @@
-"""Conditions of each law on impulse and velocity of one contact. Each function raises the residuals by their violations."""
+"""Conditions of the laws, and their checks for one contact. Each function raises the residuals by the violations."""
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,22 @@ from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.terms.stages import Given
 from idyn.types import Array
+
+
+class Conditions(IntEnum):
+    """What the certificate checks besides the dynamics: the complementarity of a law. `certify` has a check for each; only laws
+    name them."""
+
+    FREE = 0
+    NO_SLIP = 1
+    COULOMB = 2
+    CONVEX = 3
+    GIVEN = 4  # the impulses are data, no condition is checked
+    CONE = 5
+    COMPLIANT = 6
+    EXACT_CONE = 7
+    SOFT = 8
+
 
 SEPARATING = 1e-9
 """A contact separates if it opens faster than this with a normal impulse of at most this [m/s], see `Contact`."""

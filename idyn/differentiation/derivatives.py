@@ -14,21 +14,17 @@ from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws import law_of
-from idyn.laws.law import Law, has_round_cones
+from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import DEFAULT
 from idyn.prediction.solve import workspace_for
 from idyn.selection.aim import OBJECTIVES, Near
-from idyn.status import Conditions
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics
 from idyn.terms.given import CONTACTS
 from idyn.terms.inputs import check_request, numbers
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, State
-
-SUPPORTED = (Conditions.FREE, Conditions.NO_SLIP, Conditions.COULOMB, Conditions.EXACT_CONE)
-"""Conditions of laws whose derivatives are known."""
 
 EXPANSION = VECTOR, INDICES
 """Types of the arrays of an `Expansion`."""
@@ -187,7 +183,7 @@ def derivatives(
 
 def check_supported(robot: Robot, law: Law) -> None:
     """Raise InputError if predictions of this robot and law have no derivatives."""
-    if law.conditions not in SUPPORTED:
+    if not law.sticks:
         raise InputError("law", f"expected a law with a basis: coulomb, no-slip, exact-cone, contact-free; got '{law.name}'")
     if robot.closures.keys:
         raise InputError("robot", "expected a robot without closed chains")
@@ -223,7 +219,7 @@ def _expanded(
                 (last, force, torque, q_ddot, law.directions),
                 (
                     kind,
-                    has_round_cones(law),
+                    law.round_cones,
                     law.unlimited_friction,
                     consistency is Consistency.HOLD or consistency is Consistency.STICK,
                     consistency is Consistency.HOLD,

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from idyn.contact.ground import RIGID
+from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
-from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
-from idyn.status import SOLVED, Conditions
+from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
+from idyn.status import SOLVED
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
@@ -17,19 +17,12 @@ def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, run
     return Attempt(np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], SOLVED, 0)
 
 
-class ContactFree:
+class ContactFree(Law):
     """No contact impulses: exact in flight, wrong in contact."""
 
     name = "contact-free"
     conditions = Conditions.FREE
-    material = RIGID
-    unlimited_friction = False
-    directions = polygon(4)
-    basis_width = 0
-    basis_type: np.dtype = np.dtype(np.bool_)
-    max_pivots = 0
+    predicts = False
+    sticks = True
     kernel = staticmethod(contact_free_kernel)
     rungs = (Rung("contact-free", Start.COLD, 0),)
-
-    def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu))

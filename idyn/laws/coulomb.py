@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from idyn.contact.ground import RIGID
+from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.law import (
@@ -25,6 +25,7 @@ from idyn.laws.law import (
     Attempt,
     Face,
     Kernel,
+    Law,
     LawData,
     LawSolution,
     Rung,
@@ -39,7 +40,7 @@ from idyn.laws.separating import barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.vectors import copy_rows, fill, least
-from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
+from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -128,17 +129,15 @@ REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 without regularisation."""
 
 
-class Coulomb:
+class Coulomb(Law):
     """Coulomb's law with a friction polygon.
 
     edges: k, even, ≥ 4; circumscribed: whether the polygon encloses the friction circle; max_pivots: limit for one attempt
     """
 
-    basis_type: np.dtype = np.dtype(np.bool_)
     name = "coulomb"
     conditions = Conditions.COULOMB
-    material = RIGID
-    unlimited_friction = False
+    sticks = True
 
     def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:
         self.directions = polygon(edges, circumscribed)

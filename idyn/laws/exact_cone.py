@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idyn.contact.ground import RIGID
+from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.convex.program import units
@@ -33,6 +33,7 @@ from idyn.laws.law import (
     Attempt,
     Face,
     Kernel,
+    Law,
     LawData,
     LawSolution,
     Rung,
@@ -47,7 +48,7 @@ from idyn.laws.separating import without_separating
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.solvers.vectors import copy
-from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
+from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -67,17 +68,13 @@ STEPS, HALVINGS, PATIENCE = 60, 14, 15
 Usual: 4, 0, 0."""
 
 
-class ExactCone:
+class ExactCone(Law):
     """Coulomb's law with the round cone, without settings."""
 
     name = "exact-cone"
     conditions = Conditions.EXACT_CONE
-    material = RIGID
-    unlimited_friction = False
-    max_pivots = 0
+    sticks = round_cones = True
     directions = polygon(8)  # used by the selection for sticking contacts
-    basis_width = 0
-    basis_type: np.dtype = np.dtype(np.bool_)
 
     def __init__(self) -> None:
         self.kernel: Kernel = exact_cone_kernel

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from idyn.contact.ground import Material
-from idyn.contact.soft import SoftConstraints
+from idyn.certificate.conditions import Conditions
+from idyn.contact.ground import RIGID, Material
+from idyn.contact.soft import Soft, SoftConstraints
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.jit.stack import stack_array
-from idyn.status import NOT_CERTIFIED, Conditions, Status
+from idyn.status import NOT_CERTIFIED, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
@@ -116,14 +117,16 @@ class Rung(NamedTuple):
 class LawData(ArrayRecord):
     """Settings of a law for kernels. The certificate uses conditions, directions, unlimited and the material.
 
-    conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
-    unlimited: whether every μ > 0 counts as ∞; max_pivots: limit for one attempt
+    conditions … max_pivots: see `Law`; unlimited: whether every μ > 0 counts as ∞
     stiffness … drift: see `idyn.contact.ground.Material`; soft: see `idyn.contact.soft`
     """
 
     conditions: int
     directions: Matrix
     unlimited: bool
+    predicts: bool
+    midway: bool
+    takes_torques: bool
     max_pivots: int
     stiffness: float
     dissipation: float
@@ -135,18 +138,41 @@ class LawData(ArrayRecord):
 
     def __init__(self, law: "Law", soft: SoftConstraints) -> None:
         self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
-        self.put(**law.material._asdict(), max_pivots=law.max_pivots, soft=soft)
+        self.put(predicts=law.predicts, midway=law.midway, takes_torques=law.takes_torques, max_pivots=law.max_pivots)
+        self.put(**law.material._asdict(), soft=soft)
 
 
-class Law(Protocol):
-    """A contact law: settings only, no state between calls. A new law is one file, and one struct and one member of `AnyLaw`
-    in `idyn.laws.settings`.
+def polygon(edges: int, circumscribed: bool = False) -> Array:
+    """Return the corners of the friction polygon, starting at +s (k, 2): inscribed in the unit circle or circumscribed.
+
+    The inscribed polygon never exceeds the friction cone; the circumscribed one does, by up to 1/cos(π/k). Raises ConfigError
+    for an odd number of edges, fewer than 4 or more than MOST_EDGES.
+    """
+    if not 4 <= edges <= MOST_EDGES or edges % 2:
+        raise ConfigError("law.edges", f"expected an even number from 4 to {MOST_EDGES}, got {edges}")
+    angles = 2 * np.pi * np.arange(edges) / edges
+    corners = np.column_stack([np.cos(angles), np.sin(angles)])
+    corners[np.abs(corners) < 1e-15] = 0.0
+    return corners / np.cos(np.pi / edges) if circumscribed else corners
+
+
+class Law:
+    """A contact law: settings only, no state between calls. A new law is one file, and one struct and one member of `AnyLaw` in
+    `idyn.laws`; a law without round cones, compliance and so on keeps the defaults.
 
     name: name of the kind, reported in `Prediction.law`
     conditions, directions, material: which conditions the certificate checks, the friction polygon and the ground material
     unlimited_friction: whether every μ > 0 counts as ∞
+    predicts: whether it predicts contact forces; False: there are none, or they are measured
+    sticks: whether contacts open, stick without creep, or slide: `derivatives` and the contact modes of tasks follow from that
+    releases: whether separating contacts of unlimited friction carry no impulse
+    round_cones: whether friction cones are round; `directions` are those of an inscribed polygon, for the selection
+    compliant: whether contacts are springs and dampers, so that every demand is feasible and has one solution
+    midway: whether contact points are halfway between the surfaces
+    takes_torques: whether it is also solved for given torques, see `idyn.prediction.torques`
     basis_width, basis_type: columns and element type of its basis, one row for each contact; a basis for kernels is boolean
     max_pivots: limit for one attempt of its kernel; 0: it does not pivot
+    soft: parameters of MuJoCo's soft constraints, if the law has them
     rungs: from the quickest to the most robust, kernels first
     kernel: compiled function `(problem, law, basis, rung) → Attempt` that runs kernel rung number `rung` for a
         `ReducedProblem` and `LawData`; `basis` (n, ·) is the starting basis and is overwritten with the next basis
@@ -154,31 +180,30 @@ class Law(Protocol):
 
     name: str
     conditions: Conditions
-    directions: Array
-    material: Material
-    unlimited_friction: bool
-    basis_width: int
-    basis_type: np.dtype
+    directions: Array = polygon(4)
+    material: Material = RIGID
+    unlimited_friction: bool = False
+    predicts: bool = True
+    sticks: bool = False
+    releases: bool = True
+    round_cones: bool = False
+    compliant: bool = False
+    midway: bool = False
+    takes_torques: bool = False
+    basis_width: int = 0
+    basis_type: np.dtype = np.dtype(np.bool_)
+    max_pivots: int = 0
+    soft: Soft | None = None
     kernel: Kernel
-    max_pivots: int
 
     @property
-    def rungs(self) -> tuple[Rung, ...]: ...
+    def rungs(self) -> tuple[Rung, ...]:
+        raise NotImplementedError
 
     def sticking(self, mu: Array) -> Array:
         """Return positive values for contacts that must stick under this law, whatever their friction (n). A feasible demand
         must not make them slip."""
-        ...
-
-
-def has_round_cones(law: Law) -> bool:
-    """Return whether friction cones are round. `law.directions` are then those of an inscribed polygon for the selection."""
-    return law.conditions in (Conditions.EXACT_CONE, Conditions.COMPLIANT, Conditions.SOFT)
-
-
-def is_compliant(law: Law) -> bool:
-    """Return whether contacts are springs and dampers, so that every demand is feasible and has one solution."""
-    return law.conditions in (Conditions.COMPLIANT, Conditions.SOFT)
+        return np.zeros(len(mu))
 
 
 @compiled
@@ -205,20 +230,6 @@ def law_data(law: Law, soft: SoftConstraints) -> LawData:
 def is_free(mu: float, unlimited: bool) -> bool:
     """Return whether friction with this μ is unlimited. unlimited: whether every μ > 0 counts as ∞"""
     return mu == np.inf or (unlimited and mu > 0.0)
-
-
-def polygon(edges: int, circumscribed: bool = False) -> Array:
-    """Return the corners of the friction polygon, starting at +s (k, 2): inscribed in the unit circle or circumscribed.
-
-    The inscribed polygon never exceeds the friction cone; the circumscribed one does, by up to 1/cos(π/k). Raises ConfigError
-    for an odd number of edges, fewer than 4 or more than MOST_EDGES.
-    """
-    if not 4 <= edges <= MOST_EDGES or edges % 2:
-        raise ConfigError("law.edges", f"expected an even number from 4 to {MOST_EDGES}, got {edges}")
-    angles = 2 * np.pi * np.arange(edges) / edges
-    corners = np.column_stack([np.cos(angles), np.sin(angles)])
-    corners[np.abs(corners) < 1e-15] = 0.0
-    return corners / np.cos(np.pi / edges) if circumscribed else corners
 
 
 @compiled

@@ -23,14 +23,14 @@ The rows that rank selection drops are violated unless the demand is feasible (M
 
 import numpy as np
 
-from idyn.contact.ground import RIGID
+from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.law import FACE_ZERO, Attempt, Face, LawData, LawSolution, Rung, Start, polygon
+from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, LawSolution, Rung, Start
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.vectors import copy_rows, fill, fill_rows
-from idyn.status import RAY, SOLVED, STATUSES, Conditions
+from idyn.status import RAY, SOLVED, STATUSES
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -132,16 +132,14 @@ ZERO_SPEED = 1e-10
 PRINCIPAL, DUAL = 0, 1
 
 
-class NoSlip:
+class NoSlip(Law):
     """The no-slip law. max_pivots: limit for one attempt"""
 
     name = "no-slip"
     conditions = Conditions.NO_SLIP
-    material = RIGID
+    sticks = True
     unlimited_friction = True
-    directions = polygon(4)
     basis_width = 1
-    basis_type: np.dtype = np.dtype(np.bool_)
     rungs = (
         Rung("warm", Start.BASIS, 0, cold="cold"),
         Rung("all rows", Start.COLD, 1),

@@ -16,34 +16,27 @@ sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTIO
 
 import numpy as np
 
+from idyn.certificate.conditions import Conditions
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.laws.compliant import THREE, minimise, start
-from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
+from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
 from idyn.solvers.linalg import cholesky, forward
-from idyn.status import Conditions
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
 
 
-class Sap:
+class Sap(Law):
     """Compliant contact. material: stiffness, dissipation and friction of the ground"""
 
     name = "sap"
     conditions = Conditions.COMPLIANT
-    unlimited_friction = False
-    max_pivots = 0
-    directions = polygon(4)
-    basis_width = 0
-    basis_type: np.dtype = np.dtype(np.bool_)
+    round_cones = compliant = True
 
     rungs = (Rung("newton", Start.VELOCITY, 0),)
 
     def __init__(self, material: Material) -> None:
         self.material, self.kernel = material, sap_kernel
-
-    def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu))
 
 
 @compiled

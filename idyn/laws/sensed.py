@@ -6,14 +6,14 @@ contacts persist from tick to tick and drift, the more the larger the friction.
 
 import numpy as np
 
-from idyn.contact.ground import RIGID
-from idyn.laws.law import LawSolution, Rung, Solutions, Start, no_kernel, polygon
-from idyn.status import Conditions, Status
+from idyn.certificate.conditions import Conditions
+from idyn.laws.law import Law, LawSolution, Rung, Solutions, Start, no_kernel
+from idyn.status import Status
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 
-class Sensed:
+class Sensed(Law):
     """Law with given contact impulses. The caller constructs a new law for each measurement.
 
     p: contact impulses of one period in rows S, T, N [N·s] (3n); None: zero
@@ -21,12 +21,7 @@ class Sensed:
 
     name = "sensed"
     conditions = Conditions.GIVEN
-    material = RIGID
-    unlimited_friction = False
-    directions = polygon(4)
-    basis_width = 0
-    basis_type: np.dtype = np.dtype(np.bool_)
-    max_pivots = 0
+    predicts = False
     kernel = staticmethod(no_kernel)
 
     def __init__(self, p: Array | None = None) -> None:
@@ -42,9 +37,6 @@ class Sensed:
     @property
     def rungs(self) -> tuple[Rung, ...]:
         return (Rung("sensed", Start.COLD, solve=self._measured),)
-
-    def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu))
 
     def _measured(self, problem: Reduced, _basis: Array | None) -> Solutions:
         n = len(problem.mu)

@@ -5,13 +5,14 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import msgspec
 
 from idyn.contact.ground import Material
+from idyn.contact.soft import Soft, SoftContact, SoftJoint
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
 from idyn.laws.exact_cone import ExactCone
 from idyn.laws.law import Law
-from idyn.laws.mujoco.law import Mujoco, Soft, SoftContact, SoftJoint
+from idyn.laws.mujoco.law import Mujoco
 from idyn.laws.no_slip import NoSlip
 from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed

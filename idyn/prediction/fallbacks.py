@@ -24,13 +24,13 @@ import numpy as np
 
 from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
-from idyn.laws.law import Law, is_compliant
+from idyn.laws.law import Law
 from idyn.prediction.feasible import project
 from idyn.prediction.loaded import NOT_LOADED, is_loaded, waiting
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, Answer, last_forces, solve
 from idyn.prediction.solve import workspace_for
-from idyn.status import Conditions, Status
+from idyn.status import Status
 from idyn.terms.given import limit_friction
 from idyn.types import Array, Consistency, Demand, Prediction
 
@@ -121,7 +121,7 @@ def _best_answer(request: Request, first: Answer | None = None) -> Answer:
 def _tries_more_demands(request: Request) -> bool:
     """Return whether further demands are tried after a solution that exceeds the force limit."""
     projects = request.options.consistency is Consistency.PROJECT
-    return projects and request.law.conditions is not Conditions.CONVEX and _unlimited_friction(request)
+    return projects and request.law.releases and _unlimited_friction(request)
 
 
 def _unlimited_friction(request: Request) -> bool:
@@ -138,7 +138,7 @@ def _smaller_excess(answer: Prediction, other: Prediction | None) -> Prediction:
 
 def _consistency(request: Request) -> Consistency:
     """Return the consistency option; OFF for compliant ground, where every demand is feasible."""
-    return Consistency.OFF if is_compliant(request.law) else request.options.consistency
+    return Consistency.OFF if request.law.compliant else request.options.consistency
 
 
 def _first_demand(request: Request) -> Iterator[Demand]:

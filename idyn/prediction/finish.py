@@ -12,7 +12,6 @@ import numpy as np
 from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
 from idyn.certificate.momentum import in_world
 from idyn.contact.ground import Material
-from idyn.contact.soft import SoftConstraints
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Mask, Matrix, Vector
 from idyn.jit.stack import stack_array
@@ -41,8 +40,7 @@ CHANGE: change of the demand [rad/s]."""
 class Finish(ArrayRecord):
     """Input and output buffers of the last stages for one law and n contacts.
 
-    Law
-        conditions … soft: conditions that the certificate checks, and their parameters, see `LawData`
+    law: what the certificate checks, of the class `LawData` itself
     Selection
         selects: whether impulses are selected
         of_forces, near: objective, see `idyn.selection.aim.Objective`; target: its target (na or 3n)
@@ -57,16 +55,7 @@ class Finish(ArrayRecord):
     """
 
     problem: ReducedProblem
-    conditions: int
-    directions: Matrix
-    unlimited: bool
-    stiffness: float
-    dissipation: float
-    beta: float
-    sigma: float
-    touching_only: bool
-    drift: bool
-    soft: SoftConstraints
+    law: LawData
     selects: bool
     of_forces: bool
     near: int
@@ -88,9 +77,9 @@ class Finish(ArrayRecord):
         n = len(problem.dynamics.given.mu)
         objective = OBJECTIVES.get(options.selection)
         of_forces, near = objective or Objective(False, Near.ZERO)
-        self.put(problem=problem, conditions=law.conditions.value, directions=law.directions)
-        self.put(unlimited=law.unlimited_friction, soft=data.soft, **law.material._asdict())
-        self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
+        self.put(
+            problem=problem, law=LawData(law, data.soft), selects=objective is not None, of_forces=of_forces, near=int(near)
+        )
         self.put(force_limit=options.force_limit * sizes.weight, target=np.zeros(3 * n if of_forces else sizes.na))
         self.put(closing=np.zeros(3 * sizes.closures), moment=np.zeros((n, 3)), figures=np.zeros(FIGURES))
         self.put(flags=np.zeros((n, max(3, 2 + len(law.directions))), np.bool_), width=0, directional=np.zeros((n, 2)))
@@ -167,7 +156,7 @@ def choose_kept(f: Finish, asked: Array, out: Arrays) -> tuple[int, int]:
     copy(out[0], p)
     friction = f.directional if f.has_directions else f.directional[:0]
     multipliers = f.multipliers if f.has_multipliers else f.multipliers[:0]
-    face = Face(flags, f.directions, f.mu, f.unlimited_face, friction)
+    face = Face(flags, f.law.directions, f.mu, f.unlimited_face, friction)
     demanded = Demanded(asked, f.problem.q_ddot, f.figures[CHANGE])
     return choose_again(f, p, face, (multipliers, 0.0), demanded, out)
 
@@ -193,11 +182,12 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
     (impulse, force, v_plus, tau), figures, given = out, f.figures, f.problem.dynamics.given
     copy(p, impulse)
     recover(f.problem, p, v_plus, tau, f.closing)
-    material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only, f.drift)
-    claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material, f.soft)
+    law = f.law
+    material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only, law.drift)
+    claim = Claim(law.conditions, law.directions, law.unlimited, program[0], program[1], material, law.soft)
     solution = Solution(p, v_plus, tau, f.problem.load, f.problem.moments, f.closing, force)
     certify(given, demanded, claim, solution, figures[:BEYOND_TORQUE])
-    if f.soft.turns:
+    if law.soft.turns:
         in_world(given, f.problem.moments, f.moment)
         f.moment /= given.dt
     # impulses to forces; excess over the torque limits and the force limit

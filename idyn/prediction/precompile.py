@@ -26,7 +26,6 @@ from idyn.prediction.request import Request
 from idyn.prediction.rungs import python_rungs
 from idyn.prediction.solve import Method, workspace_for
 from idyn.prediction.torques import kernel as given_torques
-from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.given import limit_friction
 from idyn.terms.reduction import Reduced, reduce_problem, view
@@ -69,7 +68,7 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
         partial(getattr, method, "keep_forces"),
         partial(entry_point, limit_friction, Given.TYPE, REAL),
     ]
-    if law.conditions is Conditions.SOFT:
+    if law.takes_torques:
         needed.append(given_torques)
     rescuers = [each for each in RESCUERS if each.name != law.name]
     deferred: list[CompileTask] = [partial(_thorough_selection, later), partial(_python_rungs, later)]

@@ -8,7 +8,6 @@ from idyn.prediction.fallbacks import fall_back
 from idyn.prediction.request import Request, checked_request
 from idyn.prediction.rungs import first_answer
 from idyn.prediction.torques import within_limits
-from idyn.status import Conditions
 from idyn.types import Array, ContactSet, Guess, Kinematics, Prediction, State
 
 DEFAULT = Options()
@@ -57,7 +56,7 @@ def predict(
     if first is None:
         raise AssertionError("compiled code rejected checked data")
     answer, _ = first
-    if answer is not None and answer.torque_excess > 0.0 and known.conditions is Conditions.SOFT:
+    if answer is not None and answer.torque_excess > 0.0 and known.takes_torques:
         answer = within_limits(request, answer)
     elif answer is None or answer.torque_excess > 0.0 or answer.force_excess > 0.0:
         answer = fall_back(request, first)

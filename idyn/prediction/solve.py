@@ -20,11 +20,12 @@ import numpy as np
 
 from idyn.certificate.certify import Demanded
 from idyn.contact.ground import Ground
+from idyn.contact.soft import constraints_of
 from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled, several
 from idyn.jit.dispatch import LAWS, attempt
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.records import ArrayRecord, Indices, Mask
-from idyn.laws.law import Law, LawData, Rung, Start, is_compliant, law_data
+from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import nearest_demand
@@ -41,9 +42,8 @@ from idyn.prediction.finish import (
     keep_forces,
 )
 from idyn.prediction.request import Request
-from idyn.prediction.soft_tables import constraints_of
 from idyn.solvers.vectors import copy_rows
-from idyn.status import NOT_CERTIFIED, RAY, SOLVED, Conditions
+from idyn.status import NOT_CERTIFIED, RAY, SOLVED
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import CONTACTS, Arrays, read_given
 from idyn.terms.inputs import acceptable, check_keys, finite
@@ -61,9 +61,9 @@ def advice(law: Law, options: Options, dt: float) -> list[str]:
     """Return what to expect on ground that yields from each unsuitable setting, which it names. Period: dt [s]"""
     found: list[str] = []
     ground = options.ground
-    if law.conditions is Conditions.FREE:
+    if not law.predicts:
         return found
-    if is_compliant(law):
+    if law.compliant:
         found.append(f"law {law.name}: it takes the ground for as stiff as its material says; on softer ground robots fall")
     elif ground.relaxation <= dt:
         found.append(
@@ -72,7 +72,7 @@ def advice(law: Law, options: Options, dt: float) -> list[str]:
         )
     elif ground.relaxation < SHORTEST_RELAXATION:
         found.append(f"ground.relaxation = {ground.relaxation:g} s: below {SHORTEST_RELAXATION:g} s feet may bounce")
-    if not is_compliant(law) and options.consistency is not Consistency.HOLD:
+    if not law.compliant and options.consistency is not Consistency.HOLD:
         found.append(f"consistency = '{options.consistency}': torques chatter by hundreds of N·m/s and more")
     elif options.selection in (Selection.TORQUE, Selection.TORQUE_CHANGE):
         found.append(f"selection = '{options.selection}': feet brace against each other and creep apart")
@@ -132,13 +132,13 @@ class Method(ArrayRecord):
         self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
-        data = law_data(law, constraints_of(law, robot))
+        data = law_data(law, constraints_of(law.soft, robot))
         self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.soft = data.soft
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
         self.moment, self.turns, self.implicit = self.finish.moment, data.soft.turns, data.soft.implicit
-        compliant, consistency = is_compliant(law), options.consistency  # compliant: all are feasible
+        compliant, consistency = law.compliant, options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         width = law.basis_width if law.basis_type == np.bool_ else 0
         self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_
@@ -292,7 +292,7 @@ def tick(s: Method, state: Arrays, contacts: Arrays, before: Arrays, out: Arrays
     problem, given = s.problem, s.problem.dynamics.given
     n, na = len(given.mu), len(given.model.a)
     # validate, dynamics
-    given.midway, given.contact_drift = s.law.conditions == Conditions.SOFT, given.drift and s.law.drift
+    given.midway, given.contact_drift = s.law.midway, given.drift and s.law.drift
     sound = basis.shape == s.basis.shape and len(asked) == na and finite(asked)
     sound = sound and (len(last) == n and len(last_torque) == na if given.remembers else len(last) == 0)
     sound = sound and (len(preferred) == 0 or (preferred.shape == (n, 3) and acceptable(preferred)))
@@ -328,8 +328,8 @@ def solve_demand(s: Method, demanded: Demanded, basis: Array, out: Arrays, first
     If a kernel ends with a ray, the demand is infeasible. The remaining kernels, which treat rounding errors, are not tried.
     """
     problem, status = s.problem, SOLVED
-    # reduced problem; the contact-free law needs the free motion only
-    if s.law.conditions == Conditions.FREE and len(problem.dynamics.G) == 0:
+    # reduced problem; laws that do not predict need the free motion only
+    if not s.law.predicts and len(problem.dynamics.G) == 0:
         free_motion(problem, demanded.met)
     else:
         reduce_problem(problem, demanded.met)

@@ -15,7 +15,6 @@ from idyn.prediction.finish import WITHIN
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import first_answer, solve
 from idyn.prediction.solve import Method, workspace_for
-from idyn.status import Conditions
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Demand, Prediction
 
@@ -34,7 +33,7 @@ def under_torques(request: Request, tau: Array) -> Prediction | None:
 
     request: its demand is used to report the change only. Raises InputError for another law than `mujoco`.
     """
-    if request.law.conditions is not Conditions.SOFT:
+    if not request.law.takes_torques:
         raise InputError("law", f"expected 'mujoco', the law that is solved for given torques, got '{request.law.name}'")
     if first_answer(request) is None:
         return None

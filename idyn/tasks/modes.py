@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.laws.law import Law, has_round_cones, polygon
+from idyn.laws.law import Law, polygon
 from idyn.tasks.follow import OPEN, STICK
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array
@@ -37,7 +37,7 @@ class ModeRows(NamedTuple):
 
 def corners_of(law: Law) -> Array:
     """Return the corners of the polygon within which friction is planned (k, 2)."""
-    return ROUND if has_round_cones(law) else law.directions
+    return ROUND if law.round_cones else law.directions
 
 
 def mode_rows(kinds: Array, friction: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
@@ -97,5 +97,5 @@ def opposing(law: Law, mu: float, direction: Array) -> Array:
     if not direction.any() or np.isinf(mu) or law.unlimited_friction:
         return np.zeros(2)
     corners = law.directions
-    against: Array = -direction if has_round_cones(law) else corners[int(np.argmin(corners @ direction))]
+    against: Array = -direction if law.round_cones else corners[int(np.argmin(corners @ direction))]
     return mu * against

@@ -16,7 +16,6 @@ from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.prediction.solve import workspace_for
-from idyn.status import Conditions
 from idyn.tasks.checks import check
 from idyn.tasks.follow import SLIDE
 from idyn.tasks.forces import ContactTask, ForceTask
@@ -31,9 +30,6 @@ from idyn.terms.inputs import LARGEST_FORCE
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 MOST_PASSES = 3
-
-WITH_MODES = (Conditions.NO_SLIP, Conditions.COULOMB, Conditions.EXACT_CONE)
-"""Conditions of laws whose contacts stick without creep."""
 
 SMALL_CHANGE = 1e-9
 """Change of a demand that counts as zero [rad/s]."""
@@ -75,7 +71,7 @@ def predict_tasks(
     malformed data.
     """
     law = law_of(law) if isinstance(law, str) else law
-    if law.conditions in (Conditions.FREE, Conditions.GIVEN):
+    if not law.predicts:
         raise InputError("law", f"expected a law that predicts contact forces, got '{law.name}'")
     ground, last = options.ground, None if guess is None else guess.carried_over(guess.force, contacts.keys)
     workspace = workspace_for(robot, len(contacts))
@@ -158,7 +154,7 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
     given = corners_of(law), problem.contacts.mu, most if limits.torque == 1.0 else most * limits.torque
     bounds = limits.friction_margin, limits.normal_force, law.unlimited_friction
     within = check()(problem.dynamics.fields, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
-    return out[0] if law.conditions in WITH_MODES else intended, out[1], within
+    return out[0] if law.sticks else intended, out[1], within
 
 
 def _feasible(options: Options) -> Options:
@@ -185,7 +181,7 @@ def _differences(
         found.append(f"the law '{answer.law}' was used")
     if answer.demand_change > SMALL_CHANGE:
         found.append("no contact forces realise the demand")
-    if law.conditions not in WITH_MODES:
+    if not law.sticks:
         found.append(f"contacts creep under the law '{law.name}'")
     if not found and rho == 0.0:
         found.append("the law predicts other forces or directions of sliding")

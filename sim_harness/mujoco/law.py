@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idyn.contact.soft import SoftContact, SoftJoint, inverse_weights
 from idyn.errors import ConfigError
-from idyn.laws.mujoco.law import SoftContact, SoftJoint
 from idyn.laws.settings import MujocoLawSettings
 from idyn.model.robot import Robot
-from idyn.prediction.soft_tables import inverse_weights
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings

@@ -16,9 +16,9 @@ import numpy as np
 from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
+from idyn.contact.soft import SoftContact
 from idyn.contact.terrain import Flat
 from idyn.laws import LAWS, make_law
-from idyn.laws.mujoco.law import SoftContact
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, State
 from sim_harness.compare.study import Figures, Picture, Study, Sweep

@@ -7,11 +7,11 @@ from rungs import attempts
 from scenes import DT, LITERAL
 
 from idyn.certificate.certify import Claim, Demanded, Solution, certify
+from idyn.certificate.conditions import Conditions
+from idyn.contact.soft import constraints_of
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
-from idyn.prediction.soft_tables import constraints_of
-from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
 from idyn.types import Residuals
@@ -45,7 +45,7 @@ def certificate(scene, law, a, **altered):
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given
     for field, value in altered.items():
         given.own[field][:] = value
-    soft = constraints_of(law, scene.robot)
+    soft = constraints_of(law.soft, scene.robot)
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material, soft)
     numbers, impulse = certified(given, scene.q_ddot, claim, a.p, a.v_plus, a.tau)
     return Residuals(*numbers.tolist()), impulse

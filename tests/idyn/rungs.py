@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from idyn.contact.soft import NO_CONSTRAINTS
+from idyn.contact.soft import NO_CONSTRAINTS, constraints_of
 from idyn.jit.records import ArrayRecord
 from idyn.laws.law import LawSolution, Start, law_data
-from idyn.prediction.soft_tables import constraints_of
 from idyn.status import STATUSES
 from idyn.terms.reduction import view
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
@@ -23,7 +22,7 @@ def problem_of(reduced):
 def attempts(law, problem, basis, robot=None):
     """Names and solutions. problem: a `ReducedProblem` or a `Reduced`; robot: for laws with parameters of the robot"""
     record = problem if isinstance(problem, ReducedProblem) else problem_of(problem)
-    reduced, data = view(record), law_data(law, NO_CONSTRAINTS if robot is None else constraints_of(law, robot))
+    reduced, data = view(record), law_data(law, NO_CONSTRAINTS if robot is None else constraints_of(law.soft, robot))
     for rung in law.rungs:
         if rung.kernel is None:
             for found in rung.solve(reduced, basis):

@@ -9,13 +9,13 @@ from oracles import full
 from scenes import DT, LITERAL, each_walker, limitless, random_scene, standing_scene, turned, walker
 
 from idyn.certificate.certify import CERTIFIED
+from idyn.certificate.conditions import Conditions
 from idyn.contact.contacts import contacts_from_points
 from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)

@@ -37,7 +37,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from idyn.contact.ground import RIGID
+from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
 from idyn.laws.convex.basis import basis_of, face_at, solve_basis
 from idyn.laws.convex.pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy, pivot_to_basis
@@ -47,6 +47,7 @@ from idyn.laws.law import (
     Attempt,
     Face,
     Kernel,
+    Law,
     LawData,
     LawSolution,
     Rung,
@@ -58,7 +59,7 @@ from idyn.laws.law import (
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.separating import opening, without_separating
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions, Status
+from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -71,17 +72,13 @@ MAX_RELAXATION = 4e-9
 """Maximum contact velocity ε p due to the one-stage term [m/s]."""
 
 
-class Convex:
+class Convex(Law):
     """The convex laws.
 
     energy: 'kinetic' or 'contact', see above; one_stage: add ε‖p‖²
     infinite_friction: every μ > 0 counts as ∞, ID(t)_{QP,∞}
     edges: k, even, ≥ 4; circumscribed: whether the polygon encloses the friction circle; backend: QP solver
     """
-
-    basis_type: np.dtype = np.dtype(np.bool_)
-    material = RIGID
-    max_pivots = 0
 
     def __init__(
         self,
@@ -98,6 +95,7 @@ class Convex:
         self.name = family + ("-one-stage" if one_stage else "-infinite" if infinite_friction else "")
         self.conditions = Conditions.CONVEX if energy == "kinetic" else Conditions.CONE
         self._kinetic = energy == "kinetic"
+        self.releases = not self._kinetic
         self.directions = polygon(edges, circumscribed)
         self._regularisation = ONE_STAGE if one_stage else 0.0
         self.one_stage = one_stage
