@@ -14,7 +14,9 @@ from idyn.types import Array
 def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
     """Return p = 0, the only solution."""
     mu = problem.dynamics.given.mu
-    return Attempt(np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], SOLVED, 0)
+    return Attempt(
+        np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), SOLVED, 0, basis, mu[:0], 0.0
+    )
 
 
 class ContactFree(Law):

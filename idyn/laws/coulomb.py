@@ -14,7 +14,6 @@ solutions with different v⁺. The cost grows like n³.
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from idyn.certificate.conditions import Conditions
@@ -27,7 +26,6 @@ from idyn.laws.law import (
     Kernel,
     Law,
     LawData,
-    LawSolution,
     Rung,
     Solutions,
     Start,
@@ -40,7 +38,7 @@ from idyn.laws.separating import barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.vectors import copy_rows, fill, least
-from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Status
+from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -168,34 +166,34 @@ class Coulomb(Law):
             parted.basis[free, -1] = False  # λ is not basic: these contacts were solved without friction
             yield "parted", parted
         yield "cold", solution
-        if solution.status.ok:
+        if solution.status == SOLVED:
             return  # the certificate rejects tangential impulses without normal ones; regularisation does not help
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self.solution(problem, None, False, share)
 
-    def _by_no_slip(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+    def _by_no_slip(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, Attempt]]:
         """Yield solutions of the no-slip law, to which Coulomb's law reduces if no friction is limited. Skip solutions with
         friction at barely loaded contacts: `unlimited` releases these contacts."""
         law, start = NoSlip(self.max_pivots), None if basis is None else basis[:, :1].copy()
         for number, rung in enumerate(law.rungs):
             solution = law.solution(problem, start if number == 0 else None, number)
-            searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
-            if not searched and not (solution.status.ok and not barely_loaded(solution.p).any()):
+            searched = solution.status == RAY and len(problem.mu) <= MOST_SEARCHED
+            if not searched and (solution.status != SOLVED or barely_loaded(solution.p).any()):
                 return  # Lemke's method may still solve it
             pressing = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
             pressing[:, :1] = solution.basis
-            yield rung.cold if start is None and number == 0 else rung.name, msgspec.structs.replace(solution, basis=pressing)
+            yield rung.cold if start is None and number == 0 else rung.name, solution._replace(basis=pressing)
 
     def solution(
         self, problem: Reduced, basis: Array | None = None, warm: bool = False, regularisation: float = 0.0
-    ) -> LawSolution:
+    ) -> Attempt:
         """Solve at the given basis (warm) or by Lemke's method."""
         start = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_) if basis is None else basis
         p, flags, status, pivots, after = solve_coulomb(
             problem.Y, problem.b, problem.mu, self.directions, start, warm, regularisation, self.max_pivots
         )
         face = Face(flags, self.directions, problem.mu, False)
-        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=after)
+        return Attempt(p, face, status, pivots, after)
 
 
 @compiled
@@ -320,4 +318,4 @@ def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: in
         problem.Y, problem.b, mu, law.directions, basis, rung == 0, share, law.max_pivots
     )
     copy_rows(after, basis)
-    return Attempt(p, Face(flags, law.directions, mu, False, law.directions[:0]), mu[:0], status, pivots)
+    return Attempt(p, Face(flags, law.directions, mu, False, law.directions[:0]), status, pivots, basis, mu[:0], 0.0)

@@ -14,10 +14,10 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
-from idyn.laws.law import LawSolution, Rung, Solutions, Start, no_kernel
+from idyn.laws.law import Attempt, Rung, Solutions, Start, no_kernel, single
 from idyn.solvers.lemke import basis_solution, natural_residual
 from idyn.solvers.vectors import copy
-from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
+from idyn.status import SINGULAR, SOLVED, TOO_MANY_CONTACTS
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
@@ -47,7 +47,7 @@ class Enumeration(Coulomb):
         p, status, tried = nearest_solution(problem.Y, problem.b, problem.mu, self.directions, last.ravel())
         yield (
             "enumeration",
-            LawSolution(p=p, face=None, status=STATUSES[status], iterations=tried, basis=p.reshape(-1, 3)),
+            Attempt(p, single(len(last)), status, tried, p.reshape(-1, 3)),
         )
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from idyn.certificate.conditions import Conditions
@@ -35,7 +34,6 @@ from idyn.laws.law import (
     Kernel,
     Law,
     LawData,
-    LawSolution,
     Rung,
     Solutions,
     Start,
@@ -48,7 +46,7 @@ from idyn.laws.separating import without_separating
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.solvers.vectors import copy
-from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES
+from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -95,11 +93,11 @@ def _without_limits(problem: Reduced, _basis: Array | None) -> Solutions:
     if unlimited_somewhere(problem.mu, False)[1]:
         for found in Coulomb().unlimited(problem, None):
             if found is not None:
-                yield found[0], msgspec.structs.replace(found[1], basis=_no_basis(problem))
+                yield found[0], found[1]._replace(basis=_no_basis(problem))
         yield None
 
 
-def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: Reduced, _basis: Array | None) -> Solutions:
+def _rung(solve: Callable[[Reduced, Any], Attempt], setting: Any, problem: Reduced, _basis: Array | None) -> Solutions:
     """Solve from one start. With unlimited friction at a contact, solutions with released contacts come first, and the starts
     by Pinocchio are skipped: they need finite μ."""
     some, _ = unlimited_somewhere(problem.mu, False)
@@ -111,25 +109,25 @@ def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: R
         for parted in without_separating(problem, solution, np.isinf(problem.mu), lambda other: solve(other, setting)):
             yield f"{name}, parted", parted
     yield name, solution
-    if some and solution.status.ok:
+    if some and solution.status == SOLVED:
         yield None  # the certificate rejects tangential impulses without normal ones; further starts do not help
 
 
-def _newton(problem: Reduced, start: Array) -> LawSolution:
+def _newton(problem: Reduced, start: Array) -> Attempt:
     p, flags, friction, status, steps = solve_exact_cone(problem.Y, problem.b, problem.mu, start)
     face = Face(flags, ExactCone.directions, problem.mu, False, friction)
-    return LawSolution(p=p, face=face, status=STATUSES[status], iterations=steps, basis=_no_basis(problem))
+    return Attempt(p, face, status, steps, _no_basis(problem))
 
 
-def _from_polygon(problem: Reduced, edges: int) -> LawSolution:
+def _from_polygon(problem: Reduced, edges: int) -> Attempt:
     """Start from the solution for a polygon. Return the failure if Coulomb's law fails: a ray means an infeasible demand."""
     law = Coulomb(edges)
     first = next(law.unlimited(problem, None), None)  # for unlimited friction at a contact
     begin = law.solution(problem) if first is None else first[1]
-    return _newton(problem, begin.p) if begin.status.ok else msgspec.structs.replace(begin, basis=_no_basis(problem))
+    return _newton(problem, begin.p) if begin.status == SOLVED else begin._replace(basis=_no_basis(problem))
 
 
-def _from_proximal(problem: Reduced, method: str) -> LawSolution:
+def _from_proximal(problem: Reduced, method: str) -> Attempt:
     """Start from the result of a proximal method, converged or not."""
     d, speed = units(problem.Y, problem.b, problem.b)
     return _newton(problem, speed / d * solve_cones(problem.Y @ problem.Y.T / d, problem.b / speed, problem.mu, method))
@@ -146,7 +144,7 @@ def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung:
     if unlimited_somewhere(given.mu, False)[1]:
         return unsolved(problem, law, basis)
     p, flags, friction, status, steps = solve_exact_cone(problem.Y, problem.b, given.mu, given.last)
-    return Attempt(p, Face(flags, law.directions, given.mu, False, friction), given.mu[:0], status, steps)
+    return Attempt(p, Face(flags, law.directions, given.mu, False, friction), status, steps, basis, given.mu[:0], 0.0)
 
 
 @compiled

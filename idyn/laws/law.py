@@ -14,10 +14,10 @@ from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.jit.stack import stack_array
-from idyn.status import NOT_CERTIFIED, Status
+from idyn.status import NOT_CERTIFIED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
-from idyn.types import Array, Record
+from idyn.types import Array
 
 Kernel = Callable[..., Any]
 
@@ -31,7 +31,7 @@ MOST_EDGES = 64
 SLIPS = 1e-7
 """Tangential speed û above which a contact slides [m/s]."""
 
-NO_FRICTION = np.zeros((0, 2))
+NOTHING, NO_FRICTION = np.zeros(0), np.zeros((0, 2))
 
 
 class Face(NamedTuple):
@@ -55,33 +55,29 @@ class Face(NamedTuple):
     friction: Array = NO_FRICTION
 
 
-class LawSolution(Record, frozen=True):
-    """Solution of a law by one rung.
+class Attempt(NamedTuple):
+    """Result of one rung, a kernel or a Python solver.
 
     p: contact impulses in rows S, T, N [N·s] (3n)
-    face: equivalent impulses; None: the solution is unique
-    basis: for the next tick (n, ·)
-    multipliers: multipliers of the non-penetration rows, for laws that are optimisation programs (n)
+    face: equivalent impulses; its flags have no columns if p is the only solution
+    status: value of a `Status`; iterations: pivots or iterations of the solver
+    basis: for the next tick (n, ·); a kernel returns the array that it got and has overwritten
+    multipliers: of the non-penetration rows, for laws that are optimisation programs (n); others: empty
     epsilon: ε of the term ½ε‖p‖² in such a program [1/kg]
     """
 
     p: Array
-    face: Face | None
-    status: Status
+    face: Face
+    status: int
     iterations: int
     basis: Array
-    multipliers: Array | None = None
+    multipliers: Array = NOTHING
     epsilon: float = 0.0
 
 
-class Attempt(NamedTuple):
-    """Result of a law's kernel: a `LawSolution` with the status as an integer and, without multipliers, an empty array."""
-
-    p: Array
-    face: Face
-    multipliers: Array
-    status: int
-    iterations: int
+def single(n: int) -> Face:
+    """Return the face of the only solution for n contacts."""
+    return Face(np.zeros((n, 0), np.bool_), NO_FRICTION, NOTHING, False)
 
 
 class Start(Enum):
@@ -93,7 +89,7 @@ class Start(Enum):
     COLD = "cold start"
 
 
-Solutions = Iterator[tuple[str, LawSolution] | None]
+Solutions = Iterator[tuple[str, Attempt] | None]
 """Pairs (name, solution), yielded by a Python rung; None instead of a pair: the remaining rungs must not be tried."""
 
 
@@ -217,7 +213,7 @@ def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
     """Return zero impulses with the status NOT_CERTIFIED: the rung does not apply to this problem."""
     given = problem.dynamics.given
     face = Face(np.zeros((0, 0), np.bool_), law.directions, given.mu, law.unlimited, law.directions[:0])
-    return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
+    return Attempt(np.zeros(len(problem.b)), face, NOT_CERTIFIED, 0, basis, given.mu[:0], 0.0)
 
 
 def law_data(law: Law, soft: SoftConstraints) -> LawData:

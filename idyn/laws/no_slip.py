@@ -26,11 +26,11 @@ import numpy as np
 from idyn.certificate.conditions import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, LawSolution, Rung, Start
+from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.vectors import copy_rows, fill, fill_rows
-from idyn.status import RAY, SOLVED, STATUSES
+from idyn.status import RAY, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -152,13 +152,13 @@ class NoSlip(Law):
     def sticking(self, mu: Array) -> Array:
         return mu
 
-    def solution(self, problem: Reduced, basis: Array | None, rung: int = 0) -> LawSolution:
+    def solution(self, problem: Reduced, basis: Array | None, rung: int = 0) -> Attempt:
         """Solve by rung number `rung` from a basis; None: from an empty basis."""
         start = np.zeros((len(problem.mu), 1), dtype=np.bool_) if basis is None else basis
         rule, rank = rule_of(rung, problem.independent)
         p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, problem.mu, start, rule, rank, self.max_pivots)
         face = Face(flags, self.directions, problem.mu, True)
-        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=after)
+        return Attempt(p, face, status, pivots, after)
 
 
 @compiled
@@ -226,7 +226,7 @@ def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: in
     rule, rank = rule_of(rung, given.independent)
     p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, given.mu, start, rule, rank, law.max_pivots)
     copy_rows(after, basis)
-    return Attempt(p, Face(flags, law.directions, given.mu, True, law.directions[:0]), given.mu[:0], status, pivots)
+    return Attempt(p, Face(flags, law.directions, given.mu, True, law.directions[:0]), status, pivots, basis, given.mu[:0], 0.0)
 
 
 @compiled

@@ -45,7 +45,7 @@ def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -
     material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
     p, status, steps = solve_compliant(problem, material)
     mu = problem.dynamics.given.mu
-    return Attempt(p, Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], status, steps)
+    return Attempt(p, Face(basis, law.directions, mu, False, law.directions[:0]), status, steps, basis, mu[:0], 0.0)
 
 
 @compiled

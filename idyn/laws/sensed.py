@@ -7,8 +7,8 @@ contacts persist from tick to tick and drift, the more the larger the friction.
 import numpy as np
 
 from idyn.certificate.conditions import Conditions
-from idyn.laws.law import Law, LawSolution, Rung, Solutions, Start, no_kernel
-from idyn.status import Status
+from idyn.laws.law import Attempt, Law, Rung, Solutions, Start, no_kernel, single
+from idyn.status import SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
@@ -41,5 +41,4 @@ class Sensed(Law):
     def _measured(self, problem: Reduced, _basis: Array | None) -> Solutions:
         n = len(problem.mu)
         p = np.zeros(3 * n) if self.p is None else self.p
-        none = np.zeros((n, 0), dtype=np.bool_)
-        yield "sensed", LawSolution(p=p, face=None, status=Status.SOLVED, iterations=0, basis=none)
+        yield "sensed", Attempt(p, single(n), SOLVED, 0, np.zeros((n, 0), dtype=np.bool_))

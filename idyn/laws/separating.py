@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from idyn.laws.law import FACE_ZERO, LawSolution, contact_velocity
+from idyn.laws.law import FACE_ZERO, Attempt, contact_velocity
 from idyn.laws.no_slip import NoSlip
+from idyn.status import SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
@@ -21,8 +22,8 @@ BARELY = 0.01
 
 
 def without_separating(
-    problem: Reduced, literal: LawSolution, free: Array, solve: Callable[[Reduced], LawSolution]
-) -> Iterator[LawSolution]:
+    problem: Reduced, literal: Attempt, free: Array, solve: Callable[[Reduced], Attempt]
+) -> Iterator[Attempt]:
     """Yield solutions of the law in which separating contacts of unlimited friction carry no impulse. No solution is yielded if
     no contact with friction is barely loaded.
 
@@ -31,13 +32,13 @@ def without_separating(
     solve: function that solves the law for a problem with other friction coefficients
     """
     idle, last = np.zeros_like(free), literal
-    while last.status.ok:
+    while last.status == SOLVED:
         more = free & ~idle & barely_loaded(last.p)
         if not more.any():
             break
         idle = idle | more
         last = solve(_frictionless(problem, idle))
-    if literal.status.ok and not idle.any():
+    if literal.status == SOLVED and not idle.any():
         return
     if idle.any():
         yield from _with_released(problem, idle, last, solve)
@@ -56,38 +57,35 @@ def barely_loaded(p: Array) -> Array:
 def _loaded_under_no_slip(problem: Reduced) -> Array:
     """Return which contacts carry a normal impulse under the no-slip law (n, bool); all, if it has no solution."""
     solution = NoSlip().solution(problem, None)
-    return solution.basis[:, 0] if solution.status.ok else np.ones(len(problem.mu), dtype=np.bool_)
+    return solution.basis[:, 0] if solution.status == SOLVED else np.ones(len(problem.mu), dtype=np.bool_)
 
 
 def _frictionless(problem: Reduced, idle: Array) -> Reduced:
     return msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu))
 
 
-def _with_released(
-    problem: Reduced, idle: Array, without: LawSolution, solve: Callable[[Reduced], LawSolution]
-) -> Iterator[LawSolution]:
+def _with_released(problem: Reduced, idle: Array, without: Attempt, solve: Callable[[Reduced], Attempt]) -> Iterator[Attempt]:
     """Yield solutions in which separating contacts are released: first `without`, the solution without friction at the idle
     contacts (n, bool), then one with friction at the idle contacts that remain closed in the first solution."""
-    if not without.status.ok:
+    if without.status != SOLVED:
         return
     apart = idle & (opening(problem, without.p) > FACE_ZERO)
     yield _release(problem, without, apart, idle & ~apart)
     if apart.any() and (idle & ~apart).any():
         held = solve(_frictionless(problem, apart))
-        if held.status.ok:
+        if held.status == SOLVED:
             yield _release(problem, held, apart, np.zeros_like(apart))
 
 
-def _release(problem: Reduced, solution: LawSolution, apart: Array, stay: Array) -> LawSolution:
+def _release(problem: Reduced, solution: Attempt, apart: Array, stay: Array) -> Attempt:
     """Return the solution with zero impulses at the contacts `apart` (n, bool), which separate. The selection may load the
     contacts `stay` (n, bool), which had no friction but remain closed."""
-    p, basis, face = solution.p.copy(), solution.basis.copy(), solution.face
+    p, basis, face, flags = solution.p.copy(), solution.basis.copy(), solution.face, solution.face.flags.copy()
     p.reshape(-1, 3)[apart], basis[apart] = 0.0, False
-    if face is not None:
-        flags = face.flags.copy()
+    if flags.shape[1]:
         flags[apart], flags[stay, 1], flags[stay, 2:] = False, False, True
         face = face._replace(flags=flags, mu=problem.mu)
-    return msgspec.structs.replace(solution, p=p, basis=basis, face=face)
+    return solution._replace(p=p, basis=basis, face=face)
 
 
 def opening(problem: Reduced, p: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import empty
 
 from idyn.laws.contact_free import ContactFree
-from idyn.laws.law import Face, Law, LawSolution, Solutions
+from idyn.laws.law import Attempt, Law, Solutions
 from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
 from idyn.prediction.loaded import NOT_LOADED, RUNGS, SELECTION, is_loaded
 from idyn.prediction.request import Request, last_basis
@@ -31,8 +31,6 @@ NO_FEASIBLE_DEMAND: Answer = None, Status.SOLVED
 
 Out = tuple[Array, Array, Array, Array]
 """Output arrays: (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))."""
-
-NO_FRICTION = np.zeros((0, 2))
 
 FREE = ContactFree()
 
@@ -127,7 +125,7 @@ def _solve_in_python(request: Request, method: Method, demand: Demand, failure: 
             if found is None:
                 return None, status
             name, solution = found
-            status = solution.status
+            status = STATUSES[solution.status]
             if status is Status.RAY:
                 return None, status
             if not status.ok:
@@ -144,16 +142,13 @@ def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]
     return [rung.solve for rung in law.rungs if rung.solve is not None]
 
 
-def _finished(request: Request, method: Method, demand: Demand, name: str, solution: LawSolution) -> Prediction | None:
+def _finished(request: Request, method: Method, demand: Demand, name: str, solution: Attempt) -> Prediction | None:
     """Return the prediction for the solution of a Python rung, or None if it is not certified."""
     face, out, p = solution.face, _outputs(request), np.ascontiguousarray(solution.p)
-    if face is None:
-        face = Face(np.zeros((len(request.contacts), 0), np.bool_), NO_FRICTION, NOTHING, False, NO_FRICTION)
-    multipliers = NOTHING if solution.multipliers is None else solution.multipliers
     arguments = (
         method.finish.fields,
         (request.q_ddot, demand.q_ddot),
-        (p, face.flags, face.directions, face.mu, face.friction, multipliers),
+        (p, face.flags, face.directions, face.mu, face.friction, solution.multipliers),
         out,
         (demand.change, solution.epsilon),
         face.unlimited,

@@ -342,7 +342,7 @@ def solve_demand(s: Method, demanded: Demanded, basis: Array, out: Arrays, first
         if status != SOLVED:
             continue
         # selection, torque, certificate
-        finished, null_dim = finish(s.finish, tried.p, tried.face, (tried.multipliers, 0.0), demanded, out)
+        finished, null_dim = finish(s.finish, tried.p, tried.face, (tried.multipliers, tried.epsilon), demanded, out)
         if finished != REFUSED:
             return Outcome(k, SOLVED, tried.iterations, null_dim, finished)
         status = NOT_CERTIFIED

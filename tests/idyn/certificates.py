@@ -36,8 +36,7 @@ def answer_of(scene, law, ground=LITERAL):
     _, solution = next(attempts(law, problem, None, scene.robot))
     f = full(scene.robot, scene.state, scene.contacts)
     v_plus, tau = outcome(f, scene.q_ddot, DT, solution.p)
-    y = np.zeros(0) if solution.multipliers is None else solution.multipliers
-    return f, Answer(solution.p, v_plus, tau, y, solution.epsilon)
+    return f, Answer(solution.p, v_plus, tau, solution.multipliers, solution.epsilon)
 
 
 def certificate(scene, law, a, **altered):

@@ -4,8 +4,7 @@ import numpy as np
 
 from idyn.contact.soft import NO_CONSTRAINTS, constraints_of
 from idyn.jit.records import ArrayRecord
-from idyn.laws.law import LawSolution, Start, law_data
-from idyn.status import STATUSES
+from idyn.laws.law import Start, law_data
 from idyn.terms.reduction import view
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 
@@ -37,7 +36,4 @@ def attempts(law, problem, basis, robot=None):
         a = law.kernel(record.fields, data.fields, start, rung.kernel)
         if a.face.flags.shape[0] != len(reduced.mu):
             continue  # it does not apply
-        face = a.face if a.face.flags.shape[1] else None
-        multipliers = a.multipliers if len(a.multipliers) else None
-        name = rung.cold if rung.cold and basis is None else rung.name
-        yield name, LawSolution(a.p, face, STATUSES[a.status], a.iterations, start, multipliers)
+        yield rung.cold if rung.cold and basis is None else rung.name, a

@@ -12,7 +12,7 @@ from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standi
 
 from idyn.certificate.certify import CERTIFIED
 from idyn.laws import LAWS, make_law
-from idyn.laws.law import Rung, Start, no_kernel
+from idyn.laws.law import Rung, Start, no_kernel, single
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.status import STATUSES, Status
@@ -41,9 +41,9 @@ class Failing:
             if i >= self._failures:
                 yield rung, solution
             elif self._status.ok:
-                yield rung, msgspec.structs.replace(solution, p=solution.p + 1e-3, face=None)
+                yield rung, solution._replace(p=solution.p + 1e-3, face=single(len(problem.mu)))
             else:
-                yield rung, msgspec.structs.replace(solution, status=self._status)
+                yield rung, solution._replace(status=self._status)
 
 
 class Other:
@@ -179,7 +179,7 @@ def test_a_selection_that_fails_the_certificate_is_undone():
             for rung, solution in attempts(self._law, problem, basis):
                 flags = np.ones_like(solution.face.flags)
                 flags[:, 1] = False
-                yield rung, msgspec.structs.replace(solution, face=solution.face._replace(flags=flags))
+                yield rung, solution._replace(face=solution.face._replace(flags=flags))
 
     undone = 0
     for seed in range(40):

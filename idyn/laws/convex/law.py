@@ -34,7 +34,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from idyn.certificate.conditions import Conditions
@@ -44,22 +43,23 @@ from idyn.laws.convex.pivoting import FEW, MOST_PIVOTS, least_contact_energy, le
 from idyn.laws.convex.program import Program, assemble, units
 from idyn.laws.law import (
     FACE_ZERO,
+    NOTHING,
     Attempt,
     Face,
     Kernel,
     Law,
     LawData,
-    LawSolution,
     Rung,
     Solutions,
     Start,
     polygon,
+    single,
     unlimited_somewhere,
 )
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.separating import opening, without_separating
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
+from idyn.status import NOT_CERTIFIED, RAY, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -128,7 +128,7 @@ class Convex(Law):
         dual = self._python("dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS))
         return (*warm, self._python("cold", self._by_pivoting), dual, *programs)
 
-    def _python(self, name: str, solve: Callable[[Reduced], LawSolution], when: bool | None = None) -> Rung:
+    def _python(self, name: str, solve: Callable[[Reduced], Attempt], when: bool | None = None) -> Rung:
         """Return a Python rung.
 
         when: when the rung is tried; None: always
@@ -146,7 +146,7 @@ class Convex(Law):
                 for parted in without_separating(problem, solution, self.sticking(problem.mu) > 0.0, solve):
                     yield f"{name}, parted", parted
             yield name, solution
-            if may_part and solution.status.ok:
+            if may_part and solution.status == SOLVED:
                 yield None  # the certificate rejects tangential impulses without normal ones; further rungs do not help
 
         return Rung(name, Start.COLD, solve=attempts)
@@ -156,16 +156,16 @@ class Convex(Law):
         free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
         return free and not self._kinetic and not self.one_stage
 
-    def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> LawSolution:
+    def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> Attempt:
         rank = problem.independent if rank is None else rank
         if self._rigid(problem) and rule == PRINCIPAL:
             open_ = np.zeros((len(problem.mu), 1), dtype=np.bool_)
             p, _, status, pivots, _ = solve_no_slip(problem.Y, problem.b, problem.mu, open_, rule, rank, MOST_PIVOTS)
         else:
             p, status, pivots = self._pivoted(problem, problem.Y, rule, rank)
-        return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
+        return self._with_face(problem, p, np.zeros(len(problem.mu)), status, pivots)
 
-    def _one_stage_by_pivoting(self, problem: Reduced) -> LawSolution:
+    def _one_stage_by_pivoting(self, problem: Reduced) -> Attempt:
         """Solve the one-stage program by pivoting: columns are added to Y so that Y Yᵀ becomes D + ε I. For large impulses ε is
         reduced so that the contact velocity ε p stays small (`MAX_RELAXATION`)."""
         epsilon, identity = self._regularisation * units(problem.Y, problem.b, problem.b)[0], np.eye(len(problem.b))
@@ -175,7 +175,7 @@ class Convex(Law):
             if gives <= MAX_RELAXATION:
                 break
             epsilon *= 0.5 * MAX_RELAXATION / gives
-        return self._plain(p, np.zeros(len(problem.mu)), STATUSES[status], pivots, epsilon)
+        return self._plain(p, np.zeros(len(problem.mu)), status, pivots, epsilon)
 
     def _pivoted(self, problem: Reduced, Y: Array, rule: int, rank: float) -> tuple[Array, int, int]:
         p, status, pivots = least_contact_energy(
@@ -183,47 +183,47 @@ class Convex(Law):
         )
         return p, status, pivots
 
-    def _by_lemke(self, problem: Reduced) -> LawSolution:
+    def _by_lemke(self, problem: Reduced) -> Attempt:
         p, y, status, pivots = least_kinetic_energy(self._program(problem), MOST_PIVOTS)
-        return self._with_face(problem, p, y, STATUSES[status], pivots)
+        return self._with_face(problem, p, y, status, pivots)
 
-    def _by_lemke_before_program(self, problem: Reduced) -> LawSolution:
+    def _by_lemke_before_program(self, problem: Reduced) -> Attempt:
         """Solve by Lemke's method before the QP back end. A ray is not yet accepted: with large friction it may be due to
         rounding errors."""
         solution = self._by_lemke(problem)
-        if solution.status is Status.RAY:
-            return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED)
+        if solution.status == RAY:
+            return solution._replace(status=NOT_CERTIFIED)
         return solution
 
-    def _by_program(self, problem: Reduced, backend: str) -> LawSolution:
+    def _by_program(self, problem: Reduced, backend: str) -> Attempt:
         n = len(problem.mu)
         H, f, A, lower, unit, epsilon = assemble(self._program(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
-        p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
-        if self.one_stage or y is None:
+        p, known = unit * qp.x, qp.multipliers is not None
+        y = -unit * qp.multipliers[:n] if known else NOTHING
+        if self.one_stage or not known:
             return self._plain(p, y, qp.status, qp.iterations, epsilon)
         return self._with_face(problem, p, y, qp.status, qp.iterations)
 
-    def _plain(self, p: Array, y: Array | None, status: Status, iterations: int, epsilon: float = 0.0) -> LawSolution:
+    def _plain(self, p: Array, y: Array, status: int, iterations: int, epsilon: float = 0.0) -> Attempt:
         basis = np.zeros((len(p) // 3, self.basis_width), dtype=np.bool_)
-        return LawSolution(p=p, face=None, status=status, iterations=iterations, basis=basis, multipliers=y, epsilon=epsilon)
+        return Attempt(p, single(len(basis)), status, iterations, basis, y, epsilon)
 
-    def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
+    def _with_face(self, problem: Reduced, p: Array, y: Array, status: int, iterations: int) -> Attempt:
         """Return the solution for impulses p. Face and multipliers are those of the basis determined from p, if it is found."""
         plain, program = self._plain(p, y, status, iterations), self._program(problem)
-        if not status.ok:
+        if status != SOLVED:
             return plain
         held = problem.mu if self._kinetic else np.where(_apart(problem, p), 0.0, problem.mu)
         exact = self._on_basis(problem, basis_of(program._replace(mu=held), p, y), iterations)
-        if exact.status.ok:
-            return msgspec.structs.replace(exact, p=p)
-        return msgspec.structs.replace(plain, face=self._face(problem, face_at(program, p, y, not self._kinetic)))
+        if exact.status == SOLVED:
+            return exact._replace(p=p)
+        return plain._replace(face=self._face(problem, face_at(program, p, y, not self._kinetic)))
 
-    def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
+    def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> Attempt:
         p, y, flags, solved = solve_basis(self._program(problem), basis, not self._kinetic)
         face = self._face(problem, flags)
-        status = Status.SOLVED if solved else Status.NOT_CERTIFIED
-        return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
+        return Attempt(p, face, SOLVED if solved else NOT_CERTIFIED, iterations, basis, y)
 
     def _program(self, problem: Reduced) -> Program:
         gradient = problem.energy if self._kinetic else problem.b
@@ -244,7 +244,8 @@ def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
         status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
     else:
         p, multipliers, flags, status, pivots = pivot_to_basis(program, basis)
-    return Attempt(p, Face(flags, law.directions, given.mu, law.unlimited, law.directions[:0]), multipliers, status, pivots)
+    face = Face(flags, law.directions, given.mu, law.unlimited, law.directions[:0])
+    return Attempt(p, face, status, pivots, basis, multipliers, 0.0)
 
 
 def _apart(problem: Reduced, p: Array) -> Array:

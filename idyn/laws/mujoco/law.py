@@ -76,7 +76,9 @@ def mujoco_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
     p, status, steps = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
     if soft.turns:
         p = take_moments(problem, soft, J, p)
-    return Attempt(p, Face(basis, law.directions, g.mu, False, law.directions[:0]), g.mu[:0], status, before + steps)
+    return Attempt(
+        p, Face(basis, law.directions, g.mu, False, law.directions[:0]), status, before + steps, basis, g.mu[:0], 0.0
+    )
 
 
 @compiled
