@@ -10,12 +10,12 @@ from controllers.estimation.filter import begin, observe_attitude, observe_feet,
 from controllers.estimation.forces import fill_forces, is_at_rest, place_feet, touch
 from controllers.estimation.memory import GYRO_BIAS, EstimatorState
 from controllers.estimation.settings import EstimatorSettings
-from controllers.robot.attitude import mounting
 from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
+from idyn.model.so3 import mounting
 from idyn.solvers.vectors import dot
 from idyn.types import Array, Record, State
 

@@ -11,12 +11,12 @@ import numpy as np
 from controllers.command import LimitedBy
 from controllers.config.loading import Settings
 from controllers.config.tables import within
-from controllers.robot.attitude import tilt
 from controllers.robot.damping import damping_gains
 from idyn.errors import InputError
 from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
+from idyn.model.so3 import tilt
 from idyn.model.tree import Limits
 from idyn.types import Array, Kinematics, State
 

@@ -36,13 +36,13 @@ from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.slope import STEEPEST
 from controllers.planners.slope import Slope as PlannedSlope
 from controllers.planners.steps import EARLY, TOUCHING, follow, restart
-from controllers.robot.attitude import rotation, yaw
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
 from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
+from idyn.model.so3 import rotation, yaw
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 

@@ -20,6 +20,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.model.so3 import cross
 from idyn.types import Array
 
 GAIN = 6.0
@@ -251,9 +252,9 @@ def in_base(pose: BasePose, y: Triple, dy: Triple, ddy: Triple) -> tuple[Triple,
     # x = Rᵀ (y − h e_z),  ẋ = Rᵀ (ẏ − ḣ e_z) − ω × x,  ẍ = Rᵀ (ÿ − ḧ e_z) − ω × Rᵀ (ẏ − ḣ e_z) − ω̇ × x − ω × ẋ
     x = _back(pose.R, (y[0], y[1], y[2] - h[0]))
     v, a = _back(pose.R, (dy[0], dy[1], dy[2] - h[1])), _back(pose.R, (ddy[0], ddy[1], ddy[2] - h[2]))
-    c = _cross(w, x)
+    c = cross(w, x)
     dx = v[0] - c[0], v[1] - c[1], v[2] - c[2]
-    c, d, e = _cross(w, v), _cross(dw, x), _cross(w, dx)
+    c, d, e = cross(w, v), cross(dw, x), cross(w, dx)
     return x, dx, (a[0] - c[0] - d[0] - e[0], a[1] - c[1] - d[1] - e[1], a[2] - c[2] - d[2] - e[2])
 
 
@@ -292,9 +293,3 @@ def _back(R: Array, y: Triple) -> Triple:
         R[0, 1] * y[0] + R[1, 1] * y[1] + R[2, 1] * y[2],
         R[0, 2] * y[0] + R[1, 2] * y[1] + R[2, 2] * y[2],
     )
-
-
-@compiled
-def _cross(a: Array, b: Triple) -> Triple:
-    """Return a × b."""
-    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]

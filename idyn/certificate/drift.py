@@ -11,16 +11,9 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.model.so3 import Three, cross
 from idyn.terms.stages import Given
 from idyn.types import Array
-
-Three = tuple[float, float, float]
-
-
-@compiled
-def cross(x: Array | Three, y: Array | Three) -> Three:
-    """Return x × y."""
-    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
 
 
 @compiled

@@ -8,9 +8,10 @@ handles closed chains. The input is a `Given` (`idyn.terms.stages`), without J o
 import numpy as np
 
 from idyn.certificate.closures import keep_closures
-from idyn.certificate.drift import body_twists, cross, divide_by_inertia, midpoint, point_velocity, sign_of
+from idyn.certificate.drift import body_twists, divide_by_inertia, midpoint, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from idyn.certificate.conditions import COMPLEMENTARITY, CONE, DYNAMICS, nearest_in_cone, worse
-from idyn.certificate.drift import body_twists, cross, sign_of
+from idyn.certificate.drift import body_twists, sign_of
 from idyn.certificate.momentum import contact_velocities, in_world, speed_per_impulse
 from idyn.contact.soft import (
     CONDIM,
@@ -30,6 +30,7 @@ from idyn.contact.soft import (
 )
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array
 

@@ -15,6 +15,7 @@ from idyn.differentiation.layout import DRIFTS, VELOCITY, Expansion
 from idyn.differentiation.motions import Places, turn_forces, turn_velocities
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.model.so3 import Three, cross
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.vectors import copy, dot
 from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions
@@ -22,7 +23,6 @@ from idyn.terms.stages import Model
 from idyn.types import Array
 
 Six = tuple[float, float, float, float, float, float]
-Three = tuple[float, float, float]
 
 FOLLOWS = 2
 """Value of `Expansion.marks[DRIFTS]` where rows may depend on each other."""
@@ -168,7 +168,7 @@ def _fill(model: Model, x: Expansion, how: tuple[float, bool], out: Array) -> No
         first, second = x.ends[i]
         place = x.frames[i]
         s, n = (place[6], place[7], place[8]), (place[3], place[4], place[5])
-        t = _cross(n, s)
+        t = cross(n, s)
         for j in range(out.shape[1]):
             one, other = (zero, zero), (zero, zero)
             if model.support[first, j]:
@@ -208,11 +208,11 @@ def _contact_change(
     relative, moved, pushed = _minus(first, second), _minus(one[0], other[0]), _minus(one[1], other[1])
     spin, turn = relative[3:], moved[3:]
     slip, slipped = _at(first, y), _at(one[0], y)
-    roll, rolled = _cross(spin, n), _cross(turn, n)
+    roll, rolled = cross(spin, n), cross(turn, n)
     dx = slip[0] + r * roll[0], slip[1] + r * roll[1], slip[2] + r * roll[2]
     ddx = slipped[0] + r * rolled[0], slipped[1] + r * rolled[1], slipped[2] + r * rolled[2]
-    a, b, c = _at(pushed, x), _cross(turn, dx), _cross(spin, ddx)
-    d, e = _cross(other[0][3:], _at(relative, x)), _cross(second[3:], _at(moved, x))
+    a, b, c = _at(pushed, x), cross(turn, dx), cross(spin, ddx)
+    d, e = cross(other[0][3:], _at(relative, x)), cross(second[3:], _at(moved, x))
     return a[0] + b[0] + c[0] - d[0] - e[0], a[1] + b[1] + c[1] - d[1] - e[1], a[2] + b[2] + c[2] - d[2] - e[2]
 
 
@@ -237,11 +237,6 @@ def _dot(a: Three, b: Three) -> float:
 
 
 @compiled
-def _cross(a: Three, b: Three) -> Three:
-    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
-
-
-@compiled
 def _at(V: Six, x: Three) -> Three:
     """Return V_O + ω × x."""
     return V[0] + V[4] * x[2] - V[5] * x[1], V[1] + V[5] * x[0] - V[3] * x[2], V[2] + V[3] * x[1] - V[4] * x[0]
@@ -250,5 +245,5 @@ def _at(V: Six, x: Three) -> Three:
 @compiled
 def _motion_cross(a: Six, b: Six) -> Six:
     """Return the spatial cross product of two motions."""
-    one, other, turned = _cross(a[3:], b[:3]), _cross(a[:3], b[3:]), _cross(a[3:], b[3:])
+    one, other, turned = cross(a[3:], b[:3]), cross(a[:3], b[3:]), cross(a[3:], b[3:])
     return one[0] + other[0], one[1] + other[1], one[2] + other[2], turned[0], turned[1], turned[2]

@@ -7,9 +7,9 @@ import numpy as np
 
 from controllers.planners.path import DONE, NEXT, Path, command
 from controllers.planners.trajectory import WalkSettings
-from controllers.robot.attitude import tilt, yaw
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
+from idyn.model.so3 import tilt, yaw
 from idyn.types import Array
 from sim_harness.measure.trace import Trace
 

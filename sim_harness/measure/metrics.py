@@ -6,10 +6,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from controllers.robot.attitude import yaw
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
+from idyn.model.so3 import yaw
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt, risen
 from sim_harness.measure.trace import Trace

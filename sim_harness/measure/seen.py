@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from controllers.robot.attitude import yaw
 from controllers.robot.kinematics import STANDS
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
+from idyn.model.so3 import yaw
 from idyn.types import Array
 from sim_harness.measure.trace import Trace
 from sim_harness.world.world import contact_jacobian

@@ -10,9 +10,9 @@ import numpy as np
 
 from controllers.planners.trajectory import HoldSettings, OscillationSettings, TrajectorySettings, WalkSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
-from controllers.robot.attitude import yaw
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
+from idyn.model.so3 import yaw
 from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.measure import seen

@@ -8,6 +8,7 @@ import numpy as np
 from idyn.model.description import ContactPoint, Sole
 from idyn.model.frames import Placement
 from idyn.model.robot import Robot
+from idyn.model.so3 import skew
 from idyn.types import Array
 from sim_harness.shapes import Shape
 
@@ -177,7 +178,7 @@ def _points(shape: Shape, placement: Array) -> Array:
 
 def _rotation(axis: Array, w: float) -> Array:
     """Return the rotation matrix of a unit quaternion."""
-    K = np.array([[0.0, -axis[2], axis[1]], [axis[2], 0.0, -axis[0]], [-axis[1], axis[0], 0.0]])
+    K = skew(axis)
     R: Array = np.eye(3) + 2.0 * w * K + 2.0 * K @ K
     return R
 

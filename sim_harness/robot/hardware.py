@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from controllers.robot.attitude import mounting, rotation
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
+from idyn.model.so3 import mounting, rotation
 from idyn.types import Array, ContactSet, Record, State
 from sim_harness.robot.imperfections import (
     DriveSettings,

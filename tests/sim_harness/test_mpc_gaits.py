@@ -16,7 +16,7 @@ from controllers.build import build_controller
 from controllers.planners.mpc import rigid_body
 from controllers.planners.mpc.planner import MpcPlanner
 from controllers.planners.mpc.settings import MpcSettings
-from controllers.robot.attitude import tilt
+from idyn.model.so3 import tilt
 from idyn.status import Status
 from sim_harness.commands.clients import run_plan
 from sim_harness.commands.main import build_parser

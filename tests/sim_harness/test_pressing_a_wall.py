@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fast import full
 
-from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
 from idyn import Flat, State, contacts_from_geometry
+from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from sim_harness.compare.tasks.runs import ramp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings

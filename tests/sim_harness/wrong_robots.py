@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.build import build_controller
-from controllers.robot.attitude import tilt
+from idyn.model.so3 import tilt
 from sim_harness.measure.fall import Posture
 from sim_harness.run.plan import load_plan, simulated_robot, with_controller
 from transport.protocol.messages.state import Contact

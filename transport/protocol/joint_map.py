@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 
-from controllers.robot.attitude import rotation
 from idyn.errors import nearest
 from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
+from idyn.model.so3 import rotation
 from idyn.model.urdf import ROOT_JOINT
 from idyn.types import Array, Record
 from transport.protocol.errors import ProtocolError

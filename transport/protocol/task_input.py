@@ -9,6 +9,7 @@ import numpy as np
 from controllers.planners.task_motion.targets import LAST_LEVEL
 from idyn.errors import FrameNotFound, InputError, nearest
 from idyn.model.robot import Robot
+from idyn.model.so3 import rotation
 from idyn.tasks import (
     AngularMomentumTask,
     CenterOfPressureTask,
@@ -167,14 +168,7 @@ def _rotation(quaternion: Array, field: str) -> Array:
     length = float(np.linalg.norm(quaternion))
     if not abs(length - 1.0) <= UNIT:
         raise ProtocolError(Code.BAD_SCHEMA, field, f"expected a unit quaternion, got length {length:.6g}")
-    x, y, z, w = quaternion / length
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    return rotation(quaternion / length)
 
 
 def write_tasks(tasks: Sequence[MotionTask | ContactTask]) -> list[AnyTask]:

@@ -24,9 +24,9 @@ from controllers.planners.speed import from_hip
 from controllers.planners.two_legs.feet import turned
 from controllers.planners.two_legs.swing import Swing
 from controllers.planners.two_legs.tasks import BASE
-from controllers.robot.attitude import rotation
 from controllers.robot.kinematics import contact_places
 from idyn.model.robot import Robot
+from idyn.model.so3 import rotation
 from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idyn.model.so3 import skew
 from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.stack import MOST_LEVELS
@@ -20,7 +21,7 @@ def exponential(vector: Array) -> Array:
     angle = float(np.linalg.norm(vector))
     if angle < 1e-12:
         return np.eye(3)
-    K = _cross(vector / angle)
+    K = skew(vector / angle)
     R: Array = np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * (K @ K)
     return R
 
@@ -41,17 +42,12 @@ def logarithm(R: Array) -> Array:
 
 def left_jacobian(vector: Array) -> Array:
     """Return J so that the angular velocity in the world of `exponential(x)` is J ẋ."""
-    angle, K = float(np.linalg.norm(vector)), _cross(vector)
+    angle, K = float(np.linalg.norm(vector)), skew(vector)
     if angle < 1e-4:
         J: Array = np.eye(3) + 0.5 * K + K @ K / 6.0
         return J
     a, b = (1.0 - np.cos(angle)) / angle**2, (angle - np.sin(angle)) / angle**3
     return np.eye(3) + a * K + b * (K @ K)
-
-
-def _cross(vector: Array) -> Array:
-    x, y, z = vector
-    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
 LAST_LEVEL = MOST_LEVELS - 1

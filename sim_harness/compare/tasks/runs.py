@@ -6,11 +6,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.model.robot import Robot
+from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, Guess, Record, State
 from sim_harness.measure.fall import Posture

@@ -7,8 +7,8 @@ import math
 import msgspec
 import numpy as np
 
-from controllers.robot.attitude import tilt
 from idyn.model.robot import Robot
+from idyn.model.so3 import tilt
 from idyn.types import Array
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

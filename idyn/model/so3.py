@@ -1,10 +1,23 @@
-"""Attitude of a free body from its unit quaternion xyzw in the world frame, q[3:7] of a floating base."""
+"""Rotations and cross products. A quaternion x, y, z, w of unit length is the attitude of a body in the world, q[3:7] of a base."""
 
 import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.types import Array
+
+Three = tuple[float, float, float]
+
+
+@compiled
+def cross(x: Array | Three, y: Array | Three) -> Three:
+    """Return x × y."""
+    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
+
+
+def skew(x: Array) -> Array:
+    """Return the matrix of x × · (3, 3)."""
+    return np.array([[0.0, -x[2], x[1]], [x[2], 0.0, -x[0]], [-x[1], x[0], 0.0]])
 
 
 @compiled
