@@ -1,4 +1,4 @@
-"""Rotations and cross products. A quaternion x, y, z, w of unit length is the attitude of a body in the world, q[3:7] of a base."""
+"""Rotations and cross products. A quaternion x, y, z, w of unit length is the attitude of a body, q[3:7] of a floating base."""
 
 import numpy as np
 
