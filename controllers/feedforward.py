@@ -15,16 +15,15 @@ from controllers.feedback.spread import Spread
 from controllers.planners.task_motion.targets import complete
 from controllers.settings import ControllerSettings, PidSettings
 from idyn.errors import ConfigError, InputError
+from idyn.laws import LawSettings, SensedSettings
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
-from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
-from idyn.prediction.loaded import TASKS
 from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
-from idyn.prediction.predict import predict
+from idyn.prediction.predict import predict, under_torques
 from idyn.prediction.request import Request
-from idyn.prediction.torques import under_torques
+from idyn.prediction.rungs import TASKS
 from idyn.status import Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
 from idyn.tasks.predict import compile_task_kernels

@@ -7,7 +7,7 @@ from controllers.config.loading import Settings
 from controllers.controller import Controller
 from controllers.settings import PidSettings
 from idyn.contact.ground import Ground
-from idyn.laws.settings import MujocoLawSettings, SapSettings
+from idyn.laws import MujocoLawSettings, SapSettings
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array, ContactSet

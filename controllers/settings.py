@@ -15,7 +15,7 @@ from controllers.monitor.safety import SafetySettings
 from controllers.planners.getting_up.planner import GetUpSettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
-from idyn.laws.settings import AnyLaw, CoulombSettings
+from idyn.laws import AnyLaw, CoulombSettings
 from idyn.types import Consistency, Selection
 
 

@@ -81,8 +81,7 @@ if TYPE_CHECKING:
     from controllers.command import GaitChange
     from controllers.robot.load import load_robot
     from idyn.batch.arrays import Batch, BatchGuess
-    from idyn.batch.derivatives import BatchDerivatives, derivatives_batch
-    from idyn.batch.predict import BatchPrediction, predict_batch
+    from idyn.batch.predict import BatchDerivatives, BatchPrediction, derivatives_batch, predict_batch
     from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places
     from idyn.contact.ground import Ground
     from idyn.contact.terrain import Flat
@@ -92,9 +91,8 @@ if TYPE_CHECKING:
     from idyn.model.description import ContactPoint, Description, Sole
     from idyn.model.robot import Robot
     from idyn.options import Options
-    from idyn.prediction.outcomes import outcomes
+    from idyn.prediction.outcomes import all_outcomes, outcomes
     from idyn.prediction.predict import predict
-    from idyn.prediction.uniqueness import all_outcomes
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
     from transport.keys import client_keys
@@ -163,8 +161,7 @@ find_siblings()
 
 _MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
-    "idyn.batch.derivatives": ("BatchDerivatives", "derivatives_batch"),
-    "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
+    "idyn.batch.predict": ("BatchDerivatives", "BatchPrediction", "derivatives_batch", "predict_batch"),
     "controllers.build": ("load_controller",),
     "controllers.command": ("GaitChange",),
     "controllers.robot.load": ("load_robot",),
@@ -177,8 +174,7 @@ _MODULES = {
     "idyn.model.robot": ("Robot",),
     "idyn.options": ("Options",),
     "idyn.differentiation.derivatives": ("Derivatives", "derivatives"),
-    "idyn.prediction.outcomes": ("outcomes",),
-    "idyn.prediction.uniqueness": ("all_outcomes",),
+    "idyn.prediction.outcomes": ("all_outcomes", "outcomes"),
     "idyn.prediction.predict": ("predict",),
     "idyn.status": ("Status",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),

@@ -1,7 +1,9 @@
 """Exceptions for invalid settings, models and inputs. Failures of a solve are returned as a `Status` instead."""
 
+import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, distribution
 
 
 class IdynError(Exception):
@@ -52,3 +54,22 @@ def nearest(name: str, available: Iterable[str]) -> str:
     names = sorted(available)
     close = get_close_matches(name[:LONGEST_NAME], names, n=3, cutoff=0.4) or (names if len(names) <= 8 else [])
     return f" (nearest: {', '.join(close)})" if close else ""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra from where idyn was installed from."""
+    try:
+        text = distribution("idyn").read_text("direct_url.json")
+    except PackageNotFoundError:  # a source folder that is not installed
+        text = None
+    origin = json.loads(text) if text else {}
+    url = str(origin.get("url", ""))
+    if not url.startswith("file://"):
+        return f"pip install 'idyn[{extra}]'"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}'{url.removeprefix('file://')}[{extra}]'"
+
+
+def missing_extra(field: str, what: str, package: str, extra: str) -> ConfigError:
+    """Return the error about a missing package. field: setting or option that needs it; what: needs it"""
+    return ConfigError(field, f"{what} needs the package {package}, which is not installed: {install_command(extra)}")

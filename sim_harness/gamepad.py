@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idyn.errors import ConfigError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, missing_extra
 from idyn.types import Array
 
 FASTEST = np.array([0.5, 0.3, 1.0])  # velocity at full deflection: forward, left [m/s], turn [rad/s]

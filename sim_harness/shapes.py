@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import ConfigError, ModelError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, ModelError, missing_extra
 from idyn.model.robot import Robot
 from idyn.model.urdf import without_shapes
 from idyn.types import Array, Record

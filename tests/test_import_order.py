@@ -14,7 +14,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 GROUPS = {
     "idyn": (
-        ("idyn.brief", "idyn.errors", "idyn.extras", "idyn.siblings", "idyn.status", "idyn.types"),
+        ("idyn.errors", "idyn.siblings", "idyn.status", "idyn.types"),
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),
@@ -118,7 +118,7 @@ IMPORTERS = {
         "idyn.model.frames",
         "idyn.model.mjcf",
         "idyn.model.robot",
-        "idyn.solvers.proximal",  # contact solvers
+        "idyn.solvers.qp",  # contact solvers
         "sim_harness.shapes",  # geometry
         "sim_harness.compare.tasks.peers.tsid_controller",  # in an environment of its own
     },

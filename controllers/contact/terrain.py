@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from controllers.config.loading import Kind, NonNegative, Positive, Settings
 from controllers.contact.plane import StandingPlane
-from idyn.contact.heightmap import Heightmap, hills
-from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs, Terrain
+from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, Terrain, hills
 from idyn.errors import ConfigError
 
 MAX_LINES = 2000

@@ -16,7 +16,7 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
 from idyn.model.so3 import mounting
-from idyn.solvers.vectors import dot
+from idyn.solvers.linalg import dot
 from idyn.types import Array, Record, State
 
 

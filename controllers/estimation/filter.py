@@ -23,7 +23,7 @@ from controllers.estimation.memory import (
 )
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.vectors import copy, copy_rows, dot, fill, fill_rows
+from idyn.solvers.linalg import copy, copy_rows, dot, fill, fill_rows
 from idyn.types import Array
 
 SMALL = 1e-9

@@ -10,8 +10,7 @@ import numpy as np
 from controllers.estimation.memory import EstimatorState
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy, dot, fill_rows
+from idyn.solvers.linalg import backward, cholesky, copy, dot, fill_rows, forward
 from idyn.types import Array
 
 RIDGE = 1e-4

@@ -16,9 +16,9 @@ import math
 import numpy as np
 
 from controllers.config.loading import Settings
-from controllers.robot import attitude
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
+from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array, ContactSet, Kinematics
@@ -79,7 +79,7 @@ class Stabilisation:
 
     def _error(self, at: Kinematics, contacts: ContactSet, pose: Array) -> Array:
         """Return the errors x_des ⊖ x of height and tilt in the base frame (6). pose: see `torque`"""
-        (height, roll, pitch), up = pose.tolist(), attitude.up(at.q[3:7])
+        (height, roll, pitch), up = pose.tolist(), so3.up(at.q[3:7])
         too_low = self._height + height - (at.q[2] - contacts.points[:, 2].mean())
         desired = np.array([-math.sin(pitch), math.cos(pitch) * math.sin(roll), math.cos(pitch) * math.cos(roll)])
         axis = np.cross(desired, up)  # the base turns about it by the angle between the two

@@ -41,8 +41,7 @@ from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compil
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy, copy_rows, dot, fill, fill_rows
+from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Kinematics, Prediction, Record, State

@@ -17,8 +17,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import lu_solve
-from idyn.solvers.vectors import copy, fill, fill_rows
+from idyn.solvers.linalg import copy, fill, fill_rows, lu_solve
 from idyn.types import Array
 
 SINGULAR = 1e-4

@@ -8,8 +8,8 @@ from controllers.planners.path import Triple
 from controllers.planners.plan import Plan
 from controllers.planners.pose import begin_leaning, lean_on, level_point
 from controllers.planners.slope import RATE, across, advance_slope, begin, follow_height, heading_axes, observe, watch
-from controllers.robot import attitude
 from idyn.jit.compiled import compiled
+from idyn.model import so3
 from idyn.types import Array
 
 
@@ -92,7 +92,7 @@ def incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
     """Update slope of the ground and attitude of the base from the last tick to time t. measured: see
     `controllers.planners.steps.follow`"""
     slope, base, q = plan.slope, plan.base, measured[0]
-    up, yaw, feet = attitude.up(q[3:7]), attitude.yaw(q[3:7]), foot_places(plan.legs, measured[2])
+    up, yaw, feet = so3.up(q[3:7]), so3.yaw(q[3:7]), foot_places(plan.legs, measured[2])
     stands = np.empty_like(touches)
     for i in range(len(stands)):
         stands[i] = touches[i] and not (plan.swinging[i] or plan.seeking[i])
@@ -115,7 +115,7 @@ def incline(plan: Plan, t: float, measured: Triad, touches: Array) -> None:
 @compiled
 def _places(feet: Array, q: Array, yaw: float) -> Array:
     """Return the places of feet (n, 3) of the base frame in the world [m] (n, 3)."""
-    up, places = attitude.up(q[3:7]), np.empty_like(feet)
+    up, places = so3.up(q[3:7]), np.empty_like(feet)
     (ax, ay), c, s = heading_axes(up), np.cos(yaw), np.sin(yaw)
     for i in range(len(feet)):
         x, y, z = 0.0, 0.0, q[2]

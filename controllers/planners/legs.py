@@ -31,8 +31,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import lu_factor, lu_solve
-from idyn.solvers.vectors import copy, copy_rows, fill
+from idyn.solvers.linalg import copy, copy_rows, fill, lu_factor, lu_solve
 from idyn.types import Array
 
 Triad = tuple[Array, Array, Array]

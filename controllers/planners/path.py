@@ -9,7 +9,7 @@ from controllers.config.numbers import Numbers
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
-from idyn.solvers.vectors import fill
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 Triple = tuple[float, float, float]

@@ -19,7 +19,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Matrix, Vector
-from idyn.solvers.vectors import fill
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 RATE = 10.0

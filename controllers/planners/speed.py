@@ -14,8 +14,8 @@ import numpy as np
 
 from controllers.planners.path import Triple, command, corrected
 from controllers.planners.plan import HALTS, Plan
-from controllers.robot import attitude
 from idyn.jit.compiled import compiled
+from idyn.model import so3
 from idyn.types import Array
 
 SMOOTHING = 0.015
@@ -43,7 +43,7 @@ def drive(plan: Plan, t: float, q: Array, v: Array) -> None:
 
     q: configuration (nq); v: velocity of the level frame (6 or more)
     """
-    wanted = command(plan.path, t - plan.start, (q[0], q[1], attitude.yaw(q[3:7])))
+    wanted = command(plan.path, t - plan.start, (q[0], q[1], so3.yaw(q[3:7])))
     wanted = (0.0, 0.0, 0.0) if plan.change[HALTS] else corrected(plan.path, wanted, plan.u, v, plan.tick)
     for k in range(3):
         plan.seen[k] += min(1.0, plan.tick / SMOOTHING) * (v[k if k < 2 else 5] - plan.seen[k])

@@ -12,9 +12,9 @@ from controllers.planners.path import DONE
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import advance, in_base, level_motion
 from controllers.planners.speed import adapt, drive, foothold, integrate_pose
-from controllers.robot import attitude
 from idyn.jit.compiled import compiled
-from idyn.solvers.vectors import copy, fill
+from idyn.model import so3
+from idyn.solvers.linalg import copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
@@ -77,7 +77,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     """
     q, v, touches = measured[0], measured[1], _touching(plan, contacts)
     plan.cut[0] = False
-    up = attitude.up(q[3:7])
+    up = so3.up(q[3:7])
     _advance(plan, t)
     incline(plan, t, measured, touches)
     if plan.base.away:

@@ -1,1 +1,1 @@
-"""Robots from configurations, their stance, inverse kinematics and attitude."""
+"""Robots from configurations, their stance and inverse kinematics."""

@@ -10,11 +10,9 @@ import msgspec
 
 from controllers.config.loading import NonNegative, Settings, find, load
 from controllers.robot.stance import standing
-from idyn.errors import ConfigError, nearest
-from idyn.extras import missing_extra
-from idyn.model.description import Closure, ContactPoint, Sole
+from idyn.errors import ConfigError, missing_extra, nearest
+from idyn.model.description import Box, Closure, ContactPoint, Sole
 from idyn.model.robot import Robot
-from idyn.model.shapes import Box
 from idyn.types import Array
 
 ROBOT_DATA = "example-robot-data:"

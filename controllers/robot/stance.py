@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from controllers.robot import attitude
 from controllers.robot.kinematics import angles_for_places, contact_places, feet_of
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, nearest
+from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.types import Array
 
@@ -119,5 +119,5 @@ def _leaning(robot: Robot, q: Array, places: Array) -> Array:
     axis = np.cross([0.0, 0.0, 1.0], normal)
     sine, turn = float(np.linalg.norm(axis)), np.zeros(robot.nv)
     # the base's velocity is in its own frame: rotate the axis from the world to it
-    turn[3:6] = attitude.rotation(q[3:7]).T @ axis * (np.arcsin(sine) / max(sine, 1e-12))
+    turn[3:6] = so3.rotation(q[3:7]).T @ axis * (np.arcsin(sine) / max(sine, 1e-12))
     return robot.integrate(q, turn)

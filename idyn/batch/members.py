@@ -16,10 +16,9 @@ from idyn.model.robot import Robot
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
 from idyn.prediction.request import Request
 from idyn.prediction.solve import NONE, Method, Workspace, realise
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import copy
 from idyn.terms.dynamics import build_dynamics
-from idyn.terms.given import read_given, recall
-from idyn.terms.inputs import acceptable, finite
+from idyn.terms.inputs import acceptable, finite, read_given, recall
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 

@@ -2,9 +2,17 @@
 
 import numpy as np
 
-from idyn.certificate.conditions import COMPLEMENTARITY, CONE, DYNAMICS, nearest_in_cone, worse
 from idyn.certificate.drift import body_twists, sign_of
-from idyn.certificate.momentum import contact_velocities, in_world, speed_per_impulse
+from idyn.certificate.momentum import (
+    COMPLEMENTARITY,
+    CONE,
+    DYNAMICS,
+    contact_velocities,
+    in_world,
+    nearest_in_cone,
+    speed_per_impulse,
+    worse,
+)
 from idyn.contact.soft import (
     CONDIM,
     DAMPING,

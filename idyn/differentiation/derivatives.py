@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.differentiation import parts
+from idyn.differentiation.arrays import ACCELERATION, CODES, FORCES, NONE, TORQUES, extent
 from idyn.differentiation.expansion import expand
 from idyn.differentiation.faces import SWITCHES
-from idyn.differentiation.layout import ACCELERATION, CODES, FORCES, NONE, TORQUES, extent
 from idyn.errors import InputError
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.entry import Borrowed, Output, entry_point
@@ -21,8 +21,7 @@ from idyn.prediction.predict import DEFAULT
 from idyn.prediction.solve import workspace_for
 from idyn.selection.aim import OBJECTIVES, Near
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics
-from idyn.terms.given import CONTACTS
-from idyn.terms.inputs import check_request, numbers
+from idyn.terms.inputs import CONTACTS, check_request, numbers
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, State
 

@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.dense import axpy, scale
-from idyn.differentiation.layout import DRIFTS, VELOCITY, Expansion
+from idyn.differentiation.arrays import DRIFTS, VELOCITY, Expansion, axpy, scale
 from idyn.differentiation.motions import Places, turn_forces, turn_velocities
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.model.so3 import Three, cross
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy, dot
+from idyn.solvers.linalg import backward, cholesky, copy, dot, forward
 from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions
 from idyn.terms.stages import Model
 from idyn.types import Array

@@ -19,9 +19,7 @@ The derivatives by the demand are filled at once; those by other quantities on r
 import numpy as np
 
 from idyn.contact.ground import allowance, in_contact_rows
-from idyn.differentiation.dense import gather, inverse, scale
-from idyn.differentiation.faces import FACETS, TURNING, Basis, Friction, fill_basis
-from idyn.differentiation.layout import (
+from idyn.differentiation.arrays import (
     ACCELERATION,
     CHANGE,
     CODES,
@@ -36,16 +34,19 @@ from idyn.differentiation.layout import (
     Expansion,
     P,
     carve,
+    gather,
+    inverse,
+    scale,
 )
+from idyn.differentiation.faces import FACETS, TURNING, Basis, Friction, fill_basis
+from idyn.differentiation.motions import hold
 from idyn.differentiation.operators import Choice, fill_operators
 from idyn.differentiation.parts import by_demand
-from idyn.differentiation.projection import hold
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import cholesky, forward_rows
-from idyn.solvers.vectors import copy, copy_rows, dot, fill
+from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows
 from idyn.terms.drift import slipping_point
-from idyn.terms.given import recall
+from idyn.terms.inputs import recall
 from idyn.terms.stages import Dynamics, Given
 from idyn.types import Array
 
@@ -66,7 +67,7 @@ def expand(
     """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an
     array has a wrong size, or the demand is not finite.
 
-    state: (q, v); contacts: see `idyn.terms.given.CONTACTS`; answer: (p, v⁺, τ)
+    state: (q, v); contacts: see `idyn.terms.inputs.CONTACTS`; answer: (p, v⁺, τ)
     before: (forces of the last tick in the world (n, 3), target forces in the world (n, 3), target torques (na), demand (na),
         corners of the law's friction polygon (k, 2)); without: (0, 3), (0)
     how: objective, whether the law has round cones, whether its friction is unlimited, whether the demand is projected on

@@ -1,4 +1,5 @@
-"""Derivatives of contact Jacobians by the configuration, for contact points and frames that are fixed in the world.
+"""Derivatives of contact Jacobians by the configuration, for contact points and frames that are fixed in the world; and of the
+demand that `Consistency.HOLD` and `STICK` project.
 
 A joint axis S_k, fixed to its body, turns with every degree of freedom j that moves this body: ∂S_k/∂q_j = S_j × S_k, as
 spatial motions in the world (linear at its origin, then angular). Jacobians are needed in two products only:
@@ -10,16 +11,26 @@ So do the rows of the mass matrix, with I_j the composite inertia and F_j = Σ I
 
     ∂(M y)_k/∂q_j  = −S_k · I_k (S_j × V_λ)                       j moves k
                    = S_k · (S_j ×* F_j − I_j (S_j × V_λ))         k moves j
+
+The projection q̈ → q̈ + J_aᵀ λ/dt has S λ = −J wanted − c over the rows J that contacts hold, S = J W Jᵀ, W = 1 for joints and
+1/ε for the base; wanted = (1 − keep) v, plus dt q̈ at the joints; c = dt J̇ v + φ/dt. With S = L Lᵀ of the independent rows,
+V = L⁻¹ J and y = wanted + W Jᵀ λ:
+
+    by the demand 1 − V_aᵀ V_a,   by v −V_aᵀ ((1 − keep) V + L⁻¹ ∂c)/dt,
+    by q (∂(Jᵀλ)_a − V_aᵀ L⁻¹ [∂(J y) + J W ∂(Jᵀ λ) + ∂c])/dt
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from idyn.contact.ground import allowance
+from idyn.differentiation.arrays import CODES, HELD_Y, HOLDING, RANK, Expansion, axpy, forward_columns, pivoted_cholesky, scale
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.vectors import copy, dot, fill_rows
-from idyn.terms.stages import Model
+from idyn.prediction.feasible import EPSILON
+from idyn.solvers.linalg import backward, copy, dot, fill, fill_rows, forward
+from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array
 
 Six = tuple[float, float, float, float, float, float]
@@ -191,3 +202,133 @@ def _relative(V: Array, bodies: tuple[int, int], moved: tuple[bool, bool], befor
     """Return the velocity of the first body relative to the second one; of a body that is not moved that of `before`."""
     a, b = V[bodies[0] if moved[0] else before], V[bodies[1] if moved[1] else before]
     return a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3], a[4] - b[4], a[5] - b[5]
+
+
+@compiled
+def hold(d: Dynamics, x: Expansion, q_ddot: Array, holds: bool, closed: bool) -> None:
+    """Fill what the projection needs in an `Expansion`; without a projection its rank is 0."""
+    g, drift = d.given, d.drift
+    n, nv, rows, u, a = len(g.mu), len(g.v), len(x.J), g.model.u, g.model.a
+    order, multipliers, y = x.marks[CODES + n :], x.impulses[HOLDING], x.motions[HELD_Y]
+    picked, count = stack_array(rows, np.int64), 0
+    for row in range(rows):
+        touches = holds and g.gaps[row // 3] <= g.touching and g.mu[row // 3] > 0.0
+        if touches and (closed or row % 3 < 2):
+            picked[count] = row
+            count += 1
+    # S = J W Jᵀ = L Lᵀ
+    S, place, J_held, weighted = (
+        stack_array((count, count)),
+        stack_array(count, np.int64),
+        x.held[:count],
+        stack_array((nv, count)),
+    )
+    for i in range(count):
+        J = x.J[picked[i]]
+        copy(J, J_held[i])
+        for k in range(len(u)):
+            weighted[u[k], i] = J[u[k]] / EPSILON
+        for k in range(len(a)):
+            weighted[a[k], i] = J[a[k]]
+    np.dot(J_held, weighted, S)
+    rank = pivoted_cholesky(S, place)
+    L = stack_array((rank, rank))
+    for i in range(rank):
+        order[i] = picked[place[i]]
+        copy(x.J[order[i]], x.held[i])
+        for k in range(rank):
+            x.factor[i, k] = L[i, k] = S[i, k] if k <= i else 0.0
+    forward_columns(L, rank, x.held)
+    x.marks[RANK] = rank
+    # λ = −L⁻ᵀ (V wanted + L⁻¹ c),  y = wanted + W Jᵀ λ;  c: drift and allowance
+    for j in range(nv):
+        y[j] = (1.0 - g.keep) * g.v[j]
+    for k in range(len(a)):
+        y[a[k]] += g.dt * q_ddot[k]
+    force = stack_array(rank)
+    for i in range(rank):
+        row = order[i]
+        force[i] = drift[row]
+        if row % 3 == 2:
+            force[i] += allowance(g, row // 3)
+    forward(L, force)
+    for i in range(rank):
+        force[i] = -dot(x.held[i], y) - force[i]
+    backward(L, force)
+    fill(multipliers, 0.0)
+    for i in range(rank):
+        multipliers[order[i]] = force[i]
+        J = x.J[order[i]]
+        for j in range(len(u)):
+            y[u[j]] += force[i] * J[u[j]] / EPSILON
+        for j in range(len(a)):
+            y[a[j]] += force[i] * J[a[j]]
+
+
+@compiled
+def demand_by_demand(x: Expansion, a: Array, dt: float, slope: Array) -> None:
+    """Fill dt times the slope of the projected demand by the demand (na, na)."""
+    joints = stack_array((x.marks[RANK], len(a)))
+    _take_columns(x.held, a, joints)
+    np.dot(joints.T, joints, slope)
+    for k in range(len(a)):
+        scale(-dt, slope[k])
+        slope[k, k] += dt
+
+
+@compiled
+def demand_by_velocity(x: Expansion, a: Array, keep: float, drift: Array, slope: Array) -> None:
+    """Fill the slope of v_a⁺ by v (na, nv). drift: of dt J̇ v by v (3n, nv)"""
+    rank, (rows, nv) = x.marks[RANK], drift.shape
+    order, joints, change = x.marks[CODES + rows // 3 :], stack_array((rank, len(a))), stack_array((rank, nv))
+    _take_columns(x.held, a, joints)
+    for i in range(rank):
+        copy(drift[order[i]], change[i])
+    forward_columns(x.factor, rank, change)
+    for i in range(rank):
+        axpy(1.0 - keep, x.held[i], change[i])
+    np.dot(joints.T, change, slope)
+    for k in range(len(a)):
+        scale(-1.0, slope[k])
+        slope[k, a[k]] += 1.0
+
+
+@compiled
+def demand_by_place(model: Model, x: Expansion, drift: Array, slope: Array) -> None:
+    """Fill dt times the slope of the projected demand by q (na, nv). drift: of dt J̇ v by q (3n, nv)"""
+    fill_rows(slope, 0.0)
+    rank, n, (rows, nv), u, a = x.marks[RANK], len(x.ends), x.J.shape, model.u, model.a
+    if rank == 0:
+        return
+    order, places = x.marks[CODES + n :], Places(x.axes, x.frames, x.ends)
+    pulled, turned, change, weighted = (
+        stack_array((nv, nv)),
+        stack_array((rows, nv)),
+        stack_array((rank, nv)),
+        stack_array((rank, nv)),
+    )
+    turn_forces(model, places, x.impulses[HOLDING], pulled)
+    turn_velocities(model, places, x.motions[HELD_Y], turned)
+    # ∂(J y) + J W ∂(Jᵀ λ)
+    for i in range(rank):
+        copy(x.J[order[i]], weighted[i])
+        for k in range(len(u)):
+            weighted[i, u[k]] /= EPSILON
+    np.dot(weighted, pulled, change)
+    for i in range(rank):
+        axpy(1.0, turned[order[i]], change[i])
+        axpy(1.0, drift[order[i]], change[i])
+    forward_columns(x.factor, rank, change)
+    joints = stack_array((rank, len(a)))
+    _take_columns(x.held, a, joints)
+    np.dot(joints.T, change, slope)
+    for k in range(len(a)):
+        scale(-1.0, slope[k])
+        axpy(1.0, pulled[a[k]], slope[k])
+
+
+@compiled
+def _take_columns(A: Array, columns: Array, X: Array) -> None:
+    for i in range(len(X)):
+        for k in range(len(columns)):
+            X[i, k] = A[i, columns[k]]

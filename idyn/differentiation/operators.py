@@ -4,15 +4,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.dense import axpy, multiply, multiply_transposed, scale, split
+from idyn.differentiation.arrays import (
+    DIMENSION,
+    FORCES,
+    NONE,
+    PULL,
+    TORQUES,
+    Expansion,
+    P,
+    axpy,
+    multiply,
+    multiply_transposed,
+    scale,
+    split,
+)
 from idyn.differentiation.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, STICKING, TURNING, Basis
-from idyn.differentiation.layout import DIMENSION, FORCES, NONE, PULL, TORQUES, Expansion, P
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.selection.few import TIE_BREAK, UNLIMITED
-from idyn.solvers.linalg import backward, cholesky, forward, forward_rows
+from idyn.solvers.linalg import backward, cholesky, copy, fill, fill_rows, forward, forward_rows
 from idyn.solvers.rows import solve_and_span
-from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.types import Array
 
 

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.dense import axpy, scale
-from idyn.differentiation.drift import drift_by_place, drift_by_velocity
-from idyn.differentiation.layout import (
+from idyn.differentiation.arrays import (
     CHANGE,
     CODES,
     DIMENSION,
@@ -23,13 +21,23 @@ from idyn.differentiation.layout import (
     V_HAT,
     Expansion,
     P,
+    axpy,
     carve,
+    scale,
 )
-from idyn.differentiation.motions import Places, turn_forces, turn_momenta, turn_velocities
-from idyn.differentiation.projection import demand_by_demand, demand_by_place, demand_by_velocity
+from idyn.differentiation.drift import drift_by_place, drift_by_velocity
+from idyn.differentiation.motions import (
+    Places,
+    demand_by_demand,
+    demand_by_place,
+    demand_by_velocity,
+    turn_forces,
+    turn_momenta,
+    turn_velocities,
+)
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.vectors import copy, fill_rows
+from idyn.solvers.linalg import copy, fill_rows
 from idyn.terms.stages import Model
 from idyn.types import Array
 

@@ -1,13 +1,216 @@
-"""Contact laws, one file each; their names and settings are in `idyn.laws.settings`."""
+"""Contact laws, one file each, and their settings: a struct for each `kind`, its tag, which is a member of `AnyLaw`."""
 
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
+import msgspec
+
+from idyn.contact.ground import Material
+from idyn.contact.soft import Soft, SoftContact, SoftJoint
 from idyn.errors import ConfigError, nearest
+from idyn.laws.convex import Convex
+from idyn.laws.coulomb import Coulomb
+from idyn.laws.enumeration import Enumeration
+from idyn.laws.exact_cone import ExactCone
 from idyn.laws.law import Law
-from idyn.laws.settings import LAWS
+from idyn.laws.mujoco import Mujoco
+from idyn.laws.no_slip import NoSlip
+from idyn.laws.sap import Sap
+from idyn.laws.sensed import ContactFree, Sensed
 
-__all__ = ["LAWS", "law_of", "make_law"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+LARGE = 1e6
+"""Upper limit of settings that must be finite."""
+
+
+class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Base class of the settings of a law."""
+
+    def build(self) -> Law:
+        """Return the law with these settings. Raises ConfigError for invalid values."""
+        raise NotImplementedError
+
+
+class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
+    """Contacts open, or press and stick, with as much friction as that takes.
+
+    max_pivots: limit for one attempt
+    """
+
+    max_pivots: Count = 1000
+
+    def build(self) -> Law:
+        return NoSlip(self.max_pivots)
+
+
+class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
+    """Coulomb's law with a friction polygon.
+
+    edges: number of edges of the friction polygon, even, ≥ 4
+    circumscribed: whether the polygon encloses the friction circle instead of being inscribed
+    max_pivots: limit for one attempt
+    """
+
+    edges: int = 4
+    circumscribed: bool = False
+    max_pivots: Count = 5000
+
+    def build(self) -> Law:
+        return Coulomb(self.edges, self.circumscribed, self.max_pivots)
+
+
+class ConvexSettings(LawSettings, frozen=True, tag="convex"):
+    """The paper's quadratic program: least kinetic energy, no complementarity.
+
+    edges, circumscribed: as for `coulomb`
+    backend: an installed solver of quadratic programs
+    """
+
+    edges: int = 4
+    circumscribed: bool = False
+    backend: str = "daqp"
+
+    variant: ClassVar[dict[str, Any]] = {}
+    """Further arguments of `Convex` that distinguish the kinds."""
+
+    def build(self) -> Law:
+        return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)
+
+
+class ConvexOneStageSettings(ConvexSettings, frozen=True, tag="convex-one-stage"):
+    """As `convex`, with a regularisation ε‖p‖² instead of the selection."""
+
+    variant: ClassVar[dict[str, Any]] = {"one_stage": True}
+
+
+class ConvexInfiniteSettings(ConvexSettings, frozen=True, tag="convex-infinite"):
+    """As `convex`, without friction limits."""
+
+    variant: ClassVar[dict[str, Any]] = {"infinite_friction": True}
+
+
+class ConeSettings(ConvexSettings, frozen=True, tag="cone"):
+    """Coulomb's law relaxed to cones: least energy of the motion at the contacts."""
+
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact"}
+
+
+class ConeOneStageSettings(ConvexSettings, frozen=True, tag="cone-one-stage"):
+    """As `cone`, with a regularisation ε‖p‖² instead of the selection."""
+
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact", "one_stage": True}
+
+
+class ConeInfiniteSettings(ConvexSettings, frozen=True, tag="cone-infinite"):
+    """As `cone`, without friction limits."""
+
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact", "infinite_friction": True}
+
+
+class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
+    """No contact forces: exact in flight, wrong in contact."""
+
+    def build(self) -> Law:
+        return ContactFree()
+
+
+class SensedSettings(LawSettings, frozen=True, tag="sensed"):
+    """The contact forces that were measured.
+
+    delay: age of the forces [measurements]; the caller stores them
+    """
+
+    delay: Count = 1
+
+    def build(self) -> Law:
+        """Return the law without a measurement."""
+        return Sensed()
+
+
+class SapSettings(LawSettings, frozen=True, tag="sap"):
+    """Round friction cones on ground of known stiffness and dissipation. The engine `sap` has the same settings.
+
+    stiffness: k [N/m], > 0, inf: as rigid as the period permits
+    dissipation: τ_d [s], ≥ 0
+    beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
+    sigma: σ, scale of the residual slip of sticking contacts, R_t = σ w
+    candidates: "touching": the force of contacts with a gap > 0 is zero; "near": they may carry force within the period
+    drift: whether the law includes J̇ v; false in a simulator of this scheme whose step is the period
+    """
+
+    stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
+    dissipation: Annotated[float, msgspec.Meta(ge=0, le=LARGE)] = 5e-3
+    beta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
+    sigma: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1e-3
+    candidates: Literal["touching", "near"] = "touching"
+    drift: bool = True
+
+    def build(self) -> Law:
+        touching = self.candidates == "touching"
+        return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, touching, self.drift))
+
+
+class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
+    """MuJoCo's soft contact, for robots that MuJoCo simulates with these parameters; names are MuJoCo's. The period of the
+    prediction is the physics step. `sim_harness.mujoco.law.read_law` reads them from a model.
+
+    cone: type of the friction cone
+    impratio: ratio of frictional to normal impedance
+    integrator: the law is the same for `Euler` and `implicitfast`; RK4 is not supported
+    contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
+    joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
+    """
+
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"
+    impratio: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
+    integrator: Literal["Euler", "implicitfast", "implicit"] = "Euler"
+    contact: SoftContact = SoftContact()
+    contacts: dict[str, SoftContact] = {}
+    joint: SoftJoint = SoftJoint()
+    joints: dict[str, SoftJoint] = {}
+
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self))  # dictionaries have no hash
+
+    def build(self) -> Law:
+        pyramidal, implicit = self.cone == "pyramidal", self.integrator == "implicit"
+        return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio, implicit))
+
+
+class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
+    """Coulomb's law with the round friction cone."""
+
+    def build(self) -> Law:
+        return ExactCone()
+
+
+class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
+    """Coulomb's law by enumeration, at most two contacts: the basic solution nearest to the last one."""
+
+    def build(self) -> Law:
+        return Enumeration()
+
+
+AnyLaw = (
+    NoSlipSettings
+    | CoulombSettings
+    | ExactConeSettings
+    | ConvexSettings
+    | ConvexOneStageSettings
+    | ConvexInfiniteSettings
+    | ConeSettings
+    | ConeOneStageSettings
+    | ConeInfiniteSettings
+    | ContactFreeSettings
+    | SensedSettings
+    | SapSettings
+    | MujocoLawSettings
+    | EnumerationSettings
+)
+
+LAWS: dict[str, type[LawSettings]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyLaw)}
+"""Kind → settings."""
 
 
 def make_law(kind: str, **settings: Any) -> Law:

@@ -6,7 +6,7 @@
 
 Warm start: the LCP is solved at the last basis; the solution is accepted if it is complementary. Cold start: Lemke's method. A
 contact with μ = ∞ has no λ. The conditions of its opposite friction directions then imply S v⁺ = T v⁺ = 0, unless the contact
-separates (`idyn.laws.separating`). If no friction is limited, this is the no-slip law and solved as such.
+separates (`idyn.laws.no_slip`). If no friction is limited, this is the no-slip law and solved as such.
 
 Modelling errors: between the corners of the inscribed polygon friction is too weak by up to 1 − cos(π/k); there may be several
 solutions with different v⁺. The cost grows like n³.
@@ -16,14 +16,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.certificate.conditions import Conditions
+from idyn.certificate.certify import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.law import (
     FACE_ZERO,
     Attempt,
     Face,
-    Kernel,
     Law,
     LawData,
     Rung,
@@ -33,11 +32,9 @@ from idyn.laws.law import (
     unlimited_somewhere,
     unsolved,
 )
-from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
-from idyn.laws.separating import barely_loaded, without_separating
+from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import lu_refined
-from idyn.solvers.vectors import copy_rows, fill, least
+from idyn.solvers.linalg import copy_rows, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -141,7 +138,7 @@ class Coulomb(Law):
         self.directions = polygon(edges, circumscribed)
         self.max_pivots = max_pivots
         self.basis_width = edges + 2
-        self.kernel: Kernel = coulomb_kernel
+        self.kernel = coulomb_kernel
 
     @property
     def rungs(self) -> tuple[Rung, ...]:

@@ -16,7 +16,7 @@ from idyn.jit.compiled import compiled
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import Attempt, Rung, Solutions, Start, no_kernel, single
 from idyn.solvers.lemke import basis_solution, natural_residual
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import copy
 from idyn.status import SINGULAR, SOLVED, TOO_MANY_CONTACTS
 from idyn.terms.reduction import Reduced
 from idyn.types import Array

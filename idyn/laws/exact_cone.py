@@ -11,7 +11,7 @@ is solved by Newton's method with a line search. D = Y Yᵀ, so only Yᵀ p coup
 equations for any number of contacts. ε in this system limits the change of impulses that the law does not determine.
 
 Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. The law is not
-convex: a start need not lead to a solution, and there may be several. μ = ∞: see `idyn.laws.separating`.
+convex: a start need not lead to a solution, and there may be several. μ = ∞: see `idyn.laws.no_slip`.
 
 Modelling errors: those of Coulomb's law except for the polygon. With μ ≥ 10⁴ it may fail on problems that the polygon solves.
 """
@@ -22,16 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from idyn.certificate.conditions import Conditions
+from idyn.certificate.certify import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.convex.program import units
+from idyn.laws.convex_program import units
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import (
     FACE_ZERO,
     Attempt,
     Face,
-    Kernel,
     Law,
     LawData,
     Rung,
@@ -42,10 +41,9 @@ from idyn.laws.law import (
     unlimited_somewhere,
     unsolved,
 )
-from idyn.laws.separating import without_separating
-from idyn.solvers.linalg import lu_refined
-from idyn.solvers.proximal import METHODS, solve_cones
-from idyn.solvers.vectors import copy
+from idyn.laws.no_slip import without_separating
+from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -75,7 +73,7 @@ class ExactCone(Law):
     directions = polygon(8)  # used by the selection for sticking contacts
 
     def __init__(self) -> None:
-        self.kernel: Kernel = exact_cone_kernel
+        self.kernel = exact_cone_kernel
 
     @property
     def rungs(self) -> tuple[Rung, ...]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idyn.certificate.conditions import Conditions
+from idyn.certificate.certify import Conditions
 from idyn.contact.ground import RIGID, Material
 from idyn.contact.soft import Soft, SoftConstraints
 from idyn.errors import ConfigError
@@ -165,7 +165,7 @@ class Law:
     round_cones: whether friction cones are round; `directions` are those of an inscribed polygon, for the selection
     compliant: whether contacts are springs and dampers, so that every demand is feasible and has one solution
     midway: whether contact points are halfway between the surfaces
-    takes_torques: whether it is also solved for given torques, see `idyn.prediction.torques`
+    takes_torques: whether it is also solved for given torques, see `idyn.prediction.predict`
     basis_width, basis_type: columns and element type of its basis, one row for each contact; a basis for kernels is boolean
     max_pivots: limit for one attempt of its kernel; 0: it does not pivot
     soft: parameters of MuJoCo's soft constraints, if the law has them

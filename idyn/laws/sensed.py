@@ -1,4 +1,4 @@
-"""Sensed forces: inverse dynamics with measured instead of predicted contact impulses  [ZD §7.3: ID(t−1), ID(t−2)].
+"""Laws that predict no contact forces: none act, p = 0, or measured ones  [ZD §7.3: ID(t−1), ID(t−2)].
 
 Modelling errors: a measurement is at least one period old, and no contact law is applied to it. Internal forces between the
 contacts persist from tick to tick and drift, the more the larger the friction.
@@ -6,11 +6,33 @@ contacts persist from tick to tick and drift, the more the larger the friction.
 
 import numpy as np
 
-from idyn.certificate.conditions import Conditions
-from idyn.laws.law import Attempt, Law, Rung, Solutions, Start, no_kernel, single
+from idyn.certificate.certify import Conditions
+from idyn.jit.compiled import compiled
+from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Solutions, Start, no_kernel, single
 from idyn.status import SOLVED
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
+
+
+@compiled
+def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """Return p = 0, the only solution."""
+    mu = problem.dynamics.given.mu
+    return Attempt(
+        np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), SOLVED, 0, basis, mu[:0], 0.0
+    )
+
+
+class ContactFree(Law):
+    """No contact impulses: exact in flight, wrong in contact."""
+
+    name = "contact-free"
+    conditions = Conditions.FREE
+    predicts = False
+    sticks = True
+    kernel = staticmethod(contact_free_kernel)
+    rungs = (Rung("contact-free", Start.COLD, 0),)
 
 
 class Sensed(Law):

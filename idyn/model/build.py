@@ -1,16 +1,304 @@
-"""Pinocchio's model of a URDF or MJCF. A URDF is checked before and after: nothing may be lost."""
+"""Pinocchio's model of a URDF or MJCF. A URDF is checked before and after: nothing may be lost.
 
+An error is what cannot be simulated, or what Pinocchio's parser would change without a word: `Robot` refuses such a URDF. A
+warning is what no real robot has, but has an effect that can be computed; a note is what has no effect, or is often left out.
+"""
+
+from collections import Counter, deque
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
-from idyn.model.inspection import Finding, inspect_structure, inspect_urdf
 from idyn.model.mjcf import build_mjcf, is_mjcf
-from idyn.model.urdf import lines_of, parse_urdf, with_counted_turns, without_shapes
+from idyn.model.tree import Limits
+from idyn.model.urdf import ROOT_JOINT, lines_of, parse_urdf, with_counted_turns, without_shapes
+
+ROUNDING = 1e-6
+"""A principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits."""
+
+ROUNDING_RADIUS = 1e-6
+"""A radius of gyration below this is rounding [m]: the link is a point mass."""
+
+MAX_GYRATION = 1.5
+"""Root mean square distance of a link's mass from its centre beyond which its inertia is doubtful [m]."""
+
+MAX_MASS = 1e6
+"""Of a link [kg]."""
+
+MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+
+
+DYNAMICS = {"damping": "N·m·s/rad", "friction": "N·m", "stiffness": "N·m/rad"}
+"""Forces of a joint besides that of its motor, with units; stiffness: of an MJCF."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding of the inspection.
+
+    where: name of a link or joint; severity: 'error', 'warning' or 'note'; element: 'link' or 'joint', '' if it is of neither
+    """
+
+    severity: str
+    where: str
+    message: str
+    element: str = ""
+
+
+class _Wrong(Exception):
+    """A value of the URDF that is an error; the message names it."""
+
+
+def inspect_urdf(robot: ElementTree.Element) -> list[Finding]:
+    """Check inertias and masses link by link, before fixed joints merge links, and axes and limits of the joints."""
+    findings: list[Finding] = []
+    for check, elements in ((_inspect_link, robot.findall("link")), (_inspect_joint, robot.findall("joint"))):
+        for element in elements:
+            where = element.get("name", "?")
+            try:
+                found = check(element)
+            except _Wrong as wrong:
+                found = [("error", str(wrong))]
+            findings += [Finding(severity=how, where=where, message=message, element=element.tag) for how, message in found]
+    notes = [(note.get("where", ""), note.get("message", "")) for note in robot.iterfind("idyn/note")]
+    return findings + [Finding(severity="warning", where=where, message=message) for where, message in notes]
+
+
+def inspect_limits(limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
+    """Return notes about actuated joints without limits of torque or speed."""
+    findings = []
+    for i, name in enumerate(joint_names):
+        if not np.isfinite(limits.tau_max[i]):
+            message = "no effort limit (missing or 0): the torque is not limited"
+            findings.append(Finding(severity="note", where=name, message=message))
+        if not np.isfinite(limits.v_max[i]):
+            findings.append(Finding(severity="note", where=name, message="no velocity limit"))
+    return findings
+
+
+def _inspect_link(link: ElementTree.Element) -> list[tuple[str, str]]:
+    inertial = link.find("inertial")
+    if inertial is None:
+        return []
+    _check_origin(inertial)
+    mass_element, inertia = inertial.find("mass"), inertial.find("inertia")
+    if mass_element is None or inertia is None:
+        raise _Wrong("inertial: expected a mass and an inertia; the parser ignores both when one is missing")
+    mass = _number(mass_element, "value", "mass")
+    if not 0 <= mass <= MAX_MASS:
+        raise _Wrong(f"mass: expected 0 to {MAX_MASS:g} kg, got {mass:g}")
+    xx, yy, zz, xy, xz, yz = (_number(inertia, name, f"inertia {name}") for name in MOMENTS)
+    moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    rounding = ROUNDING * np.abs(moments).max() + mass * ROUNDING_RADIUS**2
+    for name, moment in zip(MOMENTS[:3], (xx, yy, zz), strict=True):
+        if moment < -rounding:
+            raise _Wrong(f"inertia {name}: expected ≥ 0 kg·m², got {moment:g}")
+    if mass == 0:
+        return [("note", "mass 0 kg: the link has no mass")]
+    return _inspect_moments(np.where(np.abs(moments) < rounding, 0.0, moments), rounding) + _inspect_size(moments, mass)
+
+
+def _inspect_moments(moments: np.ndarray, rounding: float) -> list[tuple[str, str]]:
+    """Check ascending principal moments [kg·m²]: each ≥ 0, and none larger than the sum of the others."""
+    values = f"principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} kg·m²"
+    if moments[0] < 0:
+        return [("warning", f"{values}: the smallest is negative: no rigid body has this inertia")]
+    if moments[2] > moments[0] + moments[1] + rounding:
+        rank = " of rank one" if moments[1] == 0 else ""
+        return [("warning", f"inertia{rank}: {values} violate the triangle inequality: no rigid body has this inertia")]
+    return []
+
+
+def _inspect_size(moments: np.ndarray, mass: float) -> list[tuple[str, str]]:
+    """Check that principal moments [kg·m²] are those of a body with this mass [kg] and the size of a robot's link."""
+    radius = float(np.sqrt(max(moments.sum(), 0.0) / (2 * mass)))
+    if radius < MAX_GYRATION:
+        return []
+    said = (
+        f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m from the centre of mass"
+    )
+    return [("warning", f"{said}: probably a placeholder")]
+
+
+def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
+    kind = joint.get("type")
+    _check_origin(joint)
+    found = [*_inspect_axis(joint, kind), *_inspect_range(joint, kind)]
+    if (mimic := joint.find("mimic")) is not None:
+        law = f"{mimic.get('multiplier', '1')} · {mimic.get('joint', '?')} + {mimic.get('offset', '0')}"
+        why = f"nothing holds the joint at {law}; it moves on its own, with a motor unless `unactuated` names it"
+        found.append(("warning", f"mimic is ignored: {why}"))
+    return found + _inspect_dynamics(joint)
+
+
+def _inspect_dynamics(joint: ElementTree.Element) -> list[tuple[str, str]]:
+    """Report forces of the joint that predictions do not contain."""
+    dynamics = joint.find("dynamics")
+    if dynamics is None:
+        return []
+    own = {name: _number(dynamics, name, f"dynamics {name}") for name in DYNAMICS if name in dynamics.attrib}
+    unused = [f"{name} {value:g} {DYNAMICS[name]}" for name, value in own.items() if value]
+    return [("note", f"dynamics: {', '.join(unused)}: not part of the prediction")] if unused else []
+
+
+def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:
+    if kind in ("fixed", "floating"):
+        return []
+    element = joint.find("axis")
+    axis = [1.0, 0.0, 0.0] if element is None else _vector(element, "xyz", "axis")
+    text, length = " ".join(f"{x:g}" for x in axis), float(np.linalg.norm(axis))
+    if length < ROUNDING:
+        raise _Wrong(f"axis: expected a unit vector, got {text}")
+    if kind == "planar" and axis != [0.0, 0.0, 1.0]:
+        raise _Wrong(
+            "axis: a planar joint moves in the xy plane of its frame for any axis: use 0 0 1 and rotate the joint origin"
+        )
+    if abs(length - 1) > 1e-3:
+        return [("warning", f"axis: {text} is normalised, its length is {length:.4g}")]
+    return []
+
+
+def _inspect_range(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:
+    """Check the limits of position, torque and speed; continuous joints have no limits of position."""
+    limit = joint.find("limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            raise _Wrong(f"limit: missing; a {kind} joint needs one")
+        return []
+    for name in ("effort", "velocity"):
+        if name in limit.attrib and (value := _number(limit, name, f"limit {name}")) < 0:
+            raise _Wrong(f"limit {name}: expected ≥ 0 (0: not limited), got {value:g}")
+    if kind not in ("revolute", "prismatic"):
+        return []
+    lower, upper = (_number(limit, name, f"limit {name}") if name in limit.attrib else 0.0 for name in ("lower", "upper"))
+    if lower == upper == 0:
+        return [("note", "limit: lower and upper are 0 or missing: the position is not limited")]
+    if lower >= upper:
+        raise _Wrong(f"limit: expected lower < upper, got {lower:g} and {upper:g}")
+    return []
+
+
+def _check_origin(element: ElementTree.Element) -> None:
+    origin = element.find("origin")
+    for name in () if origin is None else ("xyz", "rpy"):
+        if origin is not None and name in origin.attrib:
+            _vector(origin, name, f"origin {name}")
+
+
+def _vector(element: ElementTree.Element, name: str, what: str) -> list[float]:
+    text = element.get(name, "")
+    words = text.split()
+    if "${" in text or "$(" in text:
+        raise _Wrong(f"{what}: '{text}' is an expression of xacro: expand the file by xacro first")
+    if len(words) != 3:
+        raise _Wrong(f"{what}: expected 3 numbers, got {len(words)}")
+    return [_finite(word, what) for word in words]
+
+
+def _number(element: ElementTree.Element, name: str, what: str) -> float:
+    text = element.get(name)
+    if text is None:
+        raise _Wrong(f"{what}: missing")
+    return _finite(text, what)
+
+
+def _finite(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value) or "_" in text:
+        raise _Wrong(f"{what}: expected a finite number, got '{text[:40]}'")
+    return value
+
+
+MAX_LINKS = 2000
+MAX_DEPTH = 500
+"""Joints between the root and a link: the parsers are recursive."""
+
+MAX_VELOCITIES = 250
+"""Pinocchio's workspaces grow with the cube of their number: 2.3 GB at 250."""
+
+VELOCITIES = {"fixed": 0, "revolute": 1, "continuous": 1, "prismatic": 1, "planar": 3, "floating": 6}
+"""Number of the velocities of each type of joint."""
+
+RESERVED = ("universe", ROOT_JOINT)
+"""Names of Pinocchio's first joints."""
+
+
+def inspect_structure(robot: ElementTree.Element) -> list[Finding]:
+    """Return the errors of names, sizes and connections."""
+    links, joints = robot.findall("link"), robot.findall("joint")
+    if len(links) > MAX_LINKS or len(joints) > MAX_LINKS:
+        return [_error("robot", f"expected at most {MAX_LINKS} links, got {len(links)}, and {len(joints)} joints")]
+    names = [link.get("name", "") for link in links]
+    return [
+        *_inspect_names("link", names),
+        *_inspect_names("joint", [joint.get("name", "") for joint in joints]),
+        *_inspect_joints(joints, set(names)),
+        *_inspect_tree(joints, names),
+    ]
+
+
+def _inspect_names(kind: str, names: list[str]) -> list[Finding]:
+    found = [_error(name or "?", f"expected each {kind} once, got {n}", kind) for name, n in Counter(names).items() if n > 1]
+    found += [_error("?", f"a {kind} has no name")] if "" in names else []
+    found += [
+        _error(name, f"a {kind} must not have this name, which Pinocchio uses", kind) for name in RESERVED if name in names
+    ]
+    return found
+
+
+def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[Finding]:
+    found, velocities = [], 0
+    for joint in joints:
+        name, kind = joint.get("name", "?"), joint.get("type", "")
+        velocities += VELOCITIES.get(kind, 0)
+        if kind not in VELOCITIES:
+            found.append(_error(name, f"type: expected one of {', '.join(VELOCITIES)}, got '{kind[:40]}'", "joint"))
+        for end in ("parent", "child"):
+            if (link := _end(joint, end)) not in links:
+                found.append(_error(name, f"{end}: no link named '{link[:40]}'", "joint"))
+    if velocities > MAX_VELOCITIES:
+        found.append(_error("robot", f"expected at most {MAX_VELOCITIES} velocities of joints, got {velocities}"))
+    return found
+
+
+def _inspect_tree(joints: list[ElementTree.Element], links: list[str]) -> list[Finding]:
+    """Each link but the root is the child of one joint, and is connected to the root by at most MAX_DEPTH joints."""
+    count = Counter(_end(joint, "child") for joint in joints)
+    found = [_error(link, f"the link is the child of {n} joints, expected one", "link") for link, n in count.items() if n > 1]
+    roots = [link for link in links if link not in count]
+    if len(roots) != 1:
+        return [*found, _error("robot", f"expected one root link, got {', '.join(roots[:8]) or 'none'}")]
+    children: dict[str, list[str]] = {}
+    for joint in joints:
+        children.setdefault(_end(joint, "parent"), []).append(_end(joint, "child"))
+    depth, queue = {roots[0]: 0}, deque(roots)
+    while queue:
+        link = queue.popleft()
+        new = {child: depth[link] + 1 for child in children.get(link, ()) if child not in depth}
+        depth |= new
+        queue += new
+    found += [_error(link, "the link is not connected to the root", "link") for link in links if link not in depth]
+    deepest = max(depth, key=lambda link: depth[link])
+    if depth[deepest] > MAX_DEPTH:
+        found.append(_error(deepest, f"expected at most {MAX_DEPTH} joints between the root and a link, got {depth[deepest]}"))
+    return found
+
+
+def _end(joint: ElementTree.Element, end: str) -> str:
+    element = joint.find(end)
+    return "" if element is None else element.get("link", "")
+
+
+def _error(where: str, message: str, element: str = "") -> Finding:
+    return Finding(severity="error", where=where, message=message, element=element)
+
 
 SHOWN = 8
 """Number of errors in one message."""

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from idyn.brief import brief
-from idyn.model.shapes import Box
+from idyn.types import brief
 
 
 class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +53,21 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             for front in (1, -1)
             for left in (1, -1)
         )
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A box fixed to a named frame, with edges along its axes. Contact spheres of other bodies may touch it.
+
+    frame: a frame of the URDF
+    size: lengths of the edges [m], > 0
+    offset: centre in that frame [m]
+    mu: friction coefficient of its contacts, ≥ 0, may be inf
+    """
+
+    frame: str
+    size: tuple[float, float, float]
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    mu: float = 1.0
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,13 +1,28 @@
 """Kinematics of frames, of the centre of mass and of the centroidal momentum, by Pinocchio."""
 
+from math import isfinite
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError
-from idyn.model.nearby import nearby
 from idyn.types import Array
+
+FAR = 1000.0
+"""Largest coordinate of a base at which terms are computed [m]."""
+
+
+def nearby(q: Array) -> Array:
+    """Return a configuration (nq) of a floating base: q itself, or with a coordinate beyond `FAR` a copy with the base at the
+    origin. Coordinates that are not finite stay."""
+    x, y, z = q[:3].tolist()
+    if max(abs(x), abs(y), abs(z)) <= FAR or not isfinite(x + y + z):
+        return q
+    moved = q.copy()
+    moved[:3] = 0.0
+    return moved
+
 
 Axes = Literal["local_world_aligned", "local", "world"]
 """Where a velocity is expressed: at the frame's origin in world axes; there in the frame's axes; at the world's origin in world

@@ -20,8 +20,7 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 import pinocchio as pin
 
-from idyn.errors import ModelError
-from idyn.extras import missing_extra
+from idyn.errors import ModelError, missing_extra
 from idyn.model.actuators import actuator_problems, motors
 from idyn.model.description import Closure, ContactPoint
 from idyn.model.urdf import ROOT_JOINT, add_origin, pose_of, rotation_of, text_of

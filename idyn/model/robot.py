@@ -10,17 +10,17 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError, ModelError
-from idyn.model.build import build_model, check_mass_matrix, read_text
+from idyn.model.build import Finding, build_model, check_mass_matrix, inspect_limits, inspect_urdf, read_text
 from idyn.model.description import Description
-from idyn.model.frames import Frames, wheel_frames
-from idyn.model.inspection import Finding, inspect_limits, inspect_urdf
+from idyn.model.frames import FAR, Frames, nearby, wheel_frames
 from idyn.model.mjcf import Reading, is_mjcf
-from idyn.model.nearby import FAR, nearby
-from idyn.model.places import place_boxes, place_closures, place_spheres
 from idyn.model.tree import (
     inertias_of,
     memory,
     parts,
+    place_boxes,
+    place_closures,
+    place_spheres,
     placements_of,
     positions,
     read_bodies,
@@ -180,7 +180,7 @@ class Robot:
         return self._frame_joints[name]
 
     def inspect(self) -> list[Finding]:
-        """Return warnings and notes about the URDF, see `idyn.model.inspection`."""
+        """Return warnings and notes about the URDF, see `idyn.model.build`."""
         limits = inspect_limits(self.limits, self.joint_names)
         if is_mjcf(self.description.urdf):  # in logs of older versions
             return limits
@@ -189,7 +189,7 @@ class Robot:
     # -- functions of the state -----------------------------------------------------------------------------------
 
     def near(self, q: Array) -> Array:
-        """Return the configuration (nq) at which terms are computed, see `idyn.model.nearby`."""
+        """Return the configuration (nq) at which terms are computed, see `idyn.model.frames`."""
         return nearby(q) if self.floating else q
 
     def compute(self, q: Array, v: Array) -> None:

@@ -17,9 +17,8 @@ from idyn.jit.compiled import compiled, inlined
 from idyn.jit.stack import stack_array
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import backward, cholesky, forward, row_basis
+from idyn.solvers.linalg import backward, cholesky, dot, fill, fill_rows, forward, row_basis
 from idyn.solvers.pivoting import append_row
-from idyn.solvers.vectors import dot, fill, fill_rows
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array

@@ -2,7 +2,7 @@
 
 `finish` runs the fast selection only (`choose_among_few`). If it fails, `choose_again` runs the thorough selection
 (`choose_thoroughly`) for the impulses and the face that `finish` has stored. This is needed for a few ticks in ten thousand,
-and its kernels take an eighth of all compile time, so a server loads them while it is running (`idyn.prediction.loaded`).
+and its kernels take an eighth of all compile time, so a server loads them while it is running (`idyn.prediction.rungs`).
 """
 
 from typing import NamedTuple
@@ -18,9 +18,10 @@ from idyn.jit.stack import stack_array
 from idyn.laws.law import Face, Law, LawData
 from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
-from idyn.selection.choose import choose_among_few, choose_thoroughly
-from idyn.solvers.vectors import copy, fill
-from idyn.terms.given import Arrays
+from idyn.selection.few import choose_among_few
+from idyn.selection.many import choose_thoroughly
+from idyn.solvers.linalg import copy, fill
+from idyn.terms.inputs import Arrays
 from idyn.terms.reduction import recover, reduce_problem
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array

@@ -2,7 +2,7 @@
 
 The laws declare their kernels. The tasks `needed` cover the ticks that the requested law solves by its kernels. The tasks
 `deferred` cover the rest: its Python rungs (solver attempts without a kernel), the thorough selection, the fallback laws. A
-server may be ready before these are done (`idyn.prediction.loaded`).
+server may be ready before these are done (`idyn.prediction.rungs`).
 """
 
 from functools import partial
@@ -13,21 +13,20 @@ import numpy as np
 
 from idyn.jit.compiled import FLAG, MASK, REAL, VECTOR, WHOLE, CompileTask
 from idyn.jit.entry import entry_point
-from idyn.laws.contact_free import ContactFree
-from idyn.laws.convex.basis import face_at
-from idyn.laws.convex.program import Program
+from idyn.laws.convex_basis import face_at
+from idyn.laws.convex_program import Program
 from idyn.laws.law import Law
+from idyn.laws.sensed import ContactFree
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.fallbacks import RESCUERS
 from idyn.prediction.feasible import nearest_demand
-from idyn.prediction.loaded import RUNGS, SELECTION
+from idyn.prediction.predict import RESCUERS
+from idyn.prediction.predict import kernel as given_torques
 from idyn.prediction.request import Request
-from idyn.prediction.rungs import python_rungs
+from idyn.prediction.rungs import RUNGS, SELECTION, python_rungs
 from idyn.prediction.solve import Method, workspace_for
-from idyn.prediction.torques import kernel as given_torques
 from idyn.terms.dynamics import evaluate
-from idyn.terms.given import limit_friction
+from idyn.terms.inputs import limit_friction
 from idyn.terms.reduction import Reduced, reduce_problem, view
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array, ContactSet, State
@@ -36,7 +35,7 @@ DT = 1e-3
 
 
 class CompileTasks(NamedTuple):
-    """Tasks that may run in any order. parts: names of the parts that `deferred` loads, see `idyn.prediction.loaded`"""
+    """Tasks that may run in any order. parts: names of the parts that `deferred` loads, see `idyn.prediction.rungs`"""
 
     needed: list[CompileTask]
     deferred: list[CompileTask]

@@ -4,24 +4,65 @@
 The warm start is the `Guess` of the last `Prediction`. Its rows are carried over to the present contacts here
 (`Guess.carried_over`); a basis that does not fit is ignored (`idyn.prediction.request.last_basis`). The law's warm rung and the
 certificate decide whether the basis still solves the law.
+
+A server that starts with an empty kernel cache is ready before the kernels of rarely used parts are compiled: another process
+compiles them, and a thread loads them (`transport.startup.warm_up`). Until then predictions skip these parts (`is_loaded`), and
+`Prediction.rung` reports this, so that a tick never waits for a compilation. As a library, all parts count as loaded and are
+compiled on first use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
 from numpy import empty
 
-from idyn.laws.contact_free import ContactFree
 from idyn.laws.law import Attempt, Law, Solutions
+from idyn.laws.sensed import ContactFree
 from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
-from idyn.prediction.loaded import NOT_LOADED, RUNGS, SELECTION, is_loaded
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import INFEASIBLE, MALFORMED, Method, workspace_for
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals
+
+SELECTION = "thorough selection"
+"""Name of the part `idyn.prediction.finish.choose_again`."""
+
+RUNGS = "Python rungs"
+"""Name of the part that contains the Python rungs: the solver attempts of the requested law that are not compiled kernels."""
+
+TASKS = "tasks"
+"""Name of the part `idyn.tasks`."""
+
+EVERYTHING = "all deferred parts"
+
+NOT_LOADED = "not loaded"
+"""Text in `Prediction.rung` if a part would have been used that is not loaded."""
+
+_WAITING: set[str] = set()
+
+
+def is_loaded(part: str) -> bool:
+    """Return whether a part may be used: `SELECTION`, `RUNGS`, `TASKS` or the name of a fallback law."""
+    return not _WAITING or (part not in _WAITING and EVERYTHING not in _WAITING)
+
+
+def defer(parts: Iterable[str]) -> None:
+    """Skip these parts in this process until `loaded` is called for them."""
+    _WAITING.update(parts)
+
+
+def loaded(parts: Iterable[str]) -> None:
+    """Use these parts from now on."""
+    _WAITING.difference_update(parts)
+
+
+def waiting() -> tuple[str, ...]:
+    """Return the parts that are not loaded."""
+    return tuple(sorted(_WAITING))
+
 
 Answer = tuple[Prediction | None, Status]
 """A certified prediction, or None; and the status of the last rung."""

@@ -42,11 +42,10 @@ from idyn.prediction.finish import (
     keep_forces,
 )
 from idyn.prediction.request import Request
-from idyn.solvers.vectors import copy_rows
+from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED
 from idyn.terms.dynamics import build_dynamics
-from idyn.terms.given import CONTACTS, Arrays, read_given
-from idyn.terms.inputs import acceptable, check_keys, finite
+from idyn.terms.inputs import CONTACTS, Arrays, acceptable, check_keys, finite, read_given
 from idyn.terms.reduction import free_motion, reduce_problem
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Consistency, Selection
@@ -283,7 +282,7 @@ OutcomeValues = tuple[int, int, int, int, int, bool]
 def tick(s: Method, state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> OutcomeValues:
     """Run all stages for one demand. Return the fields of an `Outcome` and whether the basis is that of the last tick.
 
-    state: (q, v, applied force, q̈); contacts: see `idyn.terms.given.CONTACTS`
+    state: (q, v, applied force, q̈); contacts: see `idyn.terms.inputs.CONTACTS`
     before: (basis, contact forces (n, 3), torques (na)) of the last tick and preferred forces (n, 3); forces in the world
     out: output arrays (p, forces (n, 3), v⁺, τ); first: index of the first kernel to try
     Without an applied force, last tick or preferred forces these arrays are empty: (0) or (0, 3).

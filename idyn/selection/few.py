@@ -1,6 +1,6 @@
 """Selection for few contacts: a dense program in the null space of J_uᵀ, the fastest method up to about six contacts.
 
-It uses the coordinates of `idyn.selection.coordinates`, and fails if the torque limits would be exceeded.
+It uses the coordinates of `idyn.selection.aim`, and fails if the torque limits would be exceeded.
 """
 
 from typing import NamedTuple
@@ -9,13 +9,19 @@ import numpy as np
 
 from idyn.jit.compiled import compiled, inlined
 from idyn.jit.stack import stack_array
-from idyn.laws.convex.program import facets, turn
+from idyn.laws.convex_program import facets, turn
 from idyn.laws.law import Face
-from idyn.selection.aim import Aim
-from idyn.selection.coordinates import Coordinates, columns_of, coordinates_of, start_of
-from idyn.solvers.linalg import RANK, backward, cholesky, forward, forward_rows, null_space
+from idyn.selection.aim import (
+    Aim,
+    Coordinates,
+    choice_dimension,
+    columns_of,
+    coordinates_of,
+    has_impulses_in_cones,
+    start_of,
+)
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, fill, fill_rows, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
-from idyn.solvers.vectors import copy, fill, fill_rows
 from idyn.status import SOLVED
 from idyn.terms.reduction import recover
 from idyn.terms.stages import ReducedProblem
@@ -33,6 +39,10 @@ MAX_PIVOTS = 200
 """Maximum number of principal pivots; then `idyn.selection.many` is used."""
 
 
+FEW = 18
+"""Maximum dimension of a choice for the dense program: eight sticking feet, or thirty sliding points."""
+
+
 class Program(NamedTuple):
     """The program in null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack.
 
@@ -48,7 +58,7 @@ class Program(NamedTuple):
 
 
 @inlined
-def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
+def _choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
     """Return the impulses that minimise the objective (3n), whether they were found and satisfy the torque limits, and the
     dimension of the choice."""
     given = problem.dynamics.given
@@ -225,3 +235,24 @@ def _objective(program: Program, tau: Array, force: Array, aim: Aim, weight: flo
         H[j, j] += weight
         for i in range(len(force)):
             g[j] += weight * Z[i, j] * force[i]
+
+
+@compiled
+def choose_among_few(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
+    """Select impulses of a face (3n), given a law's solution p (3n), by the dense program. Return them, whether they were
+    found, and the dimension of the choice. The selection fails for many contacts, and if torque limits would be exceeded; then
+    use `choose_thoroughly`.
+
+    A law of unlimited friction usually has solutions within the friction cones of μ, which are physically possible: these are
+    tried first, and taken unless their torque exceeds that of p.
+    """
+    for inside in (True, False):
+        if inside and not has_impulses_in_cones(face):
+            continue
+        null_dim = 0 if 3 * len(face.mu) <= FEW else choice_dimension(problem.Y, face)
+        if null_dim <= FEW:
+            restricted = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
+            chosen, found, null_dim = _choose(problem, restricted, Aim(target, of_forces, inside), p)
+            if found or null_dim == 0:
+                return chosen, True, null_dim
+    return p, False, 0

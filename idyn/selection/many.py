@@ -16,7 +16,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.laws.law import Face, is_free
-from idyn.selection.aim import Aim
+from idyn.selection.aim import Aim, choice_dimension, has_impulses_in_cones
 from idyn.solvers.cones import FREE, NOT_FOUND, RAYS, ROUND, TOO_COSTLY, ZERO, nearest_in_cones
 from idyn.solvers.linalg import row_basis
 from idyn.terms.reduction import recover
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Array, bool]:
+def _choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Array, bool]:
     """Return contact forces [N] (3n) that minimise the objective within the torque limits, and whether they were found. If the
     limits cannot be met, or only at more than `MAX_COST_RATIO` times the cost, the excess over them is minimised first."""
     rows, limits = _rows(problem, face, p), problem.dynamics.given.model.tau_max
@@ -205,3 +205,19 @@ def _cones(face: Face) -> tuple[Array, Array]:
                 rays[i, count, 2] = 1.0 / length
                 count += 1
     return kinds, rays
+
+
+@compiled
+def choose_thoroughly(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
+    """Select impulses with the arguments and results of `choose_among_few`, for any number of contacts, in time linear in it.
+
+    Torque limits are satisfied if the face permits this at reasonable cost; otherwise the excess is minimised.
+    """
+    for inside in (True, False):
+        if inside and not has_impulses_in_cones(face):
+            continue
+        restricted = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
+        force, found = _choose(problem, restricted, p, Aim(target, of_forces, inside))
+        if found:
+            return problem.dynamics.given.dt * force, True, choice_dimension(problem.Y, face)
+    return p, False, 0

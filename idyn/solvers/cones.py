@@ -19,8 +19,7 @@ MOST_STEPS steps.
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array
 
 ZERO, FREE, RAYS, ROUND = 0, 1, 2, 3

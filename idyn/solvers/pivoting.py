@@ -18,8 +18,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, forward
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import backward, copy, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 

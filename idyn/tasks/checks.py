@@ -9,8 +9,7 @@ from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.laws.law import SLIPS
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import dot
+from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.terms.stages import Dynamics
 from idyn.types import Array

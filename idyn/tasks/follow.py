@@ -17,8 +17,8 @@ from idyn.contact.ground import allowance
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import dot
 from idyn.solvers.rows import lexicographic, reduce_rows, unreflect
-from idyn.solvers.vectors import dot
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 

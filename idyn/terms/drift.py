@@ -29,8 +29,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy, dot, fill, fill_rows
+from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.terms.stages import Dynamics, Given, Model
 from idyn.types import Array
 

@@ -15,10 +15,9 @@ from idyn.errors import InputError
 from idyn.jit.compiled import MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
-from idyn.terms.closures import closure_rows
 from idyn.terms.drift import fill_drift
-from idyn.terms.given import CONTACTS, Arrays, read_given
-from idyn.terms.inputs import check, numbers, numbers_of
+from idyn.terms.inputs import CONTACTS, Arrays, check, numbers, numbers_of, read_given
+from idyn.terms.reduction import closure_rows
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, ContactSet, Kinematics, State
 

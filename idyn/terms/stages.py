@@ -1,12 +1,12 @@
 """Types of the stages. Each type holds the results of one stage; only the stage named in its docstring writes it.
 
     stage            function                       from                        to               file
-    validate         read_given                     State, ContactSet           Given            idyn/terms/given.py
+    validate         read_given                     State, ContactSet           Given            idyn/terms/inputs.py
     dynamics         build_dynamics                 Given                       Dynamics         idyn/terms/dynamics.py
     feasible demand  nearest_demand                 Dynamics, demand            demand           idyn/prediction/feasible.py
     reduced problem  reduce_problem                 Dynamics, demand            ReducedProblem   idyn/terms/reduction.py
     law              attempt (the law's kernel)     ReducedProblem              impulses, face   idyn/laws/
-    selection        choose_among_few, …thoroughly  ReducedProblem, face        impulses         idyn/selection/choose.py
+    selection        choose_among_few, …thoroughly  ReducedProblem, face        impulses         idyn/selection/
     torque           recover                        ReducedProblem, impulses    v⁺, τ, λ         idyn/terms/reduction.py
     certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
 
@@ -48,8 +48,8 @@ class Model(ArrayRecord):
 
 
 class Given(ArrayRecord):
-    """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`; the
-    ground model by `set_ground` and `set_memory`. The certificate uses no other part of a problem.
+    """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `read_given`; the ground model by
+    `set_ground` and `set_memory`. The certificate uses no other part of a problem.
 
     v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; q: configuration (nq)
     h: h of `DynamicsTerms` minus the applied force (nv)
@@ -133,7 +133,7 @@ class Dynamics(ArrayRecord):
 
     J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
     drift: dt J̇ v, by which the motion of the robot changes J v within the period, see `idyn.terms.drift` [m/s] (3n)
-    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.closures`; `rate` contains dt Ġ v
+    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.reduction`; `rate` contains dt Ġ v
     """
 
     read_only = True
@@ -165,7 +165,7 @@ class ReducedProblem(ArrayRecord):
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
     b: û without contact impulses, with the allowance φ/dt added on the N rows and the drift on all [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
-    bound: J̃ (3n, nv), the array of J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.closures`
+    bound: J̃ (3n, nv), the array of J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.reduction`
     """
 
     read_only = True

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.extras import install_command
+from idyn.errors import install_command
 from idyn.jit.mode import PLAIN, cache_root
 from sim_harness.robot.robot_side import Pacer
 from transport.server.realtime import PRIORITY, steady

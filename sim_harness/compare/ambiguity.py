@@ -1,4 +1,4 @@
-"""Ticks of a log with several outcomes under the same torques (`idyn.prediction.uniqueness`; with many contacts
+"""Ticks of a log with several outcomes under the same torques (`idyn.prediction.outcomes`; with many contacts
 `idyn.prediction.outcomes`)."""
 
 from collections import Counter
@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.prediction.outcomes import Outcome, add_if_new, outcomes
-from idyn.prediction.uniqueness import all_outcomes
+from idyn.prediction.outcomes import Outcome, add_if_new, all_outcomes, outcomes
 from idyn.types import Array, ContactSet
 from sim_harness.run.logs import Block, LogBlocks
 from transport.protocol.base_estimate import estimated

@@ -17,7 +17,7 @@ from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
-from idyn.laws.settings import AnyLaw
+from idyn.laws import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State

@@ -23,8 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_exact import (

@@ -29,7 +29,7 @@ import numpy as np
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
-from idyn.solvers.vectors import copy
+from idyn.solvers.linalg import copy
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import is_sound, no_solution

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from idyn.extras import missing_extra
+from idyn.errors import missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.export.quantities import quantities_of

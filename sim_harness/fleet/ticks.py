@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from idyn.extras import missing_extra
+from idyn.errors import missing_extra
 from idyn.types import Array
 from sim_harness.export.quantities import STATUSES
 from sim_harness.run.logs import REFUSED_STATE

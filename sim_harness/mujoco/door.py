@@ -1,6 +1,6 @@
 """The only module that imports MuJoCo, an optional package. Raises ConfigError when it is not installed."""
 
-from idyn.extras import missing_extra
+from idyn.errors import missing_extra
 
 try:
     import mujoco

@@ -13,7 +13,7 @@ import numpy as np
 
 from idyn.contact.soft import SoftContact, SoftJoint, inverse_weights
 from idyn.errors import ConfigError
-from idyn.laws.settings import MujocoLawSettings
+from idyn.laws import MujocoLawSettings
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco

@@ -8,7 +8,7 @@ from itertools import count
 
 import numpy as np
 
-from idyn.extras import missing_extra
+from idyn.errors import missing_extra
 from idyn.types import Array
 from sim_harness.judge.measured import RATE
 from sim_harness.studies.toss_forecasts import Block, Contact, Forecaster, Motion

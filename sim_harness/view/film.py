@@ -6,8 +6,7 @@ from scipy.spatial.transform import Rotation
 from controllers.contact.source import ContactSettings
 from controllers.contact.terrain import SlopeSettings, StairsSettings
 from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.heightmap import Heightmap
-from idyn.contact.terrain import Terrain
+from idyn.contact.terrain import Heightmap, Terrain
 from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from idyn.errors import ConfigError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, missing_extra
 
 RATE = 25
 """Frames per second, of the video and of the simulation alike: a slow machine does not slow the robot down."""

@@ -17,8 +17,7 @@ from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
-from idyn.laws import LAWS
-from idyn.laws.settings import CoulombSettings, NoSlipSettings
+from idyn.laws import LAWS, CoulombSettings, NoSlipSettings
 from idyn.types import Selection
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller

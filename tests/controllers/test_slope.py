@@ -17,9 +17,8 @@ from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
 from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.heightmap import Heightmap
+from idyn.contact.terrain import Heightmap, Stairs, heights_below
 from idyn.contact.terrain import Slope as SlopedGround
-from idyn.contact.terrain import Stairs, heights_below
 from idyn.types import State
 
 FEET = np.array([[0.2, 0.15, -0.3], [0.22, -0.14, -0.3], [-0.19, 0.13, -0.3], [-0.2, -0.16, -0.3]])

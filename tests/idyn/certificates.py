@@ -6,8 +6,7 @@ from oracles import full, outcome
 from rungs import attempts
 from scenes import DT, LITERAL
 
-from idyn.certificate.certify import Claim, Demanded, Solution, certify
-from idyn.certificate.conditions import Conditions
+from idyn.certificate.certify import Claim, Conditions, Demanded, Solution, certify
 from idyn.contact.soft import constraints_of
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE

@@ -12,7 +12,8 @@ from oracles import full
 from scenes import DT, LITERAL
 
 from controllers.robot.load import load_robot
-from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim
+from idyn.certificate.certify import CERTIFIED, Claim
+from idyn.certificate.momentum import DYNAMICS, SLIP
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground
 from idyn.contact.soft import NO_CONSTRAINTS
@@ -22,9 +23,8 @@ from idyn.laws import make_law
 from idyn.model.description import Closure, ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.outcomes import outcomes
+from idyn.prediction.outcomes import all_outcomes, outcomes
 from idyn.prediction.predict import predict
-from idyn.prediction.uniqueness import all_outcomes
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection, State
 

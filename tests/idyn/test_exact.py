@@ -8,8 +8,7 @@ from fast import every
 from oracles import full
 from scenes import DT, LITERAL, each_walker, limitless, random_scene, standing_scene, turned, walker
 
-from idyn.certificate.certify import CERTIFIED
-from idyn.certificate.conditions import Conditions
+from idyn.certificate.certify import CERTIFIED, Conditions
 from idyn.contact.contacts import contacts_from_points
 from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description

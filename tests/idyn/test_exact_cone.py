@@ -12,12 +12,12 @@ from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, limitless, random_
 from scipy.sparse import csc_matrix
 
 from idyn.laws import make_law
-from idyn.laws.convex.program import facets, turn
+from idyn.laws.convex_program import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.solvers.linalg import RANK
-from idyn.solvers.proximal import METHODS, solve_cones
+from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import SOLVED
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce

@@ -5,7 +5,7 @@ import pytest
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Options, State, contacts_from_geometry, make_law, predict
-from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, is_loaded, loaded, waiting
+from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, is_loaded, loaded, waiting
 
 ROBOT, STANCE = load_robot("quadruped")
 

@@ -10,9 +10,8 @@ from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 from scipy import sparse
 
 from idyn.contact.ground import Ground, Material
-from idyn.laws import make_law
+from idyn.laws import SapSettings, make_law
 from idyn.laws.sap import Sap
-from idyn.laws.settings import SapSettings
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Consistency

@@ -9,7 +9,7 @@ from wire import expect
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import load
 from controllers.controller import Controller
-from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
+from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, loaded
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder

@@ -14,7 +14,7 @@ from controllers.config.loading import parse
 from controllers.config.tables import merged
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
+from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, loaded
 from idyn.types import Array
 from transport.log.part import Entry, LogError
 from transport.log.provenance import recorded_settings

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from idyn.errors import ConfigError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, missing_extra
 from transport.server.service import Service
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ import numpy as np
 from controllers.build import controller_from_snapshot
 from controllers.controller import Controller
 from idyn.jit.compiled import CompileTask, compiling
-from idyn.prediction.loaded import defer, loaded
 from idyn.prediction.precompile import CompileTasks
+from idyn.prediction.rungs import defer, loaded
 from idyn.types import ContactSet
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.requests import Reset

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.dense import axpy
+from idyn.differentiation.arrays import axpy
 from idyn.jit.compiled import INDICES, MASK, MATRIX, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.solvers.linalg import copy, dot, fill
 from idyn.solvers.rows import solve_and_span
-from idyn.solvers.vectors import copy, dot, fill
 from idyn.tasks.limited.program import Program
 from idyn.types import Array
 

@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.differentiation.dense import axpy, multiply
+from idyn.differentiation.arrays import axpy, multiply
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, copy, dot, fill_rows, forward
 from idyn.solvers.rows import solve_all, solve_and_span
-from idyn.solvers.vectors import copy, dot, fill_rows
 from idyn.tasks.modes import ModeRows
 from idyn.terms.stages import Dynamics
 from idyn.types import Array

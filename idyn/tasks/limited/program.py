@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.dense import axpy
+from idyn.differentiation.arrays import axpy
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.solvers.vectors import fill_rows
+from idyn.solvers.linalg import fill_rows
 from idyn.tasks.follow import REST, ROWS
 from idyn.tasks.limited.held import HeldMotion
 from idyn.tasks.modes import ModeRows

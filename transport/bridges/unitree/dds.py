@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
-from idyn.errors import ConfigError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, missing_extra
 from transport.bridges.dds import KINDS, quality, sequence, structure, typed_reader, typed_writer
 from transport.bridges.unitree.messages import Layout, Message, Structure
 

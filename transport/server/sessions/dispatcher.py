@@ -7,7 +7,7 @@ the same time, and must not apply them.
 from collections import Counter
 from collections.abc import Callable
 
-from idyn.prediction.loaded import NOT_LOADED, TASKS, is_loaded
+from idyn.prediction.rungs import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState

@@ -32,8 +32,7 @@ from idyn.contact.soft import (
     SoftConstraints,
 )
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.solvers.vectors import dot
+from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array
 
@@ -70,7 +69,7 @@ def spring(solref: Array, solimp: Array, h: float) -> tuple[float, float]:
 
 @compiled
 def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: Array) -> None:
-    """Fill the contact laws (n, 7), see `idyn.laws.compliant`, and dt a_ref in the rows of J [m/s] (rows).
+    """Fill the contact laws (n, 7), see `idyn.laws.sap`, and dt a_ref in the rows of J [m/s] (rows).
 
     J: of `contact_rows` (rows, nv)
     """

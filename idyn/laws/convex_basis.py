@@ -1,6 +1,6 @@
 """Complementary bases of the convex laws: solution at a given basis, and the basis of a QP solution.
 
-In coordinates c along the rays of the friction cones (`idyn.laws.convex.program`), with multipliers y of non-penetration and
+In coordinates c along the rays of the friction cones (`idyn.laws.convex_program`), with multipliers y of non-penetration and
 the motion x = Gᵀ c, stage I is the LCP
 
     0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
@@ -14,11 +14,10 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.convex.program import Program, Rays, along_rays, cone_rays, units
+from idyn.laws.convex_program import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
-from idyn.solvers.linalg import lu_refined
+from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
-from idyn.solvers.vectors import copy
 from idyn.types import Array
 
 NEGATIVE = 1e-10

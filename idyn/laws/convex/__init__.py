@@ -1,1 +1,0 @@
-"""Convex contact laws: program, bases and pivoting."""

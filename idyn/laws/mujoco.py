@@ -1,0 +1,304 @@
+"""MuJoCo's soft contact with the joint motion prescribed: on a described model, the forces are those of MuJoCo's next step.
+
+    min_x ½ xᵀ M_uu x + gᵀ x + Σ s_i(J_u x + c),     f = −∂s(J a − a_ref),     a = (v⁺ − v)/dt + s,   s = (ω × v_lin, 0)
+
+MuJoCo minimises ½ (a − a⁰)ᵀ M (a − a⁰) + s(J a − a_ref) over all accelerations a. With the joints' part given, the rows without
+motors are the stationarity of a problem in the others alone; those with motors give the torques. So nothing is approximated:
+under these torques a is MuJoCo's own, unique minimiser. In impulses, p = dt f, the program is that of `idyn.laws.sap`,
+with R of `idyn.laws.mujoco_rows`. Elliptic cones: R_t = R_n/impratio. It is strongly convex: every demand is feasible and has
+one solution, so that projection and selection are not needed. Dry friction, damping and limits of joints are functions of the
+demand; they change the torques only.
+
+The period of the prediction must be MuJoCo's time step, contact points are MuJoCo's (halfway between the surfaces), and the
+`Ground` of the options does not matter. It is a law for simulators and their twins: the ground of real robots is not known to
+10 µm, which changes forces by up to 5 % of the weight where feet touch down.
+
+Friction against turning (condim 4, 6) adds rows and moments of contacts, see `idyn.laws.mujoco_rows`.
+
+Modelling errors: integrators Euler, implicitfast and implicit only. Closed chains and friction of joints without motors are
+not supported.
+
+Joints whose torques are given change sides with the others: the unknowns are the accelerations without motors and those of the
+joints with a given torque, x = (u, c), in the problem of the law with M_xx instead of M_uu. Dry friction and limits of these
+joints are constraints of it, whose rows have one entry. With damping or the integrator `implicit` the unknown is the
+acceleration a before the step, and that of the step is a' = M̃⁻¹ M a, see `implicit_part`. Where the demand is of a', a is found
+by iteration.
+"""
+
+import numpy as np
+
+from idyn.certificate.certify import Conditions
+from idyn.contact.ground import RIGID
+from idyn.contact.soft import (
+    DAMPING,
+    DOF_WEIGHT,
+    HIGH,
+    LIMIT_MARGIN,
+    LIMIT_SOLIMP,
+    LIMIT_SOLREF,
+    LOSS,
+    LOSS_SOLIMP,
+    LOSS_SOLREF,
+    LOW,
+    Soft,
+    SoftConstraints,
+    check,
+)
+from idyn.jit.compiled import compiled
+from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
+from idyn.laws.mujoco_rows import (
+    LEAST_R,
+    contact_rows,
+    fill_contacts,
+    free_joint_terms,
+    impedance,
+    implicit_part,
+    joint_terms,
+    spring,
+    take_moments,
+)
+from idyn.laws.sap import CONVERGED, SIX, THREE, minimise, start
+from idyn.solvers.linalg import backward, cholesky, forward, forward_rows, lu_factor, lu_solve
+from idyn.status import SOLVED
+from idyn.terms.stages import Given, ReducedProblem
+from idyn.types import Array
+
+MOST_ROUNDS = 50
+"""Maximum number of rounds with a step that is implicit. For given torques a round leaves of the error the share
+h D/(M + h D) of the damping D; usual: 4 to 8."""
+
+ROWS = 3
+"""Constraints of a joint: dry friction, and both ends of its range."""
+
+
+@compiled
+def joint_accelerations(
+    problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array, out: Array
+) -> bool:
+    """Fill the accelerations of the step, of the actuated joints [rad/s²] (na). Return whether Newton's method has converged.
+
+    problem: its dynamics are filled; asked: demand (na); tau: torques [N·m] (na)
+    given: which joints have the torque `tau`; the others meet the demand (na)
+    """
+    g, before, least, implicit = problem.dynamics.given, asked.copy(), np.inf, soft.damped or soft.implicit
+    for _ in range(MOST_ROUNDS):
+        change, status = _before_step(problem, soft, before, tau, given)
+        if implicit:
+            change = _after_step(g, soft, change)
+        missed = 0.0
+        for k in range(len(out)):
+            out[k] = change[g.model.a[k]]
+            if not given[k]:
+                missed = max(missed, abs(asked[k] - out[k]))
+                before[k] += asked[k] - out[k]
+        if not implicit or missed == 0.0 or not missed < least:  # until it consists of rounding errors
+            break
+        least = missed
+    return status == SOLVED
+
+
+@compiled
+def _before_step(problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array) -> tuple[Array, int]:
+    """Return the accelerations before the step (nv), and the status of Newton's method.
+
+    asked: those of the joints that are not `given` (na); tau, given: see `joint_accelerations`
+    """
+    g = problem.dynamics.given
+    nv, unknown = len(g.v), _unknown(g, given)
+    # v_free: motion without constraints; L of M_xx
+    v_free, L = _free(g, soft, unknown, asked, tau)
+    # contacts, then three rows of each joint with a given torque
+    contacts, joints, width = len(g.mu), unknown[unknown >= 0], 6 if soft.turns else 3
+    acts, touching = g.model.a[given], contact_rows(problem.dynamics, soft)
+    count = contacts + ROWS * len(acts)
+    laws, aim, drift, J = np.zeros((count, 7)), np.zeros(width * count), np.zeros(nv), np.zeros((width * count, nv))
+    J[: len(touching)] = touching
+    fill_contacts(g, soft, touching, laws[:contacts], aim[: len(touching)])
+    for k in range(len(acts)):
+        first = contacts + ROWS * k
+        _fill_joint(g, soft, acts[k], laws[first : first + ROWS], aim[width * first :], J[width * first :])
+    free_joint_terms(g, drift)
+    Y, x = np.empty((width * count, len(joints))), np.zeros(len(joints))
+    for row in range(len(Y)):
+        for i in range(len(joints)):
+            Y[row, i] = J[row, joints[i]]
+        forward(L, Y[row])
+    for i in range(len(x)):
+        for k in range(i, len(x)):
+            x[i] += L[k, i] * (g.v[joints[k]] - v_free[joints[k]])
+    b = J @ (v_free - g.v + drift) - aim
+    _, status, _ = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
+    # v⁺ = v_free + L⁻ᵀ x
+    backward(L, x)
+    for i in range(len(x)):
+        v_free[joints[i]] += x[i]
+    return (v_free - g.v + drift) / g.dt, status
+
+
+@compiled
+def _unknown(g: Given, given: Array) -> Array:
+    """Return the indices of the unknown velocities, −1 elsewhere (nv)."""
+    unknown = np.full(len(g.v), -1)
+    for j in g.model.u:
+        unknown[j] = j
+    for k in range(len(given)):
+        if given[k]:
+            unknown[g.model.a[k]] = g.model.a[k]
+    return unknown
+
+
+@compiled
+def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Array) -> tuple[Array, Array]:
+    """Return v⁺ without constraints (nv), and the factor L of M_xx."""
+    x, nv = unknown[unknown >= 0], len(g.v)
+    known, force, v_free = np.zeros(nv), -g.h, g.v.copy()
+    for k in range(len(asked)):
+        j = g.model.a[k]
+        force[j] += tau[k] - soft.joints[j, DAMPING] * g.v[j]
+        if unknown[j] < 0:
+            known[j] = asked[k]
+            v_free[j] += g.dt * asked[k]
+    force -= g.M @ known
+    L, change = np.empty((len(x), len(x))), np.empty(len(x))
+    for i in range(len(x)):
+        change[i] = force[x[i]]
+        for k in range(len(x)):
+            L[i, k] = g.M[x[i], x[k]]
+    cholesky(L)
+    forward(L, change)
+    backward(L, change)
+    for i in range(len(x)):
+        v_free[x[i]] += g.dt * change[i]
+    return v_free, L
+
+
+@compiled
+def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array, J: Array) -> None:
+    """Fill the laws of the joint with velocity j: dry friction, then the ends of its range; aim and J from its first row on."""
+    row, h, v, q, width = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]], 6 if soft.turns else 3
+    for k in range(ROWS):
+        laws[k, 1] = laws[k, 2] = np.inf
+    if row[LOSS] > 0.0:
+        imp = impedance(row[LOSS_SOLIMP : LOSS_SOLIMP + 5], 0.0)
+        _, b = spring(row[LOSS_SOLREF : LOSS_SOLREF + 2], row[LOSS_SOLIMP : LOSS_SOLIMP + 5], h)
+        laws[0, 0], laws[0, 2] = -h * row[LOSS], max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+        aim[2], J[2, j] = -h * b * v, 1.0
+    for k, side in ((1, 1.0), (2, -1.0)):
+        gap = side * (q - (row[LOW] if side > 0.0 else row[HIGH]))
+        if gap < row[LIMIT_MARGIN]:
+            r = gap - row[LIMIT_MARGIN]
+            imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
+            stiff, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
+            laws[k, 1] = laws[k, 2] = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+            aim[width * k + 2], J[width * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
+
+
+@compiled
+def _after_step(g: Given, soft: SoftConstraints, change: Array) -> Array:
+    """Return a' = M̃⁻¹ M a of the acceleration a before the step (nv)."""
+    A, unit = g.M.copy(), np.zeros(len(change))
+    for j in range(len(change)):
+        unit[:] = 0.0
+        unit[j] = 1.0
+        A[:, j] += implicit_part(g, soft, unit)
+    LU, order, _ = lu_factor(A)
+    return lu_solve(LU, order, g.M @ change)
+
+
+class Mujoco(Law):
+    """MuJoCo's soft contact. soft: its parameters"""
+
+    name = "mujoco"
+    conditions = Conditions.SOFT
+    round_cones = compliant = midway = takes_torques = True
+    material = RIGID._replace(drift=False)
+
+    rungs = (Rung("newton", Start.VELOCITY, 0),)
+
+    def __init__(self, soft: Soft) -> None:
+        """Raises ConfigError for parameters that MuJoCo does not accept."""
+        check(soft)
+        self.soft, self.kernel = soft, mujoco_kernel
+
+
+@compiled
+def mujoco_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """Return the impulses at the minimum, the only solution, and fill `problem.load`; with friction against turning also
+    `problem.moments`."""
+    g, soft, J = problem.dynamics.given, law.soft, contact_rows(problem.dynamics, law.soft)
+    laws, aim, motion = np.empty((len(g.mu), 7)), np.zeros(len(J)), np.zeros(len(g.v))
+    fill_contacts(g, soft, J, laws, aim)
+    Y, x = start(problem)
+    if soft.turns:
+        Y = _projected(problem, J)
+    # motion = dt a for x = 0:  v_free − v + dt (s + e)
+    free_joint_terms(g, motion)
+    for j in range(len(motion)):
+        motion[j] += problem.v_free[j] - g.v[j]
+    before = 0
+    if soft.implicit:
+        before = _add_implicit_terms(problem, soft, (laws, Y, J, aim), motion, x)
+    elif soft.resists:
+        joint_terms(problem, soft, motion.copy(), motion)
+    b = J @ motion - aim
+    p, status, steps = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
+    if soft.turns:
+        p = take_moments(problem, soft, J, p)
+    return Attempt(
+        p, Face(basis, law.directions, g.mu, False, law.directions[:0]), status, before + steps, basis, g.mu[:0], 0.0
+    )
+
+
+@compiled
+def _add_implicit_terms(
+    problem: ReducedProblem, soft: SoftConstraints, contacts: tuple[Array, Array, Array, Array], motion: Array, x: Array
+) -> int:
+    """Fill `load` and add dt e to `motion` for the integrator `implicit`, by fixed-point iteration: e and the load follow from
+    the acceleration a' of the step, and this from the convex problem with them. A round gains the factor h ‖M⁻¹ ∂h/∂v‖. Return
+    the number of Newton steps.
+
+    contacts: (laws, Y, J, dt a_ref); motion: dt a for x = 0 without e (nv), becomes that with e and the effect of the load
+    x: start, becomes the minimum (nu)
+    """
+    (laws, Y, J, aim), g, u = contacts, problem.dynamics.given, problem.dynamics.given.model.u
+    free, change, before, y, steps = motion.copy(), motion.copy(), np.inf, np.empty(len(u)), 0
+    for _ in range(MOST_ROUNDS):
+        # dt a = v_free − v + dt (s + e) + dt M_uu⁻¹ load_u
+        motion[:] = 0.0
+        joint_terms(problem, soft, change, motion)
+        for i in range(len(u)):
+            y[i] = g.dt * problem.load[u[i]]
+        forward(problem.L, y)
+        backward(problem.L, y)
+        shifted = free.copy()
+        for i in range(len(u)):
+            shifted[u[i]] += y[i]
+        motion += shifted
+        b = J @ motion - aim
+        _, status, more = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
+        steps += more
+        # dt a' = the same without e, plus L⁻ᵀ x
+        y[:] = x
+        backward(problem.L, y)
+        moved, largest = 0.0, 0.0
+        for i in range(len(u)):
+            shifted[u[i]] += y[i]
+        for j in range(len(change)):
+            moved, largest = max(moved, abs(shifted[j] - change[j])), max(largest, abs(shifted[j]))
+        change[:] = shifted
+        if moved <= CONVERGED * largest or not moved < before or status != SOLVED:
+            break
+        before = moved
+    return steps
+
+
+@compiled
+def _projected(problem: ReducedProblem, J: Array) -> Array:
+    """Return J_u L⁻ᵀ (rows, nu)."""
+    u = problem.dynamics.given.model.u
+    Y = np.empty((len(J), len(u)))
+    for row in range(len(J)):
+        for k in range(len(u)):
+            Y[row, k] = J[row, u[k]]
+    forward_rows(problem.L, Y)
+    return Y

@@ -1,1 +1,0 @@
-"""The law `mujoco`: MuJoCo's soft contact with the joint motion prescribed."""
