@@ -327,10 +327,8 @@ class Convex(Law):
         return self._plain(p, np.zeros(len(problem.mu)), status, pivots, epsilon)
 
     def _pivoted(self, problem: Reduced, Y: Array, rule: int, rank: float) -> tuple[Array, int, int]:
-        p, status, pivots = least_contact_energy(
-            Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule, rank, MOST_PIVOTS
-        )
-        return p, status, pivots
+        free, corners = self.unlimited_friction, self.directions
+        return least_contact_energy(Y, problem.b, problem.mu, free, corners, rule, rank, MOST_PIVOTS)
 
     def _by_lemke(self, problem: Reduced) -> Attempt:
         p, y, status, pivots = least_kinetic_energy(self._program(problem), MOST_PIVOTS)

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from idyn.errors import ConfigError, nearest
-from idyn.extras import install_command
+from idyn.errors import ConfigError, install_command, nearest
 
 Task = tuple[Any, ...]
 Outcome = tuple[int, str | None]

@@ -10,7 +10,8 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from idyn.certificate.certify import COMPLEMENTARITY, Contact, coulomb, exact_cone, no_slip, optimal, worse
+from idyn.certificate.certify import Contact, coulomb, exact_cone, no_slip, optimal
+from idyn.certificate.momentum import COMPLEMENTARITY, worse
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.types import Array, Record

@@ -22,7 +22,7 @@ from controllers.build import load_controller
 from controllers.command import Inputs, Mode
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
-from idyn.laws.settings import SensedSettings
+from idyn.laws import SensedSettings
 from idyn.types import State
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs

@@ -14,7 +14,7 @@ from test_compare import FIGURES
 
 from controllers.config.loading import find
 from idyn.errors import ConfigError
-from idyn.laws.settings import LAWS, ConeSettings, CoulombSettings
+from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Panel, decide_cells, part_figure, quantity_table, upright_table

@@ -9,16 +9,14 @@ from fast import every, fast, first_is_fast, full
 from controllers.robot.load import load_robot
 from idyn import Batch, predict, predict_batch
 from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.soft import SoftContact, SoftJoint, inverse_weights
 from idyn.contact.terrain import Flat, Slope
 from idyn.errors import ConfigError
-from idyn.laws import make_law
-from idyn.laws.mujoco.law import SoftContact, SoftJoint
-from idyn.laws.settings import LAWS
+from idyn.laws import LAWS, make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.predict import under_torques
 from idyn.prediction.request import Request
-from idyn.prediction.soft_tables import inverse_weights
-from idyn.prediction.torques import under_torques
 from idyn.types import State
 from sim_harness.mujoco.law import load_model, read_law
 from sim_harness.mujoco.mujoco_settings import MujocoSettings

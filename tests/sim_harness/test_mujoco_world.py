@@ -13,12 +13,10 @@ from fast import every, first_is_fast, full
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot, urdf_path
 from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.heightmap import Heightmap, hills
-from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs
+from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import ConfigError, InputError
-from idyn.model.description import ContactPoint, Description
+from idyn.model.description import Box, ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.model.shapes import Box
 from idyn.status import Status
 from sim_harness.commands.main import main
 from sim_harness.engines import NAMES

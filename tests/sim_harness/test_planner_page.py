@@ -15,10 +15,10 @@ from fast import full
 from mujoco_robot import DT, MS, PERIOD, DrivenRobot, MujocoRobot
 
 from controllers.config.loading import load
-from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import Flat, contacts_from_geometry
+from idyn.model.so3 import tilt
 from idyn.tasks import PostureTask
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage

@@ -7,9 +7,8 @@ from fast import every, first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, State, contacts_from_geometry, predict
-from idyn.laws import make_law
-from idyn.laws.mujoco.law import SoftContact
-from idyn.laws.settings import CoulombSettings, MujocoLawSettings
+from idyn.contact.soft import SoftContact
+from idyn.laws import CoulombSettings, MujocoLawSettings, make_law
 from idyn.terms.dynamics import contact_jacobian
 from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp

@@ -16,7 +16,7 @@ from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.laws.settings import SapSettings
+from idyn.laws import SapSettings
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from sim_harness.commands.main import main
