@@ -19,19 +19,7 @@ import numpy as np
 from idyn.certificate.certify import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.laws.law import (
-    FACE_ZERO,
-    Attempt,
-    Face,
-    Law,
-    LawData,
-    Rung,
-    Solutions,
-    Start,
-    polygon,
-    unlimited_somewhere,
-    unsolved,
-)
+from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solutions, Start, polygon, unlimited_somewhere, unsolved
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import copy_rows, fill, least, lu_refined

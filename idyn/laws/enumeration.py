@@ -45,10 +45,7 @@ class Enumeration(Coulomb):
     def _nearest(self, problem: Reduced, basis: Array | None) -> Solutions:
         last = np.zeros((len(problem.mu), 3)) if basis is None else basis
         p, status, tried = nearest_solution(problem.Y, problem.b, problem.mu, self.directions, last.ravel())
-        yield (
-            "enumeration",
-            Attempt(p, single(len(last)), status, tried, p.reshape(-1, 3)),
-        )
+        yield ("enumeration", Attempt(p, single(len(last)), status, tried, p.reshape(-1, 3)))
 
 
 @compiled

@@ -147,11 +147,7 @@ class NoSlip(Law):
     sticks = True
     unlimited_friction = True
     basis_width = 1
-    rungs = (
-        Rung("warm", Start.BASIS, 0, cold="cold"),
-        Rung("all rows", Start.COLD, 1),
-        Rung("dual active set", Start.COLD, 2),
-    )
+    rungs = (Rung("warm", Start.BASIS, 0, cold="cold"), Rung("all rows", Start.COLD, 1), Rung("dual active set", Start.COLD, 2))
 
     def __init__(self, max_pivots: int = 1000) -> None:
         self.max_pivots, self.kernel = max_pivots, no_slip_kernel

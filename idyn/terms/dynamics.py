@@ -125,12 +125,7 @@ def checked(
 
 
 def fill_dynamics(
-    robot: Robot,
-    dynamics: Dynamics,
-    state: State | Kinematics,
-    contacts: ContactSet,
-    applied: Array | None,
-    last: Array | None,
+    robot: Robot, dynamics: Dynamics, state: State | Kinematics, contacts: ContactSet, applied: Array | None, last: Array | None
 ) -> bool:
     """Fill the kinematics and dynamics; return whether the data are valid. Other arguments: see `evaluate`"""
     motion = state.q, state.v, NOTHING if applied is None else applied
