@@ -32,8 +32,7 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
-from idyn.errors import InputError
-from idyn.extras import missing_extra
+from idyn.errors import InputError, missing_extra
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.judge.measured import (

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from controllers.robot.load import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder, urdf_path
-from idyn.errors import ConfigError, ModelError, nearest
-from idyn.extras import install_command
+from idyn.errors import ConfigError, ModelError, install_command, nearest
 from idyn.model.build import read_text
 from idyn.model.mjcf import Reading, is_mjcf
 from idyn.model.robot import Robot

@@ -16,8 +16,7 @@ from controllers.build import controller_from_snapshot
 from controllers.config.loading import find, load
 from controllers.controller import Controller
 from controllers.robot.load import RobotSettings, urdf_path
-from idyn.errors import ConfigError
-from idyn.extras import missing_extra
+from idyn.errors import ConfigError, missing_extra
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from sim_harness.measure.trace import Trace

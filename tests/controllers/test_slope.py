@@ -12,13 +12,13 @@ from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
 from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, heading_axes, observe, plane_error, watch
-from controllers.robot.attitude import rotation, tilt, up, yaw
 from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Heightmap, Stairs, heights_below
 from idyn.contact.terrain import Slope as SlopedGround
+from idyn.model.so3 import rotation, tilt, up, yaw
 from idyn.types import State
 
 FEET = np.array([[0.2, 0.15, -0.3], [0.22, -0.14, -0.3], [-0.19, 0.13, -0.3], [-0.2, -0.16, -0.3]])

@@ -17,9 +17,9 @@ from controllers.robot.load import load_robot
 from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
 from idyn.batch.members import CHUNK
+from idyn.contact.soft import SoftContact
 from idyn.laws import LAWS
 from idyn.laws.law import Start
-from idyn.laws.mujoco.law import SoftContact
 from idyn.model.robot import Robot
 from idyn.types import Consistency, Guess, Selection
 

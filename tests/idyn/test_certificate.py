@@ -11,17 +11,15 @@ from rungs import attempts
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 from scipy.optimize import linprog
 
-from idyn.certificate.certify import CERTIFIED, Claim
+from idyn.certificate.certify import CERTIFIED, Claim, Conditions
 from idyn.certificate.momentum import demand_error
 from idyn.contact.ground import Ground
+from idyn.contact.soft import SoftContact, constraints_of
 from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
-from idyn.laws.mujoco.law import SoftContact
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.prediction.soft_tables import constraints_of
 from idyn.prediction.solve import workspace_for
-from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
 from idyn.types import Consistency, Residuals, Selection

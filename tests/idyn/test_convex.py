@@ -11,10 +11,9 @@ from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, each_walker, many_poin
 
 from idyn.errors import ConfigError
 from idyn.laws import LAWS, make_law
-from idyn.laws.convex.basis import basis_of, solve_basis
-from idyn.laws.convex.law import Convex
-from idyn.laws.convex.pivoting import pivot_to_basis
-from idyn.laws.convex.program import Program, assemble, cone_rays
+from idyn.laws.convex import Convex, pivot_to_basis
+from idyn.laws.convex_basis import basis_of, solve_basis
+from idyn.laws.convex_program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
 from idyn.options import Options
 from idyn.prediction.predict import predict

@@ -29,7 +29,7 @@ from idyn import (
 from idyn.batch.arrays import TOUCH
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.model.description import Description
-from idyn.model.nearby import FAR, nearby
+from idyn.model.frames import FAR, nearby
 from idyn.model.robot import Robot
 from idyn.model.urdf import with_counted_turns
 from idyn.tasks import AngularMomentumTask, ComTask, FrameTask, TaskStack, predict_tasks

@@ -15,9 +15,8 @@ from idyn.batch.predict import predict_batch
 from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.options import Options
-from idyn.prediction.outcomes import outcomes
+from idyn.prediction.outcomes import all_outcomes, outcomes
 from idyn.prediction.predict import predict
-from idyn.prediction.uniqueness import all_outcomes
 
 
 def predicted(scene):

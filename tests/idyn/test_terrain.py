@@ -9,14 +9,12 @@ from scipy.optimize import minimize
 
 from controllers.robot.load import load_robot, shared_folder
 from idyn import ModelError
-from idyn.contact.contacts import contacts_from_geometry, contacts_from_points
+from idyn.contact.contacts import Box, contacts_from_geometry, contacts_from_points, sphere_against_box
 from idyn.contact.ground import Ground
-from idyn.contact.heightmap import Heightmap, hills
-from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs
+from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import FrameNotFound, InputError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from idyn.model.shapes import Box, sphere_against_box
 from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
 from idyn.terms.dynamics import evaluate
 from idyn.types import State

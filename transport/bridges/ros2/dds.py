@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idyn.errors import InputError
-from idyn.extras import missing_extra
+from idyn.errors import InputError, missing_extra
 
 try:
     from rosbags.interfaces import Nodetype
