@@ -259,7 +259,9 @@ def test_wrong_contact_moments_are_refused(cone):
     answer = predict(scene.robot, state, contacts, scene.q_ddot, law=law, dt=DT)
     assert np.abs(answer.moment).max() > 0.01
     problem = workspace_for(scene.robot, 4).problem
-    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, constraints_of(law, scene.robot))
+    claim = Claim(
+        law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, constraints_of(law.soft, scene.robot)
+    )
     load, moments = problem.load.copy(), problem.moments.copy()
 
     def worst(load, moments):

@@ -242,14 +242,14 @@ def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edge
     law, exact, count = Convex(edges=edges), 0, 0
     for problem in problems(name, friction, 40, points):
         count += 1
-        cold = next(solution for _, solution in attempts(law, problem, None) if solution.status.ok)
+        cold = next(solution for _, solution in attempts(law, problem, None) if solution.status == Status.SOLVED)
         H, f, A, lower, unit, _ = assemble(
             Program(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions), 0.0
         )
         assert energy(problem, cold.p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
         rung, warm = next(attempts(law, problem, cold.basis))
         assert rung == "warm"
-        if warm.status is Status.SOLVED:
+        if warm.status == Status.SOLVED:
             exact += 1
             np.testing.assert_allclose(problem.Y.T @ warm.p, problem.Y.T @ cold.p, atol=1e-7)
             assert energy(problem, warm.p) <= energy(problem, cold.p) + 1e-9

@@ -9,11 +9,11 @@ from scipy.optimize import minimize
 
 from controllers.robot.load import load_robot, shared_folder
 from idyn import ModelError
-from idyn.contact.contacts import Box, contacts_from_geometry, contacts_from_points, sphere_against_box
+from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, sphere_against_box
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import FrameNotFound, InputError
-from idyn.model.description import Description
+from idyn.model.description import Box, Description
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
 from idyn.terms.dynamics import evaluate

@@ -12,9 +12,9 @@ from fast import every, first_is_fast, full
 from mujoco_robot import DT, ClientRobot, DrivenRobot, pose
 
 from controllers.config.loading import load
-from controllers.robot.attitude import tilt
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
+from idyn.model.so3 import tilt
 from sim_harness.run.server_process import ServerProcess
 from transport.log.replay import replay
 from transport.protocol.messages.command import GaitPart
