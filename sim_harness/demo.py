@@ -14,8 +14,7 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.run_time import slowness
 from sim_harness.measure.trace import Trace
-from sim_harness.report.canvas import Axes
-from sim_harness.report.plots import Line, Plot, picture, stacked
+from sim_harness.report.plots import Axes, Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.report.tables import (
     FORCE_ERROR,
@@ -351,15 +350,11 @@ def friction_picture(plan: Plan, runs: Sequence[Run]) -> bytes:
     mu, lines = _friction(plan), dict[str, dict[str, Line]]()
     for run in runs:
         trace = run.trace
-        predicted, simulated = (_sum_of_friction(forces) for forces in (trace.predicted, trace.simulated))
+        predicted, simulated = (np.nansum(np.hypot(f[..., 1], f[..., 2]), axis=1) for f in (trace.predicted, trace.simulated))
         limit = mu * np.nansum(trace.simulated[..., 0], axis=1)
         both = {"predicted": (trace.t, predicted), "simulated": (trace.t, simulated), "limit": (trace.t, limit, "k--")}
         lines[f"{run.summary.label}\nΣ ‖f_T‖ [N]"] = both
     return stacked(lines, spans=[(push.start, push.start + push.duration) for push in plan.settings.push])
-
-
-def _sum_of_friction(forces: Array) -> Array:
-    return np.nansum(np.hypot(forces[..., 1], forces[..., 2]), axis=1)
 
 
 def _friction(plan: Plan) -> float:

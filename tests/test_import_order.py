@@ -136,7 +136,7 @@ IMPORTERS = {
         "transport.robot.observer",
         "transport.robot.planner",
         "transport.keys",
-        "sim_harness.bench.round_trips",  # measures a bare echo
+        "sim_harness.bench.machine",  # measures a bare echo
         "sim_harness.conform.probe",  # sends what no client would
     },
     "mcap": {"transport.log.reader", "transport.log.export", "transport.log.part", "transport.bridges.unitree.raw_log"},

@@ -97,19 +97,15 @@ def _drive(screen: "curses.window", planner: PlannerClient, pad: Gamepad | None)
         if key in QUIT or wish.quits:
             return sent, wish.note
         try:
-            sent, outcome = sent + _command(planner, wish), "accepted"
+            # what rests in the stance is left out, so that controllers without it are commanded too
+            attitude = wish.attitude if wish.attitude.any() else None
+            planner.command(wish.velocity, height=wish.height or None, attitude=attitude, valid_for=VALID_S)
+            sent, outcome = sent + 1, "accepted"
         except (CommandRefused, ConnectionFailed) as error:
             outcome = f"refused: {printable(str(error))}"
         screen.addstr(2, 0, f"{_told(wish)}   {outcome}"[: curses.COLS - 1])
         screen.clrtoeol()
         screen.refresh()
-
-
-def _command(planner: PlannerClient, wish: Wish) -> bool:
-    """Send a command; what rests in the stance is left out, so that controllers without it are commanded too."""
-    height, attitude = wish.height or None, wish.attitude if wish.attitude.any() else None
-    planner.command(wish.velocity, height=height, attitude=attitude, valid_for=VALID_S)
-    return True
 
 
 def _told(wish: Wish) -> str:

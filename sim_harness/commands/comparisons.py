@@ -39,7 +39,11 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
         raise ConfigError("compare", "expected either comparisons or logs, got both")
-    return _logs(what) if any(logs) else _comparisons(what, options)
+    if not any(logs):
+        return _comparisons(what, options)
+    summaries = [summary for path in what for summary in summarise_log(Path(path))]
+    print(text_summary(summaries))
+    return msgspec.to_builtins(summaries), all(summary.verdict.good for summary in summaries)
 
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
@@ -59,13 +63,6 @@ def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
     report = report_of(study, found)
     publish(report, out)
     return report, found
-
-
-def _logs(paths: list[str]) -> tuple[Any, bool]:
-    """Return the figures of all sessions, and whether all robots did their tasks."""
-    summaries = [summary for path in paths for summary in summarise_log(Path(path))]
-    print(text_summary(summaries))
-    return msgspec.to_builtins(summaries), all(summary.verdict.good for summary in summaries)
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:

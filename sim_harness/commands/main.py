@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 import msgspec
 
@@ -88,27 +88,20 @@ def _interrupted() -> int:
 
 
 def _run(options: argparse.Namespace) -> bool:
-    """Run a command and write its figures as JSON when `--json` is given. Return whether the figures are good."""
+    """Run a command. With `--json`, write its figures to a file, or to stdout for '-'; NaN and infinity become null.
+
+    Return whether the figures are good.
+    """
     run = getattr(import_module(f"sim_harness.commands.{options.module}"), f"run_{options.command}")
     target: str | None = getattr(options, "json", None)
-    _check_json(target)
+    if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
+        raise ConfigError("--json", f"expected a file in an existing folder, got {target}")
     with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
         figures, good = run(options)
     if target:
-        _write_json(figures, target)
+        text = msgspec.json.format(msgspec.json.encode(figures, enc_hook=float)).decode()
+        if target == "-":
+            print(text)
+        else:
+            Path(target).write_text(text + "\n", encoding="utf-8")
     return bool(good)
-
-
-def _check_json(target: str | None) -> None:
-    """Check that the file can be created, before the command runs. Raises ConfigError."""
-    if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
-        raise ConfigError("--json", f"expected a file in an existing folder, got {target}")
-
-
-def _write_json(data: Any, target: str) -> None:
-    """Write JSON to a file, or to stdout for '-'. NaN and infinity become null."""
-    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
-    if target == "-":
-        print(text)
-    else:
-        Path(target).write_text(text + "\n", encoding="utf-8")

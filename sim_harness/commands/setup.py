@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,8 +31,7 @@ from idyn.laws import LAWS
 from idyn.model.robot import Robot
 from sim_harness.bench.batch_bench import bench_slopes, slopes_table, study
 from sim_harness.bench.laws import bench_laws, laws_table
-from sim_harness.bench.machine import Fact, facts
-from sim_harness.bench.round_trips import bench_server, server_table
+from sim_harness.bench.machine import Fact, bench_server, facts, server_table
 from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
@@ -62,16 +62,11 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
 
 def run_check(options: argparse.Namespace) -> tuple[Any, bool]:
     if options.hello:
-        return _hello(options.what), True
+        robot, stance = load_robot(options.what)
+        facts = {"hello": msgspec.to_builtins(hello_for(robot, 0.001)), "q": stance.tolist(), "contacts": robot.contact_names}
+        print(json.dumps(facts))
+        return facts, True
     return _log(options) if options.what.endswith(".mcap") else _model(options)
-
-
-def _hello(what: str) -> dict[str, Any]:
-    """Print and return what a client says of a robot: its `hello`, and its stance as `q` of a `state`."""
-    robot, stance = load_robot(what)
-    facts = {"hello": msgspec.to_builtins(hello_for(robot, 0.001)), "q": stance.tolist(), "contacts": robot.contact_names}
-    print(json.dumps(facts))
-    return facts
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -85,7 +80,11 @@ def _log(options: argparse.Namespace) -> tuple[Any, bool]:
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:
     robots = [_from_file(options.what, options.fixed)] if options.what.lower().endswith(MODELS) else _robots(options.what)
     findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
-    lines = [_describe(robot) for robot in robots]
+    lines = [
+        f"{robot.name}: {robot.description.base} base, {robot.na} actuated and {robot.nu} unactuated velocities, "
+        f"{robot.total_mass:.4g} kg, contact points {', '.join(robot.spheres.keys) or 'none'}"
+        for robot in robots
+    ]
     lines += [f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}" for robot, finding in findings]
     for line in dict.fromkeys(lines):  # several configurations may have the same robot
         print(line)
@@ -158,13 +157,6 @@ def _print_floors(what: str) -> None:
                 print(f"warning: {warning}")
 
 
-def _describe(robot: Robot) -> str:
-    return (
-        f"{robot.name}: {robot.description.base} base, {robot.na} actuated and {robot.nu} unactuated velocities, "
-        f"{robot.total_mass:.4g} kg, contact points {', '.join(robot.spheres.keys) or 'none'}"
-    )
-
-
 WIDTH = 100
 """Most columns of a table."""
 
@@ -221,16 +213,9 @@ def _settings(text: str) -> tuple[Any, bool]:
 
 def _configurations(folder: str, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
     """Return the shipped configurations of a folder with the comment at their beginning."""
-    return {name: _comment(path.read_text(encoding="utf-8")) for name, path in files(folder).items() if wanted(name)}
-
-
-def _comment(text: str) -> str:
-    lines = []
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("# "))
-    return " ".join(lines)
+    texts = {name: path.read_text(encoding="utf-8").splitlines() for name, path in files(folder).items() if wanted(name)}
+    comments = {name: takewhile(lambda line: line.startswith("#"), lines) for name, lines in texts.items()}
+    return {name: " ".join(line.lstrip("# ") for line in lines) for name, lines in comments.items()}
 
 
 def _kinds(family: dict[str, type]) -> dict[str, str]:

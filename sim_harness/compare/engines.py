@@ -11,8 +11,7 @@ from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.study import Progress
-from sim_harness.report.canvas import Figure, ListedColormap
-from sim_harness.report.plots import cells, png
+from sim_harness.report.plots import ListedColormap, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
@@ -130,10 +129,9 @@ def engines_figure(found: Sequence[Cell]) -> bytes:
     for cell in found:
         y, x = scenes.index(cell.job.scene), engines.index(cell.job.engine)
         texts[y][x], grades[y, x] = _text(cell), _grade(cell)
-    figure = Figure(figsize=(2.6 + 1.25 * len(engines), 0.8 + 0.42 * len(scenes)))
+    size = 2.6 + 1.25 * len(engines), 0.8 + 0.42 * len(scenes)
     look = {"cmap": ListedColormap(COLOURS), "vmin": 0, "vmax": len(COLOURS) - 1, "aspect": "auto"}
-    cells(figure.subplots(), engines, scenes, texts, np.ma.masked_invalid(grades), **look)
-    return png(figure)
+    return grid_picture(engines, scenes, texts, np.ma.masked_invalid(grades), size, **look)
 
 
 def _grade(cell: Cell) -> int:

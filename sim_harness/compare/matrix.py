@@ -8,8 +8,7 @@ import numpy as np
 from sim_harness.compare.results import Outcome, Results, Runs, either, lost, statistic
 from sim_harness.compare.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
 from sim_harness.measure.metrics import QUANTITIES
-from sim_harness.report.canvas import Axes, Figure, LogNorm, Normalize, mpl
-from sim_harness.report.plots import cells, png
+from sim_harness.report.plots import Axes, Figure, LogNorm, Normalize, cells, mpl, png
 
 
 class Panel:

@@ -4,7 +4,7 @@ Each URDF of example-robot-data, or each robot that is given, is drafted as by `
 `idyn simulate`: it stands or holds its pose, and if the draft has a gait it also walks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
 from sim_harness.new.draft import OWN, WEAK, draft
 from sim_harness.new.source import find_model, poses_of, shared_models
-from sim_harness.report.tables import Table
+from sim_harness.report.tables import Table, listed
 from sim_harness.run.experiment import Run, run_in_process
 from sim_harness.run.plan import Plan, load_plan
 
@@ -95,7 +95,8 @@ def outcome_of(reference: str, task: str) -> Outcome | None:
             reasons += drafted.warnings
         return found._replace(reason="; ".join(reasons))
     except IdynError as error:
-        return Outcome("refused", reason=_brief(str(error), model.path)) if task == "stand" else None
+        reason = str(error).replace(f"{model.path}: ", "").replace(str(model.path), model.path.name)
+        return Outcome("refused", reason=reason) if task == "stand" else None
 
 
 def _judged(plan: Plan, run: Run) -> Outcome:
@@ -116,9 +117,9 @@ def _judged(plan: Plan, run: Run) -> Outcome:
     return Outcome(outcome, summary.tilt, summary.torque_rate, error, summary.drift, asked)
 
 
-def _brief(message: str, path: Path) -> str:
-    """Return an error without the path of the file."""
-    return message.replace(f"{path}: ", "").replace(str(path), path.name)
+TILT: tuple[str, Callable[[Outcome], str]] = "base tilt [rad]", lambda o: _g(o.tilt)
+RATE: tuple[str, Callable[[Outcome], str]] = "mean of abs dτ/dt [N·m/s]", lambda o: _g(o.rate)
+ENDED: tuple[str, Callable[[Outcome], str]] = "outcome", lambda o: o.outcome
 
 
 def summary_table(found: Figures) -> Table:
@@ -127,38 +128,33 @@ def summary_table(found: Figures) -> Table:
     for outcome in found["runs"].values():
         if outcome is not None:
             ends.setdefault(outcome.outcome, []).append(outcome)
-    head = ["outcome", "robots", "base tilt, largest [rad]", "mean of abs dτ/dt, largest [N·m/s]"]
-    rows = [
-        [end, str(len(all_of)), _g(max(o.tilt for o in all_of)), _g(max(o.rate for o in all_of))]
-        for end, all_of in ends.items()
-    ]
-    return [head, *rows]
+    columns: dict[str, Callable[[list[Outcome]], str]] = {
+        "robots": lambda all_of: str(len(all_of)),
+        "base tilt, largest [rad]": lambda all_of: _g(max(o.tilt for o in all_of)),
+        "mean of abs dτ/dt, largest [N·m/s]": lambda all_of: _g(max(o.rate for o in all_of)),
+    }
+    return listed("outcome", ends.items(), columns)
 
 
 def standing_table(found: Figures) -> Table:
     """Return what each robot does that shall stand still."""
-    head = ["robot", "outcome", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]", "largest tracking error [rad or m]"]
-    rows = [
-        [name, o.outcome, _g(o.tilt), _g(o.rate), _g(o.error)] for (name, task), o in found["runs"].items() if task == "stand"
-    ]
-    return [head, *rows]
+    columns = dict([ENDED, TILT, RATE, ("largest tracking error [rad or m]", lambda o: _g(o.error))])
+    return listed("robot", _of_task(found, "stand"), columns)
 
 
 def walking_table(found: Figures) -> Table:
     """Return what each robot does whose draft has a gait."""
-    head = ["robot", "outcome", "walked [m]", "asked [m]", "base tilt [rad]", "mean of abs dτ/dt [N·m/s]"]
-    rows = [
-        [name, o.outcome, _g(o.distance), _g(o.asked), _g(o.tilt), _g(o.rate)]
-        for (name, task), o in found["runs"].items()
-        if task == "walk" and o is not None
-    ]
-    return [head, *rows]
+    columns = dict([ENDED, ("walked [m]", lambda o: _g(o.distance)), ("asked [m]", lambda o: _g(o.asked)), TILT, RATE])
+    return listed("robot", _of_task(found, "walk"), columns)
+
+
+def _of_task(found: Figures, task: str) -> list[tuple[str, Outcome]]:
+    return [(name, outcome) for (name, each), outcome in found["runs"].items() if each == task and outcome is not None]
 
 
 def reasons(found: Figures) -> list[str]:
     """Return why robots were refused, fixed to the world, or simulated in another engine: one paragraph for each."""
-    outcomes = ((name, o) for (name, task), o in found["runs"].items() if task == "stand" and o.reason)
-    return [f"{name}: {o.outcome}; {o.reason}" for name, o in outcomes]
+    return [f"{name}: {o.outcome}; {o.reason}" for name, o in _of_task(found, "stand") if o.reason]
 
 
 def _g(value: float) -> str:

@@ -21,8 +21,7 @@ from controllers.robot.load import load_robot
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
-from sim_harness.report.canvas import Axes
-from sim_harness.report.plots import Plot, picture
+from sim_harness.report.plots import Axes, Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, hello_of, load_plan, simulated_robot, with_controller
 from sim_harness.run.server_process import ServerProcess

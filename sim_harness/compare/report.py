@@ -253,7 +253,7 @@ def _figures(finding: Finding) -> dict[str, Any]:
         },
         "cells": [] if comparison.matrix is None else _cells(comparison.matrix, results),
         "claims": [outcome._asdict() for outcome in finding.outcomes],
-        "run times": finding.timings,
+        "run times": None if finding.timings is None else {"controllers": finding.timings},
         "race": [] if race is None or finding.race is None else standings(race, finding.race),
     }
 

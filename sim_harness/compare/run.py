@@ -1,16 +1,17 @@
 """Runs of comparisons: tasks, execution, results."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from idyn.errors import ConfigError
-from sim_harness.compare.jobs import JobFailed, Keep, Task, finished, run_jobs, run_task, tasks_of
+from sim_harness.compare.jobs import JobFailed, Keep, Task, finished, result_of, run_jobs, run_task, tasks_of
 from sim_harness.compare.results import Results, Runs
 from sim_harness.compare.settings import Cell, ComparisonSettings, runs_of
 from sim_harness.compare.study import Progress
-from sim_harness.compare.timing import Timings, finished_timing, run_timing, timing_tasks
+from sim_harness.compare.timing import LawTimes, Timings, run_timing, timing_tasks
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +62,9 @@ def run_timings(comparison: ComparisonSettings, root: Path, progress: Progress) 
     if comparison.timing is None:
         return None
     tasks = timing_tasks(comparison.timing, root)
-    run_jobs(tasks, run_timing, finished_timing, ("processes", 1), progress)
-    found = {task.controller: finished_timing(task) for task in tasks}
-    return Timings(controllers={controller: law.times for controller, law in found.items() if law is not None})
+    run_jobs(tasks, run_timing, partial(result_of, kind=LawTimes), ("processes", 1), progress)
+    found = {task.controller: result_of(task, LawTimes) for task in tasks}
+    return {controller: law.times for controller, law in found.items() if law is not None}
 
 
 def _runs(tasks: Sequence[Task]) -> Runs:

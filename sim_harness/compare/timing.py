@@ -22,12 +22,11 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, write_result
+from sim_harness.compare.jobs import Job, atomic_folder, digest_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
 from sim_harness.measure.run_time import Tick, predictions, without_gc
-from sim_harness.report.canvas import Axes
-from sim_harness.report.plots import Line, Plot, picture
+from sim_harness.report.plots import Axes, Line, Plot, picture
 from sim_harness.report.tables import Table
 
 PATCH = 0.005
@@ -67,10 +66,8 @@ class LawTimes(msgspec.Struct, frozen=True, kw_only=True):
     times: list[RunTime]
 
 
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """Run times by controller, in the order of the settings."""
-
-    controllers: dict[str, list[RunTime]]
+Timings = dict[str, list[RunTime]]
+"""Run times by controller, in the order of the settings."""
 
 
 class TimingTask(Job, frozen=True, kw_only=True):
@@ -91,11 +88,6 @@ def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
         folder = root / f"timing-{controller}-{digest[:12]}"
         tasks.append(TimingTask(controller=controller, settings=settings, digest=digest, folder=folder))
     return tasks
-
-
-def finished_timing(task: TimingTask) -> LawTimes | None:
-    """Return the result of a task, None if it has not run."""
-    return result_of(task, LawTimes)
 
 
 def run_timing(task: TimingTask) -> None:
@@ -176,7 +168,7 @@ def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]
     """Check the claims that run times grow at most linearly."""
     outcomes = []
     for controller, between in settings.slope.items():
-        measured = slope(timings.controllers[controller], between)
+        measured = slope(timings[controller], between)
         claim = f"{CONTROLLERS[controller].title} is linear in contacts between {between[0]} and {between[1]}"
         outcomes.append(Outcome(claim, measured <= LINEAR, f"log-log slope {measured:.3f}, at most {LINEAR}", ""))
     return outcomes
@@ -185,7 +177,7 @@ def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]
 def timing_table(timings: Timings) -> Table:
     """Return a table of median, p99 and max [µs], one row for each controller and number of contacts."""
     rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope from previous row", "without fallback %"]]
-    for controller, times in timings.controllers.items():
+    for controller, times in timings.items():
         for i, t in enumerate(times):
             since = f"{slope(times[i - 1 : i + 1], (0, t.contacts)):.2f}" if i else ""
             figures = [f"{x:.4g}" for x in (t.median, t.p99, t.max)]
@@ -197,13 +189,13 @@ def run_time_figure(timings: Timings) -> bytes:
     """Draw medians over the number of contacts, on logarithmic axes; bands extend to p99."""
     lines: dict[str, Line] = {
         CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
-        for k, (controller, times) in enumerate(timings.controllers.items())
+        for k, (controller, times) in enumerate(timings.items())
     }
 
-    lines["_1 ms"] = ([1, max(t.contacts for times in timings.controllers.values() for t in times)], [1000, 1000], "k--")
+    lines["_1 ms"] = ([1, max(t.contacts for times in timings.values() for t in times)], [1000, 1000], "k--")
 
     def bands(axis: Axes) -> None:
-        for k, times in enumerate(timings.controllers.values()):
+        for k, times in enumerate(timings.values()):
             n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
             axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
 

@@ -14,6 +14,7 @@ from idyn.types import Array
 from sim_harness.run.logs import REFUSED_STATE, Block
 from transport.protocol.codec import vector
 from transport.protocol.messages.base import Vector
+from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 
 JOINTS, CONTACTS = ("JOINT",), ("CONTACT_n", "CONTACT_t1", "CONTACT_t2")
@@ -57,36 +58,32 @@ def _positions(block: Block) -> Array:
     return np.array([robot.joint_angles(q) for q in block.trace.q])
 
 
-def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[Block], Array]:
-    """Return the values of a torque vector of the replies, in the robot's order of joints."""
+def _of_joints(pick: Callable[[Block, StateMessage, TorqueMessage], Array | None]) -> Callable[[Block], Array]:
+    """Return the values of vectors of answered states, in the robot's order of joints. pick: in the order of the client"""
 
     def values(block: Block) -> Array:
-        na, joints = block.controller.robot.na, block.agreement.joints
-        found = np.full((len(block.exchanges), na), np.nan)
+        found = np.full((len(block.exchanges), block.controller.robot.na), np.nan)
         for row, exchange in enumerate(block.exchanges):
-            if isinstance(exchange.reply, TorqueMessage):
-                found[row] = joints.torques_to_robot(vector(pick(exchange.reply), na, "tau"))
+            if isinstance(exchange.reply, TorqueMessage):  # a refused state may have a wrong size
+                given = pick(block, exchange.state, exchange.reply)
+                if given is not None:
+                    found[row] = block.agreement.joints.torques_to_robot(given)
         return found
 
     return values
 
 
-def _applied(block: Block) -> Array:
-    na, joints = block.controller.robot.na, block.agreement.joints
-    found = np.full((len(block.exchanges), na), np.nan)
-    for row, exchange in enumerate(block.exchanges):
-        sent = exchange.state.tau_applied
-        if sent is not None and isinstance(exchange.reply, TorqueMessage):  # a refused state may have a wrong size
-            found[row] = joints.torques_to_robot(vector(sent, na, "tau_applied"))
-    return found
+def _torques(pick: Callable[[TorqueMessage], Vector]) -> Callable[[Block], Array]:
+    return _of_joints(lambda block, _, reply: vector(pick(reply), block.controller.robot.na, "tau"))
 
 
-def _limits(block: Block) -> Array:
-    found = np.full((len(block.exchanges), block.controller.robot.na), np.nan)
-    for row, exchange in enumerate(block.exchanges):
-        if isinstance(exchange.reply, TorqueMessage):
-            found[row] = block.agreement.joints.torques_to_robot(np.array(exchange.reply.limited_by))
-    return found
+def _limits(_block: Block, _state: StateMessage, reply: TorqueMessage) -> Array:
+    return np.array(reply.limited_by)
+
+
+def _applied(block: Block, state: StateMessage, _: TorqueMessage) -> Array | None:
+    sent = state.tau_applied
+    return None if sent is None else vector(sent, block.controller.robot.na, "tau_applied")
 
 
 def _part(part: str, *names: str) -> Callable[[Block], Array]:
@@ -150,8 +147,8 @@ QUANTITIES = (
     Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda block: block.trace.tau),
     Quantity("/torque_ff", JOINTS, "N·m", "its part from inverse dynamics, `tau_ff`", _torques(lambda reply: reply.tau_ff)),
     Quantity("/torque_fb", JOINTS, "N·m", "its part from feedback, `tau_fb`", _torques(lambda reply: reply.tau_fb)),
-    Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if sent", _applied),
-    Quantity("/limited_by", JOINTS, "bits", "what limited the torque, as in the reply", _limits),
+    Quantity("/torque_applied", JOINTS, "N·m", "torque that the motor applied last, if sent", _of_joints(_applied)),
+    Quantity("/limited_by", JOINTS, "bits", "what limited the torque, as in the reply", _of_joints(_limits)),
     Quantity("/force_predicted", CONTACTS, "N", "predicted force on the robot", lambda block: _flat(block.trace.predicted)),
     Quantity("/force_sensed", CONTACTS, "N", "sensed force, `f_sensed`", lambda block: _flat(block.trace.simulated)),
     Quantity("/normal_force", ("predicted", "sensed"), "N", "sum of the normal forces", _force_sums),

@@ -11,7 +11,7 @@ distributes them. A worker only needs the folders of logs and results under the 
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from time import thread_time
@@ -182,7 +182,8 @@ def run_task(task: Task) -> None:
         ticks = (exchange for exchange in exchanges if exchange.entry.answered)
         tick = begin
         for window in missing:
-            _skip(ticks, window.first - tick)
+            for _ in range(window.first - tick):  # not kept
+                next(ticks, None)
             kept, writer = thread_time(), TickWriter()
             for exchange in ticks:
                 writer.add(exchange)
@@ -194,12 +195,6 @@ def run_task(task: Task) -> None:
             now = thread_time()
             write(task.file(window), writer.take(), About(kept_s=now - kept, total_s=now - since))
             since = now
-
-
-def _skip(ticks: Iterator[object], count: int) -> None:
-    """Replay ticks that are not kept."""
-    for _ in range(count):
-        next(ticks, None)
 
 
 MANIFEST = "_manifest.json"
@@ -287,8 +282,10 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
     _claim(out, about, logs)
     tasks = tasks_of(logs, how, out)
     run_jobs(tasks, run_task, lambda task: not task.missing, executor, progress)
-    results = sorted((_result(task, i) for task in tasks for i in range(len(task.windows))), key=_place)
-    report = FleetReport(sha256=_digest(results), logs=logs, windows=results)
+    results = [_result(task, window) for task in tasks for window in task.windows]
+    results.sort(key=lambda result: (result.law, result.log, result.window))
+    text = "".join(f"{result.law} {result.log} {result.window} {result.sha256}\n" for result in results)
+    report = FleetReport(sha256=hashlib.sha256(text.encode()).hexdigest(), logs=logs, windows=results)
     _write(out, about | {"sha256": report.sha256} | _listed(logs) | {"windows": msgspec.to_builtins(results)})
     return report
 
@@ -340,8 +337,7 @@ def _write(out: Path, manifest: dict[str, Any]) -> None:
     part.replace(out / MANIFEST)
 
 
-def _result(task: Task, i: int) -> WindowResult:
-    window = task.windows[i]
+def _result(task: Task, window: Window) -> WindowResult:
     ticks, about = read(task.file(window))
     answered = np.isfinite(ticks["change_mean"])
     return WindowResult(
@@ -358,12 +354,3 @@ def _result(task: Task, i: int) -> WindowResult:
         kept_s=about.kept_s,
         total_s=about.total_s,
     )
-
-
-def _place(result: WindowResult) -> tuple[str, str, int]:
-    return result.law, result.log, result.window
-
-
-def _digest(results: Sequence[WindowResult]) -> str:
-    text = "".join(f"{result.law} {result.log} {result.window} {result.sha256}\n" for result in results)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -11,8 +11,7 @@ from idyn.types import Record
 from sim_harness.judge.step import Step
 from sim_harness.judge.verdict import Kind, judge
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.report.canvas import Figure, LogNorm
-from sim_harness.report.plots import cells, png
+from sim_harness.report.plots import LogNorm, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
 from sim_harness.scenes.load import engines_of, load_scene
@@ -138,10 +137,9 @@ def _picture(found: dict[tuple[str, str], Judged], scenes: Sequence[str], engine
             if each is not None and each.steps and not each.fault:
                 speed = max((each.worst.get(kind, 0.0) for kind in (Kind.PENETRATES, Kind.SLIPS)), default=0.0)
                 values[i, j], texts[i][j] = max(speed, SLOWEST), f"{speed:.0e}" if speed else "0"
-    figure = Figure(figsize=(1.5 + len(engines), 1.0 + 0.3 * len(scenes)))
+    size = 1.5 + len(engines), 1.0 + 0.3 * len(scenes)
     look = {"norm": LogNorm(SLOWEST, 10.0), "cmap": "YlOrBr", "alpha": 0.75, "aspect": "auto"}
-    cells(figure.subplots(), engines, scenes, texts, values, **look)
-    return png(figure)
+    return grid_picture(engines, scenes, texts, values, size, **look)
 
 
 def _units(found: Sequence[Judged]) -> dict[Kind, str]:

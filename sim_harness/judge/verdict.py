@@ -108,14 +108,13 @@ def judge(step: Step, tolerance: float = TOLERANCE) -> Verdict:
     found.append(_energy(step, energy, tolerance))
     order = list(Kind)
     kept = sorted((each for each in found if each.times > 1.0), key=lambda each: (order.index(each.kind), -each.times))
-    contacts = [_scaled(scales[k] * p[k], u[k], float(opening[k]), float(b.mu[k])) for k in range(len(p))]
+    scaled = scales[:, None] * p  # impulses times inverse masses [m/s]
+    contacts = [
+        Contact(s[0], s[1], s[2], v[0], v[1], w, mu, mu == np.inf)
+        for s, v, w, mu in zip(scaled, u, opening.tolist(), b.mu.tolist(), strict=True)
+    ]
     laws = {name: max((check(c) for c in contacts), default=0.0) for name, check in LAWS.items()}
     return Verdict(step=step, violations=tuple(kept), laws=laws, energy=energy, depth=float(max(0.0, -b.gaps.min(initial=0.0))))
-
-
-def _scaled(p: Array, u: Array, opening: float, mu: float) -> Contact:
-    """Return a contact for the conditions of the certificate. p: impulse times inverse mass [m/s] (3)"""
-    return Contact(p[0], p[1], p[2], u[0], u[1], opening, mu, mu == np.inf)
 
 
 def _opening(speed: float, gap: float, dt: float) -> float:

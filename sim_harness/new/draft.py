@@ -11,7 +11,6 @@ from scipy.optimize import least_squares
 from controllers.planners.two_legs.feet import feet_of as soles_of
 from controllers.robot.stance import standing
 from idyn.errors import ConfigError, ModelError
-from idyn.model.description import ContactPoint
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
@@ -181,7 +180,7 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixe
         feet, q, beside = _hanging_feet(robot, shapes, feet, q)
         hints += beside
     if _stands(feet):
-        own = robot.variant(contact=_places(feet))
+        own = robot.variant(contact=tuple(point for foot in feet for point in foot.points))
         pose = _on_level_feet(own, feet, pose, q)
         steady = steadiness(own, feet, standing(own, pose.angles))
         if steady >= STEADY or not pose.source.startswith(COMPUTED):
@@ -257,10 +256,8 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
     refusal = mujoco_refusal(robot)
     found += [*_unlimited(robot), *refusal]
     own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal)
-    sections = [robot_section(model.reference, feet, pose), *own]
-    return Draft(
-        "\n".join([header(model.path.name, found), *sections]), tuple(found), len(feet), walks, tuple(warnings_of(model, robot))
-    )
+    text = "\n".join([header(model.path.name, found), robot_section(model.reference, feet, pose), *own])
+    return Draft(text, tuple(found), len(feet), walks, tuple(warnings_of(model, robot)))
 
 
 def _controlled(
@@ -288,9 +285,8 @@ def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: S
     refusal = mujoco_refusal(robot)
     found += refusal
     sections = [fixed_section(model.reference, pose), experiment_section(mujoco=not refusal)]
-    return Draft(
-        "\n".join([header(model.path.name, found), *sections]), tuple(found), 0, False, tuple(warnings_of(model, robot))
-    )
+    text = "\n".join([header(model.path.name, found), *sections])
+    return Draft(text, tuple(found), 0, False, tuple(warnings_of(model, robot)))
 
 
 def mujoco_refusal(robot: Robot) -> list[str]:
@@ -318,10 +314,6 @@ def _first_pose(robot: Robot, poses: Sequence[Pose]) -> tuple[Pose | None, Array
             own = Pose(known_angles(robot, pose), pose.source)
             return own, standing(robot, own.angles)
     return None, standing(robot, middle(robot))
-
-
-def _places(feet: Sequence[Foot]) -> tuple[ContactPoint, ...]:
-    return tuple(point for foot in feet for point in foot.points)
 
 
 def _spread(robot: Robot, feet: Sequence[Foot], q: Array) -> float:

@@ -1,4 +1,7 @@
-"""Pictures as PNG bytes: plots of lines or bars, and grids of coloured cells."""
+"""Pictures as PNG bytes: plots of lines or bars, and grids of coloured cells.
+
+The only module that imports Matplotlib, an optional package. Raises ConfigError when it is not installed.
+"""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +10,22 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idyn.errors import missing_extra
 from idyn.types import Record
-from sim_harness.report.canvas import Axes, Figure, mpl, plt
+
+try:
+    import matplotlib as mpl
+except ModuleNotFoundError as error:
+    raise missing_extra("picture", "drawing", "matplotlib", "viz") from error
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, LogNorm, Normalize
+from matplotlib.figure import Figure
+
+__all__ = ["Axes", "Figure", "ListedColormap", "LogNorm", "Normalize", "mpl", "plt"]
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
@@ -105,6 +122,20 @@ def png(figure: Figure) -> bytes:
     figure.savefig(buffer, format="png", dpi=110)
     plt.close(figure)
     return buffer.getvalue()
+
+
+def grid_picture(
+    columns: Sequence[str],
+    rows: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    values: Any,
+    size: tuple[float, float],
+    **colours: Any,
+) -> bytes:
+    """Draw `cells` as a picture. size: of the figure [in]"""
+    figure = Figure(figsize=size)
+    cells(figure.subplots(), columns, rows, texts, values, **colours)
+    return png(figure)
 
 
 def cells(

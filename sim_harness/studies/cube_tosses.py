@@ -13,8 +13,7 @@ from idyn.errors import ConfigError, nearest
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Page, Picture, Study, Sweep
 from sim_harness.judge.measured import CORNERS, EDGE, MASS, RATE, Toss, default_folder, load_tosses
-from sim_harness.report.canvas import mpl, plt
-from sim_harness.report.plots import STYLE, Line, Plot, picture, png
+from sim_harness.report.plots import STYLE, Line, Plot, mpl, picture, plt, png
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import BodySettings, SceneSettings, Shape

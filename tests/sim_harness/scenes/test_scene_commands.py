@@ -63,7 +63,7 @@ def test_server_options_are_refused_for_scenes(option, capsys):
 )
 def test_a_missing_package_is_asked_for_before_a_folder_is_made(tmp_path, monkeypatch, capsys, module, arguments):
     monkeypatch.setitem(sys.modules, module, None)  # what the import system takes for a module that is not there
-    for door in ("sim_harness.mujoco.door", "sim_harness.report.canvas"):
+    for door in ("sim_harness.mujoco.door", "sim_harness.report.plots"):
         monkeypatch.delitem(sys.modules, door, raising=False)
     if module == "meshcat":
         monkeypatch.setattr("sim_harness.view.page.LIBRARY", "nowhere")
