@@ -44,7 +44,8 @@ def schedule(stance, wait=FAR):
     return Schedule(stance=stance, time_to_switch=wait)
 
 
-def test_geometry_uses_the_margin_and_ignores_the_plan(robot_and_stance):
+def test_geometry_uses_the_margin_alone_and_planner_the_plan_alone(robot_and_stance):
+    """Stance feet count as touching, near or not; the others are left out even where they touch."""
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.0019, 0.0021, -0.001])
     picked = source("geometry", robot, margin=0.002).pick(contacts, schedule(TWO))
@@ -52,17 +53,13 @@ def test_geometry_uses_the_margin_and_ignores_the_plan(robot_and_stance):
     np.testing.assert_array_equal(picked.gaps, contacts.gaps[[0, 1, 3]])
     np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
 
-
-def test_planner_source_uses_the_plan_only(robot_and_stance):
-    """Stance feet count as touching, near or not; the others are left out even where they touch."""
-    robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
     picked = source("planner", robot).pick(contacts, schedule(TWO))
     assert picked.keys == robot.spheres.keys[1:3]
     np.testing.assert_array_equal(picked.gaps, [0.0, -0.002])
 
 
-def test_fused_requires_the_plan_and_the_gap(robot_and_stance):
+def test_fused_requires_plan_and_gap_accepts_early_touchdown_and_without_a_plan_all_near_contacts(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.0, 0.05, 0.0])
     s = source("fused", robot)
@@ -70,15 +67,16 @@ def test_fused_requires_the_plan_and_the_gap(robot_and_stance):
     assert picked.keys == robot.spheres.keys[1:2]
     assert s.missing(picked, schedule(TWO)) == robot.spheres.keys[2:3]
 
-
-def test_fused_accepts_early_touchdown(robot_and_stance):
-    robot, q = robot_and_stance
     contacts = measured(robot, q, np.zeros(4))
     wait = np.array([0.02, 1.0, 1.0, 0.04])
     assert source("fused", robot, early=0.03).pick(contacts, schedule(TWO, wait)).keys == robot.spheres.keys[:3]
 
+    s = source("fused", robot, margin=0.002)
+    assert len(s.pick(measured(robot, q, [0.0, 0.001, 0.003, 0.0]), None)) == 3
+    assert s.missing(measured(robot, q, np.zeros(4)), None) == ()
 
-def test_fused_has_hysteresis(robot_and_stance):
+
+def test_fused_has_hysteresis_until_a_reset(robot_and_stance):
     """In below `margin`, out above `release`, and back in only below `margin`."""
     robot, q = robot_and_stance
     s = source("fused", robot, margin=0.002, release=0.004)
@@ -88,9 +86,6 @@ def test_fused_has_hysteresis(robot_and_stance):
     ]
     assert there == [0, 1, 1, 1, 0, 0, 1]
 
-
-def test_reset_forgets_the_hysteresis(robot_and_stance):
-    robot, q = robot_and_stance
     s = source("fused", robot)
     s.pick(measured(robot, q, np.zeros(4)), schedule(ALL))
     s.reset()
@@ -101,18 +96,6 @@ def test_sensed_source_uses_no_geometry():
     c = controller("solo12", contact__source="sensed")
     assert len(c.contacts(c.stance)) == 0
     assert len(controller("solo12").contacts(c.stance)) == 4
-
-
-def test_without_a_schedule_all_near_contacts_count(robot_and_stance):
-    robot, q = robot_and_stance
-    s = source("fused", robot, margin=0.002)
-    assert len(s.pick(measured(robot, q, [0.0, 0.001, 0.003, 0.0]), None)) == 3
-    assert s.missing(measured(robot, q, np.zeros(4)), None) == ()
-
-
-def test_one_setting_sets_the_friction_of_all_contacts():
-    c = controller("solo12", contact__mu=0.1)
-    np.testing.assert_array_equal(c.contacts(c.stance).mu, 0.1)
 
 
 def test_planned_contacts_that_do_not_touch_are_reported_as_missing():
@@ -159,7 +142,7 @@ def test_a_foot_that_reaches_the_ground_lands_at_rest(robot_and_stance):
     np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
 
 
-def test_landing_changes_the_demand_of_the_landing_leg_only(robot_and_stance):
+def test_landing_changes_the_demand_of_the_landing_leg_only_and_without_landing_none(robot_and_stance):
     robot, q = robot_and_stance
     v = np.zeros(robot.nv)
     v[2] = -0.2
@@ -170,9 +153,6 @@ def test_landing_changes_the_demand_of_the_landing_leg_only(robot_and_stance):
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
 
-
-def test_a_foot_that_does_not_reach_the_ground_is_not_in_contact(robot_and_stance):
-    robot, q = robot_and_stance
     v = np.zeros(robot.nv)
     v[2] = -0.05
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
@@ -300,7 +280,7 @@ def test_a_held_foot_with_an_open_switch_counts_as_closed_until_it_closes(quadru
     assert feet.run(50, feet.feet[1:]) == []
 
 
-def test_a_foot_that_shall_be_in_the_air_is_not_held(quadruped):
+def test_feet_that_shall_be_in_the_air_and_moving_feet_are_not_held(quadruped):
     """A jumping robot moves its joints at the top, where its feet hardly move."""
     feet = Feet(quadruped)
     feet.off = lambda tick: 1e-3 * min(max(tick - 50, 0), 60)
@@ -313,15 +293,13 @@ def test_a_foot_that_shall_be_in_the_air_is_not_held(quadruped):
     feet.lifted = feet.feet
     assert feet.run(50, ()) == []
 
-
-def test_a_moving_foot_is_not_held(quadruped):
     feet = Feet(quadruped)
     feet.lift = lambda tick: 2.5e-4 * (tick % 40 if tick % 80 < 40 else 40 - tick % 40)  # 0.25 m/s
     feet.off = lambda tick: 2e-3 * (tick % 10)
     assert feet.run(400, ()) == []
 
 
-def test_an_open_switch_under_a_force_counts_as_closed(quadruped):
+def test_an_open_switch_under_a_force_counts_as_closed_and_a_closed_one_without_is_only_told(quadruped):
     feet = Feet(quadruped)
     share = dict.fromkeys(feet.feet, 0.25 * feet.robot.weight)
     found = feet.run(100, feet.feet[:3], share)
@@ -332,8 +310,6 @@ def test_an_open_switch_under_a_force_counts_as_closed(quadruped):
     light = dict.fromkeys(feet.feet, 0.05 * feet.robot.weight)
     assert feet.run(100, feet.feet[:3], light) == []
 
-
-def test_a_closed_switch_without_a_force_is_only_told(quadruped):
     feet = Feet(quadruped)
     forces = dict.fromkeys(feet.feet, 0.3 * feet.robot.weight) | {feet.feet[2]: 0.0}
     found = feet.run(700, feet.feet, forces)

@@ -12,7 +12,7 @@ from controllers.build import build_controller, changed, controller_from_snapsho
 from controllers.config.loading import files, find, load, parse
 from controllers.config.tables import kind_of, merged
 from controllers.contact.terrain import AnyTerrain
-from controllers.robot.load import RobotSettings, load_robot, urdf_path
+from controllers.robot.load import load_robot, urdf_path
 from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry
@@ -66,8 +66,15 @@ def build(tmp_path, text):
     return load_controller(str(path))
 
 
-def test_a_configuration_is_loaded_by_path(tmp_path):
+def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_path):
     assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
+
+    (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
+    robot, q = load_robot(
+        robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
+    )
+    assert np.isinf(robot.spheres.mu[0])
+    assert q.shape == (19,)
 
 
 @every(
@@ -138,26 +145,32 @@ def test_invalid_settings_are_named_with_their_path(tmp_path, changes, where, sa
     assert str(caught.value).startswith(caught.value.path + ": ")
 
 
-def test_a_removed_setting_in_a_snapshot_is_refused_by_name():
+def test_missing_removed_and_unknown_settings_are_named_and_valid_choices_listed():
     """Controllers are built from the settings in logs: a removed setting is not ignored."""
+    with pytest.raises(ConfigError, match="robot"):
+        parse({}, ControllerSettings, "controllers.mine")
+
+    with pytest.raises(ConfigError, match="expected one of off, torque, torque-change, impulse-change, force") as refused:
+        parse({"robot": "quadruped", "selection": "toi"}, ControllerSettings, "mine")
+    assert refused.value.path == "mine.selection"
+
+    settings = load("controllers", "quadruped", ControllerSettings)
+    for changes, where in (
+        ({"law": "columb"}, "controller.law.kind"),
+        ({"selection": "torqe"}, "controller.selection"),
+        ({"reference": "dance"}, "controller.reference.kind"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            changed(settings, changes)
+        assert caught.value.path == where
+
     snapshot = load_controller("quadruped-trot").snapshot()
     snapshot["settings"]["reference"]["gait"]["settle"] = 0.1
     with pytest.raises(ConfigError, match=r"settings\.reference\.gait\.settle: no such setting"):
         controller_from_snapshot(snapshot)
 
 
-def test_a_missing_field_is_named():
-    with pytest.raises(ConfigError, match="robot"):
-        parse({}, ControllerSettings, "controllers.mine")
-
-
-def test_legs_that_cannot_reach_the_ground_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="do not reach the contact points") as caught:
-        build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
-    assert caught.value.path == "reference.amplitude"
-
-
-def test_an_unknown_configuration_lists_the_nearest_names(tmp_path):
+def test_unknown_names_files_that_are_no_text_and_ground_out_of_reach_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"controllers\.solo: .*solo12"):
         load_controller("solo")
     with pytest.raises(ConfigError, match=r"robots\.solo21: .*solo12"):
@@ -165,18 +178,20 @@ def test_an_unknown_configuration_lists_the_nearest_names(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         load_controller(str(tmp_path / "nothing.toml"))
 
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
+        load("controllers", str(path), ControllerSettings)
+
+    with pytest.raises(ConfigError, match="do not reach the contact points") as caught:
+        build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
+    assert caught.value.path == "reference.amplitude"
+
 
 @every("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
 def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path, text):
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
         build(tmp_path, text)
-
-
-def test_a_file_that_is_not_text_is_refused_by_name(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
-        load("controllers", str(path), ControllerSettings)
 
 
 def robot_file(tmp_path, text):
@@ -212,15 +227,6 @@ def test_errors_in_robot_files_are_named(tmp_path, text, kind, says):
         load_robot(path)
 
 
-def test_a_urdf_beside_the_robot_toml_is_found(tmp_path):
-    (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
-    robot, q = load_robot(
-        robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
-    )
-    assert np.isinf(robot.spheres.mu[0])
-    assert q.shape == (19,)
-
-
 def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
@@ -239,7 +245,12 @@ def test_single_settings_can_be_changed(law):
     assert build_controller(other).settings == other
 
 
-def test_changing_the_kind_resets_its_settings_to_defaults():
+def test_changes_are_merged_table_by_table_and_another_kind_resets_its_settings():
+    base = {"law": {"kind": "coulomb", "edges": 8}, "feedback": {"kp": 1.0, "kd": 2.0}, "mu": None}
+    assert merged(base, {"feedback": {"kd": 3.0}, "mu": 0.5}) == base | {"feedback": {"kp": 1.0, "kd": 3.0}, "mu": 0.5}
+    assert merged({"law": "coulomb"}, {"law": {"edges": 6}}) == {"law": {"kind": "coulomb", "edges": 6}}
+    assert base["feedback"] == {"kp": 1.0, "kd": 2.0}
+
     settings = changed(load("controllers", "quadruped", ControllerSettings), {"law": {"kind": "coulomb", "edges": 8}})
     assert changed(settings, {"law": {"max_pivots": 9}}).law == CoulombSettings(edges=8, max_pivots=9)
     assert changed(settings, {"law": "coulomb"}).law == CoulombSettings(edges=8)
@@ -248,42 +259,14 @@ def test_changing_the_kind_resets_its_settings_to_defaults():
         changed(settings, {"law": {"kind": "no-slip", "edges": 8}})
 
 
-def test_changes_are_merged_table_by_table():
-    base = {"law": {"kind": "coulomb", "edges": 8}, "feedback": {"kp": 1.0, "kd": 2.0}, "mu": None}
-    assert merged(base, {"feedback": {"kd": 3.0}, "mu": 0.5}) == base | {"feedback": {"kp": 1.0, "kd": 3.0}, "mu": 0.5}
-    assert merged({"law": "coulomb"}, {"law": {"edges": 6}}) == {"law": {"kind": "coulomb", "edges": 6}}
-    assert base["feedback"] == {"kp": 1.0, "kd": 2.0}
-
-
-def test_changes_of_unknown_settings_are_refused():
-    settings = load("controllers", "quadruped", ControllerSettings)
-    for changes, where in (
-        ({"law": "columb"}, "controller.law.kind"),
-        ({"selection": "torqe"}, "controller.selection"),
-        ({"reference": "dance"}, "controller.reference.kind"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            changed(settings, changes)
-        assert caught.value.path == where
-
-
+@every("name", ["quadruped", "a1", "go2"])
 @every("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
-def test_a_controller_from_a_snapshot_has_the_same_settings(law):
+def test_a_controller_from_a_snapshot_has_the_same_settings(law, name):
     changes = {"law": law, "contact": {"source": {"kind": "fused", "early": 0.02}, "terrain": {"kind": "slope", "angle": 0.1}}}
-    controller = load_controller("quadruped", changes)
+    controller = load_controller(name, changes)
     again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
     assert again.settings == controller.settings
     assert again.snapshot() == controller.snapshot()
-
-
-def test_robot_settings_have_no_hidden_defaults():
-    assert parse({"urdf": "x"}, RobotSettings, "robots.x") == RobotSettings(urdf="x")
-
-
-def test_an_invalid_choice_lists_the_valid_ones():
-    with pytest.raises(ConfigError, match="expected one of off, torque, torque-change, impulse-change, force") as refused:
-        parse({"robot": "quadruped", "selection": "toi"}, ControllerSettings, "mine")
-    assert refused.value.path == "mine.selection"
 
 
 # -- sections of one file ----------------------------------------------------------------------------------------------
@@ -309,14 +292,12 @@ def written(folder, text):
     return str(path)
 
 
-def test_the_sections_of_a_file_name_one_another(tmp_path):
+def test_the_sections_of_a_file_name_one_another_or_another_file(tmp_path):
     plan = load_plan(written(tmp_path, ONE_FILE))
     assert plan.settings.duration == 1.0
     assert plan.controller.feedback.kp == 123.0
     assert build_controller(plan.controller).robot.spheres.keys == ("FL_FOOT",)
 
-
-def test_a_section_may_name_another_file_instead(tmp_path):
     text = ONE_FILE.replace("[controller.feedback]", '[controller]\nrobot = "go2"\n\n[controller.feedback]')
     controller = load("controllers", written(tmp_path, text), ControllerSettings)
     assert (controller.robot, controller.feedback.kp) == ("go2", 123.0)
@@ -366,9 +347,13 @@ def test_all_feet_rest_vertically_below_their_place_in_the_stance(name, robot_na
     assert q[:2] == pytest.approx(stance[:2], abs=0)
 
 
-def test_on_flat_ground_the_stance_is_unchanged():
+def test_on_flat_ground_the_stance_is_unchanged_and_unreachable_ground_is_an_error():
     robot, stance = load_robot("quadruped")
     assert resting(robot, stance, ground("flat")) is stance
+
+    steep = parse({"kind": "slope", "angle": 1.1}, AnyTerrain, "test").build()
+    with pytest.raises(ConfigError, match=r"contact\.terrain: the legs"):
+        resting(robot, stance, steep)
 
 
 @every("name", ["slope", "stairs", "heightmap"])
@@ -390,7 +375,7 @@ def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     np.testing.assert_allclose(total, [0, 0, 47.088], atol=1e-6)
 
 
-def test_a_snapshot_restores_the_terrain():
+def test_a_snapshot_restores_the_terrain_and_one_friction_is_that_of_all_contacts():
     settings = parse({"robot": "quadruped", "contact": {"terrain": GROUNDS["heightmap"]}}, ControllerSettings, "test")
     controller = build_controller(settings)
     again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
@@ -400,8 +385,6 @@ def test_a_snapshot_restores_the_terrain():
         np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
     assert first.mu.min() >= 0.4
 
-
-def test_one_friction_for_all():
     settings = parse({"robot": "quadruped", "contact": {"mu": 0.1}}, ControllerSettings, "test")
     controller = build_controller(settings)
     assert (controller.contacts(controller.stance).mu == 0.1).all()
@@ -425,10 +408,3 @@ def test_invalid_terrains_are_refused_by_field(table, field):
     with pytest.raises(ConfigError) as caught:
         parse(table, AnyTerrain, "contact.terrain").build()
     assert str(caught.value).startswith(field + ":")
-
-
-def test_unreachable_ground_is_an_error():
-    robot, stance = load_robot("quadruped")
-    steep = parse({"kind": "slope", "angle": 1.1}, AnyTerrain, "test").build()
-    with pytest.raises(ConfigError, match=r"contact\.terrain: the legs"):
-        resting(robot, stance, steep)

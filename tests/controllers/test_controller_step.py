@@ -76,7 +76,7 @@ def test_the_demand_is_the_feedback_acceleration():
     np.testing.assert_allclose(command.prediction.v_plus[c.robot.tree.a] / 0.001, demand, rtol=1e-9)
 
 
-def test_the_rate_limit_starts_with_the_second_tick():
+def test_rate_and_torque_limits_are_kept_from_the_second_tick_on():
     c = controller("solo12", safety__torque_rate=20.0)
     rng = np.random.default_rng(0)
     commands = run(c, [nudged(c, rng) for _ in range(10)])
@@ -84,6 +84,12 @@ def test_the_rate_limit_starts_with_the_second_tick():
     for before, after in pairwise(commands):
         assert np.abs(after.tau - before.tau).max() <= 20.0 * 0.001 + 1e-12
     assert any((command.limited_by & LimitedBy.RATE).any() for command in commands[1:])
+
+    c = controller("solo12", safety__torque_rate=200.0)
+    loop = Loop(c, world_of("solo12")).run(200)
+    taus = np.array(loop.taus)
+    assert np.abs(taus).max() <= 2.7
+    assert np.abs(np.diff(taus, axis=0)).max() <= 0.2 + 1e-12
 
 
 def test_the_reference_time_is_the_sum_of_the_periods():
@@ -112,13 +118,6 @@ def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
         assert (one.mode, one.message, one.prediction.rung) == (other.mode, other.message, other.prediction.rung)
 
 
-@every("name", ["quadruped", "a1", "go2"])
-def test_a_snapshot_survives_a_round_trip(name):
-    c = controller(name, law="convex-infinite")
-    snapshot = c.snapshot()
-    assert controller_from_snapshot(json.loads(json.dumps(snapshot))).snapshot() == snapshot
-
-
 def test_reset_restores_the_initial_state():
     c = controller("solo12", feedback__ki=10.0, reference__kind="sway")
     rng = np.random.default_rng(2)
@@ -129,15 +128,30 @@ def test_reset_restores_the_initial_state():
     np.testing.assert_array_equal(before, after)
 
 
-def test_an_emergency_stop_damps():
+def test_an_emergency_stop_damps_and_limits_continue_from_there():
+    """The motors have the torque that was sent last, by any mode. Blending in starts with the first torque that passes the
+    limits."""
     c = controller("solo12", safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0), 0.5)
     command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, estop="emergency stop"))
     assert (command.mode, command.message, command.prediction) == (Mode.DAMPING, "emergency stop", None)
     np.testing.assert_allclose(command.tau, -0.1 * state.v[6:])
 
+    c = controller("solo12", safety__torque_rate=100.0)
+    state = at_rest(c)
+    run(c, [state])
+    moving = State(q=c.stance, v=np.r_[np.zeros(6), np.full(12, 5.0)])
+    stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop="emergency stop"))
+    resumed = c.step(state, c.contacts(state.q), TICK)
+    assert np.abs(resumed.tau - stopped.tau).max() <= 0.1 + 1e-12
 
-def test_a_fault_damps_and_reports_its_reason():
+    c = controller("solo12", safety__first_command_guard=0.1)
+    had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
+    c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop="emergency stop"))
+    np.testing.assert_array_equal(c.step(at_rest(c), c.contacts(c.stance), had).tau, 0.5)
+
+
+def test_a_fault_damps_a_torque_beyond_the_limits_degrades_and_both_are_reported():
     c = controller("solo12")
     v = np.zeros(18)
     v[7] = 99.0
@@ -146,16 +160,13 @@ def test_a_fault_damps_and_reports_its_reason():
     assert "99.0 rad/s" in command.message
     assert np.abs(command.tau).max() <= 2.7
 
-
-def test_after_an_emergency_stop_the_rate_limit_starts_from_the_damping_torque():
-    """The motors have the torque that was sent last, by any mode."""
-    c = controller("solo12", safety__torque_rate=100.0)
-    state = at_rest(c)
-    run(c, [state])
-    moving = State(q=c.stance, v=np.r_[np.zeros(6), np.full(12, 5.0)])
-    stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop="emergency stop"))
-    resumed = c.step(state, c.contacts(state.q), TICK)
-    assert np.abs(resumed.tau - stopped.tau).max() <= 0.1 + 1e-12
+    c = controller("solo12", consistency="off")
+    reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
+    command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
+    assert command.mode is Mode.DEGRADED
+    assert "the demand exceeds the torque limits by" in command.message
+    assert np.abs(command.tau).max() == 2.7
+    assert np.abs(command.tau_ff).max() > 2.7
 
 
 def broken_contacts(c):
@@ -166,20 +177,15 @@ def broken_contacts(c):
     return msgspec.structs.replace(contacts, points=points)
 
 
-def test_an_emergency_stop_before_the_first_command_keeps_the_first_command_guard():
-    """Blending in starts with the first torque that passes the limits."""
-    c = controller("solo12", safety__first_command_guard=0.1)
-    had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
-    c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop="emergency stop"))
-    np.testing.assert_array_equal(c.step(at_rest(c), c.contacts(c.stance), had).tau, 0.5)
-
-
-def test_hold_repeats_the_last_torque():
+def test_hold_repeats_the_last_torque_and_damps_without_one():
     c = controller("solo12", safety__fallback="hold")
     before = run(c, [at_rest(c)])[0]
     for _ in range(3):
         command = c.step(nudged(c, np.random.default_rng(0)), broken_contacts(c), TICK)
         np.testing.assert_array_equal(command.tau, before.tau)
+
+    c = controller("solo12", safety__fallback="hold")
+    assert c.step(at_rest(c), broken_contacts(c), FIRST).mode is Mode.DAMPING
 
 
 @every(("fallback", "mode"), [("hold", Mode.HOLD), ("damping", Mode.DAMPING)])
@@ -212,21 +218,6 @@ def test_ticks_without_a_torque_count_also_when_others_lie_between():
         if last.mode is Mode.FAULT:
             break
     assert tick == 5
-
-
-def test_hold_without_a_previous_torque_damps():
-    c = controller("solo12", safety__fallback="hold")
-    assert c.step(at_rest(c), broken_contacts(c), FIRST).mode is Mode.DAMPING
-
-
-def test_a_torque_beyond_the_limits_is_reported():
-    c = controller("solo12", consistency="off")
-    reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
-    command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
-    assert command.mode is Mode.DEGRADED
-    assert "the demand exceeds the torque limits by" in command.message
-    assert np.abs(command.tau).max() == 2.7
-    assert np.abs(command.tau_ff).max() > 2.7
 
 
 @every("source", ["geometry", "planner", "fused"])
@@ -376,7 +367,8 @@ def test_a_steady_tick_calls_few_functions(name):
 DT = 0.001
 
 
-def test_without_delay_or_predictions_the_state_is_the_measured_one():
+def test_the_state_is_extrapolated_by_the_pending_predictions_that_are_kept():
+    """The predictions of the last ticks, oldest first, integrated as the world integrates."""
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     assert compensation.extrapolate(state, 0.005) is state
@@ -385,9 +377,6 @@ def test_without_delay_or_predictions_the_state_is_the_measured_one():
     compensation.reset()
     assert compensation.extrapolate(state, 0.005) is state
 
-
-def test_pending_predictions_are_integrated_over_the_delay():
-    """The predictions of the last ticks, oldest first, integrated as the world integrates."""
     c, rng = controller("solo12"), np.random.default_rng(0)
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
@@ -401,8 +390,6 @@ def test_pending_predictions_are_integrated_over_the_delay():
     np.testing.assert_array_equal(ahead.v, v)
     np.testing.assert_array_equal(ahead.q, q)
 
-
-def test_extrapolation_ends_with_the_kept_predictions():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     for _ in range(2 * MAX_TICKS):
@@ -521,14 +508,6 @@ def test_cold_starts_are_solved_by_their_first_rung(name, kind):
         assert (command.prediction.law, command.prediction.rung) == ("coulomb", "cold")
         assert command.prediction.demand_change > 0 or k < 2
         world.step(command.tau, DT)
-
-
-def test_rate_and_torque_limits_are_kept_in_the_loop():
-    c = controller("solo12", safety__torque_rate=200.0)
-    loop = Loop(c, world_of("solo12")).run(200)
-    taus = np.array(loop.taus)
-    assert np.abs(taus).max() <= 2.7
-    assert np.abs(np.diff(taus, axis=0)).max() <= 0.2 + 1e-12
 
 
 @every("engine", ["lcp", "penalty"])

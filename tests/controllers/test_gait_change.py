@@ -61,7 +61,7 @@ def test_pairs_of_feet_lift_together_half_a_period_after_the_others(pattern, pai
     np.testing.assert_allclose((second[0] - first[0]) * DT % 0.4, 0.2, atol=2 * DT)
 
 
-def test_period_duty_and_step_height_are_as_commanded():
+def test_period_duty_and_step_height_are_as_commanded_and_then_as_configured():
     walker, _ = walking()
     references = command(walker, 3.0, velocity=FORWARD, gait=GaitChange(period=0.6, duty=0.6, step_height=0.03))
     stance = stances(references)[1200:]
@@ -71,8 +71,6 @@ def test_period_duty_and_step_height_are_as_commanded():
     heights = np.array([walker.plan.legs.feet(reference.q)[:, 2] for reference in references[1200:]])
     assert np.ptp(heights, axis=0) == pytest.approx(0.03, abs=0.002)
 
-
-def test_without_a_commanded_gait_the_configured_one_returns():
     walker, _ = walking(2.0, period=0.8, duty=0.8)
     stance = stances(command(walker, 2.0, velocity=FORWARD))[800:]
     for lifts in lift_offs(stance):

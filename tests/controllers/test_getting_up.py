@@ -113,7 +113,7 @@ def test_after_pushes_in_vain_the_other_side_pushes_and_the_reply_says_so():
     assert said[2] == "getting up: 2 pushes did not roll the robot over"
 
 
-def test_a_standing_robot_that_tips_begins_anew():
+def test_a_standing_robot_that_tips_begins_anew_and_only_a_lying_one_drags():
     plan = planner()
     follow(plan, 0.0, 4.0)
     assert plan.phase is Phase.STAND
@@ -122,8 +122,6 @@ def test_a_standing_robot_that_tips_begins_anew():
     follow(plan, 1.1, 0.1, since=4.1)
     assert plan.phase is Phase.FOLD
 
-
-def test_only_a_lying_robot_drags():
     plan = planner()
     assert all(each.drags for each in follow(plan, np.pi, 5.0))
     follow(plan, 0.0, 2.5, since=5.0)

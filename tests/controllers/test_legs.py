@@ -91,7 +91,7 @@ def two_hinges():
     return robot, Legs(robot, q), robot.joint_angles(q)
 
 
-def test_two_hinges_leave_the_sideways_motion_out(two_hinges):
+def test_two_hinges_leave_the_sideways_motion_out_and_report_targets_far_to_the_side(two_hinges):
     """The angles are those of the targets without their y, and so are speeds and accelerations."""
     robot, legs, angles = two_hinges
     there = angles + 0.1 * np.random.default_rng(1).normal(size=robot.na)
@@ -104,8 +104,6 @@ def test_two_hinges_leave_the_sideways_motion_out(two_hinges):
     for one, other in zip(found[:3], expected[:3], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
-
-def test_two_hinges_report_targets_far_to_the_side(two_hinges):
     _, legs, angles = two_hinges
     zero = np.zeros((4, 3))
     assert not solved(legs, legs.feet(angles) + np.array([0.0, 0.05, 0.0]), zero, zero, angles)[3]
@@ -201,12 +199,14 @@ def test_the_feet_of_many_hinges_move_as_wanted(rig):
         check_feet(rig, x, v, a, 1e-7)
 
 
-def test_both_chains_of_a_closed_leg_reach_the_foot(five_bars):
+def test_both_chains_of_a_closed_leg_move_with_the_foot(five_bars):
     rng, home = np.random.default_rng(0), five_bars.legs.feet(five_bars.angles)
     flat = np.array([1.0, 0.0, 1.0])
     for _ in range(20):
         x, (v, a) = home + flat * rng.uniform(-0.04, 0.04, (4, 3)), flat * rng.normal(size=(2, 4, 3))
         check_feet(five_bars, x, v, a, 1e-9)
+
+    check_differences(five_bars, WAY * [1.0, 0.0, 1.0])
 
 
 def check_differences(rig, way):
@@ -224,10 +224,6 @@ def check_differences(rig, way):
 def test_speeds_and_accelerations_are_the_rates_of_the_posture(rig):
     """With more hinges than the foot needs, too."""
     check_differences(rig, WAY)
-
-
-def test_the_rates_of_closed_legs_match_finite_differences(five_bars):
-    check_differences(five_bars, WAY * [1.0, 0.0, 1.0])
 
 
 def test_the_posture_is_the_nearest_to_the_stance(rig):

@@ -43,21 +43,17 @@ def test_a_trot_stands_on_diagonals_and_lifts_them_in_turn():
     np.testing.assert_allclose(lifts * DT, [0.15, 0.45, 0.75], atol=2 * DT)
 
 
-def test_a_walk_lifts_one_foot_at_a_time():
+def test_walk_stand_and_a_table_of_phases_lift_the_feet_as_they_say():
+    """The trot written as a table is the trot."""
     stance = stances(Walker(gait=GaitSettings(pattern="walk", period=0.8, duty=0.8), start=0.0).run(1.7))
     assert (stance.sum(axis=1) >= 3).all()
     assert not stance.all(axis=0).any()
 
-
-def test_the_pattern_stand_keeps_all_feet_in_stance():
     references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.2, 0.0, 0.0)).run(0.7)
     assert stances(references).all()
     np.testing.assert_array_equal(references[-1].q, references[150].q)
     assert np.isinf(references[-1].schedule.time_to_switch).all()
 
-
-def test_a_gait_can_be_a_table_of_phases():
-    """The trot written as a table is the trot."""
     table = GaitSettings(pattern="table", touchdown=(0.25, 0.75, 0.75, 0.25))
     for one, other in zip(Walker(gait=table).run(0.5), Walker(gait=GaitSettings()).run(0.5), strict=True):
         np.testing.assert_array_equal(one.q, other.q)
@@ -145,10 +141,23 @@ def test_a_swing_foot_rises_to_its_height_and_lands():
     assert heights.min() > walker.plan.plan.hips[:, 2].min() - 5e-4
 
 
-def test_steps_beyond_the_reach_of_the_legs_are_shortened_and_said():
+def test_steps_out_of_reach_are_shortened_and_reported():
+    """At 3 m/s the stance is two thirds of a metre long."""
     near, far = (Walker(velocity=(speed, 0.0, 0.0), acceleration=30.0).run(0.5) for speed in (0.6, 1.2))
     assert not any(r.problem for r in near)
     assert any("step shortened" in r.problem for r in far)
+
+    assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
+    hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
+    assert any("does not reach" in r.problem for r in hasty)
+    assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
+
+    walker = Walker(velocity=(0.2, 0.0, 0.0))
+    walker.run(0.2)
+    before = walker.plan.plan.angles.copy()
+    walker.plan.plan.cubics.c[0, 2] = np.nan
+    assert "does not reach" in walker.tick().problem
+    np.testing.assert_array_equal(walker.plan.plan.angles, before)
 
 
 def test_the_gait_starts_and_stops_smoothly():
@@ -167,29 +176,12 @@ def test_the_gait_starts_and_stops_smoothly():
     assert np.abs(references[-1].v).max() < 1e-9
 
 
-def test_unreachable_footholds_are_reported():
-    """At 3 m/s the stance is two thirds of a metre long."""
-    assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
-    hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
-    assert any("does not reach" in r.problem for r in hasty)
-    assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
-
-
 def test_a_gait_with_flight_phases_gives_finite_references():
     """All feet swing for a while, and no ground is touched."""
     walker = Walker(gait=GaitSettings(duty=0.4, patience=0.0), velocity=(0.2, 0.0, 0.0))
     references = walker.run(1.0)
     assert not stances(references).any(axis=1).all()
     assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in references)
-
-
-def test_a_foot_target_that_is_nan_is_reported_and_ignored():
-    walker = Walker(velocity=(0.2, 0.0, 0.0))
-    walker.run(0.2)
-    before = walker.plan.plan.angles.copy()
-    walker.plan.plan.cubics.c[0, 2] = np.nan
-    assert "does not reach" in walker.tick().problem
-    np.testing.assert_array_equal(walker.plan.plan.angles, before)
 
 
 def test_before_the_start_all_feet_stand():
@@ -269,7 +261,7 @@ class Cubics(cubics.Cubics):
             cubics.stop(self.fields, i, k, t)
 
 
-def test_a_new_curve_rests_at_its_start():
+def test_a_curve_rests_at_its_start_ends_at_its_goal_and_stays_where_it_is_stopped():
     c = Cubics(START)
     for t in (0.0, 1.0, 1e6):
         p, v, a = c.at(t)
@@ -277,8 +269,6 @@ def test_a_new_curve_rests_at_its_start():
         assert not v.any()
         assert not a.any()
 
-
-def test_a_curve_ends_at_the_goal_with_the_given_velocity():
     c = Cubics(START)
     goal, velocity = np.array([0.5, -0.1]), np.array([0.3, -0.2])
     c.aim(0, 1.0, 1.5, goal, velocity)
@@ -290,39 +280,6 @@ def test_a_curve_ends_at_the_goal_with_the_given_velocity():
     np.testing.assert_array_equal(p, START)
     assert not v.any()
 
-
-def test_retargeting_keeps_position_and_velocity_continuous():
-    c = Cubics(START)
-    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
-    before = c.at(0.4)
-    c.aim(0, 0.4, 0.9, np.array([-1.0, 2.0]), np.ones(2))
-    after = c.at(0.4)
-    np.testing.assert_allclose(before[0], after[0], atol=1e-15)
-    np.testing.assert_allclose(before[1], after[1], atol=1e-15)
-    assert np.abs(before[2] - after[2]).max() > 1.0
-
-
-def test_retargeting_to_the_same_goal_changes_nothing():
-    c, other = Cubics(START), Cubics(START)
-    for curve in (c, other):
-        curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
-    for t in np.linspace(0.01, 0.9, 50):
-        c.aim(0, t, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
-        for one, same in zip(c.at(t + 0.05), other.at(t + 0.05), strict=True):
-            np.testing.assert_allclose(one, same, atol=1e-9)
-
-
-def test_velocity_and_acceleration_are_derivatives():
-    c = Cubics(START)
-    c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
-    e = 1e-5
-    for t in (0.1, 0.5, 0.9):
-        before, now, after = c.at(t - e), c.at(t), c.at(t + e)
-        np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
-        np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
-
-
-def test_a_stopped_curve_stays_where_it_is():
     c = Cubics(START)
     c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
     there = c.at(0.3)[0].copy()
@@ -334,10 +291,37 @@ def test_a_stopped_curve_stays_where_it_is():
         assert not a.any()
 
 
-def test_retargeting_after_the_end_time_changes_nothing():
+def test_retargeting_is_continuous_and_to_the_same_goal_or_after_the_end_changes_nothing():
+    c = Cubics(START)
+    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
+    before = c.at(0.4)
+    c.aim(0, 0.4, 0.9, np.array([-1.0, 2.0]), np.ones(2))
+    after = c.at(0.4)
+    np.testing.assert_allclose(before[0], after[0], atol=1e-15)
+    np.testing.assert_allclose(before[1], after[1], atol=1e-15)
+    assert np.abs(before[2] - after[2]).max() > 1.0
+
+    c, other = Cubics(START), Cubics(START)
+    for curve in (c, other):
+        curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+    for t in np.linspace(0.01, 0.9, 50):
+        c.aim(0, t, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+        for one, same in zip(c.at(t + 0.05), other.at(t + 0.05), strict=True):
+            np.testing.assert_allclose(one, same, atol=1e-9)
+
     c = Cubics(START)
     c.aim(0, 1.0, 1.0, np.array([9.0, 9.0]), np.zeros(2))
     np.testing.assert_array_equal(c.at(2.0)[0], START)
+
+
+def test_velocity_and_acceleration_are_derivatives():
+    c = Cubics(START)
+    c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
+    e = 1e-5
+    for t in (0.1, 0.5, 0.9):
+        before, now, after = c.at(t - e), c.at(t), c.at(t + e)
+        np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
+        np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
 
 
 # -- footholds on known ground -----------------------------------------------------------------------------------------
@@ -365,22 +349,25 @@ def test_footholds_on_planes_stay(ground):
     np.testing.assert_array_equal(safe_shifts(ground, wanted, np.zeros((5, 2))), 0.0)
 
 
-def test_a_foothold_that_moved_does_not_jump_to_the_other_side():
+def test_a_foothold_keeps_its_side_and_stays_where_no_place_is_safe():
     """Just beyond the middle of an edge the nearer side is the other one, but the last displacement counts."""
     last = np.array([[-0.04, 0.0]])
     assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), last)[0, 0] < 0.0
     assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), NO_SHIFT)[0, 0] > 0.0
 
-
-def test_where_no_place_is_safe_the_foothold_stays():
     narrow = Stairs(0.0, 0.02, 0.03, 100)
     np.testing.assert_array_equal(safe_shifts(narrow, np.array([[0.5, 0.0]]), NO_SHIFT), 0.0)
     assert np.hypot(*CANDIDATES.T).max() == pytest.approx(FARTHEST)
 
 
-def test_heights_are_those_of_the_treads():
+def test_heights_of_treads_and_planes_through_points_are_exact():
     places = np.array([[0.0, 0.0], [0.65, 1.0], [0.95, -1.0], [9.0, 0.0]])
     np.testing.assert_allclose(heights_at(STAIRS, places), [0.0, 0.1, 0.2, 0.4], atol=1e-12)
+
+    places = np.array([[0.2, 0.1], [0.3, -0.2], [-0.1, 0.15], [-0.2, -0.1]])
+    height, gradient = plane(places, 0.4 + places @ (0.2, -0.3))
+    assert height == pytest.approx(0.4, abs=1e-14)
+    np.testing.assert_allclose(gradient, (0.2, -0.3), atol=1e-14)
 
 
 # -- heights of the ground from where feet touched ---------------------------------------------------------------------
@@ -390,13 +377,6 @@ STEP = 0.03
 """Height of the ground under one diagonal pair of feet above that under the other [m]: no plane, so the base stays level."""
 
 RAISED = np.array([True, False, False, True])
-
-
-def test_a_plane_through_points_on_it_is_exact():
-    places = np.array([[0.2, 0.1], [0.3, -0.2], [-0.1, 0.15], [-0.2, -0.1]])
-    height, gradient = plane(places, 0.4 + places @ (0.2, -0.3))
-    assert height == pytest.approx(0.4, abs=1e-14)
-    np.testing.assert_allclose(gradient, (0.2, -0.3), atol=1e-14)
 
 
 class Stepped(Walker):
@@ -428,15 +408,13 @@ class Stepped(Walker):
         self.k += 1
 
 
-def test_each_foothold_of_an_older_log_has_the_height_at_which_its_foot_touched():
+def test_felt_heights_are_where_feet_touched_and_estimated_ground_has_none():
     walker = Stepped("felt")
     for _ in range(3000):
         walker.tick()
     heights = walker.plan.plan.slope.heights
     np.testing.assert_allclose(heights[RAISED].mean() - heights[~RAISED].mean(), STEP, atol=3e-3)
 
-
-def test_felt_and_estimated_ground_are_not_mixed():
     walker = Stepped("estimated")
     for _ in range(1500):
         walker.tick()

@@ -88,7 +88,7 @@ def test_the_motion_is_that_of_the_program_with_explicit_states(seed):
     assert (along <= WEIGHTS.friction * normal[..., None] + 1e-6).all()
 
 
-def test_a_standing_body_is_carried_in_equal_shares():
+def test_a_standing_body_is_carried_in_equal_shares_and_one_in_flight_falls():
     plan = horizon(np.ones((N, 4), bool), yaw=0.0)
     plan.wanted[:, 3], plan.wanted[:, 9] = 0.0, 0.0
     start = plan.wanted[0]
@@ -96,8 +96,6 @@ def test_a_standing_body_is_carried_in_equal_shares():
     np.testing.assert_allclose(motion.forces, np.broadcast_to([0.0, 0.0, BODY.mass * G / 4], (N, 4, 3)), atol=1e-6)
     np.testing.assert_allclose(motion.states, plan.wanted, atol=1e-9)
 
-
-def test_a_body_in_flight_falls():
     start = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0, 0.5, 0.4, 0.0, 1.0])
     motion = planned_motion(BODY, start, horizon(np.zeros((N, 4), bool), yaw=0.0), WEIGHTS)
     t = T * np.arange(1, N + 1)

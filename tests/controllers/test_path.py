@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from fast import every, first_is_fast
-from rigs import controller
 
 from controllers.build import build_controller, load_controller
 from controllers.command import Inputs
@@ -54,13 +53,11 @@ def test_waypoints_are_visited_in_order():
     assert np.hypot(*(poses[-1, :2] - np.array(TASK[-1]))) < 0.031
 
 
-def test_a_repeated_path_does_not_end():
+def test_a_repeated_path_does_not_end_and_keeps_its_limits():
     path = Path(PathSettings(waypoints=TASK, repeat=True))
     drive(path, 60)
     assert not path.progress[DONE]
 
-
-def test_the_command_keeps_its_limits():
     _, commands = drive(Path(PathSettings(waypoints=TASK, repeat=True, speed=0.2, turn=0.7)), 30)
     assert commands[:, 0].max() == pytest.approx(0.2, rel=1e-3)
     assert commands[:, 0].min() >= 0.0
@@ -104,13 +101,11 @@ def test_bad_paths_are_refused(field):
         Path(PathSettings(**{field: -1.0}))
 
 
-def test_integers_are_accepted_as_coordinates():
+def test_integers_are_accepted_and_waypoints_within_tolerance_do_not_loop_forever():
     path = Path(PathSettings(waypoints=((1, 0),), velocity=(1, 0, 0)))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] > 0.0
     np.testing.assert_array_equal(go(Path(PathSettings(velocity=(1, 0, 0))), 0.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0])
 
-
-def test_waypoints_within_tolerance_do_not_loop_forever():
     path = Path(PathSettings(waypoints=((0.0, 0.0), (0.01, 0.0)), repeat=True, tolerance=0.1))
     assert np.isfinite(go(path, 0.0, 0.0, 0.0, 0.0)).all()
     assert path.progress[NEXT] == 0
@@ -182,14 +177,6 @@ def test_feet_stay_in_place_while_the_base_moves(name, kind, axis):
     assert reached > 0.0099
 
 
-def test_a_sinusoid_lowers_by_its_amplitude_and_returns():
-    robot, stance, motion = trajectory("arm", "sinusoid", amplitude=0.0846, frequency=3.0, ramp=0.5)
-    angles = np.array([motion.at(t).q for t in np.arange(0.5, 3.0, 1e-3)]) - robot.joint_angles(stance)
-    np.testing.assert_allclose(angles.max(axis=0), 0, atol=1e-5)
-    np.testing.assert_allclose(angles.min(axis=0), -0.0846, atol=1e-5)
-    np.testing.assert_allclose(motion.at(1.0).q, motion.at(4 / 3).q, atol=1e-12)
-
-
 @every("name", ROBOTS)
 def test_inverse_kinematics_reaches_the_moved_base(name):
     robot, stance = load_robot(name)
@@ -201,12 +188,18 @@ def test_inverse_kinematics_reaches_the_moved_base(name):
     np.testing.assert_allclose(contact_places(robot, robot.with_joint_angles(moved, angles)), places, atol=1e-10)
 
 
-def test_hold_keeps_the_stance():
+def test_hold_keeps_the_stance_and_a_sinusoid_returns_to_it():
     robot, stance, motion = trajectory("solo12", "hold")
     for t in (0.0, 1.0, 1e6):
         np.testing.assert_array_equal(motion.at(t).q, robot.joint_angles(stance))
         assert not motion.at(t).v.any()
         assert not motion.at(t).a.any()
+
+    robot, stance, motion = trajectory("arm", "sinusoid", amplitude=0.0846, frequency=3.0, ramp=0.5)
+    angles = np.array([motion.at(t).q for t in np.arange(0.5, 3.0, 1e-3)]) - robot.joint_angles(stance)
+    np.testing.assert_allclose(angles.max(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(angles.min(axis=0), -0.0846, atol=1e-5)
+    np.testing.assert_allclose(motion.at(1.0).q, motion.at(4 / 3).q, atol=1e-12)
 
 
 def test_sway_requires_a_floating_base():
@@ -216,16 +209,10 @@ def test_sway_requires_a_floating_base():
         motion("sway").build(arm, arm.neutral(), 0.001)
 
 
-def test_the_start_is_a_setting():
-    assert controller("solo12", reference__kind="sway").settings.reference.start >= 0
-    late = controller("solo12", reference__kind="sway", reference__start=1.0)
-    assert late.settings.reference.start == 1.0
-
-
 # -- drive gains -------------------------------------------------------------------------------------------------------
 
 
-def test_all_joints_that_follow_the_reference_have_drive_gains():
+def test_joints_that_follow_the_reference_have_drive_gains_if_these_are_set():
     robot, q = load_robot("quadruped")
     gripping = robot.joint_names[3], robot.joint_names[7]
     gains = drive_gains(DriveSettings(kp=10.0, kd=0.1), robot, q, gripping)
@@ -234,8 +221,6 @@ def test_all_joints_that_follow_the_reference_have_drive_gains():
     np.testing.assert_array_equal(gains.kp, expected)
     np.testing.assert_array_equal(gains.kd, expected / 100)
 
-
-def test_without_gains_in_the_settings_the_command_has_none():
     robot, _ = load_robot("quadruped")
     assert drive_gains(DriveSettings(), robot, robot.neutral(), ()) is None
     assert drive_gains(DriveSettings(kd=0.1), robot, robot.neutral(), ()) is not None
@@ -251,7 +236,7 @@ def test_shipped_drive_gains_carry_the_weight(name):
     assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.spheres.keys) * lever
 
 
-def test_a_command_carries_drive_gains_and_their_reference():
+def test_commands_carry_drive_gains_and_their_reference_if_these_are_set():
     controller = load_controller("quadruped")
     state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
     command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
@@ -260,8 +245,6 @@ def test_a_command_carries_drive_gains_and_their_reference():
     stopped = controller.step(state, controller.contacts(state.q), Inputs(dt=1e-3, estop="emergency stop"))
     assert stopped.drive is None
 
-
-def test_a_robot_without_the_setting_gets_no_gains():
     controller = build_controller(ControllerSettings(robot="quadruped"))
     state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
     assert controller.step(state, controller.contacts(state.q), Inputs(dt=0.0)).drive is None

@@ -121,7 +121,7 @@ def test_the_load_of_a_stop_does_not_count(at, counts):
     assert (found.motion > 1e-3) == counts
 
 
-def test_a_lost_tick_is_compared_and_a_longer_gap_is_not(stand):
+def test_a_lost_tick_is_compared_and_longer_gaps_and_unsolved_predictions_are_not(stand):
     robot, state, prediction = stand
     r = reality(robot)
     for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
@@ -131,8 +131,6 @@ def test_a_lost_tick_is_compared_and_a_longer_gap_is_not(stand):
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
 
-
-def test_unsolved_predictions_are_not_compared(stand):
     robot, state, prediction = stand
     r = reality(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)

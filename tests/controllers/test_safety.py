@@ -39,7 +39,36 @@ def test_torques_are_clipped_and_flagged():
     np.testing.assert_array_equal(bits, np.where(np.abs(tau) > LIMIT, LimitedBy.TORQUE, 0))
 
 
-def test_the_rate_limit_starts_from_the_last_torque_sent():
+@every("applied", [3.5, -3.5, 50.0])
+def test_the_torque_limit_acts_after_the_rate_limit(applied):
+    """Whatever torque is reported as applied, no more than the limit is sent."""
+    s = safety(torque_rate=100.0, first_command_guard=0.0)
+    tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
+    assert np.abs(tau).max() <= LIMIT
+
+
+def test_the_default_rate_scales_with_the_limit_of_each_joint_and_is_1000_for_the_quadruped():
+    """The same share of tau_max per millisecond for 2.7 N·m and for 150 N·m; without tau_max no limit."""
+    strong = msgspec.structs.replace(ROBOT.limits, tau_max=np.r_[np.full(6, 2.7), np.full(5, 150.0), np.inf])
+    s = Safety(SafetySettings(first_command_guard=0.0), ROBOT, strong, STANCE, DT)
+    s.limit(np.zeros(12), 0.0, None)
+    tau, bits = s.limit(np.full(12, 2000.0), DT, np.zeros(12))
+    np.testing.assert_allclose(tau[:11], strong.tau_max[:11] / 7.3)
+    assert tau[11] == 2000.0
+    assert [bool(bit & LimitedBy.RATE) for bit in bits] == [True] * 11 + [False]
+
+    robot, _ = load_robot("quadruped")
+    np.testing.assert_allclose(torque_rates(SafetySettings(), robot.limits), 1000.0)
+    np.testing.assert_array_equal(torque_rates(SafetySettings(torque_rate=50.0), robot.limits), 50.0)
+
+
+def test_the_rate_limit_starts_from_the_applied_torque_or_the_last_one_sent():
+    """dt = 0: there is no earlier torque. After a lost message or a saturated motor the next torque starts from the applied
+    one."""
+    tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
+    np.testing.assert_array_equal(tau, 2.0)
+    assert not bits.any()
+
     s = safety(torque_rate=100.0)
     first, _ = s.limit(np.zeros(12), 0.0, None)
     wanted = np.full(12, 0.25)
@@ -51,9 +80,6 @@ def test_the_rate_limit_starts_from_the_last_torque_sent():
     np.testing.assert_allclose(steps, [0.1, 0.2, 0.25])
     assert not first.any()
 
-
-def test_the_rate_limit_starts_from_the_applied_torque():
-    """After a lost message or a saturated motor the next torque starts from the applied one."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     s.limit(np.zeros(12), 0.0, None)
     tau, bits = s.limit(np.full(12, 1.0), DT, np.full(12, 0.5))
@@ -62,47 +88,13 @@ def test_the_rate_limit_starts_from_the_applied_torque():
     tau, _ = s.limit(np.full(12, -1.0), DT, np.full(12, 0.5))
     np.testing.assert_allclose(tau, 0.4)
 
-
-def test_torque_and_rate_limits_act_together():
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, bits = s.limit(np.full(12, 9.0), DT, np.zeros(12))
     np.testing.assert_allclose(tau, 0.1)
     assert (bits == (LimitedBy.TORQUE | LimitedBy.RATE)).all()
 
 
-@every("applied", [3.5, -3.5, 50.0])
-def test_the_torque_limit_acts_after_the_rate_limit(applied):
-    """Whatever torque is reported as applied, no more than the limit is sent."""
-    s = safety(torque_rate=100.0, first_command_guard=0.0)
-    tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
-    assert np.abs(tau).max() <= LIMIT
-
-
-def test_the_default_rate_scales_with_the_torque_limit_of_each_joint():
-    """The same share of tau_max per millisecond for 2.7 N·m and for 150 N·m; without tau_max no limit."""
-    strong = msgspec.structs.replace(ROBOT.limits, tau_max=np.r_[np.full(6, 2.7), np.full(5, 150.0), np.inf])
-    s = Safety(SafetySettings(first_command_guard=0.0), ROBOT, strong, STANCE, DT)
-    s.limit(np.zeros(12), 0.0, None)
-    tau, bits = s.limit(np.full(12, 2000.0), DT, np.zeros(12))
-    np.testing.assert_allclose(tau[:11], strong.tau_max[:11] / 7.3)
-    assert tau[11] == 2000.0
-    assert [bool(bit & LimitedBy.RATE) for bit in bits] == [True] * 11 + [False]
-
-
-def test_the_default_rate_of_the_quadruped_is_1000():
-    robot, _ = load_robot("quadruped")
-    np.testing.assert_allclose(torque_rates(SafetySettings(), robot.limits), 1000.0)
-    np.testing.assert_array_equal(torque_rates(SafetySettings(torque_rate=50.0), robot.limits), 50.0)
-
-
-def test_the_first_tick_has_no_rate_limit():
-    """dt = 0: there is no earlier torque."""
-    tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
-    np.testing.assert_array_equal(tau, 2.0)
-    assert not bits.any()
-
-
-def test_the_first_torques_are_blended_in_from_the_applied_torque():
+def test_the_first_torques_also_after_a_reset_are_blended_in_from_the_applied_torque():
     """Linear in time over the guard, from the first applied torque, whatever is applied later."""
     s = safety(first_command_guard=0.1, torque_rate=np.inf)
     had = np.full(12, -1.0)
@@ -113,8 +105,6 @@ def test_the_first_torques_are_blended_in_from_the_applied_torque():
     for _ in range(3):
         assert s.limit(np.full(12, 2.0), DT, np.full(12, 0.3))[0][0] == pytest.approx(2.0)
 
-
-def test_reset_makes_the_next_torque_the_first():
     s = safety(first_command_guard=0.1, torque_rate=np.inf)
     for _ in range(200):
         s.limit(np.full(12, 2.0), DT, np.zeros(12))
@@ -154,34 +144,24 @@ def test_states_within_the_limits_are_not_faults(changes):
     assert safety().fault(state(**changes)) == ""
 
 
-def test_the_fault_names_the_fastest_joint():
+def test_the_fault_names_the_fastest_joint_and_a_fixed_base_does_not_tilt():
     fault = safety().fault(state(v8=40.0, v12=-50.0))
     assert fault.startswith(f"joint {ROBOT.joint_names[6]} at 50.0 rad/s")
 
-
-def test_a_fixed_base_does_not_tilt():
     arm = Robot(Description(urdf=ROBOT.description.urdf, base="fixed"))
     s = Safety(SafetySettings(), arm, arm.limits, STANCE[7:], DT)
     assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
 
 
-def test_damping_opposes_motion_within_the_limits():
+def test_damping_opposes_motion_within_the_limits_and_is_zero_for_a_nan_speed():
     v = np.zeros(18)
     v[6:] = np.linspace(-29, 29, 12)
     tau = safety(damping=0.2).damping(State(q=STANCE, v=v))
     np.testing.assert_allclose(tau, np.clip(-0.2 * v[6:], -LIMIT, LIMIT))
 
-
-def test_damping_of_a_nan_speed_is_zero():
     v = np.zeros(18)
     v[6:9] = [np.nan, np.inf, -np.inf]
     np.testing.assert_array_equal(safety(damping=0.2).damping(State(q=STANCE, v=v))[:3], [0, -LIMIT, LIMIT])
-
-
-def test_the_limiter_uses_the_controllers_settings():
-    c = controller("solo12", safety__torque_rate=10.0)
-    assert c.settings.safety.torque_rate == 10.0
-    assert (c.robot.limits.tau_max == LIMIT).all()
 
 
 def test_applied_torques_of_other_joints_are_refused():

@@ -138,14 +138,12 @@ def test_positions_along_a_path_are_joined_without_steps_and_with_the_velocity_o
     assert np.abs(x[200:] - delayed[200:]).max() < 0.01
 
 
-def test_a_straight_path_at_constant_velocity_is_exact_but_late():
+def test_a_straight_path_is_exact_but_late_and_a_step_is_reached_without_overshoot():
     motions = stream(lambda t: ComTask(position=t * np.array([1.0, -2.0, 0.5])), 200)
     np.testing.assert_allclose(sampled(motions[150:], "velocity"), np.tile([1.0, -2.0, 0.5], (1000, 1)), atol=1e-6)
     lag = 200 * T - T - motions[-1].at(0.0).tasks[0].position[0]
     assert lag == pytest.approx(STRETCH * T, abs=1e-6)
 
-
-def test_a_step_is_reached_without_overshoot_and_with_no_velocity():
     motions = stream(lambda t: ComTask(position=[0.1 if t > 0.05 else 0.0, 0.0, 0.0]), 10)
     x, v = sampled(motions[1:], "position")[:, 0], sampled(motions[1:], "velocity")
     assert (np.diff(x) >= 0.0).all()
@@ -153,8 +151,6 @@ def test_a_step_is_reached_without_overshoot_and_with_no_velocity():
     assert x[-1] == pytest.approx(0.1, abs=1e-6)
     assert not v.any()
 
-
-def test_after_a_late_command_the_target_rests_at_its_goal():
     (first, last) = stream(lambda t: ComTask(position=[t, 0.0, 0.0]), 2)
     np.testing.assert_allclose(last.at(STRETCH * T).tasks[0].position, [T, 0.0, 0.0], atol=1e-15)
     np.testing.assert_array_equal(last.at(1.0).tasks[0].velocity, 0.0)
