@@ -1,4 +1,6 @@
-"""Inverse kinematics of legs, compared with Pinocchio's forward kinematics and with finite differences."""
+"""Inverse kinematics of legs, compared with Pinocchio and with finite differences: many hinges, two hinges, closed legs."""
+
+from functools import lru_cache
 
 import numpy as np
 import pinocchio as pin
@@ -19,123 +21,12 @@ from controllers.robot.stance import close_chains
 from idyn.errors import ConfigError, InputError
 from idyn.model.description import Closure
 
-
-def solved(legs, x, v, a, guess):
-    """Angles, speeds and accelerations, and whether the feet reach their targets."""
-    motion = guess.copy(), np.zeros(len(guess)), np.zeros(len(guess))
-    reached = planner.solve(legs.fields, (x, v, a), motion)
-    return *motion, reached
-
-
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
-
-
-@pytest.fixture(params=ROBOTS)
-def legged(request):
-    robot, q = load_robot(request.param)
-    return robot, Legs(robot, q), robot.joint_angles(q)
-
-
-@pytest.mark.parametrize("legged", [*ROBOTS, "solo8"], indirect=True)
-def test_foot_positions_match_pinocchio(legged):
-    robot, legs, angles = legged
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        there = angles + 0.3 * rng.normal(size=robot.na)
-        expected = contact_places(robot, robot.with_joint_angles(robot.neutral(), there))
-        np.testing.assert_allclose(legs.feet(there), expected, atol=1e-14)
-
-
-def test_inverse_kinematics_inverts_forward_kinematics(legged):
-    """From angles 0.1 rad off the solution, which is the only one nearby."""
-    robot, legs, angles = legged
-    rng = np.random.default_rng(1)
-    zero = np.zeros((4, 3))
-    for _ in range(20):
-        there = angles + 0.1 * rng.normal(size=robot.na)
-        q, v, a, reached = solved(legs, legs.feet(there), zero, zero, angles)
-        assert reached
-        np.testing.assert_allclose(q, there, atol=1e-9)
-        assert not v.any()
-        assert not a.any()
-
-
-@pytest.mark.parametrize("legged", [*ROBOTS, "solo8"], indirect=True)
-def test_joint_speeds_and_accelerations_match_finite_differences(legged):
-    _, legs, angles = legged
-    home = legs.feet(angles)
-    way = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
-
-    def solve(t):
-        return solved(legs, home + way * np.sin(3 * t), way * 3 * np.cos(3 * t), -way * 9 * np.sin(3 * t), angles)
-
-    e = 1e-5
-    before, now, after = solve(0.4 - e), solve(0.4), solve(0.4 + e)
-    np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
-    np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-7)
-
-
-def test_targets_out_of_reach_are_reported(legged):
-    """A metre below the base: stretched legs, finite numbers, and False."""
-    _, legs, angles = legged
-    target = legs.feet(angles) - [0.0, 0.0, 1.0]
-    q, v, a, reached = solved(legs, target, np.ones((4, 3)), np.ones((4, 3)), angles)
-    assert not reached
-    assert np.isfinite(np.concatenate([q, v, a])).all()
-
-
-@pytest.fixture(scope="module")
-def two_hinges():
-    """solo8 has no hip abduction: all hinges are parallel to y."""
-    robot, q = load_robot("solo8")
-    return robot, Legs(robot, q), robot.joint_angles(q)
-
-
-def test_two_hinges_leave_the_sideways_motion_out_and_report_targets_far_to_the_side(two_hinges):
-    """The angles are those of the targets without their y, and so are speeds and accelerations."""
-    robot, legs, angles = two_hinges
-    there = angles + 0.1 * np.random.default_rng(1).normal(size=robot.na)
-    v, a = np.random.default_rng(2).normal(size=(2, 4, 3))
-    flat = np.array([1.0, 0.0, 1.0])
-    expected = solved(legs, legs.feet(there), v * flat, a * flat, angles)
-    found = solved(legs, legs.feet(there) + np.array([0.0, 0.02, 0.0]), v, a, angles)
-    assert found[3]
-    np.testing.assert_allclose(found[0], there, atol=1e-9)
-    for one, other in zip(found[:3], expected[:3], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-9)
-
-    _, legs, angles = two_hinges
-    zero = np.zeros((4, 3))
-    assert not solved(legs, legs.feet(angles) + np.array([0.0, 0.05, 0.0]), zero, zero, angles)[3]
-
-
-@every("k", [1, 2])
-def test_a_robot_on_two_hinges_refuses_to_step_sideways_and_to_turn(two_hinges, k):
-    plan = Locomotion(two_hinges[0], load_robot("solo8")[1], 0.0, GaitSettings(), PathSettings(), 2e-3)
-    velocity = np.array([0.3, 0.0, 0.0])
-    plan.check(Steering(velocity=velocity))
-    velocity[k] = 0.1
-    with pytest.raises(InputError) as refused:
-        plan.check(Steering(velocity=velocity))
-    assert refused.value.field == f"velocity[{k}]"
-
-
-@every("name", ["solo8", "fivebar"])
-def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
-    """Sideways, a foot may be 3 cm from the plane of its leg. Both robots have legs of 0.3 m."""
-    plan = Locomotion(*load_robot(name), 0.0, GaitSettings(), PathSettings(), 2e-3)
-    forward, aside = plan.reach.strides
-    assert 0.08 < forward < 0.25
-    assert aside == pytest.approx(0.03, abs=0.002)
-    assert plan.plan.slender == pytest.approx(forward / aside)
-
-
-# -- legs with many hinges, and closed legs ----------------------------------------------------------------------------
-
-
 BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]
+"""Hinges of the front and the hind legs."""
 FEET = ("LF", "RF", "LH", "RH")
 WAY = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
+ALL, FLAT = np.ones(3), np.array([1.0, 0.0, 1.0])
 
 
 class Rig:
@@ -171,63 +62,85 @@ class Rig:
         )
 
 
-@pytest.fixture(params=BUILDS, ids=str)
-def rig(request):
-    return Rig(*quadruped_of(*request.param), [(f"{foot}_foot",) for foot in FEET])
+@lru_cache(maxsize=16)
+def rig_of(build):
+    """Of a shipped robot, or of a quadruped with so many hinges."""
+    if isinstance(build, tuple):
+        return Rig(*quadruped_of(*build), [(f"{foot}_foot",) for foot in FEET])
+    return Rig(*load_robot(build), [(f"{foot}_front_end", f"{foot}_hind_end") for foot in FEET])
 
 
-@pytest.fixture(scope="module")
-def five_bars():
-    return Rig(*load_robot("fivebar"), [(f"{foot}_front_end", f"{foot}_hind_end") for foot in FEET])
-
-
-def check_feet(rig, x, v, a, tolerance):
-    q, dq, ddq, reached = rig.solve(x, v, a)
-    assert reached
-    for i, frames in enumerate(rig.ends):
-        for frame in frames:
-            found = rig.motion_of(frame, q, dq, ddq)
-            for one, wanted in zip(found, (x[i], v[i], a[i]), strict=True):
-                np.testing.assert_allclose(one, wanted, atol=tolerance * max(1.0, np.abs(wanted).max()))
-
-
-def test_the_feet_of_many_hinges_move_as_wanted(rig):
-    """Position, velocity and acceleration of the feet for the joint motion that was found."""
-    rng, home = np.random.default_rng(0), rig.legs.feet(rig.angles)
+@every("name", [*ROBOTS, "solo8"])
+def test_foot_positions_match_pinocchio(name):
+    rig, rng = rig_of(name), np.random.default_rng(0)
     for _ in range(20):
-        x, (v, a) = home + rng.uniform(-0.04, 0.04, (4, 3)), rng.normal(size=(2, 4, 3))
-        check_feet(rig, x, v, a, 1e-7)
+        there = rig.angles + 0.3 * rng.normal(size=rig.robot.na)
+        expected = contact_places(rig.robot, rig.robot.with_joint_angles(rig.robot.neutral(), there))
+        np.testing.assert_allclose(rig.legs.feet(there), expected, atol=1e-14)
 
 
-def test_both_chains_of_a_closed_leg_move_with_the_foot(five_bars):
-    rng, home = np.random.default_rng(0), five_bars.legs.feet(five_bars.angles)
-    flat = np.array([1.0, 0.0, 1.0])
+@every("name", ROBOTS)
+def test_inverse_kinematics_inverts_forward_kinematics(name):
+    """From angles 0.1 rad off the solution, which is the only one nearby."""
+    rig, rng, zero = rig_of(name), np.random.default_rng(1), np.zeros((4, 3))
     for _ in range(20):
-        x, (v, a) = home + flat * rng.uniform(-0.04, 0.04, (4, 3)), flat * rng.normal(size=(2, 4, 3))
-        check_feet(five_bars, x, v, a, 1e-9)
+        there = rig.angles + 0.1 * rng.normal(size=rig.robot.na)
+        q, v, a, reached = rig.solve(rig.legs.feet(there), zero, zero)
+        assert reached
+        np.testing.assert_allclose(q, there, atol=1e-9)
+        assert not v.any()
+        assert not a.any()
 
-    check_differences(five_bars, WAY * [1.0, 0.0, 1.0])
+
+@every(("build", "along", "tolerance"), [*((build, ALL, 1e-7) for build in BUILDS), ("fivebar", FLAT, 1e-9)])
+def test_feet_move_as_wanted(build, along, tolerance):
+    """Position, velocity and acceleration of the feet for the joint motion that was found; both chains of a closed leg."""
+    rig, rng = rig_of(build), np.random.default_rng(0)
+    home = rig.legs.feet(rig.angles)
+    for _ in range(20):
+        x, (v, a) = home + along * rng.uniform(-0.04, 0.04, (4, 3)), along * rng.normal(size=(2, 4, 3))
+        *motion, reached = rig.solve(x, v, a)
+        assert reached
+        for i, frames in enumerate(rig.ends):
+            for frame in frames:
+                for one, wanted in zip(rig.motion_of(frame, *motion), (x[i], v[i], a[i]), strict=True):
+                    np.testing.assert_allclose(one, wanted, atol=tolerance * max(1.0, np.abs(wanted).max()))
 
 
-def check_differences(rig, way):
+@every(
+    ("build", "along", "tolerances"),
+    [
+        *((name, ALL, (1e-8, 1e-7)) for name in (*ROBOTS, "solo8")),
+        *((build, ALL, (1e-6, 1e-6)) for build in BUILDS),
+        ("fivebar", FLAT, (1e-6, 1e-6)),
+    ],
+)
+def test_joint_speeds_and_accelerations_match_finite_differences(build, along, tolerances):
+    """With more hinges than the foot needs, too."""
+    rig, way, e = rig_of(build), WAY * along, 1e-5
     home = rig.legs.feet(rig.angles)
 
     def solve(t):
         return rig.solve(home + way * np.sin(3 * t), way * 3 * np.cos(3 * t), -way * 9 * np.sin(3 * t))
 
-    e = 1e-5
     before, now, after = solve(0.4 - e), solve(0.4), solve(0.4 + e)
-    np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-6)
-    np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-6)
+    for k, tolerance in enumerate(tolerances):
+        np.testing.assert_allclose(now[k + 1], (after[k] - before[k]) / (2 * e), atol=tolerance)
 
 
-def test_speeds_and_accelerations_are_the_rates_of_the_posture(rig):
-    """With more hinges than the foot needs, too."""
-    check_differences(rig, WAY)
+@every("build", [*ROBOTS, *BUILDS])
+def test_targets_out_of_reach_are_reported(build):
+    """A metre below the base: stretched legs, finite numbers, and False."""
+    rig = rig_of(build)
+    q, v, a, reached = rig.solve(rig.legs.feet(rig.angles) - [0.0, 0.0, 1.0], np.ones((4, 3)), np.ones((4, 3)))
+    assert not reached
+    assert np.isfinite(np.concatenate([q, v, a])).all()
 
 
-def test_the_posture_is_the_nearest_to_the_stance(rig):
+@every("build", BUILDS)
+def test_the_posture_is_the_nearest_to_the_stance(build):
     """θ − θ₀ has no part in the null space of the Jacobian, by Pinocchio, and does not depend on the guess."""
+    rig = rig_of(build)
     rng, home, zero = np.random.default_rng(3), rig.legs.feet(rig.angles), np.zeros((4, 3))
     x = home + rng.uniform(-0.04, 0.04, (4, 3))
     q, _, _, reached = rig.solve(x, zero, zero)
@@ -246,11 +159,45 @@ def test_the_posture_is_the_nearest_to_the_stance(rig):
     np.testing.assert_allclose(other[0], q, atol=1e-7)
 
 
-def test_stretched_legs_of_many_hinges_are_reported(rig):
-    target = rig.legs.feet(rig.angles) - [0.0, 0.0, 1.0]
-    q, v, a, reached = rig.solve(target, np.ones((4, 3)), np.ones((4, 3)))
-    assert not reached
-    assert np.isfinite(np.concatenate([q, v, a])).all()
+# -- two hinges: solo8 has no hip abduction, all hinges are parallel to y -------------------------------------------------
+
+
+def test_two_hinges_leave_the_sideways_motion_out_and_report_targets_far_to_the_side():
+    """The angles are those of the targets without their y, and so are speeds and accelerations."""
+    rig, zero = rig_of("solo8"), np.zeros((4, 3))
+    there = rig.angles + 0.1 * np.random.default_rng(1).normal(size=rig.robot.na)
+    v, a = np.random.default_rng(2).normal(size=(2, 4, 3))
+    expected = rig.solve(rig.legs.feet(there), v * FLAT, a * FLAT)
+    found = rig.solve(rig.legs.feet(there) + np.array([0.0, 0.02, 0.0]), v, a)
+    assert found[3]
+    np.testing.assert_allclose(found[0], there, atol=1e-9)
+    for one, other in zip(found[:3], expected[:3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    assert not rig.solve(rig.legs.feet(rig.angles) + np.array([0.0, 0.05, 0.0]), zero, zero)[3]
+
+
+@every("k", [1, 2])
+def test_a_robot_on_two_hinges_refuses_to_step_sideways_and_to_turn(k):
+    plan = Locomotion(*load_robot("solo8"), 0.0, GaitSettings(), PathSettings(), 2e-3)
+    velocity = np.array([0.3, 0.0, 0.0])
+    plan.check(Steering(velocity=velocity))
+    velocity[k] = 0.1
+    with pytest.raises(InputError) as refused:
+        plan.check(Steering(velocity=velocity))
+    assert refused.value.field == f"velocity[{k}]"
+
+
+@every("name", ["solo8", "fivebar"])
+def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
+    """Sideways, a foot may be 3 cm from the plane of its leg. Both robots have legs of 0.3 m."""
+    plan = Locomotion(*load_robot(name), 0.0, GaitSettings(), PathSettings(), 2e-3)
+    forward, aside = plan.reach.strides
+    assert 0.08 < forward < 0.25
+    assert aside == pytest.approx(0.03, abs=0.002)
+    assert plan.plan.slender == pytest.approx(forward / aside)
+
+
+# -- closed legs -----------------------------------------------------------------------------------------------------------
 
 
 def test_closed_legs_walk_in_the_plan():

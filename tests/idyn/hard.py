@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
-from scenes import Scene, feet, many_points
+from scenes import Scene, feet, many_points, with_contacts
 
 from controllers.robot.load import load_robot
 from idyn.model.robot import Robot
@@ -74,7 +74,7 @@ def stance(name: str) -> Array:
 
 
 def _with(scene: Scene, **changes: object) -> Scene:
-    return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **changes))
+    return with_contacts(scene, **changes)
 
 
 def _coincident(scene: Scene, rng: np.random.Generator) -> Scene:

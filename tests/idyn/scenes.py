@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,10 +13,12 @@ from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
+from idyn.laws.law import Law
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
+from idyn.prediction.predict import predict
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
 
 DT = 1e-3
 WALKERS = ("solo12", "quadruped")
@@ -74,6 +77,20 @@ def random_scene(name: str, seed: int, *, touching: float = 0.5, mu: float | Non
     chosen = rng.permutation(4)[:n]
     demand = 30 * rng.normal(size=robot.na)
     return Scene(robot=robot, state=State(q=q, v=v), contacts=contacts.take(chosen), q_ddot=demand)
+
+
+def with_contacts(scene: Scene, **fields: object) -> Scene:
+    """The scene with some fields of its contacts replaced."""
+    return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **fields))
+
+
+def predict_scene(
+    scene: Scene, law: Law | str, options: Options = PLAIN, guess: Guess | None = None, dt: float = DT, **more: Any
+) -> Prediction:
+    """The prediction for a scene. more: fields of the scene that are replaced, and further arguments of `predict`"""
+    scene = msgspec.structs.replace(scene, **{field: more.pop(field) for field in Scene.__struct_fields__ if field in more})
+    args = scene.robot, scene.state, scene.contacts, scene.q_ddot
+    return predict(*args, law=law, dt=dt, options=options, guess=guess, **more)
 
 
 VARIANTS = {

@@ -6,14 +6,13 @@ import pytest
 from conditions import allowance, coulomb_error, dynamics
 from fast import every
 from oracles import eliminate, full, solve_qp
-from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scene, standing_scene, with_contacts
 from scipy.optimize import linprog
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.feasible import EPSILON, project, solve_equalities
-from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
@@ -21,8 +20,7 @@ from idyn.types import Consistency, Selection
 
 def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
     options = Options.paper(selection=Selection.OFF, consistency=consistency, ground=ground)
-    law = make_law(law)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+    return predict_scene(scene, law, options)
 
 
 def projected(scene, sticking, touching=np.inf, closed=False):
@@ -207,7 +205,7 @@ def test_equalities_with_independent_rows_are_solved():
 def test_penetration_recovers_at_the_limited_speed():
     """With [ZD]'s literal gaps a millimetre of error escapes at 1 m/s; the recovery speed limits it (MATHEMATICS §4)."""
     scene = standing_scene("quadruped", n=1)
-    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
+    scene = with_contacts(scene, gaps=np.array([-1e-3]))
     f = full(scene.robot, scene.state, scene.contacts)
     for ground, speed in ((LITERAL, 1.0), (Ground.rigid(recovery_speed=0.05), 0.05), (Ground.rigid(noise=2e-3), 0.0)):
         answer = solve(scene, "coulomb", ground=ground)

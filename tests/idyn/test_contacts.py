@@ -7,7 +7,7 @@ from conditions import allowance, cone_error, coulomb_error, no_slip_error
 from fast import every
 from hard import torn_scene
 from oracles import full
-from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, standing_scene, walker
+from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, predict_scene, standing_scene, walker
 
 from idyn.contact.contacts import (
     contacts_from_geometry,
@@ -63,7 +63,7 @@ def test_malformed_contacts_are_refused_by_field(field, changes):
     assert str(caught.value).startswith(field + ": ")
 
 
-def test_a_duplicate_contact_is_refused():
+def test_duplicate_contacts_and_unknown_frames_are_refused_with_the_nearest_names():
     with pytest.raises(InputError, match="got 'FL_FOOT' twice"):
         build(
             keys=("FL_FOOT", "FL_FOOT"),
@@ -73,26 +73,23 @@ def test_a_duplicate_contact_is_refused():
             gaps=np.zeros(2),
         )
 
-
-def test_an_unknown_frame_lists_the_nearest_names():
     with pytest.raises(InputError, match="FL_FOOT"):
         build(keys=("FL_FOO",))
     robot, _ = walker("solo12")
     with pytest.raises(FrameNotFound):
         robot.joint_of_frame("FL_FOO")
 
+    assert issubclass(InputError, IdynError)
+    assert issubclass(FrameNotFound, IdynError)
 
-def test_infinite_friction_is_accepted():
+
+def test_infinite_friction_nearly_unit_normals_and_empty_sets_are_accepted():
     assert np.isinf(build(mu=np.array([np.inf])).mu[0])
     assert build(mu=np.zeros(1)).mu[0] == 0
 
-
-def test_a_nearly_unit_normal_is_normalised():
     contacts = build(normals=UP * (1 + 5e-7))
     assert np.linalg.norm(contacts.normals[0]) == pytest.approx(1, abs=1e-15)
 
-
-def test_an_empty_contact_set_is_valid():
     contacts = build(keys=(), points=np.zeros((0, 3)), normals=np.zeros((0, 3)), mu=np.zeros(0), gaps=np.zeros(0))
     assert len(contacts) == 0
     assert contacts.tangents.shape == (0, 3)
@@ -149,11 +146,6 @@ def test_a_link_and_a_joint_with_one_name_are_one_frame():
     assert contacts.bodies[0] == robot.joint_of_frame("left")
 
 
-def test_all_errors_derive_from_idyn_error():
-    assert issubclass(InputError, IdynError)
-    assert issubclass(FrameNotFound, IdynError)
-
-
 def test_take_and_join_work_row_by_row():
     robot, q = walker("quadruped")
     contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf, mu=np.array([0.1, 0.2, 0.3, 0.4]))
@@ -193,7 +185,7 @@ def hopper(*contact):
     return Robot(Description(urdf=HOPPER, contact=contact))
 
 
-def test_sole_corners_have_names_by_place():
+def test_sole_corners_have_names_by_place_and_may_share_a_frame_with_spheres():
     robot = hopper(*SOLE.corners())
     assert robot.spheres.keys == tuple(CORNERS)
     np.testing.assert_allclose(robot.spheres.offsets, list(CORNERS.values()), atol=1e-15)
@@ -201,13 +193,9 @@ def test_sole_corners_have_names_by_place():
     np.testing.assert_array_equal(robot.spheres.radii, 0.0)
     assert set(robot.spheres.joints.tolist()) == {robot.joint_of_frame("ankle")}
 
-
-def test_soles_and_spheres_may_share_a_frame():
     robot = hopper(ContactPoint(frame="foot"), *SOLE.corners(), ContactPoint(frame="foot"), ContactPoint(frame="body"))
     assert robot.spheres.keys == ("foot", *CORNERS, "foot.1", "body")
 
-
-def test_duplicate_names_and_unknown_frames_are_refused():
     with pytest.raises(InputError, match=r"contact.foot.name: .*'foot.front_left' twice"):
         hopper(*SOLE.corners(), *SOLE.corners())
     with pytest.raises(InputError, match=r"'foot.1' twice"):
@@ -333,7 +321,7 @@ def test_with_infinite_friction_coulomb_releases_feet_that_hardly_press():
     options = Options.paper(selection=Selection.FORCE, consistency=Consistency.HOLD)
 
     def largest_torque(scene, law):
-        answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=1e-3, options=options)
+        answer = predict_scene(scene, law, options, dt=0.001)
         assert answer.status.certified
         return np.abs(answer.tau).max()
 

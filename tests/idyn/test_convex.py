@@ -7,7 +7,19 @@ from conditions import allowance, cone_error, dynamics, outside_cone
 from fast import every, first_is_fast
 from oracles import convex_program, full, solve_semidefinite_qp
 from rungs import attempts
-from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, each_walker, many_points, random_scene, standing_scene, turned, varied
+from scenes import (
+    DT,
+    LITERAL,
+    VARIANTS,
+    WALKERS,
+    each_walker,
+    many_points,
+    predict_scene,
+    random_scene,
+    standing_scene,
+    turned,
+    varied,
+)
 
 from idyn.errors import ConfigError
 from idyn.laws import LAWS, make_law
@@ -16,7 +28,6 @@ from idyn.laws.convex_basis import basis_of, solve_basis
 from idyn.laws.convex_program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
 from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.solvers.qp import backends, solve_qp
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
@@ -24,11 +35,6 @@ from idyn.terms.reduction import reduce
 from idyn.types import Consistency, Selection, State
 
 TRIED = ("few feet", "twelve points", "all kinds")
-
-
-def solve(scene, law, options=PLAIN, guess=None, **changes):
-    scene = msgspec.structs.replace(scene, **changes)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 
 
 def program(scene, edges=4, mu=None):
@@ -44,7 +50,7 @@ def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
     law = make_law("convex", edges=edges)
     for scene in varied(name, VARIANTS[variant], 40 if variant == "few feet" else 12):
-        answer = solve(scene, law)
+        answer = predict_scene(scene, law)
         assert (answer.law, answer.status.name) == ("convex", "SOLVED")
         f, qp = program(scene, edges)
         p = solve_semidefinite_qp(qp.H, qp.f, qp.A, qp.lower)
@@ -64,7 +70,7 @@ def test_the_infinite_variant_treats_friction_as_infinite(name):
         mu = np.where(scene.contacts.mu > 0, np.inf, 0.0)
         _, qp = program(scene, mu=mu)
         p = solve_semidefinite_qp(qp.H, qp.f, qp.A, qp.lower)
-        answer = solve(scene, law)
+        answer = predict_scene(scene, law)
         assert answer.law == "convex-infinite"
         np.testing.assert_allclose(answer.v_plus, qp.v0 + qp.V @ p, atol=1e-7)
         frictionless = np.repeat(mu == 0, 3)
@@ -76,12 +82,12 @@ def test_the_infinite_variant_treats_friction_as_infinite(name):
 def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
     """ε‖p‖² selects the smallest of the equally good impulses: four equal feet, no friction."""
     scene = standing_scene(name)
-    answer = solve(scene, make_law("convex-one-stage"))
+    answer = predict_scene(scene, "convex-one-stage")
     assert answer.law == "convex-one-stage"
     _, qp = program(scene)
     shortest = np.linalg.pinv(qp.H) @ -qp.f  # no constraint is active in a stance
     np.testing.assert_allclose(answer.p / DT, shortest / DT, atol=2e-3)
-    two_stage = solve(scene, make_law("convex"))
+    two_stage = predict_scene(scene, "convex")
     np.testing.assert_allclose(answer.v_plus, two_stage.v_plus, atol=1e-8)
 
 
@@ -93,9 +99,9 @@ def test_all_back_ends_give_the_same_velocity(backend):
     for seed in range(15):
         scene = random_scene("quadruped", seed)
         options = Options.paper(selection=Selection.TORQUE, ground=LITERAL)
-        answer = solve(scene, law, options)
+        answer = predict_scene(scene, law, options)
         assert answer.status.ok
-        np.testing.assert_allclose(answer.v_plus, solve(scene, reference).v_plus, atol=1e-6)
+        np.testing.assert_allclose(answer.v_plus, predict_scene(scene, reference).v_plus, atol=1e-6)
 
 
 @each_walker
@@ -105,8 +111,8 @@ def test_the_tangent_basis_does_not_matter_without_a_cone(name):
     for seed in range(40):
         scene = random_scene(name, seed)
         other = turned(scene.contacts, rng.uniform(0, 6, len(scene.contacts)))
-        expected = solve(scene, law).v_plus
-        np.testing.assert_allclose(solve(scene, law, contacts=other).v_plus, expected, atol=1e-7)
+        expected = predict_scene(scene, law).v_plus
+        np.testing.assert_allclose(predict_scene(scene, law, contacts=other).v_plus, expected, atol=1e-7)
 
 
 @each_walker
@@ -115,8 +121,8 @@ def test_quarter_turns_of_the_tangents_are_exact(name):
     for seed in range(40):
         scene = random_scene(name, seed)
         other = turned(scene.contacts, np.pi / 2 * rng.integers(0, 4, len(scene.contacts)))
-        expected = solve(scene, law).v_plus
-        np.testing.assert_allclose(solve(scene, law, contacts=other).v_plus, expected, atol=1e-7)
+        expected = predict_scene(scene, law).v_plus
+        np.testing.assert_allclose(predict_scene(scene, law, contacts=other).v_plus, expected, atol=1e-7)
 
 
 def test_more_edges_dissipate_more():
@@ -126,7 +132,7 @@ def test_more_edges_dissipate_more():
     inside, outside = [], []
     for edges in (4, 8, 16):
         for energies, circumscribed in ((inside, False), (outside, True)):
-            p = solve(scene, Convex(edges=edges, circumscribed=circumscribed)).p
+            p = predict_scene(scene, Convex(edges=edges, circumscribed=circumscribed)).p
             energies.append(p @ qp.H @ p / 2 + qp.f @ p)
     assert inside[0] > inside[1] > inside[2] > outside[2] > outside[1] > outside[0]
 
@@ -138,7 +144,7 @@ def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     """With infinite friction there may be no answer in which separating contacts carry no force."""
     law, count, without = make_law("cone", edges=edges), 40 if variant == "few feet" else 12, 0
     for scene in varied(name, VARIANTS[variant], count):
-        answer = solve(scene, law)
+        answer = predict_scene(scene, law)
         if variant == "all kinds" and answer.status.name == "OTHER_LAW":
             without += 1
             continue
@@ -159,7 +165,7 @@ def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(n
     v[f.a] = -np.linalg.pinv(f.J[:, f.a]) @ f.J[:, 0] * 0.2  # the legs turn under the base
     moving = msgspec.structs.replace(scene, state=State(q=scene.state.q, v=v), q_ddot=np.zeros(len(f.a)))
     hold = Options.paper(selection=Selection.TORQUE, ground=LITERAL, consistency=Consistency.HOLD)
-    answers = {law: solve(moving, make_law(law), hold) for law in ("coulomb", "cone", "convex")}
+    answers = {law: predict_scene(moving, law, hold) for law in ("coulomb", "cone", "convex")}
     np.testing.assert_allclose(answers["cone"].v_plus, answers["coulomb"].v_plus, atol=1e-9)
     np.testing.assert_allclose(answers["cone"].tau, answers["coulomb"].tau, atol=1e-6)
     assert abs(answers["cone"].v_plus[0] - 0.2) < 0.01
@@ -172,7 +178,7 @@ def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(n
 @every("law", LAWS)
 def test_every_law_answers_without_contacts(law):
     scene = random_scene("solo12", 0, n=0)
-    answer = solve(scene, make_law(law))
+    answer = predict_scene(scene, law)
     assert (answer.law, answer.status.name) == (law, "SOLVED")
     assert answer.p.shape == (0,)
     f, _ = full(scene.robot, scene.state, scene.contacts), None
@@ -183,8 +189,10 @@ def test_every_law_answers_without_contacts(law):
 def test_contact_free_ignores_contacts(name):
     for seed in range(10):
         scene = random_scene(name, seed, touching=1.0)
-        answer = solve(scene, make_law("contact-free"))
-        free = solve(msgspec.structs.replace(scene, contacts=random_scene(name, seed, n=0).contacts), make_law("coulomb"))
+        answer = predict_scene(scene, "contact-free")
+        free = predict_scene(
+            msgspec.structs.replace(scene, contacts=random_scene(name, seed, n=0).contacts), make_law("coulomb")
+        )
         assert not answer.p.any()
         np.testing.assert_array_equal(answer.tau, free.tau)
 
@@ -206,10 +214,10 @@ def test_a_useless_last_basis_loses_no_answer(mu):
     law, options, solved = make_law("convex"), Options.paper(ground=LITERAL), 0
     for seed in range(0, 60, 3):
         scene = many_points(random_scene("solo12" if seed % 2 else "quadruped", seed, mu=mu, n=4, touching=0.7), 2)
-        first = solve(scene, law, options)
+        first = predict_scene(scene, law, options)
         nothing = np.zeros((len(scene.contacts), law.basis_width), dtype=np.bool_)
         guess = msgspec.structs.replace(first.guess, law=law.name, basis=nothing)
-        again = solve(scene, law, options, guess)
+        again = predict_scene(scene, law, options, guess)
         assert again.law == first.law
         solved += again.rung == "lemke"
     if mu < 1.0:  # beyond, Lemke may end on a ray every time

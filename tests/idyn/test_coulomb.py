@@ -1,6 +1,5 @@
 """The Coulomb law: its conditions over random states, brute force, and an independent Lemke on an independent assembly."""
 
-import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, outside_cone
@@ -8,13 +7,12 @@ from fast import every, first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
-from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
+from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, predict_scene, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
 from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
 from idyn.terms.dynamics import evaluate
@@ -23,10 +21,7 @@ from idyn.types import Selection
 
 
 def solve(scene, edges=4, options=PLAIN, **changes):
-    scene = msgspec.structs.replace(scene, **changes)
-    return predict(
-        scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb", edges=edges), dt=DT, options=options
-    )
+    return predict_scene(scene, make_law("coulomb", edges=edges), options, **changes)
 
 
 def assembled(scene, edges=4):
@@ -167,7 +162,7 @@ def test_the_circumscribed_polygon_encloses_the_cone():
     scene = random_scene("solo12", 1, n=2, mu=0.1, touching=1.0)
     for edges in (4, 8):
         law = Coulomb(edges, circumscribed=True)
-        answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+        answer = predict_scene(scene, law)
         assert answer.status.ok
         friction = np.hypot(answer.p[::3], answer.p[1::3]) / answer.p[2::3]
         assert friction.max() <= 0.1 / np.cos(np.pi / edges) + 1e-12

@@ -199,11 +199,15 @@ def test_laws_without_a_basis_are_refused(law):
         derivatives(tick.robot, state, contacts, q_ddot, tick.answer(), law=law)
 
 
-def test_an_answer_of_another_law_is_refused():
+def test_answers_of_another_law_or_for_other_contacts_are_refused():
     tick = Tick("coulomb", Options(), 0.0, 0)
     state, contacts, q_ddot, _ = tick.arguments()
     with pytest.raises(InputError, match="answer"):
         derivatives(tick.robot, state, contacts, q_ddot, tick.answer(), law="no-slip")
+
+    (robot, state, contacts, q_ddot), answer, common = scene()
+    with pytest.raises(InputError, match="answer"):
+        derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
 
 
 # -- derivatives are those of their own call ---------------------------------------------------------------------------
@@ -277,12 +281,6 @@ def test_arrays_of_a_wrong_size_are_named(field):
         state = State(q=state.q, v=state.v[1:])
     with pytest.raises(InputError, match="v" if field == "state" else field):
         derivatives(robot, state, contacts, q_ddot, answer, **common)
-
-
-def test_an_answer_for_other_contacts_is_refused():
-    (robot, state, contacts, q_ddot), answer, common = scene()
-    with pytest.raises(InputError, match="answer"):
-        derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
 
 
 @every("law", ["coulomb", "contact-free"])

@@ -6,11 +6,10 @@ import pytest
 from fast import every, first_is_fast
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
 from rungs import attempts
-from scenes import DT, PLAIN, each_walker, random_scene, standing_scene
+from scenes import each_walker, predict_scene, random_scene, standing_scene
 
 from idyn.laws import make_law
 from idyn.laws.enumeration import Enumeration
-from idyn.prediction.predict import predict
 from idyn.status import STATUSES, Status
 from idyn.terms.reduction import Reduced
 
@@ -56,9 +55,7 @@ def test_enumeration_finds_the_nearest_basic_solution(n, count):
 def test_enumeration_solves_the_lcp_of_two_feet(name, n):
     for seed in range(20):
         scene = random_scene(name, seed, n=n)
-        answer = predict(
-            scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN
-        )
+        answer = predict_scene(scene, "enumeration")
         assert (answer.status, answer.law) == (Status.SOLVED, "enumeration")
         assert answer.residuals.worst < 1e-8
 
@@ -86,10 +83,7 @@ def test_enumeration_keeps_the_last_solution():
     law, first = make_law("enumeration"), None
     answers = []
     for _ in range(3):
-        answer = predict(
-            scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN,
-            guess=first,
-        )  # fmt: skip
+        answer = predict_scene(scene, law, guess=first)  # fmt: skip
         first = answer.guess
         answers.append(answer.p)
     np.testing.assert_array_equal(answers[1], answers[2])
@@ -99,14 +93,14 @@ def test_a_new_contact_does_not_change_the_others():
     two = standing_scene("solo12", n=2)
     one = msgspec.structs.replace(two, contacts=standing_scene("solo12", n=1).contacts)
     law = make_law("enumeration")
-    guess = predict(one.robot, one.state, one.contacts, one.q_ddot, law=law, dt=DT, options=PLAIN).guess
-    answer = predict(two.robot, two.state, two.contacts, two.q_ddot, law=law, dt=DT, options=PLAIN, guess=guess)
+    guess = predict_scene(one, law).guess
+    answer = predict_scene(two, law, guess=guess)
     assert answer.status.ok
 
 
 def test_more_than_two_contacts_are_refused():
     scene = standing_scene("solo12", n=3)
-    answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN)
+    answer = predict_scene(scene, "enumeration")
     assert answer.law != "enumeration"
     ((_, refused),) = attempts(Enumeration(), random_problem(0, 3), None)
     assert refused.status == Status.TOO_MANY_CONTACTS

@@ -1,6 +1,5 @@
 """The law with the round cone: its conditions over random states, isotropy, a convex program solved by SCS, and polygons."""
 
-import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -8,7 +7,19 @@ import scs
 from conditions import allowance, dynamics, exact_cone_error
 from fast import every, fast
 from oracles import eliminate, full
-from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, limitless, random_scene, standing_scene, turned, varied
+from scenes import (
+    DT,
+    LITERAL,
+    PLAIN,
+    VARIANTS,
+    each_walker,
+    limitless,
+    predict_scene,
+    random_scene,
+    standing_scene,
+    turned,
+    varied,
+)
 from scipy.sparse import csc_matrix
 
 from idyn.laws import make_law
@@ -25,8 +36,7 @@ from idyn.types import State
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
-    scene, law = msgspec.structs.replace(scene, **changes), make_law(law)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
+    return predict_scene(scene, law, options, guess, **changes)
 
 
 @every("variant", VARIANTS)
@@ -133,7 +143,7 @@ def test_polygons_converge_to_the_round_cone(name):
 
 def predict_polygon(scene, edges):
     law = make_law("coulomb", edges=edges)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+    return predict_scene(scene, law)
 
 
 @every("method", METHODS)

@@ -8,13 +8,12 @@ from fast import every, fast
 from hard import degenerate_scene, wild_scene
 from oracles import full, outcome
 from rungs import attempts
-from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scene, standing_scene, with_contacts
 
 from idyn.certificate.certify import CERTIFIED
 from idyn.laws import LAWS, make_law
 from idyn.laws.law import Rung, Start, no_kernel, single
 from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.status import STATUSES, Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
@@ -59,16 +58,7 @@ class Other:
 
 
 def solve(scene, law, options=None, guess=None):
-    return predict(
-        scene.robot,
-        scene.state,
-        scene.contacts,
-        scene.q_ddot,
-        law=law if not isinstance(law, str) else make_law(law),
-        dt=DT,
-        options=options or Options.paper(ground=LITERAL),
-        guess=guess,
-    )
+    return predict_scene(scene, law, options or Options.paper(ground=LITERAL), guess)
 
 
 def calm(n=4):
@@ -150,16 +140,7 @@ def test_the_last_forces_answer_when_every_law_fails(status):
     np.testing.assert_allclose(answer.tau, outcome(f, scene.q_ddot, DT, before.p)[1], rtol=1e-9)
 
 
-def test_without_a_guess_the_last_forces_are_zero():
-    scene = beyond()
-    answer = solve(scene, "coulomb")
-    assert answer.rung == "last forces"
-    assert not answer.impulse.any()
-    f = full(scene.robot, scene.state, scene.contacts)
-    np.testing.assert_allclose(answer.tau, outcome(f, scene.q_ddot, DT, np.zeros(12))[1], rtol=1e-9)
-
-
-def test_last_forces_are_assigned_by_contact_key():
+def test_last_forces_are_assigned_by_contact_key_and_zero_without_a_guess():
     """Given in world coordinates: order and tangents of the new contacts do not matter, contacts without a force carry none."""
     scene = beyond()
     force = np.random.default_rng(0).normal(size=(2, 3))
@@ -169,6 +150,13 @@ def test_last_forces_are_assigned_by_contact_key():
     assert answer.rung == "last forces"
     np.testing.assert_allclose(answer.force[[2, 0]], force, atol=1e-15)
     assert not answer.impulse[[1, 3]].any()
+
+    scene = beyond()
+    answer = solve(scene, "coulomb")
+    assert answer.rung == "last forces"
+    assert not answer.impulse.any()
+    f = full(scene.robot, scene.state, scene.contacts)
+    np.testing.assert_allclose(answer.tau, outcome(f, scene.q_ddot, DT, np.zeros(12))[1], rtol=1e-9)
 
 
 def test_a_selection_that_fails_the_certificate_is_undone():
@@ -246,14 +234,11 @@ def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_larg
 
 PIVOTING = ("no-slip", "coulomb")
 each_law = pytest.mark.parametrize("law", fast(LAWS, "no-slip", "coulomb", "exact-cone", "convex", "cone", "sap"))
-each_pivoting = pytest.mark.parametrize("law", PIVOTING)
+each_pivoting = every("law", PIVOTING)
 
 
 def started(scene, law, guess=None, selection=Selection.TORQUE, **changes):
-    scene = msgspec.structs.replace(scene, **changes)
-    options = Options.paper(selection=selection, ground=LITERAL)
-    law = make_law(law)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
+    return predict_scene(scene, law, Options.paper(selection=selection, ground=LITERAL), guess, **changes)
 
 
 def moving(name, steps):
@@ -374,9 +359,9 @@ def broken_inputs(scene):
         for field in ("points", "gaps"):
             value = getattr(scene.contacts, field).copy()
             value.flat[2] = bad
-            yield msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **{field: value}))
+            yield with_contacts(scene, **{field: value})
     mu = np.array([0.5, 1e300, 0.5, 0.5])
-    yield msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=mu))
+    yield with_contacts(scene, mu=mu)
 
 
 @each_law

@@ -12,12 +12,11 @@ from conditions import allowance, cone_error, coulomb_error, dynamics, exact_con
 from fast import every, fast
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, eliminate, full, no_slip_is_possible, outcome
-from scenes import DT, LITERAL, each_walker, random_scene
+from scenes import DT, LITERAL, each_walker, predict_scene, random_scene
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.types import Selection
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
@@ -33,7 +32,7 @@ EXACT = 1e-8
 
 
 def answer_to(scene, law):
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=OPTIONS)
+    return predict_scene(scene, law, OPTIONS)
 
 
 def kinetic_error(f: Full, answer, q_ddot, mu, extra):
@@ -165,7 +164,7 @@ PLAINLY = Options.paper(ground=LITERAL)
 
 
 def answer_of(scene, law, options=PLAINLY):
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+    return predict_scene(scene, law, options)
 
 
 def report(title, counts):

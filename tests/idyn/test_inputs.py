@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fast import every
 from numba.core import event
-from scenes import DT, LITERAL, standing_scene
+from scenes import DT, LITERAL, standing_scene, with_contacts
 
 from idyn.contact.ground import Ground
 from idyn.errors import InputError
@@ -266,7 +266,7 @@ def test_malformed_inputs_of_a_warm_tick_are_named(selection, field, changes):
     if field.startswith("guess"):
         guess = msgspec.structs.replace(guess, **changes)
     if field.startswith("contacts"):
-        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **changes))
+        scene = with_contacts(scene, **changes)
     with pytest.raises(InputError, match=field):
         solve(scene, law, options, guess, preferred=preferred)
 

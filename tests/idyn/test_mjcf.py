@@ -298,18 +298,19 @@ def test_a_body_that_moves_beside_the_robot_is_left_out_and_said(robot_of, joint
     assert ("other", "moves beside the robot and is not part of the model") in [(f.where, f.message) for f in robot.inspect()]
 
 
-def test_limits_are_the_smallest_of_all_that_the_file_gives(robot_of):
+def test_limits_are_the_smallest_and_forces_and_spheres_that_are_left_out_are_reported(robot_of):
     text = HOPPER.replace('<joint name="hip"', '<joint name="hip" actuatorfrcrange="-7 7"')
     assert robot_of("hopper", text).limits.tau_max.tolist() == [7.0, 30.0]
     text = HOPPER.replace('<motor name="hip" joint="hip"/>', '<position name="hip" joint="hip" kp="50" forcerange="-9 8"/>')
     assert robot_of("hopper", text).limits.tau_max.tolist() == [9.0, 30.0]
 
-
-def test_forces_that_predictions_leave_out_are_reported(robot_of):
     text = HOPPER.replace('<joint name="hip"', '<joint name="hip" stiffness="5" frictionloss="2"')
     found = {(each.where, each.message) for each in robot_of("hopper", text).inspect()}
     said = "dynamics: damping 0.3 N·m·s/rad, friction 2 N·m, stiffness 5 N·m/rad: not part of the prediction"
     assert ("hip", said) in found
+
+    text = HOPPER.replace("<freejoint/>", '<geom name="foot of the stand" size="0.05"/>')
+    assert robot_of("hopper", text).contact_names == ("shank.toe",)
 
 
 def test_a_loop_closed_by_connect_is_closed_in_the_robot(robot_of):
@@ -320,8 +321,3 @@ def test_a_loop_closed_by_connect_is_closed_in_the_robot(robot_of):
     gaps, _ = robot.closure_gaps(robot.neutral())
     assert len(robot.closures.keys) == 1
     np.testing.assert_allclose(gaps, 0.0, atol=1e-12)
-
-
-def test_spheres_that_cannot_move_are_no_contact_places(robot_of):
-    text = HOPPER.replace("<freejoint/>", '<geom name="foot of the stand" size="0.05"/>')
-    assert robot_of("hopper", text).contact_names == ("shank.toe",)

@@ -8,7 +8,7 @@ from conditions import allowance, coulomb_error, dynamics
 from fast import fast
 from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
-from scenes import DT, LITERAL, random_scene, standing_scene
+from scenes import DT, LITERAL, predict_scene, random_scene, standing_scene
 
 from idyn.batch.arrays import Batch
 from idyn.batch.predict import predict_batch
@@ -20,15 +20,7 @@ from idyn.prediction.predict import predict
 
 
 def predicted(scene):
-    return predict(
-        scene.robot,
-        scene.state,
-        scene.contacts,
-        scene.q_ddot,
-        law=make_law("coulomb"),
-        dt=DT,
-        options=Options.paper(ground=LITERAL),
-    )
+    return predict_scene(scene, "coulomb", Options.paper(ground=LITERAL))
 
 
 @pytest.mark.parametrize(("mu", "least"), fast([(3.0, 1), (10.0, 8)], 10.0))
@@ -73,13 +65,10 @@ def test_all_solutions_of_one_foot_are_found():
     assert several > 0
 
 
-def test_a_stance_has_one_outcome():
+def test_a_stance_has_one_outcome_and_under_a_wrong_torque_another():
     scene = standing_scene("quadruped", mu=0.6)
     assert len(outcomes(scene.robot, scene.state, scene.contacts, predicted(scene).tau, DT)) == 1
 
-
-def test_a_wrong_torque_has_another_outcome():
-    scene = standing_scene("quadruped", mu=0.6)
     answer = predicted(scene)
     (other,) = outcomes(scene.robot, scene.state, scene.contacts, 0.5 * answer.tau, DT)
     assert np.abs(other.v_plus - answer.v_plus).max() > 1e-3
@@ -92,7 +81,7 @@ def test_a_wrong_torque_has_another_outcome():
 
 def torques(scene):
     options = Options.paper(ground=LITERAL)
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb"), dt=DT, options=options).tau
+    return predict_scene(scene, "coulomb", options).tau
 
 
 def touching(scene, mu):
@@ -202,13 +191,11 @@ def test_impulses_that_are_not_unique_may_give_a_unique_motion(mu, n):
     assert np.abs(contact_velocity[2::3]).max() < 1e-9
 
 
-def test_beyond_the_budget_nothing_is_claimed():
+def test_beyond_the_budget_and_with_too_many_contacts_nothing_is_claimed():
     answer = found_in(on_the_base(0.5, 4), np.zeros(12), budget=5)
     assert answer.unique is None
     assert answer.undecided == "more than 5 combinations of modes are singular"
 
-
-def test_too_many_contacts_are_refused():
     scene = standing_scene("quadruped", mu=0.6)
     several = scene.contacts.join(scene.contacts)
     answer = all_outcomes(scene.robot, scene.state, several, torques(scene), DT)

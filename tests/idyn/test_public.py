@@ -123,7 +123,7 @@ def test_a_status_prints_its_name():
     assert msgspec.json.encode(Status.RAY) == b"1"
 
 
-def test_records_have_one_line_representations():
+def test_records_have_short_representations_in_one_line():
     scene = standing_scene("solo12")
     robot, state, contacts = scene.robot, scene.state, scene.contacts
     prediction = predict(robot, state, contacts, scene.q_ddot, law=make_law("coulomb"), dt=DT)
@@ -148,9 +148,6 @@ def test_records_have_one_line_representations():
         assert "\n" not in text
         assert len(text) <= 320, text
 
-
-def test_representations_of_many_contacts_are_short():
-    scene = standing_scene("solo12")
     many = scene.contacts.take(np.zeros(500, dtype=np.int64))
     assert len(repr(many)) < 200
     assert "… 500 in all" in repr(many)

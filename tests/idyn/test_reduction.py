@@ -84,7 +84,6 @@ MECHANISMS = {
     "loose knee": loose_knee,
 }
 SIZES = {"solo12": (12, 6), "panda": (9, 0), "panda, loose joints": (6, 3), "fingers": (2, 3), "loose knee": (11, 7)}
-each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def reduced(scene, ground=LITERAL):
@@ -99,23 +98,20 @@ def test_joints_are_split_into_actuated_and_unactuated(name):
     np.testing.assert_array_equal(np.sort(np.r_[robot.tree.a, robot.tree.u]), np.arange(robot.nv))
 
 
-@each_mechanism
-def test_dynamics_terms_match_recursive_newton_euler(name):
+@every("name", MECHANISMS)
+def test_reduction_matches_elimination_from_the_full_system_and_recover_leads_back(name):
+    """M and h; D and b of [ZD Eq. 63], and the motion without impulses; Y = J_u L⁻ᵀ and the energy gradient of MATHEMATICS §2
+    and §3.3, with a Cholesky factor of numpy; v⁺ and τ for arbitrary impulses, against one dense solve for both."""
     for seed in range(5):
         scene = MECHANISMS[name](seed)
-        f = full(scene.robot, scene.state, scene.contacts)
-        terms = scene.robot.terms(scene.state.q, scene.state.v)
+        robot, v = scene.robot, scene.state.v
+        f = full(robot, scene.state, scene.contacts)
+        u, a = f.u, f.a
+        terms = robot.terms(scene.state.q, v)
         np.testing.assert_allclose(terms.M, f.M, atol=1e-11 * np.abs(f.M).max())
         np.testing.assert_array_equal(terms.M, terms.M.T)
         np.testing.assert_allclose(terms.h, f.h, atol=1e-11 * np.abs(f.h).max())
 
-
-@each_mechanism
-def test_reduction_matches_elimination_from_the_full_system(name):
-    """D and b of [ZD Eq. 63], and the motion without impulses."""
-    for seed in range(5):
-        scene = MECHANISMS[name](seed)
-        f = full(scene.robot, scene.state, scene.contacts)
         D, b, v_free, _ = eliminate(f, scene.q_ddot, DT)
         b[2::3] += allowance(scene.contacts.gaps, DT)
         law, dynamics = reduced(scene)
@@ -124,15 +120,6 @@ def test_reduction_matches_elimination_from_the_full_system(name):
         np.testing.assert_allclose(dynamics.v_free, v_free, atol=1e-10 * np.abs(v_free).max())
         np.testing.assert_array_equal(law.mu, scene.contacts.mu)
 
-
-@each_mechanism
-def test_reduction_matches_its_formulas(name):
-    """Y = J_u L⁻ᵀ and the energy gradient of MATHEMATICS §2 and §3.3, with a Cholesky factor of numpy."""
-    for seed in range(5):
-        scene = MECHANISMS[name](seed)
-        f = full(scene.robot, scene.state, scene.contacts)
-        u, a = f.u, f.a
-        law, dynamics = reduced(scene)
         assert law.Y.shape == (3 * len(scene.contacts), len(u))
         L = np.linalg.cholesky(f.M[np.ix_(u, u)])
         np.testing.assert_allclose(dynamics.L, L, atol=1e-11 * np.abs(L).max(initial=1))
@@ -141,6 +128,14 @@ def test_reduction_matches_its_formulas(name):
         free = f.v[u] - DT * np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ scene.q_ddot + f.h[u])
         energy = f.Ju @ (free + np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ v_a))
         np.testing.assert_allclose(law.energy, energy, atol=1e-10 * np.abs(energy).max(initial=1))
+
+        p = np.random.default_rng(seed).normal(size=3 * len(scene.contacts))
+        v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
+        recover(dynamics.fields, p, v_plus, tau, np.empty(0))
+        v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
+        np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
+        np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
+        np.testing.assert_allclose(v_plus[a], v[a] + DT * scene.q_ddot, atol=1e-15)
 
 
 def test_the_energy_gradient_is_the_derivative_of_the_kinetic_energy():
@@ -155,23 +150,6 @@ def test_the_energy_gradient_is_the_derivative_of_the_kinetic_energy():
             return v @ f.M @ v / 2
 
         assert (kinetic(e) - kinetic(-e)) / (2 * e) == pytest.approx(law.energy @ p, rel=1e-7)
-
-
-@each_mechanism
-def test_recover_solves_the_full_system(name):
-    """v⁺ and τ for arbitrary impulses, against one dense solve for both."""
-    for seed in range(5):
-        scene = MECHANISMS[name](seed)
-        robot, c = scene.robot, scene.contacts
-        f = full(robot, scene.state, c)
-        p = np.random.default_rng(seed).normal(size=3 * len(c))
-        _, dynamics = reduced(scene)
-        v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
-        recover(dynamics.fields, p, v_plus, tau, np.empty(0))
-        v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
-        np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
-        np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
-        np.testing.assert_allclose(v_plus[robot.tree.a], scene.state.v[robot.tree.a] + DT * scene.q_ddot, atol=1e-15)
 
 
 def test_last_forces_accept_any_dtype_and_need_one_row_per_contact():
@@ -403,7 +381,7 @@ def some_state(robot, seed=0):
 
 
 @every("name", ROBOTS)
-def test_armature_adds_to_the_diagonal_of_the_mass_matrix_only(name):
+def test_armature_adds_to_the_diagonal_of_the_mass_matrix_and_to_the_kinetic_energy_only(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare)
     before = bare.terms(q, v)
@@ -413,6 +391,11 @@ def test_armature_adds_to_the_diagonal_of_the_mass_matrix_only(name):
     added[bare.tree.a] = list(rotors.values())
     np.testing.assert_allclose(after.M - before.M, np.diag(added), atol=1e-15)
     np.testing.assert_array_equal(after.h, before.h)
+
+    bare = load_robot(name)[0].variant(armature=0.0)
+    q, v = some_state(bare, 3)
+    more = bare.variant(armature=0.02).energy(q, v) - bare.energy(q, v)
+    assert more == pytest.approx(0.5 * 0.02 * (v[bare.tree.a] ** 2).sum(), rel=1e-9)
 
 
 @every("name", ROBOTS)
@@ -426,14 +409,6 @@ def test_mass_matrix_and_recursive_newton_euler_agree(name):
     np.testing.assert_allclose(terms.M @ acceleration + terms.h, robot.inverse_dynamics(q, v, acceleration), atol=1e-11)
 
 
-@every("name", ROBOTS)
-def test_armature_adds_to_the_kinetic_energy(name):
-    bare = load_robot(name)[0].variant(armature=0.0)
-    q, v = some_state(bare, 3)
-    more = bare.variant(armature=0.02).energy(q, v) - bare.energy(q, v)
-    assert more == pytest.approx(0.5 * 0.02 * (v[bare.tree.a] ** 2).sum(), rel=1e-9)
-
-
 def test_energy_is_kinetic_plus_potential():
     robot = load_robot("solo12")[0].variant(armature=0.0)
     q, v = some_state(robot, 4)
@@ -443,22 +418,18 @@ def test_energy_is_kinetic_plus_potential():
     assert robot.energy(q, v) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_shipped_robots_have_armature():
+def test_shipped_robots_their_snapshots_and_released_joints_have_armature():
     assert load_robot("quadruped")[0].description.armature == {}
     assert set(load_robot("solo12")[0].description.armature.values()) == {0.00036207}
     go2 = load_robot("go2")[0].description.armature
     assert (go2["FL_hip_joint"], go2["RR_calf_joint"]) == (0.0045, 0.0165)
 
-
-def test_a_snapshot_carries_the_armature():
     first = load_controller("go2")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
     assert second.robot.description.armature == first.robot.description.armature
     q, v = some_state(first.robot)
     assert first.robot.terms(q, v).M.tobytes() == second.robot.terms(q, v).M.tobytes()
 
-
-def test_released_joints_keep_their_armature():
     robot = load_robot("quadruped")[0].variant(armature=0.01)
     free = released(robot, ["LF_X_1"])
     assert free.na == 11

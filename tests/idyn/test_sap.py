@@ -6,7 +6,7 @@ import pytest
 import scs
 from fast import every
 from oracles import full, outcome
-from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, random_scene, standing_scene, with_contacts
 from scipy import sparse
 
 from idyn.contact.ground import Ground, Material
@@ -34,7 +34,7 @@ def solve(scene, law, options=PLAINLY, **more):
 
 def sunk(scene, depth):
     """The same contacts, gaps less by `depth` [m]."""
-    return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=scene.contacts.gaps - depth))
+    return with_contacts(scene, gaps=scene.contacts.gaps - depth)
 
 
 def rows_of(scene, material, f):
@@ -95,7 +95,7 @@ def test_a_robot_at_its_static_penetration_stands(name):
     law = SapSettings(stiffness=stiffness, sigma=1e-6).build()
     equal = solve(scene, make_law("coulomb")).normal_force  # of the rigid law
     gaps = -equal / stiffness
-    stands = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=gaps))
+    stands = with_contacts(scene, gaps=gaps)
     answer = solve(stands, law)
     assert answer.normal_force.sum() == pytest.approx(scene.robot.weight, rel=1e-3)
     assert np.abs(answer.v_plus).max() < 1e-5
@@ -122,14 +122,12 @@ def test_every_demand_is_answered_unchanged(consistency):
     assert answer.demand_change == 0.0
 
 
-def test_softer_ground_yields_more():
+def test_softer_ground_yields_more_and_rigid_ground_is_as_stiff_as_the_period_allows():
+    """k = ∞ and any k whose spring is quicker than the period are the same."""
     scene = sunk(standing_scene("solo12"), 1e-3)
     force = [solve(scene, Sap(Material(k, 0.01))).normal_force.sum() for k in (1e2, 1e3, 1e4)]
     assert force[0] < force[1] < force[2]
 
-
-def test_rigid_ground_is_as_stiff_as_the_period_allows():
-    """k = ∞ and any k whose spring is quicker than the period are the same."""
     scene = sunk(standing_scene("solo12"), 1e-6)
     hard, harder = (solve(scene, Sap(Material(k, DT))).p for k in (1e14, np.inf))
     np.testing.assert_array_equal(hard, harder)

@@ -2,15 +2,14 @@
 
 import numpy as np
 from fast import every
-from scenes import DT, PLAIN, each_walker, random_scene
+from scenes import each_walker, predict_scene, random_scene
 
 from idyn.laws import make_law
 from idyn.laws.sensed import Sensed
-from idyn.prediction.predict import predict
 
 
 def solve(scene, law):
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+    return predict_scene(scene, law)
 
 
 @each_walker

@@ -53,7 +53,11 @@ def height_of(name):
 
 
 @every("name", sorted(TERRAINS))
-def test_the_normal_is_the_gradient_of_the_distance(name):
+def test_the_distance_has_the_sign_of_the_height_and_its_gradient_leads_to_the_surface(name):
+    points = near(height_of(name), 300, 1.4, -0.05, 0.05, seed=1)
+    distances, _ = TERRAINS[name][0].query(points)
+    np.testing.assert_array_equal(distances > 0, points[:, 2] > height_of(name)(points))
+
     terrain = TERRAINS[name][0]
     points = near(height_of(name), 200, 1.4, -0.02, 0.05)
     _, normals = terrain.query(points)
@@ -63,9 +67,6 @@ def test_the_normal_is_the_gradient_of_the_distance(name):
     assert kinks.mean() <= (0.02 if name == "stairs" else 0)
     np.testing.assert_allclose(normals[~kinks], gradient[~kinks], atol=1e-6)
 
-
-@every("name", sorted(TERRAINS))
-def test_a_step_of_the_distance_along_the_normal_lands_on_the_surface(name):
     terrain = TERRAINS[name][0]
     points = near(height_of(name), 200, 1.4, -0.02, 0.05)
     distances, normals = terrain.query(points)
@@ -73,13 +74,6 @@ def test_a_step_of_the_distance_along_the_normal_lands_on_the_surface(name):
     assert np.abs(terrain.query(foot)[0]).max() < 1e-12
     if name != "stairs":  # where the height is no function of the place
         np.testing.assert_allclose(foot[:, 2], height_of(name)(foot), atol=1e-12)
-
-
-@every("name", sorted(TERRAINS))
-def test_the_distance_is_positive_above_and_negative_below(name):
-    points = near(height_of(name), 300, 1.4, -0.05, 0.05, seed=1)
-    distances, _ = TERRAINS[name][0].query(points)
-    np.testing.assert_array_equal(distances > 0, points[:, 2] > height_of(name)(points))
 
 
 def test_no_point_of_the_hills_is_nearer(hilly):
@@ -126,7 +120,7 @@ def test_distance_and_normal_in_each_region_of_a_step():
         np.testing.assert_allclose(normals[0, [0, 2]], normal, atol=1e-12)
 
 
-def test_hills_have_the_given_height_and_pass_through_the_grid(hilly):
+def test_hills_have_the_given_height_and_continue_smoothly_beyond_their_border(hilly):
     heights = paper_hills()
     assert heights.shape == (151, 151)
     assert heights.min() == 0
@@ -135,8 +129,6 @@ def test_hills_have_the_given_height_and_pass_through_the_grid(hilly):
     grid = np.array([(x, y, 0) for x in lines for y in lines])
     np.testing.assert_allclose(hilly.height(grid), heights.ravel(), atol=1e-14)
 
-
-def test_hills_continue_smoothly_beyond_their_border(hilly):
     outside = np.array([[1.9, 0.4, 0.01], [-1.7, -2.0, 0.01]])
     np.testing.assert_allclose(hilly.height(outside), hilly.height(np.clip(outside, -1.5, 1.5)), atol=1e-15)
     _, normals = hilly.query(np.array([[1.5 - 1e-9, 0.4, 0.01], [1.5 + 1e-9, 0.4, 0.01]]))
@@ -196,14 +188,12 @@ class Water:
         return points[:, 2], np.broadcast_to([0, 0, 1], points.shape)
 
 
-def test_terrains_may_return_arrays_of_any_dtype_and_layout():
+def test_terrains_take_and_return_arrays_of_any_dtype_and_layout():
     robot, q = walker("quadruped")
     own, ours = (contacts_from_geometry(robot, q, terrain, margin=1.0) for terrain in (Water(), Flat()))
     for field in ("points", "normals", "tangents", "gaps"):
         np.testing.assert_array_equal(getattr(own, field), getattr(ours, field))
 
-
-def test_the_plane_accepts_points_of_any_dtype_and_layout():
     points = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     expected = points[:, 2].astype(np.float64) - 0.07
     for given in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
