@@ -93,7 +93,6 @@ def test_rate_and_torque_limits_are_kept_from_the_second_tick_on():
 
 
 def test_the_reference_time_is_the_sum_of_the_periods():
-    """dt is measured: a trajectory is where the sum of the periods says."""
     c = controller("solo12", reference__kind="sway", reference__start=0.0, **RIGID)
     state = at_rest(c)
     for dt in (0.0, 0.3, 0.2, 0.013):
@@ -106,7 +105,6 @@ def test_the_reference_time_is_the_sum_of_the_periods():
 @pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE_CHANGE))
 @every("law", ["no-slip", "coulomb", "convex"])
 def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
-    """Through JSON into a new controller: equal commands for equal states, over many ticks."""
     first = controller("solo12", law=law, selection=selection, reference__kind="squat")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
     rng = np.random.default_rng(1)
@@ -231,7 +229,6 @@ def test_a_schedule_of_other_feet_is_refused(source):
 
 @every("source", ["geometry", "planner", "fused"])
 def test_arrays_of_any_dtype_and_memory_order_are_accepted(source):
-    """Contacts and a schedule with other array types: the same numbers, the same torques."""
     c, other = (controller("quadruped", contact__source={"kind": source}) for _ in range(2))
     state, zero = at_rest(c), np.zeros(12)
     contacts = c.contacts(state.q, c.robot.contact_names)
@@ -265,7 +262,6 @@ def test_settings_need_not_be_hashable():
 @every("law", LAWS)
 @pytest.mark.parametrize("name", first_is_fast(["solo12", "quadruped"]))
 def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
-    """For any finite state, contacts, reference and period: a torque within the limits, a mode, and no exception."""
     c = controller(name, law=law)
     rng = np.random.default_rng(0)
     tau_max = c.robot.limits.tau_max

@@ -82,7 +82,6 @@ def test_free_fall_predicted_as_stance_shows_as_one_g(name):
 
 
 def test_predictions_are_compared_after_the_actuation_delay(stand):
-    """For accelerations that come as predicted, d ticks later, the figure is zero; with another delay it is not."""
     robot, state, prediction = stand
     rng = np.random.default_rng(0)
     accelerations = rng.normal(size=(60, robot.nv))

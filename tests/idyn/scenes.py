@@ -79,6 +79,10 @@ def random_scene(name: str, seed: int, *, touching: float = 0.5, mu: float | Non
     return Scene(robot=robot, state=State(q=q, v=v), contacts=contacts.take(chosen), q_ddot=demand)
 
 
+def random_scenes(name: str, count: int, **settings: Any) -> Iterator[Scene]:
+    return (random_scene(name, seed, **settings) for seed in range(count))
+
+
 def with_contacts(scene: Scene, **fields: object) -> Scene:
     """The scene with some fields of its contacts replaced."""
     return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **fields))

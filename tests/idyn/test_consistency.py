@@ -6,7 +6,17 @@ import pytest
 from conditions import allowance, coulomb_error, dynamics
 from fast import every
 from oracles import eliminate, full, solve_qp
-from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scene, standing_scene, with_contacts
+from scenes import (
+    DT,
+    LITERAL,
+    each_walker,
+    fingers_scene,
+    predict_scene,
+    random_scene,
+    random_scenes,
+    standing_scene,
+    with_contacts,
+)
 from scipy.optimize import linprog
 
 from idyn.contact.ground import Ground
@@ -94,8 +104,7 @@ def consistent(f, q_ddot, sticking, extra):
 @each_walker
 def test_a_projected_demand_is_feasible(name):
     """And where the original was not, the demand has changed."""
-    for seed in range(30):
-        scene = random_scene(name, seed, touching=1.0)
+    for scene in random_scenes(name, 30, touching=1.0):
         f = full(scene.robot, scene.state, scene.contacts)
         held, extra = np.ones(len(scene.contacts), bool), allowance(scene.contacts.gaps, DT)
         q_ddot, change, _ = projected(scene, np.ones(len(held)))
@@ -166,8 +175,7 @@ def test_fingers_carry_the_box_by_friction():
 @each_walker
 def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
     """Its feet touch only the ground: the base gives way, no demand is infeasible, none is changed."""
-    for seed in range(40):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 40):
         f = full(scene.robot, scene.state, scene.contacts)
         assert farkas(f, scene.q_ddot, allowance(scene.contacts.gaps, DT)) is None
         assert solve(scene, law).demand_change == 0

@@ -16,6 +16,7 @@ from scenes import (
     many_points,
     predict_scene,
     random_scene,
+    random_scenes,
     standing_scene,
     turned,
     varied,
@@ -96,8 +97,7 @@ def test_all_back_ends_give_the_same_velocity(backend):
     """Where a back end is not accurate enough the next rung answers; the velocity is the same."""
     assert backend in backends()
     law, reference = make_law("convex", backend=backend), make_law("convex")
-    for seed in range(15):
-        scene = random_scene("quadruped", seed)
+    for scene in random_scenes("quadruped", 15):
         options = Options.paper(selection=Selection.TORQUE, ground=LITERAL)
         answer = predict_scene(scene, law, options)
         assert answer.status.ok
@@ -108,8 +108,7 @@ def test_all_back_ends_give_the_same_velocity(backend):
 def test_the_tangent_basis_does_not_matter_without_a_cone(name):
     """v⁺ of QP,∞ is unchanged by any turn."""
     law, rng = make_law("convex-infinite"), np.random.default_rng(0)
-    for seed in range(40):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 40):
         other = turned(scene.contacts, rng.uniform(0, 6, len(scene.contacts)))
         expected = predict_scene(scene, law).v_plus
         np.testing.assert_allclose(predict_scene(scene, law, contacts=other).v_plus, expected, atol=1e-7)
@@ -118,8 +117,7 @@ def test_the_tangent_basis_does_not_matter_without_a_cone(name):
 @each_walker
 def test_quarter_turns_of_the_tangents_are_exact(name):
     law, rng = make_law("convex"), np.random.default_rng(0)
-    for seed in range(40):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 40):
         other = turned(scene.contacts, np.pi / 2 * rng.integers(0, 4, len(scene.contacts)))
         expected = predict_scene(scene, law).v_plus
         np.testing.assert_allclose(predict_scene(scene, law, contacts=other).v_plus, expected, atol=1e-7)

@@ -7,7 +7,19 @@ from fast import every, first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
-from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, predict_scene, random_scene, standing_scene, turned, varied
+from scenes import (
+    DT,
+    LITERAL,
+    PLAIN,
+    VARIANTS,
+    each_walker,
+    predict_scene,
+    random_scene,
+    random_scenes,
+    standing_scene,
+    turned,
+    varied,
+)
 
 from idyn.errors import ConfigError
 from idyn.laws import make_law
@@ -93,8 +105,7 @@ def test_lemke_alone_solves_feet_with_many_points(name):
 @each_walker
 def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
     """All 2⁶ complementary bases; several solutions may exist, and the prediction must be one of them."""
-    for seed in range(60):
-        scene = random_scene(name, seed, n=1)
+    for scene in random_scenes(name, 60, n=1):
         f, M, q, G = assembled(scene)
         velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in enumerate_lcp(M, q)]
         answer = solve(scene)
@@ -105,8 +116,7 @@ def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
 @pytest.mark.full
 @each_walker
 def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
-    for seed in range(4):
-        scene = random_scene(name, seed, n=2, touching=1.0, mu=0.6)
+    for scene in random_scenes(name, 4, n=2, touching=1.0, mu=0.6):
         f, M, q, G = assembled(scene)
         velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in enumerate_lcp(M, q)]
         assert min(np.abs(v - solve(scene).v_plus).max() for v in velocities) < 1e-9
@@ -116,8 +126,7 @@ def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
 def test_coulomb_agrees_with_an_independent_lemke(name):
     """Where the oracle finds another velocity, there are two solutions; that must be rare."""
     compared = different = 0
-    for seed in range(120):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 120):
         f, M, q, G = assembled(scene)
         oracle = lcp_lemke(M, q)
         if not oracle.success or lcp_error(M, q, oracle.z) > 1e-9:

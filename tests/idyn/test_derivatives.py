@@ -379,25 +379,8 @@ def answered(law, options, speed):
     """Robot, batch, its answer after another one, and the settings of both."""
     robot, given = batch(speed)
     common = {"law": law, "options": options}
-    common["guess"] = predict_batch(robot, moved(robot, given, q_ddot=-0.1 * given.q_ddot), dt=DT, **common).guess
+    common["guess"] = predict_batch(robot, msgspec.structs.replace(given, q_ddot=0.9 * given.q_ddot), dt=DT, **common).guess
     return robot, given, predict_batch(robot, given, dt=DT, **common), common
-
-
-def moved(robot, given, q_ddot=0.0, q=None, v=0.0, mu=0.0, preferred=None):
-    """The batch with changes, each with a row for each member: q along the tangent, preferred forces in rows S, T, N."""
-    place = given.state.q
-    if q is not None:
-        place = np.array([robot.integrate(*each) for each in zip(place, q, strict=True)])
-    c, forces = given.contacts, given.preferred
-    if preferred is not None:
-        axes = np.stack([c.tangents, np.cross(c.normals, c.tangents), c.normals], axis=2)
-        forces = forces + np.einsum("bkra,bka->bkr", np.swapaxes(axes, 2, 3), preferred.reshape(forces.shape))
-    return Batch(
-        state=State(q=place, v=given.state.v + v),
-        contacts=msgspec.structs.replace(c, mu=c.mu + mu),
-        q_ddot=given.q_ddot + q_ddot,
-        preferred=forces,
-    )
 
 
 @pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES, 2))
@@ -421,24 +404,6 @@ def test_members_equal_single_derivatives(law, options, speed):
         assert np.array_equal(found.member(i).v.p, alone.v.p)
         compared += 1
     assert compared > MEMBERS // 2
-
-
-@pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES))
-def test_slopes_are_the_central_differences_of_batches(law, options, speed):
-    """Along a random direction, for members that are not at a switch."""
-    robot, given, answer, common = answered(law, options, speed)
-    found, rng = derivatives_batch(robot, given, answer, **common), np.random.default_rng(1)
-    assert found.classical.sum() > MEMBERS // 2
-    for name, step in STEPS.items():
-        slope = getattr(found, name).v_plus
-        way = rng.normal(size=(MEMBERS, slope.shape[2]))
-        low, high = (
-            predict_batch(robot, moved(robot, given, **{name: sign * step * way}), dt=DT, **common) for sign in (-1, 1)
-        )
-        difference, expected = (high.v_plus - low.v_plus) / (2 * step), np.einsum("brk,bk->br", slope, way)
-        for i in np.flatnonzero(found.classical):
-            size = max(np.abs(slope[i]).max(), np.abs(expected[i]).max(), 1e-8 / step)
-            assert np.abs(difference[i] - expected[i]).max() < 1e-6 * size, (name, i)
 
 
 def test_values_that_all_members_share_need_no_axis():

@@ -6,7 +6,7 @@ import pytest
 from fast import every, first_is_fast
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
 from rungs import attempts
-from scenes import each_walker, predict_scene, random_scene, standing_scene
+from scenes import each_walker, predict_scene, random_scenes, standing_scene
 
 from idyn.laws import make_law
 from idyn.laws.enumeration import Enumeration
@@ -53,8 +53,7 @@ def test_enumeration_finds_the_nearest_basic_solution(n, count):
 @every("n", [1, 2])
 @each_walker
 def test_enumeration_solves_the_lcp_of_two_feet(name, n):
-    for seed in range(20):
-        scene = random_scene(name, seed, n=n)
+    for scene in random_scenes(name, 20, n=n):
         answer = predict_scene(scene, "enumeration")
         assert (answer.status, answer.law) == (Status.SOLVED, "enumeration")
         assert answer.residuals.worst < 1e-8

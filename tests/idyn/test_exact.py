@@ -6,7 +6,17 @@ import pinocchio as pin
 import pytest
 from fast import every
 from oracles import full
-from scenes import DT, LITERAL, each_walker, limitless, predict_scene, random_scene, standing_scene, turned, walker
+from scenes import (
+    DT,
+    LITERAL,
+    each_walker,
+    limitless,
+    predict_scene,
+    random_scenes,
+    standing_scene,
+    turned,
+    walker,
+)
 
 from idyn.certificate.certify import CERTIFIED, Conditions
 from idyn.contact.contacts import contacts_from_points
@@ -31,8 +41,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, **more):
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
     """RNEA at the predicted acceleration, with armature and less the contact forces as wrenches: τ on the joints, zero on the
     base."""
-    for seed in range(20):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 20):
         answer = solve(scene, law)
         robot, q, v = scene.robot, scene.state.q, scene.state.v
         acceleration = (answer.v_plus - v) / DT
@@ -187,7 +196,6 @@ def test_sliding_friction_depends_on_direction_as_the_polygon(law):
 
 
 def test_robots_do_not_share_work_arrays():
-    """Two robots of the same model have work arrays of their own."""
     robot, q = walker("solo12")
     M = robot.terms(q, np.zeros(18)).M.copy()
     limitless("solo12").terms(robot.neutral(), np.zeros(18))

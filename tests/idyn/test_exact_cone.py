@@ -16,6 +16,7 @@ from scenes import (
     limitless,
     predict_scene,
     random_scene,
+    random_scenes,
     standing_scene,
     turned,
     varied,
@@ -63,8 +64,7 @@ def test_the_answer_is_isotropic(name, angle):
     """Turning the tangents keeps v⁺ and the forces in the world. Started at the same impulses, as polygons are not isotropic
     and the law may have several answers."""
     slid = 0
-    for seed in range(30):
-        scene = random_scene(name, seed, mu=0.3)
+    for scene in random_scenes(name, 30, mu=0.3):
         begun = solve(scene).guess
         one, other = solve(scene, guess=begun), solve(scene, guess=begun, contacts=turned(scene.contacts, angle))
         np.testing.assert_allclose(one.v_plus, other.v_plus, atol=1e-9)
@@ -109,8 +109,7 @@ def least_of_program(f, scene, extra, s):
 def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
     """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
     slid = 0
-    for seed in range(16):
-        scene = random_scene(name, seed, mu=0.4)
+    for scene in random_scenes(name, 16, mu=0.4):
         answer = solve(scene)
         f = full(scene.robot, scene.state, scene.contacts)
         u, extra = f.at_end(answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
@@ -126,8 +125,7 @@ def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
 def test_polygons_converge_to_the_round_cone(name):
     """With more edges Coulomb's law comes nearer, but only with 1/k where feet slide, as its friction points to a corner."""
     errors = []
-    for seed in range(24):
-        scene = random_scene(name, seed, mu=0.3, n=4, touching=1.0)
+    for scene in random_scenes(name, 24, mu=0.3, n=4, touching=1.0):
         exact = solve(scene)
         f = full(scene.robot, scene.state, scene.contacts)
         u = f.at_end(exact.v_plus).reshape(-1, 3)
@@ -148,10 +146,8 @@ def predict_polygon(scene, edges):
 
 @every("method", METHODS)
 def test_contact_velocities_match_pinocchios_solvers(method):
-    """Where these converge: the same contact velocities, by independent code."""
     same = 0
-    for seed in range(30):
-        scene = random_scene("quadruped", seed, mu=0.5)
+    for scene in random_scenes("quadruped", 30, mu=0.5):
         r = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         D, mean, speed = r.Y @ r.Y.T, np.mean(np.sum(r.Y[2::3] ** 2, axis=1)), np.abs(r.b).max()
         theirs = speed / mean * solve_cones(D / mean, r.b / speed, r.mu, method)

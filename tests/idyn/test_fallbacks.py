@@ -8,7 +8,16 @@ from fast import every, fast
 from hard import degenerate_scene, wild_scene
 from oracles import full, outcome
 from rungs import attempts
-from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scene, standing_scene, with_contacts
+from scenes import (
+    DT,
+    LITERAL,
+    each_walker,
+    fingers_scene,
+    predict_scene,
+    random_scenes,
+    standing_scene,
+    with_contacts,
+)
 
 from idyn.certificate.certify import CERTIFIED
 from idyn.laws import LAWS, make_law
@@ -170,8 +179,7 @@ def test_a_selection_that_fails_the_certificate_is_undone():
                 yield rung, solution._replace(face=solution.face._replace(flags=flags))
 
     undone = 0
-    for seed in range(40):
-        scene = random_scene("solo12", seed, n=4, mu=0.3, touching=1.0)
+    for scene in random_scenes("solo12", 40, n=4, mu=0.3, touching=1.0):
         options = Options.paper(consistency=Consistency.OFF, ground=LITERAL)
         answer = solve(scene, Mistaken(make_law("coulomb"), 0, Status.SOLVED), options)
         plain = solve(scene, "coulomb", msgspec.structs.replace(options, selection=Selection.OFF))
@@ -213,8 +221,7 @@ def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_larg
     """Demands that drag feet apart need more torque without slip than with it."""
     bounded = Options.paper(ground=LITERAL, bounded=True)
     gave_way = 0
-    for seed in range(40):
-        scene = random_scene("quadruped", seed, touching=1.0)
+    for scene in random_scenes("quadruped", 40, touching=1.0):
         unbounded = solve(scene, "no-slip", Options.paper(ground=LITERAL))
         answer = solve(scene, "no-slip", bounded)
         assert unbounded.law == "no-slip"
@@ -254,7 +261,6 @@ def moving(name, steps):
 @each_walker
 @each_pivoting
 def test_warm_and_cold_starts_give_the_same_answer(name, law):
-    """Along a motion: the same velocity and torque, fewer pivots, and a rung that names the warm start."""
     guess, saved, warm = None, 0, 0
     for scene in moving(name, 60):
         cold = started(scene, law)
@@ -273,8 +279,7 @@ def test_warm_and_cold_starts_give_the_same_answer(name, law):
 @each_pivoting
 def test_the_last_answer_is_confirmed_without_a_pivot(name, law):
     """Given back as the guess."""
-    for seed in range(20):
-        scene = random_scene(name, seed, touching=1.0)
+    for scene in random_scenes(name, 20, touching=1.0):
         first = started(scene, law)
         if first.law != law or first.rung != "cold" or first.demand_change > 0:
             continue
@@ -306,8 +311,7 @@ def poisoned(guess, rng):
 @each_walker
 def test_malformed_guesses_do_not_change_the_answer(name, law, selection):
     rng = np.random.default_rng(0)
-    for seed in range(3):
-        scene = random_scene(name, seed, n=4, touching=1.0)
+    for scene in random_scenes(name, 3, n=4, touching=1.0):
         clean = started(scene, law, selection=Selection.OFF)
         for guess in poisoned(started(scene, law).guess, rng):
             answer = started(scene, law, guess, selection)

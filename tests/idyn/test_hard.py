@@ -12,7 +12,7 @@ from conditions import allowance, cone_error, coulomb_error, dynamics, exact_con
 from fast import every, fast
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, eliminate, full, no_slip_is_possible, outcome
-from scenes import DT, LITERAL, each_walker, predict_scene, random_scene
+from scenes import DT, LITERAL, each_walker, predict_scene, random_scenes
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
@@ -136,7 +136,6 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
 
 @pytest.mark.parametrize("count", [22, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_law_answers_degenerate_contacts(count):
-    """No exception, no non-finite number, and hardly ever the last forces."""
     shares = sweep(degenerate_scene, count, judged=count < 1000)
     for law in LAWS:
         assert shares[law]["last forces"] <= max(1, 0.001 * count), law
@@ -188,8 +187,7 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
     too, or another solution of the same problem: large friction coefficients allow two, more often where feet touch."""
     law, rungs, forward = make_law("coulomb"), Counter(), Counter()
     pressing = 0
-    for seed in range(count):
-        scene = random_scene(name, seed, touching=touching)
+    for scene in random_scenes(name, count, touching=touching):
         answer = answer_of(scene, law, Options.paper())
         rungs[answer.law, answer.rung] += 1
         assert answer.status.ok
@@ -224,8 +222,7 @@ def test_other_laws_are_certified(name, law, touching, count):
     """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so, and
     where the no-slip law has no answer, an independent program finds none either."""
     make, rungs, impossible = make_law(law), Counter(), 0
-    for seed in range(count):
-        scene = random_scene(name, seed, touching=touching)
+    for scene in random_scenes(name, count, touching=touching):
         answer = answer_of(scene, make)
         rungs[answer.law, answer.rung, "changed" if answer.demand_change else "as asked"] += 1
         assert answer.status.certified
@@ -257,8 +254,7 @@ def test_other_laws_are_certified(name, law, touching, count):
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
     """‖τ‖ does not grow while the limits allow it, v⁺ does not change; undone selections are counted."""
     make, rungs = make_law(law), Counter()
-    for seed in range(count):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, count):
         plain = answer_of(scene, make, Options.paper(ground=LITERAL, selection=Selection.OFF))
         answer = answer_of(scene, make)
         if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):

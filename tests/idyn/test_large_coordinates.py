@@ -240,7 +240,6 @@ def test_frames_far_away():
 
 
 def test_up_to_the_limit_nothing_changes():
-    """Bit for bit: predictions and terms are those without a limit; beyond it they are not."""
     robot: Robot = load_robot("go2")[0]
     for offset, changes in ((0.0, False), (FAR - 1.0, False), (1.0 - FAR, False), (FAR + 1.0, True)):
         _, state, contacts, q_ddot = tick()

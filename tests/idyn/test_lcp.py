@@ -182,7 +182,6 @@ def test_each_solver_gives_the_expected_result(name, solver):
 
 @every("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
 def test_the_expected_results_match_brute_force(name):
-    """Brute force finds the stated solution, or none where none is stated."""
     lcp = TABLE[name]
     solutions = enumerate_lcp(lcp.M, lcp.q)
     assert bool(solutions) == lcp.solvable
@@ -227,7 +226,6 @@ def test_the_pivot_cap_ends_principal_pivoting(solve):
 
 @every("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
 def test_basis_solution_matches_numpy_on_every_basis(name):
-    """`basis_solution` against numpy on all complementary bases, singular ones refused."""
     lcp = TABLE[name]
     n = len(lcp.q)
     for code in range(2**n):
@@ -360,7 +358,6 @@ def test_the_solution_scales_with_units(solver, scale):
 
 @every("solver", SOLVERS)
 def test_nan_is_never_reported_as_solved(solver):
-    """A NaN anywhere never gives SOLVED with finite z."""
     lcp = gram([[1.0, 2], [3, 4], [0, 1]], [-1, -2, np.nan])
     z, status, _ = SOLVERS[solver](lcp)
     assert status is not Status.SOLVED or not np.isfinite(lcp_error(lcp.M, lcp.q, z))
@@ -410,7 +407,6 @@ def test_lu_reports_a_singular_matrix(A):
 
 @every(("rows", "m", "rank"), [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
 def test_null_space_is_orthonormal_and_complete(rows, m, rank):
-    """Orthonormal, of the right size, and mapped to zero."""
     rng = np.random.default_rng(rows + m)
     E = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, m))
     Z = null_space(E)

@@ -8,7 +8,7 @@ from conditions import allowance, coulomb_error, dynamics
 from fast import fast
 from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
-from scenes import DT, LITERAL, predict_scene, random_scene, standing_scene
+from scenes import DT, LITERAL, predict_scene, random_scene, standing_scene, with_contacts
 
 from idyn.batch.arrays import Batch
 from idyn.batch.predict import predict_batch
@@ -23,14 +23,16 @@ def predicted(scene):
     return predict_scene(scene, "coulomb", Options.paper(ground=LITERAL))
 
 
+def touching(scene, mu):
+    n = len(scene.contacts)
+    return with_contacts(scene, mu=np.broadcast_to(mu, n).copy(), gaps=np.zeros(n))
+
+
 @pytest.mark.parametrize(("mu", "least"), fast([(3.0, 1), (10.0, 8)], 10.0))
 def test_every_outcome_is_a_solution_and_large_friction_has_several(mu, least):
     several, differences = 0, []
     for seed in range(80):
-        scene = wild_scene(seed)
-        n = len(scene.contacts)
-        touching = msgspec.structs.replace(scene.contacts, mu=np.full(n, mu), gaps=np.zeros(n))
-        scene = msgspec.structs.replace(scene, contacts=touching)
+        scene = touching(wild_scene(seed), mu)
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         answer = predicted(scene)
         found = outcomes(scene.robot, scene.state, c, answer.tau, DT)
@@ -44,25 +46,6 @@ def test_every_outcome_is_a_solution_and_large_friction_has_several(mu, least):
             differences.append(max(apart))
     print(f"\nμ = {mu}: {several} of 80 with another outcome, a median of {np.median(differences):.3g} away in v⁺")
     assert several >= least
-
-
-@pytest.mark.full
-def test_all_solutions_of_one_foot_are_found():
-    """Compared with all 2⁶ bases of one contact."""
-    several = 0
-    for seed in range(60):
-        scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=1)
-        f, c, tau = full(scene.robot, scene.state, scene.contacts), scene.contacts, predicted(scene).tau
-        force = -f.h
-        force[f.a] += tau
-        free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), c.mu)
-        velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
-        found = outcomes(scene.robot, scene.state, c, tau, DT)
-        for outcome in found:
-            assert min(np.abs(outcome.v_plus - v).max() for v in velocities) < 1e-6
-        several += len(found) > 1
-    assert several > 0
 
 
 def test_a_stance_has_one_outcome_and_under_a_wrong_torque_another():
@@ -79,15 +62,12 @@ def test_a_stance_has_one_outcome_and_under_a_wrong_torque_another():
 # -- all outcomes: compared with every complementary basis of the LCP, and with random searches ------------------------
 
 
-def torques(scene):
-    options = Options.paper(ground=LITERAL)
-    return predict_scene(scene, "coulomb", options).tau
-
-
-def touching(scene, mu):
-    n = len(scene.contacts)
-    contacts = msgspec.structs.replace(scene.contacts, mu=np.broadcast_to(mu, n).copy(), gaps=np.zeros(n))
-    return msgspec.structs.replace(scene, contacts=contacts)
+def motions_of(scene, force):
+    """v⁺ of every complementary basis of the LCP, under a generalised force (nv); finite friction."""
+    f = full(scene.robot, scene.state, scene.contacts)
+    free = f.v + DT * np.linalg.solve(f.M, force - f.h)
+    M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), scene.contacts.mu)
+    return [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
 
 
 def found_in(scene, tau, **options):
@@ -103,13 +83,9 @@ def test_all_bases_of_the_lcp_give_the_same_motions(n, seeds):
     several = 0
     for seed in seeds:
         scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=n)
-        f, c, tau = full(scene.robot, scene.state, scene.contacts), scene.contacts, torques(scene)
-        force = -f.h
-        force[f.a] += tau
-        free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), c.mu)
-        velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
-        answer = found_in(scene, tau)
+        tau, force = predicted(scene).tau, np.zeros(scene.robot.nv)
+        force[scene.robot.tree.a] = tau
+        velocities, answer = motions_of(scene, force), found_in(scene, tau)
         assert answer.undecided == ""
         assert all(near(outcome.v_plus, velocities) for outcome in answer.found)
         assert all(near(v, [outcome.v_plus for outcome in answer.found]) for v in velocities)
@@ -124,7 +100,7 @@ def test_every_outcome_obeys_the_law_and_none_of_a_random_search_is_missing():
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         if len(c) > 4:
             continue
-        tau = torques(scene)
+        tau = predicted(scene).tau
         answer = found_in(scene, tau)
         assert answer.found
         for outcome in answer.found:
@@ -138,20 +114,15 @@ def test_every_outcome_obeys_the_law_and_none_of_a_random_search_is_missing():
 
 
 def test_a_prediction_says_whether_its_motion_is_the_only_one():
-    """The LCP's bases are counted with the prediction's torques and an applied force."""
     options, seen = Options.paper(ground=LITERAL, outcomes=100), set()
     for seed in range(8):
         scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=2)
         applied = np.random.default_rng(seed).normal(size=scene.robot.nv)
         args, law = (scene.robot, scene.state, scene.contacts, scene.q_ddot), make_law("coulomb")
         answer = predict(*args, law=law, dt=DT, options=options, applied=applied)
-        f = full(scene.robot, scene.state, scene.contacts)
-        force = applied - f.h
-        force[f.a] += answer.tau
-        free = f.v + DT * np.linalg.solve(f.M, force)
-        M, q, G = coulomb_lcp(f.J @ np.linalg.solve(f.M, f.J.T), f.at_end(free), scene.contacts.mu)
-        velocities = [free + np.linalg.solve(f.M, f.J.T @ G @ z) for z in enumerate_lcp(M, q)]
-        others = [v for v in velocities if np.abs(v - answer.v_plus).max() > 1e-6]
+        force = applied.copy()
+        force[scene.robot.tree.a] += answer.tau
+        others = [v for v in motions_of(scene, force) if np.abs(v - answer.v_plus).max() > 1e-6]
         assert answer.unique is (not others)
         assert all(near(v, answer.others) for v in others)
         assert all(near(v, others) for v in answer.others)
@@ -198,6 +169,6 @@ def test_beyond_the_budget_and_with_too_many_contacts_nothing_is_claimed():
 
     scene = standing_scene("quadruped", mu=0.6)
     several = scene.contacts.join(scene.contacts)
-    answer = all_outcomes(scene.robot, scene.state, several, torques(scene), DT)
+    answer = all_outcomes(scene.robot, scene.state, several, predicted(scene).tau, DT)
     assert (answer.found, answer.unique) == ((), None)
     assert answer.undecided == "8 contacts have 1.0e+08 combinations of modes"

@@ -140,7 +140,6 @@ def earlier(scene, law):
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "convex"], "coulomb"))
 @each_walker
 def test_torque_change_is_minimal_over_the_face(name, law):
-    """min ‖τ − τ_prev‖² over the same face."""
     for scene in scenes(name, law, 20):
         guess = earlier(scene, law)
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE_CHANGE, guess)
@@ -190,7 +189,6 @@ def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_z
 
 @every("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
 def test_an_unchanged_problem_keeps_its_selection(selection):
-    """The steady state of a change objective."""
     for scene in scenes("quadruped", "coulomb", 10):
         first = solve(scene, "coulomb", selection)
         again = solve(scene, "coulomb", selection, first.guess)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from fast import every
-from scenes import each_walker, predict_scene, random_scene
+from scenes import each_walker, predict_scene, random_scene, random_scenes
 
 from idyn.laws import make_law
 from idyn.laws.sensed import Sensed
@@ -14,8 +14,7 @@ def solve(scene, law):
 
 @each_walker
 def test_without_sensed_forces_the_answer_is_contact_free(name):
-    for seed in range(20):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 20):
         free = solve(scene, make_law("contact-free"))
         for law in (make_law("sensed"), Sensed(np.zeros(3 * len(scene.contacts)))):
             answer = solve(scene, law)
@@ -27,8 +26,7 @@ def test_without_sensed_forces_the_answer_is_contact_free(name):
 @every("law", ["coulomb", "no-slip", "convex"])
 @each_walker
 def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
-    for seed in range(20):
-        scene = random_scene(name, seed)
+    for scene in random_scenes(name, 20):
         predicted = solve(scene, make_law(law))
         if predicted.law != law:
             continue

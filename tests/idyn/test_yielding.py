@@ -7,7 +7,7 @@ from certificates import certified
 from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from fast import every
 from oracles import full
-from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, standing_scene
 
 from idyn.certificate.certify import Claim
 from idyn.contact.ground import Ground
@@ -92,8 +92,7 @@ def test_a_steady_contact_has_the_rigid_answer(name, law):
 @every("law", LAWS)
 def test_a_relaxation_of_one_period_without_memory_is_the_rigid_law(law):
     letter = Ground.rigid(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
-    for seed in range(10):
-        scene = random_scene("quadruped", seed)
+    for scene in random_scenes("quadruped", 10):
         np.testing.assert_array_equal(solve(scene, law, letter).tau, solve(scene, law, LITERAL).tau)
 
 
@@ -131,8 +130,7 @@ def test_with_memory_the_wrench_follows_with_its_time_constant_but_for_the_first
 
 def test_over_touching_contacts_a_horizon_equals_a_relaxation_time():
     """Accelerations and forces over H = 10 ms are those of T_r = 10 ms over a tick."""
-    for seed in range(20):
-        scene = random_scene("quadruped", seed, touching=1.0)
+    for scene in random_scenes("quadruped", 20, touching=1.0):
         far = solve(scene, "coulomb", LITERAL, dt=0.01)
         relaxed = solve(scene, "coulomb", Ground.rigid(noise=0.0, relaxation=0.01))
         np.testing.assert_allclose(far.normal_force.sum(), relaxed.normal_force.sum(), rtol=1e-8, atol=1e-8)
@@ -140,7 +138,6 @@ def test_over_touching_contacts_a_horizon_equals_a_relaxation_time():
 
 
 def test_the_certificate_refuses_another_relaxation_or_memory():
-    """An answer for one ground does not hold for another, nor for another last tick."""
     scene = random_scene("solo12", 3, touching=1.0)
     guess = earlier(scene, "coulomb", 3)
     answer, last = solve(scene, "coulomb", guess=guess), last_impulses(scene, guess)
