@@ -77,11 +77,7 @@ def _fleet(options: argparse.Namespace) -> tuple[Any, bool]:
     return msgspec.to_builtins(report, enc_hook=str), exact
 
 
-WRITERS = {
-    "foxglove": (write_foxglove, "messages"),
-    "rerun": (write_rerun, "ticks"),
-    "parquet": (write_parquet, "rows"),
-}
+WRITERS = {"foxglove": (write_foxglove, "messages"), "rerun": (write_rerun, "ticks"), "parquet": (write_parquet, "rows")}
 """Formats besides the raw messages: what writes the sessions of a log, and the unit of what it counts."""
 
 

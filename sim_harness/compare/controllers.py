@@ -79,8 +79,7 @@ CONTROLLERS = {
     "lcp-mu-selected": ComparedController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}),
     "lcp-inf-selected": ComparedController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}),
     "lcp-inf-yielding": ComparedController(
-        "LCP,∞ on yielding ground (ours)",
-        {"law": "no-slip", **_PAPER, "warm_start": True, "ground": "yielding"},
+        "LCP,∞ on yielding ground (ours)", {"law": "no-slip", **_PAPER, "warm_start": True, "ground": "yielding"}
     ),
     "mindiff": ComparedController("MINDIFF, n ≤ 2", {"law": "enumeration", **_PAPER, "warm_start": True}),
 }

@@ -173,13 +173,7 @@ def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
         "Both communicate over a socket. A robot that its failsafe has stopped is reset at rest, as by an operator.",
         sweeps={"pauses": Sweep((WHO, milliseconds), lambda who, pause: run_pause(plan, law, who, pause))},
         tables=(table,),
-        pictures=(
-            Picture(
-                "pauses",
-                "Speed of the base over simulated time; colours: mode of the robot's failsafe.",
-                walks,
-            ),
-        ),
+        pictures=(Picture("pauses", "Speed of the base over simulated time; colours: mode of the robot's failsafe.", walks),),
         notes=lambda found: [outcome.words for outcome in found["pauses"].values()],
     )
 

@@ -135,13 +135,7 @@ def _numbers(block: Block) -> Array:
 
 QUANTITIES = (
     Quantity("/position", JOINTS, "rad", "measured position", _positions),
-    Quantity(
-        "/velocity",
-        JOINTS,
-        "rad/s",
-        "measured velocity",
-        lambda block: block.trace.v[:, block.controller.robot.tree.a],
-    ),
+    Quantity("/velocity", JOINTS, "rad/s", "measured velocity", lambda block: block.trace.v[:, block.controller.robot.tree.a]),
     Quantity("/position_ref", JOINTS, "rad", "reference position", lambda block: block.trace.q_ref),
     Quantity("/velocity_ref", JOINTS, "rad/s", "reference velocity", lambda block: block.trace.v_ref),
     Quantity("/torque", JOINTS, "N·m", "torque of the reply, `tau`", lambda block: block.trace.tau),

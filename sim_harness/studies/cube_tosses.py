@@ -22,7 +22,7 @@ from sim_harness.studies import toss_fits as fits
 from sim_harness.studies.toss_fits import REFERENCE, Errors, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Flight, Forecast, identify_flight
 from sim_harness.view.film import Film, Ground
-from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
+from sim_harness.view.page import drawn, page_with
 
 SHOWN = 110
 """Samples of the curves over time: 0.74 s."""
@@ -275,7 +275,6 @@ def film_of(model: SceneModel, toss: Toss, forecast: Forecast) -> Film:
 
 def _run(label: str, model: SceneModel, film: Film) -> dict[str, Any]:
     """Return an animation in the format of the player."""
-    size, weight = 2.0 * EDGE, 2.0 * MASS * 9.81
     return {
         "label": label,
         "robot": model.robot.urdf_sha256,
@@ -283,13 +282,8 @@ def _run(label: str, model: SceneModel, film: Film) -> dict[str, Any]:
         "places": NAMES,
         "grounded": len(NAMES),
         "modes": (label,),
-        "weight": weight,
-        "size": size,
-        "newtons": newtons_per_metre(weight, size),
-        "ground": ground_data(_ground(film.points)),
-        "film": film_data(film),
         "unpredicted": True,
-    }
+    } | drawn(film, _ground(film.points), 2.0 * MASS * 9.81, 2.0 * EDGE)
 
 
 def _ground(points: Array) -> Ground:

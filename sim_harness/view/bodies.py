@@ -14,7 +14,7 @@ from sim_harness.scenes.polyhedra import hull_of
 from sim_harness.scenes.scene_model import COLOURS, SceneModel
 from sim_harness.shapes import Look, Mesh, Shape, look_of
 from sim_harness.view.film import RATE, Film, Ground, frames, poses_of
-from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
+from sim_harness.view.page import drawn, page_with
 
 AROUND = 0.3
 """Distance to which the ground is drawn beyond the bodies [m]."""
@@ -97,13 +97,8 @@ def _run(kept: SavedRun, model: SceneModel) -> dict[str, Any]:
         "places": [model.names[i] for i in moving],
         "grounded": 0 if kept.settings.ground is None else len(moving),
         "modes": MODES,
-        "weight": weight,
-        "size": size,
-        "newtons": newtons_per_metre(weight, size),
-        "ground": ground_data(_ground(kept, film.points)),
-        "film": film_data(film),
         "unpredicted": True,
-    }
+    } | drawn(film, _ground(kept, film.points), weight, size)
 
 
 def _ground(kept: SavedRun, points: Array) -> Ground:

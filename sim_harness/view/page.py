@@ -23,7 +23,7 @@ from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Verdict
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import logged_runs
-from sim_harness.shapes import Look, Shape, look_of
+from sim_harness.shapes import Look, look_of
 from sim_harness.view.film import FRAME, Film, Ground, film_of, frame_of, ground_of
 
 
@@ -110,36 +110,19 @@ def panels_of(controller: Controller, trace: Trace) -> list[Panel]:
     carries = [i for i in range(len(trace.places)) if any((f[:, i, 0] > 0).any() for f in forces.values())]
     monitor, period = controller.settings.reality.degraded, 1e3 * controller.settings.period
     mismatch = trace.mismatch if len(trace.mismatch) else np.full((len(trace), 2), np.nan)
+    misfits = {"motion [g]": mismatch[:, :1], "force [weights]": mismatch[:, 1:]}
+    times = {"round trip": 1e3 * trace.round_trip[:, None], "controller": 1e3 * trace.solve_time[:, None]}
     panels = [
+        Panel("torque", "N·m", robot.joint_names, {"applied": trace.tau}, np.stack([-most, most], axis=1)),
         Panel(
-            title="torque",
-            unit="N·m",
-            choices=robot.joint_names,
-            lines={"applied": trace.tau},
-            bounds=np.stack([-most, most], axis=1),
+            "normal force",
+            "N",
+            tuple(trace.places[i] for i in carries),
+            {name: f[:, carries, 0] for name, f in forces.items()},
+            np.repeat(free, len(carries), axis=0),
         ),
-        Panel(
-            title="normal force",
-            unit="N",
-            choices=tuple(trace.places[i] for i in carries),
-            lines={name: f[:, carries, 0] for name, f in forces.items()},
-            bounds=np.repeat(free, len(carries), axis=0),
-        ),
-        Panel(
-            title="model mismatch",
-            unit="",
-            choices=("",),
-            lines={"motion [g]": mismatch[:, :1], "force [weights]": mismatch[:, 1:]},
-            bounds=np.array([[-np.inf, monitor]]),
-        ),
-        Panel(
-            title="time",
-            unit="ms",
-            choices=("",),
-            lines={"round trip": 1e3 * trace.round_trip[:, None], "controller": 1e3 * trace.solve_time[:, None]},
-            bounds=np.array([[-np.inf, period]]),
-            log=True,
-        ),
+        Panel("model mismatch", "", ("",), misfits, np.array([[-np.inf, monitor]])),
+        Panel("time", "ms", ("",), times, np.array([[-np.inf, period]]), log=True),
     ]
     return [panel for panel in panels if any(np.isfinite(values).any() for values in panel.lines.values())]
 
@@ -248,26 +231,17 @@ def _look(look: Look) -> dict[str, Any]:
     return {
         "note": look.note,
         "meshes": [{"vertices": floats(m.vertices), "triangles": integers(m.triangles)} for m in meshes],
-        "shapes": [_shape(shape, number) for shape in look.shapes],
-    }
-
-
-def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
-    return {
-        "joint": shape.joint,
-        "kind": shape.kind,
-        "size": shape.size,
-        "placement": shape.placement.tolist(),
-        "colour": shape.colour,
-        "opacity": shape.opacity,
-        "mesh": number.get(id(shape.mesh)),
+        "shapes": [
+            {name: getattr(shape, name) for name in ("joint", "kind", "size", "colour", "opacity")}
+            | {"placement": shape.placement.tolist(), "mesh": number.get(id(shape.mesh))}
+            for shape in look.shapes
+        ],
     }
 
 
 def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], path: Array) -> dict[str, Any]:
     """Return a run in the format of the player. path: points around which the ground is drawn [m] (n, 3)"""
     robot = controller.robot
-    weight, size = robot.weight, size_of(film, _base(robot))
     return {
         "label": label,
         "robot": robot.urdf_sha256,
@@ -275,12 +249,7 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
         "places": robot.contact_names,
         "grounded": len(robot.spheres.keys),
         "modes": modes,
-        "weight": weight,
-        "size": size,
-        "newtons": newtons_per_metre(weight, size),
-        "ground": ground_data(ground_of(controller.settings.contact, path)),
-        "film": film_data(film),
-    }
+    } | drawn(film, ground_of(controller.settings.contact, path), robot.weight, size_of(film, _base(robot)))
 
 
 def _base(robot: Robot) -> int:
@@ -304,22 +273,22 @@ def newtons_per_metre(weight: float, size: float) -> float:
     return float(10.0 * power * min((1, 2, 5, 10), key=lambda step: abs(np.log(step * power / wanted))))
 
 
-def ground_data(ground: Ground) -> dict[str, str]:
-    return {"x": floats(ground.x), "y": floats(ground.y), "z": floats(ground.z)}
-
-
-def film_data(film: Film) -> dict[str, Any]:
+def drawn(film: Film, ground: Ground, weight: float, size: float) -> dict[str, Any]:
+    """Return film, ground and scales in the format of the player. weight: [N]; size: of what moves [m]"""
     arrays = {name: floats(getattr(film, name)) for name in ("t", *FRAME)}
-    return arrays | {"known": film.known, "mode": film.mode.tolist(), "joints": film.poses.shape[1]}
+    return {
+        "weight": weight,
+        "size": size,
+        "newtons": newtons_per_metre(weight, size),
+        "ground": {name: floats(getattr(ground, name)) for name in ("x", "y", "z")},
+        "film": arrays | {"known": film.known, "mode": film.mode.tolist(), "joints": film.poses.shape[1]},
+    }
 
 
 def curves_data(controller: Controller, trace: Trace, count: int) -> dict[str, Any]:
     """Return the curves of the first `count` ticks of a run in the format of the player."""
     starts = intervals(count)
-    return {
-        "t": floats(trace.t[starts]),
-        "panels": [_panel(panel, starts, count) for panel in panels_of(controller, trace)],
-    }
+    return {"t": floats(trace.t[starts]), "panels": [_panel(panel, starts, count) for panel in panels_of(controller, trace)]}
 
 
 def _panel(panel: Panel, starts: Array, count: int) -> dict[str, Any]:

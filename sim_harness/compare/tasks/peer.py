@@ -35,13 +35,7 @@ class Peer:
     """The controller of another project. It gets states and targets over pipes."""
 
     def __init__(
-        self,
-        name: str,
-        python: Path,
-        robot: Robot,
-        stance: Array,
-        frames: Sequence[str] = (),
-        **fields: object,
+        self, name: str, python: Path, robot: Robot, stance: Array, frames: Sequence[str] = (), **fields: object
     ) -> None:
         """Start the process. python: interpreter with the project installed; frames: links whose position may be asked for
         fields: of `peers.serve.Setup`, that differ from the default

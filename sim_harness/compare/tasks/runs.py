@@ -39,11 +39,7 @@ class Curve(NamedTuple):
 def ramp(t: Array) -> Curve:
     """Return a polynomial of fifth degree, 0 for t ≤ 0 and 1 for t ≥ 1 s, with zero slope and curvature at both ends."""
     s = np.clip(t, 0.0, 1.0)
-    return Curve(
-        s**3 * (10.0 - 15.0 * s + 6.0 * s**2),
-        30.0 * s**2 * (1.0 - s) ** 2,
-        60.0 * s * (1.0 - s) * (1.0 - 2.0 * s),
-    )
+    return Curve(s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * s**2 * (1.0 - s) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s))
 
 
 def circle(t: Array, radius: float, frequency: float, axes: tuple[int, int]) -> Curve:
@@ -256,30 +252,12 @@ class TaskFigures(NamedTuple):
     errors: Array
 
 
-class Sample(NamedTuple):
-    """What is recorded of a tick: position error [m], tilt [rad], difference of the normal forces [N] (contacts), difference
-    from the force that is asked for [N], torques [N·m] (na), run time [s], whether there was a solution."""
-
-    error: float
-    tilt: float
-    force: Array
-    pressing: float
-    tau: Array
-    seconds: float
-    ok: bool
-
-
 def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, controller: TaskController) -> TaskFigures:
     """Run a controller. The same noise is drawn for every controller."""
     keys = robot.spheres.keys
     mu = None if run.mu is None else np.full(len(keys), run.mu)
-    world, rng, records, fell = (
-        build_world(MujocoSettings(), robot, Flat(), stance, mu=mu),
-        np.random.default_rng(0),
-        [],
-        np.inf,
-    )
-    posture = Posture(robot, Flat(), stance)
+    world, posture = build_world(MujocoSettings(), robot, Flat(), stance, mu=mu), Posture(robot, Flat(), stance)
+    rng, samples, fell = np.random.default_rng(0), [], np.inf
     for k in range(len(targets.trunk)):
         q, v = world.q, world.v
         if not posture.upright(q[None]):
@@ -290,33 +268,21 @@ def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, 
         normal = np.zeros(len(keys))
         normal[[keys.index(key) for key in step.contacts.keys]] = step.normal_force
         x = robot.frames.placement(SWINGING, q).translation if run.lifts else q[:3]
-        records.append(
-            Sample(
-                error=float(np.linalg.norm(x - (targets.foot if run.lifts else targets.trunk)[k, :3])),
-                tilt=float(tilt(q[3:7])),
-                force=normal - tick.normal,
-                pressing=float(abs(normal[keys.index(PRESSING)] - targets.presses[k])),
-                tau=tick.tau,
-                seconds=tick.seconds,
-                ok=tick.ok,
-            )
-        )
-    return _figures(records, float(fell))
-
-
-def _figures(records: list[Sample], fell: float) -> TaskFigures:
-    first = min(round(SETTLED / DT), len(records) // 2)  # of a robot that falls early, the second half of what there is
-    error, tilts, force, pressing, tau, seconds, ok = (np.array(column) for column in zip(*records[first:], strict=True))
+        error = float(np.linalg.norm(x - (targets.foot if run.lifts else targets.trunk)[k, :3]))
+        pressing = float(abs(normal[keys.index(PRESSING)] - targets.presses[k]))
+        samples.append((error, float(tilt(q[3:7])), normal - tick.normal, pressing, tick.tau, tick.seconds, tick.ok))
+    first = min(round(SETTLED / DT), len(samples) // 2)  # of a robot that falls early, the second half of what there is
+    errors, tilts, force, presses, tau, seconds, ok = (np.array(column) for column in zip(*samples[first:], strict=True))
     return TaskFigures(
-        tracking=1e3 * _rms(error),
+        tracking=1e3 * _rms(errors),
         tilt=1e3 * _rms(tilts),
         force=_rms(force),
-        pressing=float(pressing.max()),
+        pressing=float(presses.max()),
         rate=float(np.abs(np.diff(tau, axis=0)).mean() / DT),
-        fell=fell,
+        fell=float(fell),
         seconds=float(np.median(seconds)),
         failed=int(np.sum(~ok)),
-        errors=1e3 * error,
+        errors=1e3 * errors,
     )
 
 
