@@ -57,25 +57,30 @@ def sign_of(g: Given, k: int, j: int) -> int:
 
 
 @compiled
+def eliminate(A: Array, x: Array) -> None:
+    """Replace x by A⁻¹ x, by Gaussian elimination without pivots: A, which is overwritten, is positive definite."""
+    count = len(x)
+    for j in range(count):
+        for i in range(j + 1, count):
+            f = A[i, j] / A[j, j]
+            for k in range(j, count):
+                A[i, k] -= f * A[j, k]
+            x[i] -= f * x[j]
+    for i in range(count - 1, -1, -1):
+        for k in range(i + 1, count):
+            x[i] -= A[i, k] * x[k]
+        x[i] /= A[i, i]
+
+
+@compiled
 def divide_by_inertia(g: Given, x: Array) -> None:
-    """Replace x by M_uu⁻¹ x, by Gaussian elimination without pivoting: M_uu is positive definite."""
+    """Replace x by M_uu⁻¹ x."""
     nu = len(g.model.u)
     A = np.empty((nu, nu))
     for i in range(nu):
         for j in range(nu):
             A[i, j] = g.M[g.model.u[i], g.model.u[j]]
-    # elimination
-    for j in range(nu):
-        for i in range(j + 1, nu):
-            f = A[i, j] / A[j, j]
-            for k in range(j, nu):
-                A[i, k] -= f * A[j, k]
-            x[i] -= f * x[j]
-    # substitution
-    for i in range(nu - 1, -1, -1):
-        for k in range(i + 1, nu):
-            x[i] -= A[i, k] * x[k]
-        x[i] /= A[i, i]
+    eliminate(A, x)
 
 
 @compiled
@@ -224,7 +229,7 @@ def _follow(g: Given, drift: Array) -> None:
                     K[rows, k] = K[k, rows] = dot(T[rows], T[k]) - dot(X[rows], X[k])
                 K[rows, rows] += FOLLOWED**2
                 rows += 1
-    _eliminate(K, y[:rows])
+    eliminate(K, y[:rows])
     for row in range(rows):
         drift[which[row], row % 2] -= FOLLOWED**2 * y[row]
 
@@ -268,23 +273,6 @@ def _forward(L: Array, y: Array, x: Array) -> None:
         for i in range(k):
             x[k] -= L[k, i] * x[i]
         x[k] /= L[k, k]
-
-
-@compiled
-def _eliminate(K: Array, y: Array) -> None:
-    """Replace y by K⁻¹ y, by elimination without pivots: K is positive definite."""
-    count = len(y)
-    for j in range(count):
-        for i in range(j + 1, count):
-            f = K[i, j] / K[j, j]
-            if f != 0.0:
-                for k in range(j, count):
-                    K[i, k] -= f * K[j, k]
-                y[i] -= f * y[j]
-    for i in range(count - 1, -1, -1):
-        for k in range(i + 1, count):
-            y[i] -= K[i, k] * y[k]
-        y[i] /= K[i, i]
 
 
 @compiled

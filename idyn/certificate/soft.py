@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from idyn.certificate.drift import body_twists, sign_of
+from idyn.certificate.drift import body_twists, eliminate, sign_of
 from idyn.certificate.momentum import (
     COMPLEMENTARITY,
     CONE,
@@ -13,29 +13,8 @@ from idyn.certificate.momentum import (
     speed_per_impulse,
     worse,
 )
-from idyn.contact.soft import (
-    CONDIM,
-    DAMPING,
-    DOF_WEIGHT,
-    FRICTION_SOLREF,
-    HIGH,
-    LEAST_FRICTION,
-    LIMIT_MARGIN,
-    LIMIT_SOLIMP,
-    LIMIT_SOLREF,
-    LOSS,
-    LOSS_SOLIMP,
-    LOSS_SOLREF,
-    LOW,
-    MARGIN,
-    MOST_FRICTION,
-    ROLL,
-    SOLIMP,
-    SOLREF,
-    SPIN,
-    WEIGHT,
-    SoftConstraints,
-)
+from idyn.contact import soft as column
+from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.model.so3 import cross
@@ -74,16 +53,16 @@ def soft_constraints(
 def _contact(g: Given, i: int, soft: SoftConstraints, has: tuple[Array, Array, Array], residuals: Array) -> None:
     """Check contact i. has: impulse, dt J a, J v along s, t, n and, with friction against turning, about them; overwritten"""
     row, (p, y, now), s = soft.contacts[g.bodies[i]], has, speed_per_impulse(g, i)
-    w, depth = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT], row[MARGIN] - g.gaps[i]
+    w, depth = row[column.WEIGHT] + soft.contacts[g.others[i], column.WEIGHT], row[column.MARGIN] - g.gaps[i]
     if w <= 0.0 or not depth > 0.0:
         for each in p:
             worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(each) else s * abs(each))
         return
-    mu = 0.0 if row[CONDIM] == 1.0 else min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION)
-    d, k, b = _constants(row, SOLREF, SOLIMP, depth, g.dt)
+    mu = 0.0 if row[column.CONDIM] == 1.0 else min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION)
+    d, k, b = _constants(row, column.SOLREF, column.SOLIMP, depth, g.dt)
     across, pyramid = b, soft.pyramidal and mu > 0.0
-    if row[FRICTION_SOLREF] != 0.0 and not pyramid:
-        _, _, across = _constants(row, FRICTION_SOLREF, SOLIMP, depth, g.dt)
+    if row[column.FRICTION_SOLREF] != 0.0 and not pyramid:
+        _, _, across = _constants(row, column.FRICTION_SOLREF, column.SOLIMP, depth, g.dt)
     # y = dt (J a − a_ref)
     for c in range(len(y)):
         y[c] += g.dt * (across * now[c] if c != 2 else b * now[2] - k * d * depth)
@@ -91,7 +70,7 @@ def _contact(g: Given, i: int, soft: SoftConstraints, has: tuple[Array, Array, A
     if soft.turns:
         _make_round(row, (mu, s), p, y, residuals)
     if pyramid:
-        _pyramid(g, i, (mu, 2.0 * mu**2 / soft.impratio * (1.0 + mu**2) * R, row[CONDIM]), (p, y), residuals)
+        _pyramid(g, i, (mu, 2.0 * mu**2 / soft.impratio * (1.0 + mu**2) * R, row[column.CONDIM]), (p, y), residuals)
         return
     # s p is the point of the cone nearest to s p − (R p + y)
     friction = 0.0
@@ -110,8 +89,8 @@ def _make_round(row: Array, at: tuple[float, float], p: Array, y: Array, residua
     mu, s = at
     for c in range(3, 6):
         least = 4.0 if c == 5 else 6.0
-        arm = max(row[SPIN] if c == 5 else row[ROLL], LEAST_FRICTION)
-        if row[CONDIM] < least:
+        arm = max(row[column.SPIN] if c == 5 else row[column.ROLL], LEAST_FRICTION)
+        if row[column.CONDIM] < least:
             worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(p[c]) else s * abs(p[c]))
             p[c] = y[c] = 0.0
         else:
@@ -205,7 +184,7 @@ def _implicit_part(g: Given, soft: SoftConstraints, met: Array, v_plus: Array, l
     if not (soft.damped or soft.implicit):
         return x
     for k in range(len(met)):
-        x[g.model.a[k]] = g.dt * soft.joints[g.model.a[k], DAMPING] * met[k]
+        x[g.model.a[k]] = g.dt * soft.joints[g.model.a[k], column.DAMPING] * met[k]
     if soft.implicit:
         # dt a' = v⁺ − v + dt ω × v of free joints; the second term changes with the velocity, too
         change, j = v_plus - g.v, 0
@@ -227,17 +206,7 @@ def _implicit_part(g: Given, soft: SoftConstraints, met: Array, v_plus: Array, l
                 x[i] += g.slope[i, k] * change[k] - g.M[i, k] * bias[k]
     for i in range(nv):
         left[i] += x[i]
-    A = g.M.copy()
-    for j in range(nv):
-        for i in range(j + 1, nv):
-            f = A[i, j] / A[j, j]
-            for c in range(j, nv):
-                A[i, c] -= f * A[j, c]
-            x[i] -= f * x[j]
-    for i in range(nv - 1, -1, -1):
-        for c in range(i + 1, nv):
-            x[i] -= A[i, c] * x[c]
-        x[i] /= A[i, i]
+    eliminate(g.M.copy(), x)
     return x
 
 
@@ -271,18 +240,21 @@ def _joints(g: Given, soft: SoftConstraints, met: Array, before: Array, left: Ar
     for k in range(len(met)):
         j = g.model.a[k]
         row, v, a = soft.joints[j], g.v[j], met[k] + before[j]
-        left[j] += row[DAMPING] * v
+        left[j] += row[column.DAMPING] * v
         # dry friction: the force in ±loss nearest to the one that would stop the motion
-        if row[LOSS] > 0.0:
-            d, _, b = _constants(row, LOSS_SOLREF, LOSS_SOLIMP, 0.0, g.dt)
-            stops = -(a + b * v) * d / (row[DOF_WEIGHT] * (1.0 - d))
-            left[j] -= np.copysign(min(abs(stops), row[LOSS]), stops)
+        if row[column.LOSS] > 0.0:
+            d, _, b = _constants(row, column.LOSS_SOLREF, column.LOSS_SOLIMP, 0.0, g.dt)
+            stops = -(a + b * v) * d / (row[column.DOF_WEIGHT] * (1.0 - d))
+            left[j] -= np.copysign(min(abs(stops), row[column.LOSS]), stops)
         # ends of the range
         q = g.q[soft.q_index[j]]
-        for depth, sign in ((row[LIMIT_MARGIN] + row[LOW] - q, 1.0), (row[LIMIT_MARGIN] + q - row[HIGH], -1.0)):
+        for depth, sign in (
+            (row[column.LIMIT_MARGIN] + row[column.LOW] - q, 1.0),
+            (row[column.LIMIT_MARGIN] + q - row[column.HIGH], -1.0),
+        ):
             if depth > 0.0:
-                d, stiff, b = _constants(row, LIMIT_SOLREF, LIMIT_SOLIMP, depth, g.dt)
-                push = (stiff * d * depth - sign * (a + b * v)) * d / (row[DOF_WEIGHT] * (1.0 - d))
+                d, stiff, b = _constants(row, column.LIMIT_SOLREF, column.LIMIT_SOLIMP, depth, g.dt)
+                push = (stiff * d * depth - sign * (a + b * v)) * d / (row[column.DOF_WEIGHT] * (1.0 - d))
                 left[j] -= sign * max(push, 0.0)
     for j in range(len(left)):
         error = g.dt * abs(left[j])

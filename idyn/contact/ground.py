@@ -1,17 +1,11 @@
 """Contact compliance model of ground that yields: noise of gaps, relaxation of contact velocities, memory of contact forces
 (MATHEMATICS §2).
 
-A rigid law must be satisfied by the contact velocity u⁺ = J v⁺ at the end of the period, whatever the present velocity. Ground
-that yields does not provide the force which this requires, and the torque computed for that force accelerates the foot.
-Therefore every law except `sap`, which has its own material, applies not to v⁺ but to
-
-    v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂ + H J̇ v
-
-H: period of the prediction, v: present velocity, p⁻: impulses of the last tick. A contact velocity decays over the relaxation
-time T_r instead of within H, and the effect of the contacts on the robot approaches the law's solution with the time constant
-T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so rank, face and cost of all solvers do not change. In
-steady contact (v = 0, p = p⁻) the solution is that of the rigid law for any T_r and T_p. T_r = H, T_p = 0 is the rigid law. The
-first prediction has no last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0.
+A rigid law must be satisfied by the contact velocity at the end of the period, whatever the present velocity. Ground that
+yields does not provide the force which this requires, and the torque computed for that force accelerates the foot. Therefore
+every law except `sap`, which has its own material, applies to v̂ instead of v⁺. In steady contact (v = 0, p = p⁻) the solution
+is that of the rigid law for any T_r and T_p. T_r = H, T_p = 0 is the rigid law, with the period H. The first prediction has no
+last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0.
 """
 
 from typing import Any, NamedTuple, Self

@@ -76,46 +76,36 @@ def extent(n: int, nu: int, na: int) -> tuple[int, int]:
 
 
 @compiled
+def _next(values: Array, begin: int, rows: int, columns: int) -> tuple[Array, int]:
+    """Return a matrix that begins at a place of an array, and the place after it."""
+    return values[begin : begin + rows * columns].reshape((rows, columns)), begin + rows * columns
+
+
+@compiled
 def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expansion:
     """Return the views of an `Expansion`; see `extent`."""
     nu, na = sizes
     rows, nv = 3 * n, nu + na
-    a = 6 * nv
-    b = a + nu * nv
-    c = b + na * nv
-    d = c + rows * nv
-    e = d + 6 * nv
-    f = e + 14 * n
-    g = f + nu * nu
-    h = g + nu * rows
-    i = h + rows * nu
-    j = i + (rows + nu) * rows
-    k = j + rows * rows
-    m = k + rows * na
-    o = m + rows * rows
-    q = o + rows * nv
-    r = q + 4 * n
-    s = r + 3 * rows
+    motions, at = _next(values, 0, 6, nv)
+    base, at = _next(values, at, nu, nv)
+    joints, at = _next(values, at, na, nv)
+    J, at = _next(values, at, rows, nv)
+    axes, at = _next(values, at, nv, 6)
+    frames, at = _next(values, at, n, 14)
+    inertia, at = _next(values, at, nu, nu)
+    push, at = _next(values, at, nu, rows)
+    Y, at = _next(values, at, rows, nu)
+    law, at = _next(values, at, rows + nu, rows)
+    chosen, at = _next(values, at, rows, rows)
+    lever, at = _next(values, at, rows, na)
+    factor, at = _next(values, at, rows, rows)
+    held, at = _next(values, at, rows, nv)
+    friction, at = _next(values, at, n, 4)
+    impulses, at = _next(values, at, 3, rows)
     return Expansion(
-        values[:a].reshape((6, nv)),
-        values[a:b].reshape((nu, nv)),
-        values[b:c].reshape((na, nv)),
-        values[c:d].reshape((rows, nv)),
-        values[d:e].reshape((nv, 6)),
-        values[e:f].reshape((n, 14)),
-        values[f:g].reshape((nu, nu)),
-        values[g:h].reshape((nu, rows)),
-        values[h:i].reshape((rows, nu)),
-        values[i:j].reshape((rows + nu, rows)),
-        values[j:k].reshape((rows, rows)),
-        values[k:m].reshape((rows, na)),
-        values[m:o].reshape((rows, rows)),
-        values[o:q].reshape((rows, nv)),
-        values[q:r].reshape((n, 4)),
-        values[r:s].reshape((3, rows)),
-        marks,
+        motions, base, joints, J, axes, frames, inertia, push, Y, law, chosen, lever, factor, held, friction, impulses, marks,
         marks[CODES + n + rows :].reshape((n, 2)),
-    )
+    )  # fmt: skip
 
 
 DEPENDENT = 1e-12

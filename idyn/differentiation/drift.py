@@ -1,9 +1,5 @@
-"""Derivatives of the contacts' drift dt J̇ v by v and by q, for contact points and frames that are fixed in the world.
-
-With the notation of `idyn.terms.drift`, for a degree of freedom j with axis S that moves body i; b: its joint, λ: its parent:
-
-    by v:  ∂V_i = S,                    ∂A_i = V_b × S + S × (V_i − V_λ)
-    by q:  ∂V_i = S × (V_i − V_λ),      ∂A_i = S × (A_i − A_λ) + (V_λ × S) × (V_i − V_λ)
+"""Derivatives of the contacts' drift dt J̇ v by v and by q, for contact points and frames that are fixed in the world
+(MATHEMATICS §3.7).
 """
 
 from typing import NamedTuple

@@ -1,19 +1,9 @@
-"""The operators of one differentiation, at the final basis of a prediction.
+"""The operators of one differentiation, at the final basis of a prediction (MATHEMATICS §3.7).
 
 At a basis each contact sticks, slides or is open. This names the impulses that may change, p = B ζ, and the rows of û that
-stay zero, W û = 0 (`idyn.differentiation.faces`). With D̂ = Y Yᵀ, b the part of û that does not depend on p, and for round
-cones the slope −H of the friction of sliding contacts by û, H = μ p_N/|û_T| (1 − e eᵀ):
-
-    S = 1 + Yᵀ H Y,   b′ = (1 − Y S⁻¹ Yᵀ H) db,   Yᵀ B = L Q₁ᵀ with orthogonal Q = (Q₁, Q₂),   ζ = Q₁ z
-    dz = −(W Y S⁻¹ L)⁺ W b′,   dû = Y S⁻¹ L dz + b′,   dp = B Q₁ dz − H dû
-
-The selection then moves p on its face, with the same J_uᵀ p. There B holds the columns of the face without the tight facets of
-friction cones, A = B Q₂, and K is the Hessian of the objective: 1 for forces, J_a J_aᵀ for torques, which change at fixed p
-too:
-
-    dp ← dp − A (Aᵀ K A)⁻¹ Aᵀ (K dp + dgradient)
-
-The derivatives by the demand are filled at once; those by other quantities on request (`idyn.differentiation.parts`).
+stay zero, W û = 0 (`idyn.differentiation.faces`). The selection then moves p on its face; the Hessian K of its objective is 1
+for forces, J_a J_aᵀ for torques, which change at fixed p too. The derivatives by the demand are filled at once; those by other
+quantities on request (`idyn.differentiation.parts`).
 """
 
 import numpy as np

@@ -1,8 +1,4 @@
-"""Derivatives by each quantity, from the operators of a differentiation (`idyn.differentiation.expansion`).
-
-dv_u⁰ = −M_uu⁻¹ (M_ua dv_a + dR_u),   R = M (v⁺ − v) + dt h − Jᵀ p at fixed v⁺ and p
-dv_u⁺ = dv_u⁰ + M_uu⁻¹ J_uᵀ dp,   dτ = [M_a dv⁺ + dR_a − J_aᵀ dp]/dt
-"""
+"""Derivatives by each quantity, from the operators of a differentiation (MATHEMATICS §3.7)."""
 
 from typing import NamedTuple
 

@@ -1,41 +1,27 @@
-"""Complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6].
+"""Complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6; MATHEMATICS §3.3].
 
     min_p ½ pᵀ D p + pᵀ J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺)
     s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (without friction rows for μ = ∞)
 
 This is stage I. D is singular if contacts are redundant; stage II of the paper, the smoothest of the equivalent torques, is the
-selection that follows every law. The *one-stage* variant adds ε‖p‖², which makes the solution unique.
+selection that follows every law. The *one-stage* variant adds ε‖p‖², which makes the solution unique. As the joint motion is
+prescribed, the program brakes the base. `energy='contact'` (laws `cone…`) has the contact velocity b instead of the gradient of
+the energy: Coulomb's law relaxed to cones. For free joints both programs agree. With the contact energy sticking feet stay in
+place and the momentum of the base is not reduced. With unlimited friction separating contacts are released
+(`without_separating` of `idyn.laws.no_slip`); without a solution of this kind the program is solved as it stands.
 
 Warm start: the program is solved at the last basis, which loads few contacts. The solution is accepted if it is optimal;
 otherwise, with few contacts, Lemke's method is used. Cold start: a QP back end, then Lemke's method; with the contact energy
 principal pivoting comes before both. The next basis is determined from the solution.
 
-This is the program of the paper: the objective is the kinetic energy ½ v⁺ᵀ M v⁺, including the base motion [ZD Eq. 69, 95–98].
-With v⁺ = γ (−κ + R z) + δ q̇_des the demand is not in the gradient, as γ M δ = 0: the gradient is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq.
-75] as printed lacks the X⁻¹ (a momentum instead of a velocity); corrected it is Eq. 69. As the joint motion is prescribed, the
-program brakes the base: friction removes all momentum that the cones permit in one period, for any motion of the feet.
-
-`energy='contact'` (laws `cone…`) is another program, Coulomb's law relaxed to cones [Anitescu, *Optimization-based simulation
-of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b instead of the gradient of the energy:
-
-    min_p ½ pᵀ D p + pᵀ b        under the same constraints
-
-Its objective is the energy of the remaining contact motion. For free joints both programs agree. With the contact energy
-sticking feet stay in place and the momentum of the base is not reduced. With unlimited friction separating contacts are
-released (`without_separating` of `idyn.laws.no_slip`); without a solution of this kind the program is solved as it stands.
-
-Modelling errors: contacts may push while they separate (no complementarity), so the normal forces of sliding or lifting feet
-are too large; with the kinetic energy they also depend on the motion of the reference frame.
-
 Pivoting solves the programs exactly, in coordinates c ≥ 0 along the rays of the cones, p = Rᵀ c, G = R Y
 (`idyn.laws.convex_program`):
 
-    contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
-    kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
+    contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0                        principal pivoting on the rows of G
+    kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0      Lemke's method
 
-The first is solved by principal pivoting on the rows of G, in time linear in the contacts. Non-penetration is implied: if
-R û ≥ 0 on all rays of a cone, the contact opens. With unlimited friction tangential velocities are zero, as in the no-slip law.
-The second is positive semidefinite and solved by Lemke's method; rays of free sign are included with both signs.
+Modelling errors: contacts may push while they separate (no complementarity), so the normal forces of sliding or lifting feet
+are too large; with the kinetic energy they also depend on the motion of the reference frame.
 """
 
 from collections.abc import Callable
@@ -66,6 +52,7 @@ from idyn.laws.law import (
 )
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold, opening, solve_no_slip, without_separating
 from idyn.solvers.lemke import covering, lemke, pivot
+from idyn.solvers.linalg import dot
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED
 from idyn.terms.reduction import Reduced
@@ -207,9 +194,7 @@ def _fill_problem(program: Program, rays: Rays, columns: tuple[Array, Array], M:
         q[i] = (sign[i] * rays.slopes[place[i]] if i < count else program.b[3 * (i - count) + 2]) / speed
         # M = [G Gᵀ, −G Y_Nᵀ; Y_N Gᵀ, 0]
         for j in range(i + 1):
-            s = 0.0
-            for c in range(Y.shape[1]):
-                s += rows[i, c] * rows[j, c]
+            s = dot(rows[i], rows[j])
             M[i, j] = 0.0 if j >= count else s / d
             M[j, i] = -M[i, j] if i >= count else M[i, j]
 

@@ -16,7 +16,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
-from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.linalg import copy, dot, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
@@ -128,19 +128,14 @@ def _basis_indices(basis: Array, taken: Array) -> tuple[Array, Array]:
 @compiled
 def _kkt(G: Array, slopes: Array, Y: Array, b: Array, loaded: Array, pressed: Array) -> tuple[Array, Array]:
     """Return matrix and right-hand side of the equations for c of the loaded rays and y of the pressed contacts."""
-    rays, size, m = len(loaded), len(loaded) + len(pressed), Y.shape[1]
+    rays, size = len(loaded), len(loaded) + len(pressed)
     K, rhs = np.zeros((size, size)), np.empty(size)
     # G_L G_Lᵀ c − G_L Y_Pᵀ y = −(R e)_L
     for i in range(rays):
         for j in range(i + 1):
-            s = 0.0
-            for c in range(m):
-                s += G[loaded[i], c] * G[loaded[j], c]
-            K[i, j] = K[j, i] = s
+            K[i, j] = K[j, i] = dot(G[loaded[i]], G[loaded[j]])
         for j in range(len(pressed)):
-            s = 0.0
-            for c in range(m):
-                s += G[loaded[i], c] * Y[3 * pressed[j] + 2, c]
+            s = dot(G[loaded[i]], Y[3 * pressed[j] + 2])
             K[i, rays + j], K[rays + j, i] = -s, s
         rhs[i] = -slopes[loaded[i]]
     # Y_P G_Lᵀ c = −b_P
@@ -238,9 +233,7 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, negligible: fl
             if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > negligible):
                 continue
             # selected if its orthogonal part is long enough
-            length2 = 0.0
-            for q in range(m):
-                length2 += G[j, q] * G[j, q]
+            length2 = dot(G[j], G[j])
             if stage == 1:
                 good[j] = append_row(F, G, active, count, j, CLEARLY * length2)
                 count += 1 if good[j] else 0
@@ -266,10 +259,7 @@ def _redistribute(F: Array, G: Array, active: Array, count: int, c: Array, signe
     alpha = stack_array(count)
     # G_j = Σ α_i G_i over the active rows
     for i in range(count):
-        s = 0.0
-        for q in range(G.shape[1]):
-            s += G[active[i], q] * G[j, q]
-        alpha[i] = direction * s
+        alpha[i] = direction * dot(G[active[i]], G[j])
     solve_active(F, count, alpha)
     # largest step with c_i + step α_i ≥ 0
     step, full = abs(c[j]), -1

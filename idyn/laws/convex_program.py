@@ -6,6 +6,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.laws.law import is_free
+from idyn.solvers.linalg import dot
 from idyn.types import Array
 
 
@@ -122,17 +123,13 @@ def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Arr
     unlimited or zero (with limited μ > 0 the facets imply p_N ≥ 0).
     """
     Y, b, energy, mu, unlimited, directions = program
-    n, k, m = len(mu), len(directions), Y.shape[1]
+    n, k = len(mu), len(directions)
     d, speed = units(Y, b, energy)
     # H = D/d
     H = np.empty((3 * n, 3 * n))
     for i in range(3 * n):
         for j in range(i + 1):
-            s = 0.0
-            for c in range(m):
-                s += Y[i, c] * Y[j, c]
-            H[i, j] = s / d
-            H[j, i] = s / d
+            H[i, j] = H[j, i] = dot(Y[i], Y[j]) / d
     # rows of A
     count = n
     for i in range(n):

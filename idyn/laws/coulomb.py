@@ -22,7 +22,7 @@ from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solutions, Start, polygon, unlimited_somewhere, unsolved
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import copy_rows, fill, least, lu_refined
+from idyn.solvers.linalg import copy_rows, dot, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -32,10 +32,7 @@ from idyn.types import Array
 @compiled
 def inner(G: Array, i: int, j: int, d: float) -> float:
     """Return G_i · G_j / d."""
-    s = 0.0
-    for c in range(G.shape[1]):
-        s += G[i, c] * G[j, c]
-    return s / d
+    return dot(G[i], G[j]) / d
 
 
 @compiled
@@ -63,8 +60,7 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
     if not regular:
         return z, w, False
     # x = G_Bᵀ z_B
-    for c in range(len(x)):
-        x[c] = 0.0
+    fill(x, 0.0)
     for r in range(m):
         i = index[r]
         z[i] = answer[r]
@@ -73,9 +69,7 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
                 x[c] += G[i, c] * z[i]
     # w_N, w_F = G x/d + q
     for i in range(len(G)):
-        s = 0.0
-        for c in range(len(x)):
-            s += G[i, c] * x[c]
+        s = dot(G[i], x)
         w[i] += s / d + regularisation * z[i]
     # + E λ;  w_λ = μ p_N − Eᵀ p_F
     for i in range(n):

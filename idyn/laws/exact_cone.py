@@ -1,13 +1,7 @@
-"""Coulomb friction with the round cone  [De Saxcé & Feng 1998; Alart & Curnier 1991].
+"""Coulomb friction with the round cone  [De Saxcé & Feng 1998; Alart & Curnier 1991; MATHEMATICS §3.2].
 
-    0 ≤ p_N ⟂ w ≥ 0,   w = N v̂ + φ/dt          p_T = the point of the disc of radius μ p_N nearest to p_T − v̂_T
-
-so (v̂_T, w + μ ‖v̂_T‖) and p are complementary in the cone of μ and its dual. Let Π be the map p_N ← max(p_N, 0), then p_T ←
-the nearest point of the disc, and û = D p + b. Then
-
-    F(p) = p − Π(p − û/ρ) = 0
-
-is solved by Newton's method with a line search. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
+F(p) = p − Π(p − û/ρ) = 0 is solved by Newton's method with a line search; Π is the map p_N ← max(p_N, 0), then p_T ← the
+nearest point of the disc of radius μ p_N. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
 equations for any number of contacts. ε in this system limits the change of impulses that the law does not determine.
 
 Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. The law is not
@@ -42,7 +36,7 @@ from idyn.laws.law import (
     unsolved,
 )
 from idyn.laws.no_slip import without_separating
-from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.linalg import copy, dot, lu_refined
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.reduction import Reduced
@@ -250,9 +244,7 @@ def _newton_step(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Arr
     z, _ = lu_refined(S, slide)
     for s in range(0, len(F), 3):
         for e in range(3):
-            u = 0.0
-            for k in range(nu):
-                u += Y[s + e, k] * z[k]
+            u = dot(Y[s + e], z)
             for r in range(3):
                 change[s + r] -= H[s + r, e] * u
 

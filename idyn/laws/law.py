@@ -14,6 +14,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import fill
 from idyn.status import NOT_CERTIFIED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -246,8 +247,7 @@ def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     nu = Y.shape[1]
     # x = Yᵀ p
     x = stack_array(nu)
-    for c in range(nu):
-        x[c] = 0.0
+    fill(x, 0.0)
     for row in range(len(b)):
         if p[row] != 0.0:
             for c in range(nu):

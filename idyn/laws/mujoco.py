@@ -1,49 +1,25 @@
-"""MuJoCo's soft contact with the joint motion prescribed: on a described model, the forces are those of MuJoCo's next step.
-
-    min_x ½ xᵀ M_uu x + gᵀ x + Σ s_i(J_u x + c),     f = −∂s(J a − a_ref),     a = (v⁺ − v)/dt + s,   s = (ω × v_lin, 0)
-
-MuJoCo minimises ½ (a − a⁰)ᵀ M (a − a⁰) + s(J a − a_ref) over all accelerations a. With the joints' part given, the rows without
-motors are the stationarity of a problem in the others alone; those with motors give the torques. So nothing is approximated:
-under these torques a is MuJoCo's own, unique minimiser. In impulses, p = dt f, the program is that of `idyn.laws.sap`,
-with R of `idyn.laws.mujoco_rows`. Elliptic cones: R_t = R_n/impratio. It is strongly convex: every demand is feasible and has
-one solution, so that projection and selection are not needed. Dry friction, damping and limits of joints are functions of the
-demand; they change the torques only.
+"""MuJoCo's soft contact with the joint motion prescribed: on a described model, the forces are those of MuJoCo's next step
+(MATHEMATICS §3.6). The program is that of `idyn.laws.sap`, with the rows of `idyn.laws.mujoco_rows`.
 
 The period of the prediction must be MuJoCo's time step, contact points are MuJoCo's (halfway between the surfaces), and the
 `Ground` of the options does not matter. It is a law for simulators and their twins: the ground of real robots is not known to
 10 µm, which changes forces by up to 5 % of the weight where feet touch down.
 
-Friction against turning (condim 4, 6) adds rows and moments of contacts, see `idyn.laws.mujoco_rows`.
+Joints whose torques are given change sides with the others: the unknowns are the accelerations without motors and those of the
+joints with a given torque. Dry friction and limits of these joints are constraints of the problem, whose rows have one entry.
+With damping or the integrator `implicit` the unknown is the acceleration a before the step, and that of the step is
+a' = M̃⁻¹ M a, see `implicit_part`. Where the demand is of a', a is found by iteration.
 
 Modelling errors: integrators Euler, implicitfast and implicit only. Closed chains and friction of joints without motors are
 not supported.
-
-Joints whose torques are given change sides with the others: the unknowns are the accelerations without motors and those of the
-joints with a given torque, x = (u, c), in the problem of the law with M_xx instead of M_uu. Dry friction and limits of these
-joints are constraints of it, whose rows have one entry. With damping or the integrator `implicit` the unknown is the
-acceleration a before the step, and that of the step is a' = M̃⁻¹ M a, see `implicit_part`. Where the demand is of a', a is found
-by iteration.
 """
 
 import numpy as np
 
 from idyn.certificate.certify import Conditions
+from idyn.contact import soft as column
 from idyn.contact.ground import RIGID
-from idyn.contact.soft import (
-    DAMPING,
-    DOF_WEIGHT,
-    HIGH,
-    LIMIT_MARGIN,
-    LIMIT_SOLIMP,
-    LIMIT_SOLREF,
-    LOSS,
-    LOSS_SOLIMP,
-    LOSS_SOLREF,
-    LOW,
-    Soft,
-    SoftConstraints,
-    check,
-)
+from idyn.contact.soft import Soft, SoftConstraints, check
 from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
 from idyn.laws.mujoco_rows import (
@@ -154,7 +130,7 @@ def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Ar
     known, force, v_free = np.zeros(nv), -g.h, g.v.copy()
     for k in range(len(asked)):
         j = g.model.a[k]
-        force[j] += tau[k] - soft.joints[j, DAMPING] * g.v[j]
+        force[j] += tau[k] - soft.joints[j, column.DAMPING] * g.v[j]
         if unknown[j] < 0:
             known[j] = asked[k]
             v_free[j] += g.dt * asked[k]
@@ -178,18 +154,20 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
     row, h, v, q, width = soft.joints[j], g.dt, g.v[j], g.q[soft.q_index[j]], 6 if soft.turns else 3
     for k in range(ROWS):
         laws[k, 1] = laws[k, 2] = np.inf
-    if row[LOSS] > 0.0:
-        imp = impedance(row[LOSS_SOLIMP : LOSS_SOLIMP + 5], 0.0)
-        _, b = spring(row[LOSS_SOLREF : LOSS_SOLREF + 2], row[LOSS_SOLIMP : LOSS_SOLIMP + 5], h)
-        laws[0, 0], laws[0, 2] = -h * row[LOSS], max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+    if row[column.LOSS] > 0.0:
+        imp = impedance(row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], 0.0)
+        _, b = spring(row[column.LOSS_SOLREF : column.LOSS_SOLREF + 2], row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], h)
+        laws[0, 0], laws[0, 2] = -h * row[column.LOSS], max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
         aim[2], J[2, j] = -h * b * v, 1.0
     for k, side in ((1, 1.0), (2, -1.0)):
-        gap = side * (q - (row[LOW] if side > 0.0 else row[HIGH]))
-        if gap < row[LIMIT_MARGIN]:
-            r = gap - row[LIMIT_MARGIN]
-            imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
-            stiff, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
-            laws[k, 1] = laws[k, 2] = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+        gap = side * (q - (row[column.LOW] if side > 0.0 else row[column.HIGH]))
+        if gap < row[column.LIMIT_MARGIN]:
+            r = gap - row[column.LIMIT_MARGIN]
+            imp = impedance(row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], r)
+            stiff, b = spring(
+                row[column.LIMIT_SOLREF : column.LIMIT_SOLREF + 2], row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], h
+            )
+            laws[k, 1] = laws[k, 2] = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
             aim[width * k + 2], J[width * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
 
 

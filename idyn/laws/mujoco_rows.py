@@ -8,31 +8,10 @@ w is the inverse weight of the bodies or of the joint. The physics step h is the
 
 import numpy as np
 
-from idyn.contact.soft import (
-    CONDIM,
-    DAMPING,
-    DOF_WEIGHT,
-    FRICTION_SOLREF,
-    HIGH,
-    LEAST_FRICTION,
-    LIMIT_MARGIN,
-    LIMIT_SOLIMP,
-    LIMIT_SOLREF,
-    LOSS,
-    LOSS_SOLIMP,
-    LOSS_SOLREF,
-    LOW,
-    MARGIN,
-    MOST_FRICTION,
-    ROLL,
-    SOLIMP,
-    SOLREF,
-    SPIN,
-    WEIGHT,
-    SoftConstraints,
-)
+from idyn.contact import soft as column
+from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, dot, forward
+from idyn.solvers.linalg import backward, cholesky, dot, fill, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array
 
@@ -76,29 +55,31 @@ def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: A
     width = 6 if soft.turns else 3
     for i in range(len(laws)):
         row, gap, first, n = soft.contacts[g.bodies[i]], g.gaps[i], width * i, width * i + 2
-        w = row[WEIGHT] + soft.contacts[g.others[i], WEIGHT]
+        w = row[column.WEIGHT] + soft.contacts[g.others[i], column.WEIGHT]
         mu = sliding_friction(g, soft, i)
         laws[i] = 0.0
         laws[i, 0] = mu
         laws[i, 1] = laws[i, 2] = np.inf
-        if w == 0.0 or not gap < row[MARGIN]:
+        if w == 0.0 or not gap < row[column.MARGIN]:
             continue
         # R_n, R_t = R_n/impratio; of all edges of a pyramid: 2 μ²/impratio w (1 + μ²) (1 − d)/d
-        r = gap - row[MARGIN]
-        imp = impedance(row[SOLIMP : SOLIMP + 5], r)
+        r = gap - row[column.MARGIN]
+        imp = impedance(row[column.SOLIMP : column.SOLIMP + 5], r)
         share, edges = (1.0 - imp) / imp, soft.pyramidal and mu > 0.0
         if edges:
             laws[i, 2] = 2.0 * mu * mu / soft.impratio * max(LEAST_R, w * (1.0 + mu * mu) * share)
             laws[i, 4], laws[i, 5] = _pyramid_frame(g.normals[i], g.tangents[i])
-            laws[i, 6] = 2.0 * (row[CONDIM] - 1.0)
+            laws[i, 6] = 2.0 * (row[column.CONDIM] - 1.0)
         else:
             laws[i, 2] = max(LEAST_R, w * share)
         laws[i, 1] = laws[i, 2] / soft.impratio
         # dt a_ref
-        stiff, b = spring(row[SOLREF : SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        stiff, b = spring(row[column.SOLREF : column.SOLREF + 2], row[column.SOLIMP : column.SOLIMP + 5], g.dt)
         across = b
-        if row[FRICTION_SOLREF] != 0.0 and not edges:
-            _, across = spring(row[FRICTION_SOLREF : FRICTION_SOLREF + 2], row[SOLIMP : SOLIMP + 5], g.dt)
+        if row[column.FRICTION_SOLREF] != 0.0 and not edges:
+            _, across = spring(
+                row[column.FRICTION_SOLREF : column.FRICTION_SOLREF + 2], row[column.SOLIMP : column.SOLIMP + 5], g.dt
+            )
         for k in range(first, first + width):
             aim[k] = -g.dt * across * dot(J[k], g.v)
         aim[n] = -g.dt * (b * dot(J[n], g.v) + stiff * imp * r)
@@ -107,7 +88,7 @@ def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: A
 @compiled
 def sliding_friction(g: Given, soft: SoftConstraints, i: int) -> float:
     """Return μ of contact i within MuJoCo's range, 0 without friction."""
-    return min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if soft.contacts[g.bodies[i], CONDIM] > 1.0 else 0.0
+    return min(max(g.mu[i], LEAST_FRICTION), MOST_FRICTION) if soft.contacts[g.bodies[i], column.CONDIM] > 1.0 else 0.0
 
 
 @compiled
@@ -146,7 +127,7 @@ def implicit_part(g: Given, soft: SoftConstraints, change: Array) -> Array:
     h, v, out = g.dt, g.v, np.zeros(len(change))
     for k in range(len(g.model.a)):
         j = g.model.a[k]
-        out[j] = h * soft.joints[j, DAMPING] * change[j]
+        out[j] = h * soft.joints[j, column.DAMPING] * change[j]
     if soft.implicit:
         # dt ∂s/∂v a'
         turned = np.zeros(len(v))
@@ -166,8 +147,7 @@ def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, d
     g, q_ddot = problem.dynamics.given, problem.q_ddot
     h, a = g.dt, g.model.a
     e, load = np.zeros(len(g.v)), problem.load
-    for j in range(len(load)):
-        load[j] = 0.0
+    fill(load, 0.0)
     if soft.damped or soft.implicit:
         e = implicit_part(g, soft, change)
         for j in range(len(load)):
@@ -179,7 +159,9 @@ def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, d
     for k in range(len(a)):
         j = a[k]
         row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j] / h
-        load[j] += _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h) - row[DAMPING] * v
+        load[j] += (
+            _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h) - row[column.DAMPING] * v
+        )
     for j in range(len(e)):
         drift[j] += e[j]
 
@@ -187,12 +169,12 @@ def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, d
 @compiled
 def _loss(row: Array, v: float, acceleration: float, h: float) -> float:
     """Return the force of dry friction, f = −(a − a_ref)/R limited to ± its largest value [N·m]."""
-    if row[LOSS] == 0.0:
+    if row[column.LOSS] == 0.0:
         return 0.0
-    imp = impedance(row[LOSS_SOLIMP : LOSS_SOLIMP + 5], 0.0)
-    _, b = spring(row[LOSS_SOLREF : LOSS_SOLREF + 2], row[LOSS_SOLIMP : LOSS_SOLIMP + 5], h)
-    R = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
-    return min(max(-(acceleration + b * v) / R, -row[LOSS]), row[LOSS])
+    imp = impedance(row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], 0.0)
+    _, b = spring(row[column.LOSS_SOLREF : column.LOSS_SOLREF + 2], row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], h)
+    R = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
+    return min(max(-(acceleration + b * v) / R, -row[column.LOSS]), row[column.LOSS])
 
 
 @compiled
@@ -200,14 +182,14 @@ def _limit(row: Array, q: float, v: float, acceleration: float, h: float) -> flo
     """Return the force of the ends of the range, f = max(0, −(a − a_ref)/R) each [N·m]."""
     force = 0.0
     for side in (1.0, -1.0):
-        end = row[LOW] if side > 0.0 else row[HIGH]
+        end = row[column.LOW] if side > 0.0 else row[column.HIGH]
         gap = side * (q - end)
-        if not gap < row[LIMIT_MARGIN]:
+        if not gap < row[column.LIMIT_MARGIN]:
             continue
-        r = gap - row[LIMIT_MARGIN]
-        imp = impedance(row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], r)
-        k, b = spring(row[LIMIT_SOLREF : LIMIT_SOLREF + 2], row[LIMIT_SOLIMP : LIMIT_SOLIMP + 5], h)
-        R = max(LEAST_R, row[DOF_WEIGHT] * (1.0 - imp) / imp)
+        r = gap - row[column.LIMIT_MARGIN]
+        imp = impedance(row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], r)
+        k, b = spring(row[column.LIMIT_SOLREF : column.LIMIT_SOLREF + 2], row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], h)
+        R = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
         force += side * max(0.0, -(side * acceleration + b * side * v + k * imp * r) / R)
     return force
 
@@ -256,7 +238,9 @@ def take_moments(problem: ReducedProblem, soft: SoftConstraints, J: Array, p: Ar
 def _scales(g: Given, soft: SoftConstraints, i: int) -> tuple[float, float]:
     """Return μ_roll/μ and μ_spin/μ of contact i [m], 0 without such friction."""
     row = soft.contacts[g.bodies[i]]
-    if row[CONDIM] < 4.0:
+    if row[column.CONDIM] < 4.0:
         return 0.0, 0.0
     mu = sliding_friction(g, soft, i)
-    return max(row[ROLL], LEAST_FRICTION) / mu if row[CONDIM] > 4.0 else 0.0, max(row[SPIN], LEAST_FRICTION) / mu
+    return max(row[column.ROLL], LEAST_FRICTION) / mu if row[column.CONDIM] > 4.0 else 0.0, max(
+        row[column.SPIN], LEAST_FRICTION
+    ) / mu

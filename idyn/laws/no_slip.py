@@ -35,7 +35,7 @@ from idyn.certificate.certify import Conditions
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start, contact_velocity
-from idyn.solvers.linalg import backward, copy_rows, fill, fill_rows, forward
+from idyn.solvers.linalg import backward, copy_rows, dot, fill, fill_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED
 from idyn.terms.reduction import Reduced
@@ -46,17 +46,12 @@ from idyn.types import Array
 @compiled
 def _orthogonalise(U: Array, k: int, u: Array, along: Array) -> float:
     """Make u orthogonal to the first k rows of U, in place, and add its components to `along`. Return its squared length."""
-    length2 = 0.0
     for j in range(k):
-        s = 0.0
-        for c in range(len(u)):
-            s += U[j, c] * u[c]
+        s = dot(U[j], u)
         along[j] += s
         for c in range(len(u)):
             u[c] -= s * U[j, c]
-    for c in range(len(u)):
-        length2 += u[c] * u[c]
-    return length2
+    return dot(u, u)
 
 
 @compiled
@@ -91,9 +86,7 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         new[row] = 0.0
         # orthogonalise again if the remaining part is short, hence dominated by rounding errors
         u = rest[row]
-        length2 = 0.0
-        for c in range(m):
-            length2 += u[c] * u[c]
+        length2 = dot(u, u)
         if length2 < 0.01 * start[row]:
             length2 = _orthogonalise(U, k, u, along[row])
             if not length2 > rank * rank * start[row]:
@@ -110,9 +103,7 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         # subtract the new direction from all other candidates
         for i in range(rows):
             if new[i] > 0.0:
-                s = 0.0
-                for c in range(m):
-                    s += U[k - 1, c] * rest[i, c]
+                s = dot(U[k - 1], rest[i])
                 along[i, k - 1] = s
                 new[i] = 0.0
                 for c in range(m):
@@ -256,8 +247,7 @@ def hold(
     for i in range(k):
         g[i] = -b[X[i]]
     forward(triangle, g)
-    for c in range(m):
-        x[c] = 0.0
+    fill(x, 0.0)
     for i in range(k):
         for c in range(m):
             x[c] += g[i] * U[i, c]
@@ -277,9 +267,7 @@ def hold(
             lengths2[i] += y * y
         for _ in range(2):
             for j in range(k):
-                s = 0.0
-                for c in range(m):
-                    s += U[j, c] * N[i, c]
+                s = dot(U[j], N[i])
                 for c in range(m):
                     N[i, c] -= s * U[j, c]
     if rule == PRINCIPAL:  # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0

@@ -1,5 +1,5 @@
-"""Compliant contact of known stiffness, dissipation and friction, as a convex program in nu unknowns  [SAP §III–§V], solved by
-Newton's method with exact line search. The law `mujoco` uses the same method.
+"""Compliant contact of known stiffness, dissipation and friction, as a convex program in nu unknowns  [SAP §III–§V; MATHEMATICS
+§3.4], solved by Newton's method with exact line search from the present velocity. The law `mujoco` uses the same method.
 
     min ½ ‖x‖² + Σ s_i(Y x + b)        p = −∂s,   gradient x − Yᵀ p,   Hessian 1 + Yᵀ G Y,   G = −∂p/∂u
 
@@ -13,16 +13,8 @@ Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c
 edges also n ± μ times the row about n, with 10 also those about t_1 and t_2. Each edge e is a spring with R_n alone:
 p = Σ max(0, (v̂_n − e·u)/R_n) e.
 
-The law `sap` has round cones, and with w = ‖J_i M⁻¹ J_iᵀ‖_F / 3
-
-    R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d))),    R_t = σ w,    v̂_n = −φ / (dt + τ_d)
-
-The program is strongly convex: every demand is feasible and has one solution, so projection and selection are not needed.
-Newton's method starts from the present velocity. The law has its own ground material and applies to v⁺: the `Ground` of the
-options does not change it.
-
-Modelling errors: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot positions
-(10 µm: 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
+Modelling errors of `sap`: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot
+positions (10 µm: 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
 sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, including μ = ∞, are reduced to it.
 """
 
@@ -32,7 +24,7 @@ from idyn.certificate.certify import Conditions
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
@@ -268,9 +260,7 @@ def contact_laws(d: Dynamics, material: Material) -> Array:
                 row[r, j] = d.J[3 * i + r, j]
             forward(L, row[r])
             for e in range(r + 1):
-                s = 0.0
-                for j in range(nv):
-                    s += row[r, j] * row[e, j]
+                s = dot(row[r], row[e])
                 square += s * s if e == r else 2.0 * s * s
         # μ, R_t, R_n, v̂_n
         w, settle = np.sqrt(square) / 3.0, dt + material.dissipation

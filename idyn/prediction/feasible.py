@@ -1,13 +1,8 @@
 """Feasible demands: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
 
-    min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ + dt Ṅ v ≥ −φ/dt,   and S v̂ + dt Ṡ v = T v̂ + dt Ṫ v = 0
-
-where contacts must not slip, with v̂ = v⁺ − (1 − dt/T_r) v: with a contact compliance model a contact that slips or sinks comes
-to rest over T_r (`idyn.contact.ground`).
-
 The problem is kinematic, and feasible for φ ≥ 0 (v = 0). It equals the no-slip problem of a system with inertia diag(1, ε) and
 free joints, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
-Y = (J_a, J_u/√ε).
+Y = (J_a, J_u/√ε). With a contact compliance model the conditions hold for v̂ = v⁺ − (1 − dt/T_r) v.
 """
 
 import numpy as np
@@ -136,14 +131,11 @@ def solve_equalities(Y: Array, b: Array, p: Array) -> bool:
     """Fill p with the solution of Y Yᵀ p + b = 0. Return False if the rows of Y are not clearly independent."""
     rows, columns = Y.shape
     F, active, x, step = stack_array((rows, rows)), stack_array(rows, np.int64), stack_array(columns), stack_array(rows)
-    for c in range(columns):
-        x[c] = 0.0
+    fill(x, 0.0)
     if rows > columns:
         return False
     for row in range(rows):
-        length2 = 0.0
-        for c in range(columns):
-            length2 += Y[row, c] * Y[row, c]
+        length2 = dot(Y[row], Y[row])
         if not append_row(F, Y, active, row, row, INDEPENDENT * length2):
             return False
     for _ in range(2):  # the second pass refines

@@ -12,7 +12,7 @@ from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import facets, turn
 from idyn.laws.law import Face
 from idyn.selection.aim import Aim, Coordinates, choice_dimension, columns_of, coordinates_of, has_impulses_in_cones, start_of
-from idyn.solvers.linalg import RANK, backward, cholesky, copy, fill, fill_rows, forward, forward_rows, null_space
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, dot, fill, fill_rows, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
 from idyn.terms.reduction import recover
@@ -179,9 +179,7 @@ def _enforce(y: Array, L: Array, rows: Array, slack: Array) -> bool:
     # Y = R L⁻ᵀ; rows that are rounding errors become zero
     Y, lengths2 = stack_array((m, d)), stack_array(m)
     for i in range(m):
-        length2 = 0.0
-        for j in range(d):
-            length2 += rows[i, j] * rows[i, j]
+        length2 = dot(rows[i], rows[i])
         for j in range(d):
             Y[i, j] = rows[i, j] if length2 >= RANK * RANK else 0.0
     forward_rows(L, Y)

@@ -18,7 +18,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, copy, forward
+from idyn.solvers.linalg import backward, copy, dot, fill, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
@@ -36,18 +36,12 @@ def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: f
 
     length2: squared length against which dependence is judged
     """
-    m = Y.shape[1]
     if count >= F.shape[0]:
         return False
     # the new row of F: F_B f = Y_B Y_j, and the squared length of the orthogonal part of Y_j
-    own = 0.0
-    for c in range(m):
-        own += Y[j, c] * Y[j, c]
-    rest = own
+    rest = dot(Y[j], Y[j])
     for i in range(count):
-        s = 0.0
-        for c in range(m):
-            s += Y[active[i], c] * Y[j, c]
+        s = dot(Y[active[i]], Y[j])
         for k in range(i):
             s -= F[i, k] * F[count, k]
         s /= F[i, i]
@@ -91,8 +85,7 @@ def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) ->
     """Fill w = Y (Y_Bᵀ z_B) + r (n)."""
     n, m = Y.shape
     x = stack_array(m)
-    for c in range(m):
-        x[c] = 0.0
+    fill(x, 0.0)
     for i in range(count):
         for c in range(m):
             x[c] += Y[active[i], c] * z[i]
@@ -221,14 +214,9 @@ def _same_set(a: Array, b: Array, count: int) -> bool:
 @compiled
 def _products(Y: Array, active: Array, count: int, j: int, out: Array) -> float:
     """Return Y_j · Y_j; fill `out` with the products of Y_j and the active rows."""
-    own = 0.0
-    for c in range(Y.shape[1]):
-        own += Y[j, c] * Y[j, c]
     for i in range(count):
-        out[i] = 0.0
-        for c in range(Y.shape[1]):
-            out[i] += Y[active[i], c] * Y[j, c]
-    return own
+        out[i] = dot(Y[active[i]], Y[j])
+    return dot(Y[j], Y[j])
 
 
 @compiled

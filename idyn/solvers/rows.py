@@ -9,6 +9,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 NEGLIGIBLE = 1e-9
@@ -52,8 +53,7 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
     (columns, rows), rank = A.shape, start
     lengths, s = stack_array(rows), stack_array(rows)
     scale = 0.0
-    for i in range(rows):
-        s[i] = 0.0
+    fill(s, 0.0)
     for j in range(columns):
         a = A[j]
         for i in range(rows):
@@ -62,8 +62,7 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
         scale = max(scale, s[i])
     negligible = max(NEGLIGIBLE * NEGLIGIBLE * scale, least * least)
     # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
-    for i in range(rows):
-        lengths[i] = 0.0
+    fill(lengths, 0.0)
     for j in range(rank, columns):
         a = A[j]
         for i in range(rows):
@@ -90,8 +89,7 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
         for j in range(rank, columns):
             h[j] /= size
         # rows ← rows − 2 (rows h) hᵀ
-        for i in range(rows):
-            s[i] = 0.0
+        fill(s, 0.0)
         for j in range(rank, columns):
             a, factor = A[j], 2.0 * h[j]
             for i in range(rows):
@@ -116,8 +114,7 @@ def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
     A: transposed (columns, rows); ends: end of the rows of each level, in order of priority; H: buffer (columns, columns)
     """
     columns, rank, first, z = len(x), 0, 0, stack_array(len(x))
-    for j in range(columns):
-        z[j] = 0.0
+    fill(z, 0.0)
     for level in range(len(ends)):
         last, start = ends[level], rank
         if rank == columns:
@@ -147,8 +144,7 @@ def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: 
     columns, rows = A.shape
     H, x = np.empty((columns, columns)), stack_array(columns)
     rank = reduce_rows(A, b, (0, rows), H, 0, NEGLIGIBLE * scale)
-    for j in range(columns):
-        z[j] = 0.0
+    fill(z, 0.0)
     _solve_level(A, b, (0, rows), (0, rank), z)
     unreflect(H, rank, z)
     for k in range(rank, columns):
@@ -184,8 +180,7 @@ def solve_all(A: Array, R: Array, X: Array, spans: tuple[Array, Array]) -> tuple
         for i in range(rows):
             c[i] = R[i, column]
         reflect(H, rank, c)
-        for i in range(columns):
-            z[i] = 0.0
+        fill(z, 0.0)
         for i in range(rank2):
             s = c[int(order[i])]
             for j in range(i):

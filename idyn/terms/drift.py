@@ -1,22 +1,10 @@
 """The drift of contacts and closures: dt J̇ v and dt Ġ v, by which the robot's own motion changes their velocities in a period.
 
-The velocity of a contact at the end of the period is J(q⁺) v⁺ = J v⁺ + dt J̇ v. The second part has the size of dt times an
-acceleration, as all that a law decides. With V_i, A_i the spatial velocity of body i and its acceleration at v̇ = 0, both linear
-at the world's origin, λ the parent, × the spatial cross product:
+MATHEMATICS §2 has the formulas. V_i, A_i: spatial velocity of body i and its acceleration at v̇ = 0, both linear at the world's
+origin; A_i = A_λ + V_λ × V_i with the parent λ, for axes that are constant in the body. The normal is taken as constant in the
+second body: exact on planes and faces of boxes, not on their edges and on curved ground. Contacts at rest are not affected.
 
-    V_i = V_λ + Σ S_j v_j,     A_i = A_λ + V_λ × V_i        axes S_j that are constant in the body, a free base has A = 0
-    u = V_O + Ω × x,   V = V_1 − V_2                        velocity of the contact point x on body 1, relative to body 2
-    J̇ v = (s, t, n) · (A_O + α × x + Ω × ẋ − ω_2 × u),   A = A_1 − A_2        the rows turn with the second body
-    ẋ = V_1(x) + r Ω × n                                    a sphere of radius r rolls; r = 0: x is a point of the first body
-    Ġ v = A_1,O + α_1 × x + ω_1 × V_1(x) − the same of body 2                 x: midpoint of the closure
-
-The contacts of one body with the ground share the mean of V_1(x). As separate points the corners of a rocking sole would
-approach each other at ω × (ω × d), which no acceleration of the body prevents. Contacts at rest are not affected.
-
-The normal is taken as constant in the second body: exact on planes and faces of boxes, not on their edges and on curved ground.
-
-Rows that depend on each other cannot change independently: a foot that is not quite at rest may have a J̇ v that contradicts
-the closures and the other feet. Then J̇ v of the tangential rows T that touch is replaced by what the mechanism can follow, T w,
+Rows that depend on each other cannot change independently: then J̇ v of the touching tangential rows T is replaced by T w,
 
     min ‖T w − Ṫ v‖² + θ² ‖w‖²    s.t.  G w = Ġ v,  N w = Ṅ v        rows that depend on earlier ones are left out
 
@@ -139,9 +127,7 @@ def _orthogonalise(row: Array, Q: Array, rank: int) -> None:
     before = dot(row, row)
     for _ in range(2):
         for k in range(rank):
-            share = 0.0
-            for j in range(len(row)):
-                share += Q[k, j] * row[j]
+            share = dot(Q[k], row)
             for j in range(len(row)):
                 row[j] -= share * Q[k, j]
         if dot(row, row) > 0.01 * before:

@@ -1,28 +1,10 @@
 """The stages reduced problem and torque: contact in the unactuated space for prescribed joint motion  [ZD §3, §4.2, §6.2.2].
 
-    M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des
-
-    v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y = J_u L⁻ᵀ
-    J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
-    τ    = [ M_au (v_u⁺ − v_u) + M_aa dt q̈_des + dt h_a − J_aᵀ p ] / dt
-
-With a contact compliance model (`idyn.contact.ground`) the problem is stated for
-
-    v̂ = v⁺ − (1 − dt/T_r) v + ρ M_uu⁻¹ J_uᵀ (p − p⁻),     ρ = T_p/dt
-
-instead of v⁺: the relaxation time T_r (`Given.keep` = 1 − dt/T_r) changes b, the memory ρ changes Y and b.
-
-Closures (closed chains) are eliminated before the law is solved  (MATHEMATICS §2.1):
-
-    G v⁺ = −rate       G: velocity of the first point relative to the second, three rows for each closure, world axes
-    G_u L⁻ᵀ = T Q,     Q: orthonormal rows, as many as G_u L⁻ᵀ has independent rows;  W = T (Tᵀ T)⁻¹
-    C = −J_u L⁻ᵀ Qᵀ Wᵀ,    J̃ = J + C G           contact impulses p change the closure impulses by Cᵀ p
-    λ₀ = −W Wᵀ (G v_free + rate),    λ = λ₀ + Cᵀ p
-
-With J̃ instead of J and λ₀ among the known forces, all other formulas are those without closures: D = J̃_u M_uu⁻¹ J̃_uᵀ, and Y is
-orthogonal to the rows of the closures. When rows of G are linearly dependent, as in a plane linkage, λ is the smallest
-solution. Closures are enforced by unactuated joints: a closed chain of actuated joints only has zero rows in G_u L⁻ᵀ; if the
-demands contradict such a closure, the certificate fails.
+MATHEMATICS §2 has the formulas: v_u⁰, Y = J_u L⁻ᵀ, b, τ; §2.1 those of closures (closed chains), which are eliminated before
+the law is solved: Q, T, W, C, J̃ and λ = λ₀ + Cᵀ p. With a contact compliance model the problem is stated for v̂ instead of
+v⁺: the relaxation time T_r (`Given.keep` = 1 − dt/T_r) changes b, the memory ρ = T_p/dt changes Y and b. When rows of G are
+linearly dependent, as in a plane linkage, λ is the smallest solution. A closed chain of actuated joints only has zero rows in
+G_u L⁻ᵀ; if the demands contradict such a closure, the certificate fails.
 """
 
 import numpy as np
@@ -275,8 +257,7 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
     nu, nv = len(u), len(v)
     # force = Jᵀ p + Gᵀ λ;  change = M_uu⁻¹ (J_uᵀ p + dt load_u + G_uᵀ (λ − λ₀)), as v_free contains λ₀
     force, change, gain = stack_array(nv), stack_array(nu), stack_array(nv)
-    for j in range(nv):
-        force[j] = 0.0
+    fill(force, 0.0)
     for row in range(len(p)):
         if p[row] != 0.0:
             J = d.J[row]
