@@ -331,9 +331,8 @@ class Convex(Law):
         n = len(problem.mu)
         H, f, A, lower, unit, epsilon = assemble(self._program(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
-        p, known = unit * qp.x, qp.multipliers is not None
-        y = -unit * qp.multipliers[:n] if known else NOTHING
-        if self.one_stage or not known:
+        p, y = unit * qp.x, NOTHING if qp.multipliers is None else -unit * qp.multipliers[:n]
+        if self.one_stage or qp.multipliers is None:
             return self._plain(p, y, qp.status, qp.iterations, epsilon)
         return self._with_face(problem, p, y, qp.status, qp.iterations)
 
