@@ -30,6 +30,7 @@ from sim_harness.engines.newton_exact import (
     clamp_friction,
     complementarity,
     friction_compliance,
+    motion,
     natural_residual,
     project_feasible,
     refine,
@@ -217,7 +218,8 @@ def iterate(c: Constraints, rules: Rules, tolerance: float, p: Array, z: Array, 
             total += taken
             last_trial = error if error > enough else np.inf
             if error < before:
-                restart_from(c, candidate, p, z)
+                copy(candidate, p)
+                copy(motion(c, p), z)
         history[k] = error
         if error < least:
             least = error
@@ -262,14 +264,6 @@ def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float)
             least = error
             copy(candidate, best)
     return least, total
-
-
-@compiled
-def restart_from(c: Constraints, candidate: Array, p: Array, z: Array) -> None:
-    """Set p ← candidate (m) and z ← z_free + Yᵀ p (nv)."""
-    copy(c.z_free, z)
-    copy(candidate, p)
-    add_pushed(c.Y, p, z)
 
 
 @compiled

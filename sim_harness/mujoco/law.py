@@ -165,11 +165,12 @@ def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tu
     data = _all_contacts(model)
     for c in data.contact[: data.ncon]:
         for geom, other in (c.geom, c.geom[::-1]):
-            frame = frames.get(_moving_body(model, int(model.geom_bodyid[geom])), "")
+            frame = frames.get(int(model.body_weldid[model.geom_bodyid[geom]]), "")  # of the body with joints that carries it
             if not frame or model.body_weldid[model.geom_bodyid[other]] != 0:
                 continue
             name = _contact_name(model, int(geom))
-            if name not in robot.contact_names or _is_other_shape(model, int(geom)):
+            unnamed = not model.geom(geom).name and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
+            if name not in robot.contact_names or unnamed:  # no sphere, it may have the key of its body's sphere
                 continue
             contact = _contact(model, c, name, int(geom))
             if found.setdefault(frame, contact) != contact or friction.setdefault(name, float(c.friction[0])) != c.friction[0]:
@@ -223,22 +224,12 @@ def _frames(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> dict
     return frames
 
 
-def _moving_body(model: mujoco.MjModel, body: int) -> int:
-    """Return the body with joints that carries a body."""
-    return int(model.body_weldid[body])
-
-
 def _contact_name(model: mujoco.MjModel, geom: int) -> str:
     """Return the key of a sphere's contact, see `ContactPoint.name`."""
     kinds = mujoco.mjtObj
     body = mujoco.mj_id2name(model, kinds.mjOBJ_BODY, int(model.geom_bodyid[geom])) or ""
     name = mujoco.mj_id2name(model, kinds.mjOBJ_GEOM, geom)
     return f"{body}.{name}" if name else body
-
-
-def _is_other_shape(model: mujoco.MjModel, geom: int) -> bool:
-    """Return whether a geometry has no name and is no sphere: it may then have the key of its body's sphere."""
-    return not model.geom(geom).name and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
 
 
 def _numbers(values: Array) -> Any:

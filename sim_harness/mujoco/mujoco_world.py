@@ -25,14 +25,14 @@ from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import (
+    HULL,
+    PAIR,
+    PLACE,
+    PLANE,
     POINT,
     Coordinates,
     body_name,
     build_model,
-    hull_name,
-    pair_name,
-    place_name,
-    plane_name,
 )
 from sim_harness.world.bodies import Bodies, JointFriction, RobotBodies
 from sim_harness.world.world import MARGIN, Push, StepResult, along_contacts
@@ -57,14 +57,11 @@ R = TypeVar("R", bound=StepResult)
 
 
 class Content(Generic[B, R]):
-    """Base class of the content of a MuJoCo world: a robot or a scene.
-
-    contacts: contacts at the current state
-    """
+    """Base class of the content of a MuJoCo world: a robot or a scene."""
 
     bodies: B
     model: mujoco.MjModel
-    contacts: ContactSet
+    contacts: ContactSet  # contacts at the current state
 
     def move(self, state: State) -> None:
         """Update the content for a new finite state."""
@@ -224,13 +221,13 @@ class RobotContent(PlacedContent):
         places, keys = range(len(bodies.robot.spheres.keys)), range(len(bodies.robot.contact_names))
         radii = bodies.robot.spheres.radii[:, None]
         self._grown = np.maximum(radii, POINT) - radii  # the plane is as much lower, so that gaps are exact
-        self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
-        spheres = {model.geom(place_name(i)).id for i in places}
-        self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
+        self._planes = np.array([model.body(PLANE.format(i)).mocapid[0] for i in places], dtype=np.int64)
+        spheres = {model.geom(PLACE.format(i)).id for i in places}
+        self._pairs = np.array([model.pair(PAIR.format(row)).id for row in keys], dtype=np.int64)
         geoms = zip(model.pair_geom1[self._pairs].tolist(), model.pair_geom2[self._pairs].tolist(), strict=True)
         self._rows = {frozenset(pair): row for row, pair in enumerate(geoms)}
-        self._touching = spheres | {model.geom(hull_name(i)).id for i in range(len(bodies.hulls))}
-        self._hull_pairs = np.array([model.pair(hull_name(i)).id for i in range(len(bodies.hulls))], dtype=np.int64)
+        self._touching = spheres | {model.geom(HULL.format(i)).id for i in range(len(bodies.hulls))}
+        self._hull_pairs = np.array([model.pair(HULL.format(i)).id for i in range(len(bodies.hulls))], dtype=np.int64)
         body = np.ones(len(places), np.bool_)
         body[feet_of(bodies.robot, bodies.start.q)] = False
         self._away = np.outer(body, [0.0, 0.0, -AWAY]) if bodies.hulls else 0.0  # of the planes of places that are no feet

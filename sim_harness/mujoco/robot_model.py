@@ -26,11 +26,6 @@ from sim_harness.shapes import Shape
 FLOOR = "floor"  # name of the plane that the hulls touch
 
 
-def hull_name(hull: int) -> str:
-    """Return the name of a hull, of its mesh and of its pair with the floor."""
-    return f"hull {hull}"
-
-
 def without_feet(shapes: Sequence[Shape], robot: Robot, feet: Array) -> list[Shape]:
     """Return the shapes that move and are not those of feet: with their centre inside a foot's contact sphere.
 
@@ -52,8 +47,8 @@ def add_hulls(
     """Add the hulls, the floor and their pairs. body_of: names of the bodies of the joints; height: of the floor [m]"""
     spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, height])
     for i, hull in enumerate(hulls):
-        add_shape(spec, spec.body(body_of[hull.joint]), hull_name(i), hull)
-        add_pair(spec, hull_name(i), (hull_name(i), FLOOR), settings)
+        add_shape(spec, spec.body(body_of[hull.joint]), HULL.format(i), hull)
+        add_pair(spec, HULL.format(i), (HULL.format(i), FLOOR), settings)
 
 
 def add_shape(spec: mujoco.MjSpec, body: Any, name: str, shape: Shape, **more: Any) -> None:
@@ -101,26 +96,13 @@ def _middle(shape: Shape) -> Array:
 POINT = 1e-14  # radius of a contact point without radius [m], because MuJoCo has no point geometries
 
 
+PLANE, PLACE, PAIR, BOX, HULL = "ground {}", "place {}", "pair {}", "box {}", "hull {}"
+"""Names in the model, by number: the ground below a contact point (mocap body and plane), spheres of contact points, pairs of
+geometries in the order of `Robot.contact_names`, boxes, collision shapes with their meshes and pairs."""
+
+
 def body_name(joint: int) -> str:
     return "world" if joint == 0 else f"body {joint}"
-
-
-def plane_name(place: int) -> str:
-    """Return the name of the mocap body and of its plane, the ground below a contact point."""
-    return f"ground {place}"
-
-
-def pair_name(row: int) -> str:
-    """Return the name of a geometry pair; rows in the order of `Robot.contact_names`, contact points first, then pairs."""
-    return f"pair {row}"
-
-
-def place_name(place: int) -> str:
-    return f"place {place}"
-
-
-def box_name(box: int) -> str:
-    return f"box {box}"
 
 
 def build_model(robot: Robot, settings: MujocoSettings, hulls: Sequence[Shape] = (), floor: float = 0.0) -> mujoco.MjModel:
@@ -200,7 +182,10 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
         if len(columns) == 6 and parent == 0 and not np.isin(columns, robot.tree.a).any():
             body.add_freejoint().armature = content.armature[0]
         elif len(columns) == 1:
-            _add_axis(body, rotations[i].T, axes[columns[0]], content.armature[columns[0]])
+            linear, angular = axes[columns[0]].reshape(2, 3)
+            kind = mujoco.mjtJoint.mjJNT_HINGE if angular.any() else mujoco.mjtJoint.mjJNT_SLIDE
+            axis = rotations[i].T @ (angular if angular.any() else linear)
+            body.add_joint(type=kind, axis=axis, armature=content.armature[columns[0]])
         else:
             raise ConfigError(
                 "engine",
@@ -225,43 +210,30 @@ def _close_chains(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -
         )
 
 
-def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float) -> None:
-    """Add a hinge or slide to a body.
-
-    to_body: rotation from the world to the body frame (3, 3)
-    axis: unit velocity of the joint in the world frame, linear at the world's origin and angular (6)
-    """
-    linear, angular = axis[:3], axis[3:]
-    if angular.any():
-        body.add_joint(type=mujoco.mjtJoint.mjJNT_HINGE, axis=to_body @ angular, armature=armature)
-    else:
-        body.add_joint(type=mujoco.mjtJoint.mjJNT_SLIDE, axis=to_body @ linear, armature=armature)
-
-
 def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
     """Add contact spheres with a plane each, boxes, and the pairs of geometries that may touch."""
     kinds = mujoco.mjtGeom
     for i, joint in enumerate(robot.spheres.joints):
         spec.body(body_name(joint)).add_geom(
-            name=place_name(i),
+            name=PLACE.format(i),
             type=kinds.mjGEOM_SPHERE,
             pos=robot.spheres.offsets[i],
             size=[max(robot.spheres.radii[i], POINT), 0, 0],
         )
-        ground = spec.worldbody.add_body(name=plane_name(i), mocap=True)
-        ground.add_geom(name=plane_name(i), type=kinds.mjGEOM_PLANE, size=[0, 0, 1])
+        ground = spec.worldbody.add_body(name=PLANE.format(i), mocap=True)
+        ground.add_geom(name=PLANE.format(i), type=kinds.mjGEOM_PLANE, size=[0, 0, 1])
     for i, joint in enumerate(robot.boxes.joints):
         spec.body(body_name(joint)).add_geom(
-            name=box_name(i),
+            name=BOX.format(i),
             type=kinds.mjGEOM_BOX,
             pos=robot.boxes.offsets[i],
             quat=quaternion_of(robot.boxes.rotations[i]),
             size=robot.boxes.halves[i],
         )
-    touching = [(place_name(i), plane_name(i)) for i in range(len(robot.spheres.keys))]
-    touching += [(place_name(i), box_name(b)) for i, b in robot.boxes.pairs]
+    touching = [(PLACE.format(i), PLANE.format(i)) for i in range(len(robot.spheres.keys))]
+    touching += [(PLACE.format(i), BOX.format(b)) for i, b in robot.boxes.pairs]
     for row, geoms in enumerate(touching):
-        add_pair(spec, pair_name(row), geoms, settings)
+        add_pair(spec, PAIR.format(row), geoms, settings)
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
 

@@ -100,7 +100,8 @@ def _shape(shape: Shape) -> tuple[int, list[float]]:
 def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSettings) -> Array:
     """Add an equality constraint between two bodies and return its data at the reference configuration."""
     joints = [int(scene.joints[scene.names.index(name)]) if name else 0 for name in closure.bodies]
-    (turn, place), (other_turn, other_place) = (_joint_pose(scene, joint) for joint in joints)
+    rotations, origins = scene.robot.place(scene.reference)
+    (turn, place), (other_turn, other_place) = ((rotations[joint].copy(), origins[joint].copy()) for joint in joints)
     equality = spec.add_equality()
     equality.objtype = mujoco.mjtObj.mjOBJ_BODY
     equality.name1, equality.name2 = (body_name(joint) for joint in joints)
@@ -117,12 +118,6 @@ def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSetting
         data[10] = 1.0
     equality.data = data
     return data
-
-
-def _joint_pose(scene: SceneModel, joint: int) -> tuple[Array, Array]:
-    """Return rotation (3, 3) and origin [m] (3) of a joint's frame at the reference configuration."""
-    rotations, origins = scene.robot.place(scene.reference)
-    return rotations[joint].copy(), origins[joint].copy()
 
 
 def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:

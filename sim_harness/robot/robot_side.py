@@ -64,12 +64,9 @@ PROGRESS_TICKS = 50  # number of ticks between calls of `progress`
 
 
 class Exchanger(Protocol):
-    """The client methods that a robot uses, implemented by `RobotClient` and `Loopback` of `transport`.
+    """The client methods that a robot uses, implemented by `RobotClient` and `Loopback` of `transport`."""
 
-    error: error message in reply to the last state, None without one
-    """
-
-    error: ErrorMessage | None
+    error: ErrorMessage | None  # error message in reply to the last state, None without one
 
     @property
     def deadline(self) -> float:

@@ -1,4 +1,4 @@
-"""Batches of simulated worlds: B copies of a robot's world, or of a scene, simulated together with one engine on all cores.
+"""Batches of simulated worlds: B copies of a robot's world, simulated together with one engine on all cores.
 
 Copies share immutable data only, so each gives bit-identical results to a world that is simulated alone. A step is mostly
 Python code, which threads of one process would execute in turns. The copies are therefore divided into shares, each in a
@@ -23,11 +23,9 @@ from idyn.errors import IdynError, InputError
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.types import Array, Record
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import SceneSettings
 from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import World
-from sim_harness.world.worlds import AnyEngine, build_scene, build_world
+from sim_harness.world.worlds import AnyEngine, build_world
 
 Build = Callable[[], World]  # function that makes one copy. It is pickled for other processes
 
@@ -140,20 +138,34 @@ class BatchStep(Record, frozen=True):
     status: Array  # for each copy the first `Status` of its steps that is not `ok`, or `ok` (B)
 
 
-class Batch:
-    """Copies of a world, divided into shares. A batch starts processes: close it, or use it in `with`."""
+class WorldBatch:
+    """B worlds of one robot on one terrain, divided into shares. It starts processes: close it, or use it in `with`."""
 
-    def __init__(self, build: Build, sizes: tuple[int, int, int], count: int, processes: int | None) -> None:
-        """build: makes one copy; sizes: nq, nv and number of torques; count: number of copies
+    def __init__(
+        self,
+        engine: AnyEngine,
+        robot: Robot,
+        terrain: Terrain,
+        q: Array,
+        *,
+        mu: Array | None = None,
+        friction: JointFriction | None = None,
+        processes: int | None = None,
+    ) -> None:
+        """q: initial configurations (B, nq), at rest; mu, friction: as in `build_world`
         processes: number of processes; 1: the caller's; None: one for each core that the caller may use
 
         Raises InputError.
         """
+        if np.ndim(q) != 2:
+            raise InputError("q", f"expected an array (B, {robot.nq}), got {np.shape(q)}")
+        count = len(q)
+        check_rows("q", q, (count, robot.nq))
+        build = partial(_twin, engine, robot, terrain, q[0] if count else robot.neutral(), mu=mu, friction=friction)
         for field, value in (("count", count), ("processes", 1 if processes is None else processes)):
             if value < 1:
                 raise InputError(field, f"expected at least 1, got {value}")
-        self._sizes = sizes
-        self._arrays, self._count, self.t, self._closed = SharedArrays(count, self._sizes), count, 0.0, False
+        self._arrays, self._count, self.t, self._closed = SharedArrays(count, (robot.nq, robot.nv, robot.na)), count, 0.0, False
         shares = min(processes or cores(), count)
         bounds = [count * k // shares for k in range(shares + 1)]
         rows = [range(a, b) for a, b in pairwise(bounds)]
@@ -167,6 +179,7 @@ class Batch:
         except BaseException:
             self.close()
             raise
+        self.reset(q)
 
     def __len__(self) -> int:
         return self._count
@@ -192,12 +205,16 @@ class Batch:
         if self._closed:
             raise IdynError("the batch is closed")
         self._write("q", self._arrays.q, q)
-        self._write("v", self._arrays.v, np.zeros(self._sizes[1]) if v is None else v)
+        self._write("v", self._arrays.v, np.zeros(self._arrays.v.shape[1]) if v is None else v)
         self._run_all("reset")
         self.t = 0.0
 
-    def _advance(self, dt: float, steps: int) -> BatchStep:
-        """Step all copies. Raises InputError for a malformed dt or number of steps, IdynError when the batch is closed."""
+    def step(self, tau: Array, dt: float, steps: int = 1) -> BatchStep:
+        """Simulate `steps` steps of dt [s] with constant torques.
+
+        tau: [N·m] (B, na), or (na) for all. Raises InputError for malformed values, IdynError when the batch is closed.
+        """
+        self._write("tau", self._arrays.tau, tau)
         if self._closed:
             raise IdynError("the batch is closed")
         if not 0.0 < dt < np.inf:
@@ -236,54 +253,9 @@ def _allowed_cores() -> Sequence[int | None]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None] * cores()
 
 
-class WorldBatch(Batch):
-    """B worlds of one robot on one terrain.
-
-    q: initial configurations (B, nq), at rest; mu, friction: as in `build_world`
-    """
-
-    def __init__(
-        self,
-        engine: AnyEngine,
-        robot: Robot,
-        terrain: Terrain,
-        q: Array,
-        *,
-        mu: Array | None = None,
-        friction: JointFriction | None = None,
-        processes: int | None = None,
-    ) -> None:
-        """Raises InputError for malformed states."""
-        if np.ndim(q) != 2:
-            raise InputError("q", f"expected an array (B, {robot.nq}), got {np.shape(q)}")
-        check_rows("q", q, (len(q), robot.nq))
-        build = partial(_twin, engine, robot, terrain, q[0] if len(q) else robot.neutral(), mu=mu, friction=friction)
-        super().__init__(build, (robot.nq, robot.nv, robot.na), len(q), processes)
-        self.reset(q)
-
-    def step(self, tau: Array, dt: float, steps: int = 1) -> BatchStep:
-        """Simulate `steps` steps of dt [s] with constant torques. tau: [N·m] (B, na), or (na) for all. Raises InputError."""
-        self._write("tau", self._arrays.tau, tau)
-        return self._advance(dt, steps)
-
-
 def _twin(engine: AnyEngine, robot: Robot, *arguments: Any, **more: Any) -> World:
     """Call `build_world` with a copy of the robot."""
     return build_world(engine, robot.twin(), *arguments, **more)
-
-
-class SceneBatch(Batch):
-    """B copies of a scene, in its initial state."""
-
-    def __init__(self, settings: SceneSettings, engine: AnyEngine, count: int, processes: int | None = None) -> None:
-        """settings: from `load_scene`. Raises ConfigError for scenes that the engine does not support."""
-        robot = SceneModel(settings).robot
-        super().__init__(partial(build_scene, settings, engine), (robot.nq, robot.nv, 0), count, processes)
-        self._dt = settings.dt
-
-    def step(self, steps: int = 1) -> BatchStep:
-        """Simulate `steps` steps of the scene's dt."""
-        return self._advance(self._dt, steps)
 
 
 def check_rows(field: str, values: Array, shape: tuple[int, ...]) -> None:

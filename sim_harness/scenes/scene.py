@@ -150,7 +150,10 @@ class Constraints:
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
         """Return the rows of closures, then stops, then elastic blocks; None without rows."""
-        parts = [self._of_closure(i, q, axes) for i in range(len(self.closures))]
+        parts: list[Part] = []
+        for settings, closure in zip(self._model.settings.closure, self.closures, strict=True):
+            G, g = closure.rows(q, axes)
+            parts.append((G, g, np.full(len(g), 1.0 / settings.stiffness), np.full(len(g), settings.dissipation)))
         stops = self._stops(q)
         parts += [*stops, *(block.rows(q) for block in self._elastic)]
         if not parts:
@@ -161,10 +164,6 @@ class Constraints:
         if not compliance.any():
             return Rows(G=G, g=g, stops=one_sided)
         return Rows(G=G, g=g, stops=one_sided, compliance=compliance, dissipation=dissipation)
-
-    def _of_closure(self, index: int, q: Array, axes: Array) -> Part:
-        settings, (G, g) = self._model.settings.closure[index], self.closures[index].rows(q, axes)
-        return G, g, np.full(len(g), 1.0 / settings.stiffness), np.full(len(g), settings.dissipation)
 
     def _stops(self, q: Array) -> list[Part]:
         """Return one row per stop: g = q − low or high − q."""

@@ -103,18 +103,12 @@ def _directions(direction: Array, v_plus: Array, coulomb: Array) -> Array:
 
 
 class Bodies:
-    """Base class with the parts that differ between a robot and a scene. Default methods are those of a robot.
+    """Base class with the parts that differ between a robot and a scene. Default methods are those of a robot."""
 
-    robot: model of all bodies; it owns work arrays
-    terrain: the ground
-    start: first state
-    dt: default step [s]
-    """
-
-    robot: Robot
-    terrain: Terrain
-    start: State
-    dt: float = 1e-3
+    robot: Robot  # model of all bodies; it owns work arrays
+    terrain: Terrain  # the ground
+    start: State  # first state
+    dt: float = 1e-3  # default step [s]
 
     def checked(self, q: Array, v: Array | None) -> State:
         """Return a copy of (q, v), v = 0 without v. Raises InputError for an invalid state."""

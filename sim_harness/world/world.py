@@ -181,21 +181,14 @@ def step_of(
 
 
 class World(Protocol):
-    """A simulated world with state (q, v), time t [s] and contacts of that state, which callers must not modify.
+    """A simulated world with state (q, v), time t [s] and contacts of that state, which callers must not modify."""
 
-    robot: the world's own instance; not shared, because it holds work arrays
-    terrain: the ground
-    state: configuration and velocity
-    q, v: as in `State` (nq), (nv)
-    t: time since the last reset [s]
-    """
-
-    robot: Robot
-    terrain: Terrain
-    state: State
-    q: Array
-    v: Array
-    t: float
+    robot: Robot  # the world's own instance; not shared, because it holds work arrays
+    terrain: Terrain  # the ground
+    state: State  # configuration and velocity
+    q: Array  # as in `State` (nq)
+    v: Array  # as in `State` (nv)
+    t: float  # time since the last reset [s]
 
     @property
     def contacts(self) -> ContactSet:

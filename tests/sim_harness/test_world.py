@@ -16,11 +16,10 @@ from idyn.status import Status
 from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.run.batch import SceneBatch, WorldBatch
-from sim_harness.scenes.load import load_scene
+from sim_harness.run.batch import WorldBatch
 from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
-from sim_harness.world.worlds import ENGINES, AnyEngine, EngineWorld, build_scene, build_world
+from sim_harness.world.worlds import ENGINES, AnyEngine, EngineWorld, build_world
 
 INERTIA = 0.02
 WHEEL = f"""
@@ -399,26 +398,6 @@ def test_batched_mujoco_worlds_equal_single_worlds():
     with WorldBatch(engine, robot, Flat(), q, processes=1) as batch:
         batch.reset(q, v)
         assert_equal_to(batch.step(tau, DT, 3), one_by_one(engine, 3))
-
-
-@full
-@pytest.mark.parametrize("name", ["sphere-stack", "crank-rocker"])
-def test_batched_scenes_equal_single_scenes(name):
-    settings, engine = load_scene(name), PolygonLcp()
-    scene = build_scene(settings, engine)
-    start = scene.bodies.start
-    q, v = np.array([start.q] * 3), start.v + 0.01 * np.arange(3)[:, None]
-    with SceneBatch(settings, engine, 3, processes=2) as batch:
-        fresh = batch.step(4)
-        batch.reset(q, v)
-        moved = batch.step(4)
-    for i in range(3):
-        for answer, (position, speed) in ((fresh, (start.q, start.v)), (moved, (q[i], v[i]))):
-            scene.reset(position, speed)
-            for _ in range(4):
-                scene.step()
-            assert answer.q[i].tobytes() == scene.state.q.tobytes()
-            assert answer.v[i].tobytes() == scene.state.v.tobytes()
 
 
 def test_one_torque_and_one_state_can_be_shared():
