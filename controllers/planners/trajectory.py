@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from controllers.command import Reference, Steering
 from controllers.config.loading import Kind, Positive
@@ -16,7 +15,7 @@ from controllers.planners.legs import Legs, has_legs
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
-from controllers.robot.kinematics import angles_for_base_shift
+from controllers.robot.kinematics import KNOTS, angles_along
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
@@ -90,10 +89,6 @@ class Stand:
         return self._last
 
 
-KNOTS = 41
-"""Inverse-kinematics solutions along a stroke. The spline between them is exact to 1e-8 rad for strokes of centimetres."""
-
-
 class Trajectory(Protocol):
     """Reference of the joints over time. Base class of stateless trajectories, which do not follow commands."""
 
@@ -148,8 +143,7 @@ class BaseStroke(Trajectory):
 
     def __init__(self, robot: Robot, stance: Array, direction: Array, settings: "StrokeSettings") -> None:
         stroke = np.linspace(-settings.amplitude, settings.amplitude, KNOTS)
-        angles = [angles_for_base_shift(robot, stance, s * direction, "reference.amplitude") for s in stroke]
-        self._angles = CubicSpline(stroke, np.array(angles))
+        self._angles = angles_along(robot, stance, stroke, stroke[:, None] * direction, "reference.amplitude")
         self._amplitude = settings.amplitude
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
@@ -158,7 +152,7 @@ class BaseStroke(Trajectory):
         """Return the reference at time t [s], independent of the state."""
         s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
-        return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
+        return Reference(q=self._angles(s, 0), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
 
     def _stroke(self, t: float) -> tuple[float, float, float]:
         r, dr, ddr = smooth_step(t, self._ramp)
