@@ -347,10 +347,12 @@ import idyn
 robot, q = idyn.load_robot("quadruped")
 state, contacts = idyn.State(q=q, v=np.zeros(robot.nv)), idyn.contacts_from_geometry(robot, q, idyn.Flat(), margin=0.002)
 idyn.predict(robot, state, contacts, np.zeros(robot.na), law=idyn.make_law("coulomb"), dt=0.001)
+from controllers.build import load_controller
+load_controller("quadruped")
 print([name for name in ("scipy.interpolate", "zmq", "matplotlib", "mujoco") if name in sys.modules])
 """
 
 
-def test_a_prediction_imports_no_splines_sockets_or_pictures():
+def test_a_prediction_and_a_controller_import_no_splines_sockets_or_pictures():
     done = subprocess.run([sys.executable, "-c", FIRST_TICK], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "[]"

@@ -117,6 +117,12 @@ def put_cross(column: Array, first: int, a: Array, b: Array) -> None:
 
 Arrays = tuple[Array, ...]
 
+GYRO_DRIFT, ACCELEROMETER_DRIFT = 1e-4, 1e-3
+"""Growth of the standard deviations of the biases in a second [rad/s], [m/s²]."""
+
+SETTLE = 0.03
+"""Time after a touchdown in which a foot still slides, and is not used [s]."""
+
 START = (1e-3, 1e-2, 1e-6, 1e-3, 0.03)
 """Standard deviations at the start: tilt [rad], velocity [m/s], position [m], gyro bias [rad/s], accelerometer bias [m/s²]."""
 
@@ -213,8 +219,8 @@ def _move_covariance(x: EstimatorState, dt: float) -> None:
                 for j in range(m):
                     P[i, j] += variance * column[i] * column[j]
         P[VELOCITY + c, VELOCITY + c] += (x.settings.accelerometer * dt) ** 2
-        P[GYRO_BIAS + c, GYRO_BIAS + c] += x.settings.gyro_drift**2 * dt
-        P[ACCELEROMETER_BIAS + c, ACCELEROMETER_BIAS + c] += x.settings.accelerometer_drift**2 * dt
+        P[GYRO_BIAS + c, GYRO_BIAS + c] += GYRO_DRIFT**2 * dt
+        P[ACCELEROMETER_BIAS + c, ACCELEROMETER_BIAS + c] += ACCELEROMETER_DRIFT**2 * dt
         for i in range(n):
             P[FEET + 3 * i + c, FEET + 3 * i + c] += x.settings.creep**2 * dt
 
@@ -250,7 +256,7 @@ def observe_feet(x: EstimatorState, places: Array, touching: Array, dt: float) -
     H, settled, slipping = stack_array(len(x.P)), 0.0, 0.0
     for i in range(len(x.feet)):
         x.slipped[i] = 0.0
-        if touching[i] > 0.0 and x.stands[i] + dt > x.settings.settle:
+        if touching[i] > 0.0 and x.stands[i] + dt > SETTLE:
             x.slipped[i] = 1.0 if x.sliding[i] > x.settings.slip else 0.0
             settled, slipping = settled + 1.0, slipping + x.slipped[i]
     if slipping == settled:  # rather the estimate is wrong
@@ -262,7 +268,7 @@ def observe_feet(x: EstimatorState, places: Array, touching: Array, dt: float) -
                 x.feet[i, c], x.rolling[i, c] = x.p[c] + places[i, c], 0.0
             continue
         x.stands[i] = x.stands[i] + dt if x.stands[i] >= 0.0 else 0.0
-        if x.stands[i] <= x.settings.settle or x.slipped[i] > 0.0:
+        if x.stands[i] <= SETTLE or x.slipped[i] > 0.0:
             _anchor(x, i, places[i])
             continue
         first = FEET + 3 * i

@@ -1,6 +1,6 @@
 """Kernel of the force estimate: contact forces of the feet from the torques that motors and inertia do not explain.
 
-    r = M v̇ + h − S τ,  averaged over 1/observer;     Jᵀ f = r in the rows of the joints, with the least f
+    r = M v̇ + h − S τ,  averaged over 1/`OBSERVER`;     Jᵀ f = r in the rows of the joints, with the least f
 
 M must contain the armature of the motors: a leg that swings would seem to be pushed.
 """
@@ -15,6 +15,9 @@ from idyn.types import Array
 
 RIDGE = 1e-4
 """Weight of ‖f‖² relative to the error of the torques [m²]: legs near their singularity would amplify errors."""
+
+OBSERVER = 250.0
+"""Bandwidth of the force estimate [1/s]."""
 
 STILL = 0.05
 """Speed above which dry friction has its full size [rad/s]."""
@@ -57,7 +60,7 @@ def fill_forces(
     [N·m] (na); dt: time since then [s]; anew: the robot counts as at rest
     """
     (M, h, axes, v), a, n = terms, x.a, len(places)
-    share, rate = 1.0 - np.exp(-x.settings.observer * dt), 0.0 if anew else 1.0 / dt
+    share, rate = 1.0 - np.exp(-OBSERVER * dt), 0.0 if anew else 1.0 / dt
     for k in range(len(a)):
         row, speed = a[k], v[a[k]]
         friction = x.settings.damping * speed + x.settings.friction * min(max(speed / STILL, -1.0), 1.0)

@@ -9,16 +9,13 @@ class EstimatorSettings(Settings, frozen=True):
     imu: position of the IMU in the frame of the base [m]
     imu_quat: attitude of the IMU's axes in the frame of the base, unit quaternion x, y, z, w
     gyro, accelerometer: standard deviations of their noise in each sample [rad/s], [m/s²]
-    gyro_drift, accelerometer_drift: growth of their biases' standard deviations in a second [rad/s], [m/s²]
     tilt, heading: standard deviations of the IMU's attitude in each sample, about horizontal axes and about the vertical [rad];
         inf: not used
     leg: standard deviation of a foot's position by the joint angles [m]
     creep: growth of a standing foot's position error in a second [m]
     ground: standard deviation of the height of the ground below a standing foot [m]; inf: the ground is not flat
-    settle: time after a touchdown in which a foot still slides, and is not used [s]
     slip: speed at which a standing foot slips, and is not used, if another foot does not [m/s]
     touch, release: normal force of a foot at which it begins to touch, and below which it no longer does [weights]
-    observer: bandwidth of the force estimate [1/s]
     friction, damping: of each joint, dry [N·m] and viscous [N·m·s/rad], that the motor torque overcomes
     """
 
@@ -26,17 +23,13 @@ class EstimatorSettings(Settings, frozen=True):
     imu_quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     gyro: Positive = 0.01
     accelerometer: Positive = 0.2
-    gyro_drift: NonNegative = 1e-4
-    accelerometer_drift: NonNegative = 1e-3
     tilt: Positive = 0.02
     heading: Positive = 0.05
     leg: Positive = 0.001
     creep: Positive = 0.005
     ground: Positive = 0.003
-    settle: NonNegative = 0.03
     slip: Positive = 0.15
     touch: Positive = 0.1
     release: Positive = 0.05
-    observer: Positive = 250.0
     friction: NonNegative = 0.0
     damping: NonNegative = 0.0

@@ -15,6 +15,9 @@ from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet
 
+CLOSING, TOUCHING = 1.0, 1e-4
+"""Of a grip at given speeds: speed of a joint whose body touches none [rad/s]; largest gap of a body that touches [m]."""
+
 
 class Grip:
     """Control of gripping joints, tick by tick. The base class is a grip without joints.
@@ -94,12 +97,12 @@ class SpeedGrip(Grip):
         self._moves = robot.tree.support[:, robot.tree.a[self._joints]]
 
     def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
-        held = contacts.gaps <= self._settings.touching
+        held = contacts.gaps <= TOUCHING
         moved = self._moves[contacts.bodies] != self._moves[contacts.others]
         touching = (moved & held[:, None]).any(axis=0)
         q, v, a = reference.q.copy(), reference.v.copy(), reference.a.copy()
         q[self._joints] = angles[self._joints]
-        v[self._joints] = np.where(touching, self._settings.squeeze, self._settings.close)
+        v[self._joints] = np.where(touching, self._settings.squeeze, CLOSING)
         a[self._joints] = 0.0
         return msgspec.structs.replace(reference, q=q, v=v, a=a)
 
@@ -139,13 +142,9 @@ class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
 
     squeeze: speed of a joint whose body touches another body [rad/s]; 0: the joint stops. A rigid object makes this demand
         infeasible; `consistency` determines how it is changed
-    close: speed of a joint whose body touches no other body [rad/s]
-    touching: a contact up to this gap counts as touching [m]
     """
 
     squeeze: float = 0.0
-    close: float = 1.0
-    touching: NonNegative = 1e-4
 
     def build(self, robot: Robot) -> Grip:
         return SpeedGrip(self, robot)

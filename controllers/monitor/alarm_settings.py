@@ -32,7 +32,6 @@ class AlarmSettings(Settings, frozen=True):
     switch_unloaded: time for which a foot switch may be closed without a sensed force [s]
     motor_warm, motor_hot: temperatures of a motor above which the mode is degraded, and the robot stops [°C]
     volt_low, volt_empty: voltages below which the mode is degraded, and the robot stops [V]; 0: off
-    power_stop: time beyond `motor_hot` or `volt_empty` until the robot stops [s]
     """
 
     joint_drift: NonNegative = 0.04
@@ -58,7 +57,6 @@ class AlarmSettings(Settings, frozen=True):
     motor_hot: NonNegative = inf
     volt_low: NonNegative = 0.0
     volt_empty: NonNegative = 0.0
-    power_stop: NonNegative = 0.1
 
 
 class AlarmNumbers(Numbers, settings=AlarmSettings):

@@ -45,6 +45,10 @@ ROWS = (
 """Rows of the table of alarms: name, measure, settings of warning and stop, unit."""
 
 
+POWER_STOP = 0.1
+"""Time beyond `motor_hot` or `volt_empty` until the robot stops [s]."""
+
+
 class Power:
     """Watches temperatures and voltage of one robot. All limits are off by default: they depend on the hardware."""
 
@@ -68,12 +72,12 @@ class Power:
             self._hot = self._hot + inputs.dt if hottest > s.motor_hot else 0.0
             if hottest > min(s.motor_warm, s.motor_hot):
                 text = f"hot motor: {self._names[k]} at {hottest:.1f} °C"
-                found.append(Verdict(text, hottest > s.motor_hot and self._hot >= s.power_stop))
+                found.append(Verdict(text, hottest > s.motor_hot and self._hot >= POWER_STOP))
         if inputs.voltage is not None:
             volt = inputs.voltage
             self._empty = self._empty + inputs.dt if volt < s.volt_empty else 0.0
             if volt < max(s.volt_low, s.volt_empty):
-                found.append(Verdict(f"low voltage: {volt:.2f} V", volt < s.volt_empty and self._empty >= s.power_stop))
+                found.append(Verdict(f"low voltage: {volt:.2f} V", volt < s.volt_empty and self._empty >= POWER_STOP))
         return max(found, key=lambda verdict: verdict.stops, default=None)
 
 

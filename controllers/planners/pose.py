@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from controllers.config.loading import Settings
@@ -25,6 +26,9 @@ from idyn.types import Array
 
 GAIN = 6.0
 """Rate per distance to the target [1/s]; the rate follows with four times this gain, which is critical damping."""
+
+FASTEST = (0.1, 0.4, 0.4)
+"""Largest rates of height [m/s], roll and pitch [rad/s]."""
 
 HASTE = 10.0
 """Largest acceleration per largest rate [1/s]; above `GAIN`, so that the motion stops without overshoot."""
@@ -47,15 +51,11 @@ class PoseSettings(Settings, frozen=True):
 
     lower, higher: largest change of the height, downwards and upwards [m]
     tilt: largest roll and pitch [rad]
-    speed: largest rate of the height [m/s]
-    tilt_speed: largest rate of roll and pitch [rad/s]
     """
 
     lower: float = 0.06
     higher: float = 0.02
     tilt: float = 0.15
-    speed: float = 0.1
-    tilt_speed: float = 0.4
 
 
 class BasePose(ArrayRecord):
@@ -83,15 +83,14 @@ class BasePose(ArrayRecord):
 
     def __init__(self, settings: PoseSettings, where: str = "reference.pose") -> None:
         """Raises ConfigError for invalid settings."""
-        for field in ("lower", "higher", "tilt", "speed", "tilt_speed"):
-            value, least = getattr(settings, field), 0.0 if field in ("lower", "higher", "tilt") else 1e-6
-            if not least <= value < np.inf:
-                raise ConfigError(f"{where}.{field}", f"expected a finite number ≥ {least:g}, got {value}")
+        for field, value in msgspec.structs.asdict(settings).items():
+            if not 0.0 <= value < np.inf:
+                raise ConfigError(f"{where}.{field}", f"expected a finite number ≥ 0, got {value}")
         s = settings
         self.bounds = np.array([[-s.lower, s.higher], [-s.tilt, s.tilt], [-s.tilt, s.tilt]])
         self.put(**{name: np.zeros(3) for name in ("target", "x", "dx", "ddx", "w", "dw")}, R=np.eye(3), away=False)
         self.put(**{name: np.zeros(2) for name in ("lean", "dlean", "ddlean")})
-        self.put(fastest=np.array([s.speed, s.tilt_speed, s.tilt_speed]))
+        self.put(fastest=np.array(FASTEST))
 
     def reset(self) -> None:
         """Return to the level stance at once."""

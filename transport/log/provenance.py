@@ -71,6 +71,28 @@ MIGRATIONS = (
     Migration(added={"server.session_bits": 64}),
     Migration(added={"controller.ground.drift": False}, joined=_one_ground),
     Migration(),  # efforts of 1000 N·m and more are limits: see `with_placeholder`
+    Migration(
+        constants={
+            "controller.reference.pose.speed": 0.1,  # [m/s]
+            "controller.reference.pose.tilt_speed": 0.4,  # [rad/s]
+            "controller.reference.hold": 0.3,  # [s]
+            "controller.reference.level": 0.6,  # [rad]
+            "controller.reference.tipped": 1.0,  # [rad]
+            "controller.reference.still": 0.3,  # [rad/s]
+            "controller.reference.rest": 1.0,  # [s]
+            "controller.reference.gains.swing": 900.0,  # [1/s²]
+            "controller.reference.gains.height": 100.0,  # [1/s²]
+            "controller.reference.gains.trunk": 100.0,  # [1/s²]
+            "controller.reference.balance.ankle": 0.8,
+            "controller.grip.close": 1.0,  # [rad/s]
+            "controller.grip.touching": 1e-4,  # [m]
+            "controller.alarms.power_stop": 0.1,  # [s]
+            "controller.estimator.gyro_drift": 1e-4,  # [rad/s]
+            "controller.estimator.accelerometer_drift": 1e-3,  # [m/s²]
+            "controller.estimator.settle": 0.03,  # [s]
+            "controller.estimator.observer": 250.0,  # [1/s]
+        }
+    ),
 )
 """Entry k leads from version k to version k + 1."""
 

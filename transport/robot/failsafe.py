@@ -41,17 +41,20 @@ class FailsafeMode(StrEnum):
     DAMPING = "damping"
 
 
+FADE = 0.05
+"""Time over which the last torque fades to 0 at rest [s]."""
+
+GIVE_WAY = 0.6
+"""Largest error of a joint from the rest posture; with a larger one the robot damps until `reset` [rad]."""
+
+
 class FailsafeSettings(Settings, frozen=True):
     """Settings of the failsafe.
 
-    fade: time over which the last torque fades to 0 at rest [s]
     stop: time without an answer after which the robot is stopped until `reset` [s]; equals the server's `latch_ms`
-    give_way: largest error of a joint from the rest posture; with a larger one the robot damps until `reset` [rad]
     """
 
-    fade: Positive = 0.05
     stop: Positive = 0.1
-    give_way: Positive = 0.6
 
 
 class DriveCommand(Record, frozen=True):
@@ -180,9 +183,9 @@ class Failsafe:
         error = q_ref + v_ref * (min(now_ns, last.until_ns) - last.t_ns) * 1e-9 - q
         if follows:
             return last.tau + kp * error + kd * (v_ref - v), FailsafeMode.FOLLOW
-        if np.abs(error[kp > 0.0]).max(initial=0.0) > self._settings.give_way:
+        if np.abs(error[kp > 0.0]).max(initial=0.0) > GIVE_WAY:
             self._latched = FailsafeMode.DAMPING
             return -self._damping * v, FailsafeMode.DAMPING
-        share = max(0.0, 1.0 - (now_ns - last.until_ns) * 1e-9 / self._settings.fade)
+        share = max(0.0, 1.0 - (now_ns - last.until_ns) * 1e-9 / FADE)
         tau = share * last.tau + kp * error - np.maximum(kd, self._damping) * v
         return tau, self._latched or FailsafeMode.REST

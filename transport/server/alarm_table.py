@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from controllers.monitor.alarm_settings import AlarmSettings
-from controllers.monitor.alarms import ALARMS
+from controllers.monitor.alarms import ALARMS, POWER_STOP
 from controllers.monitor.alarms import ROWS as POWER
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.switches import ROWS
@@ -46,8 +46,7 @@ def rows() -> Iterator[tuple[str, ...]]:
 
     for name, measure, limits, unit in POWER:
         threshold = ", ".join(f"`{limit}` {getattr(settings, limit):g} {unit}" for limit in limits)
-        stop = f"{1e3 * settings.power_stop:g} ms beyond `{limits[1]}` (`power_stop`)"
-        yield name, measure, threshold, "0 ms", stop
+        yield name, measure, threshold, "0 ms", f"{1e3 * POWER_STOP:g} ms beyond `{limits[1]}`"
 
 
 def table() -> str:

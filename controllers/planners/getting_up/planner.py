@@ -18,16 +18,15 @@ from enum import Enum
 from typing import ClassVar
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from controllers.command import Reference
 from controllers.config.loading import Positive
 from controllers.contact.terrain import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
-from controllers.robot.kinematics import angles_for_base_shift
+from controllers.robot.attitude import up
+from controllers.robot.kinematics import KNOTS, angles_along
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
-from idyn.model.so3 import up
 from idyn.types import Array, ContactSet, Kinematics, Record, State
 
 MIRRORED = 0.02
@@ -93,11 +92,17 @@ def within_limits(robot: Robot, angles: Array, where: str) -> Array:
     return angles
 
 
+LEVEL, TIPPED = 0.6, 1.0
+"""Tilts: below the first a robot lies on its belly, beyond the second a rising or standing one begins anew [rad]."""
+
+STILL, REST = 0.3, 1.0
+"""Folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]."""
+
+HELD = 0.3
+"""Time for which a push lasts after its motion [s]."""
+
 PEAK = 15.0 / 8.0
 """Largest speed of a quintic, relative to its mean speed."""
-
-KNOTS = 41
-"""Inverse-kinematics solutions along the rise."""
 
 Sample = tuple[Array, Array, Array]
 """Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
@@ -147,10 +152,8 @@ def rise(robot: Robot, stance: Array, depth: float) -> Callable[[float, int], Ar
     Raises ConfigError if the legs do not fold as far.
     """
     share = np.linspace(0.0, 1.0, KNOTS)
-    down = np.array([0.0, 0.0, -depth])
-    angles = [angles_for_base_shift(robot, stance, (1.0 - x) * down, "reference.depth") for x in share]
-    spline = CubicSpline(share, np.array(angles))
-    return lambda x, n: np.asarray(spline(x, n))
+    shifts = (1.0 - share)[:, None] * np.array([0.0, 0.0, -depth])
+    return angles_along(robot, stance, share, shifts, "reference.depth")
 
 
 class Phase(Enum):
@@ -205,15 +208,15 @@ class GetUp(Trajectory):
     def _decide(self, t: float, above: Array, spin: float) -> None:
         """Begin the next motion when the present one is done. above: the vertical in the base frame (3)"""
         assert self._motion is not None
-        s, after, level = self._settings, t - self._motion.begin - self._motion.lasts, float(above[2])
-        on_belly = level > math.cos(s.level)
+        after, level = t - self._motion.begin - self._motion.lasts, float(above[2])
+        on_belly = level > math.cos(LEVEL)
         if self.phase in (Phase.RISE, Phase.STAND):
-            if level < math.cos(s.tipped):
+            if level < math.cos(TIPPED):
                 self._move(t, Phase.FOLD, self._folded)
             elif self.phase is Phase.RISE and after >= 0.0:
                 self.phase = Phase.STAND
         elif self.phase is Phase.FOLD:
-            if after < 0.0 or (after < s.rest and spin > s.still):
+            if after < 0.0 or (after < REST and spin > STILL):
                 return
             if on_belly:
                 self.pushes = 0
@@ -224,7 +227,7 @@ class GetUp(Trajectory):
         elif self.phase is Phase.TUCK:
             if after >= 0.0:
                 self._move(t, Phase.FOLD, self._folded)
-        elif on_belly or (self.phase is Phase.PUSH and after >= s.hold):
+        elif on_belly or (self.phase is Phase.PUSH and after >= HELD):
             if on_belly or self._beside or level < -abs(above[1]):
                 self._move(t, Phase.TUCK, np.where(self._swung, self._over, self._folded))
             else:  # it lies on its side now
@@ -278,9 +281,6 @@ class GetUpSettings(MotionSettings, frozen=True, kw_only=True, tag="get-up"):
         as in the stance; right legs: mirrored
     from_back, from_side: the same when they push the robot over from its back and from its side; joints left out: as in `over`
     speed: largest speed of a joint's reference [rad/s]; rise: time of the motion from folded legs to the stance [s]
-    hold: time for which a push lasts after its motion [s]
-    level: tilt below which the robot lies on its belly [rad]; tipped: beyond which a rising or standing one begins anew [rad]
-    still, rest: folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]
     tries: pushes in vain after which the other side pushes
     """
 
@@ -290,11 +290,6 @@ class GetUpSettings(MotionSettings, frozen=True, kw_only=True, tag="get-up"):
     from_side: dict[str, float]
     speed: Positive = 6.0
     rise: Positive = 1.0
-    hold: Positive = 0.3
-    level: Positive = 0.6
-    tipped: Positive = 1.0
-    still: Positive = 0.3
-    rest: Positive = 1.0
     tries: int = 2
     grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 

@@ -112,6 +112,9 @@ TRUNK = 0.1
 """Weight of the attitude of the base beside that of the motion of the centre of mass: on two feet no force turns the base about
 the line between them, and legs in the air shall not."""
 
+STIFFNESS, SWING_STIFFNESS = 100.0, 400.0
+"""Stiffness of the tasks of the body and of swinging feet [1/s²]; their damping is critical."""
+
 LOWERING, ABOVE = 0.15, 0.005
 """Speed of a foot that is to stand and does not touch [m/s]; height above the lowest foot from which it does not touch [m]."""
 
@@ -130,24 +133,24 @@ class BodyMotion(NamedTuple):
     turning: Array
 
 
-def body_tasks(body: BodyMotion, stiffness: float) -> Tasks:
+def body_tasks(body: BodyMotion) -> Tasks:
     """Return the tasks of the body."""
     pad = np.zeros(3)
     return [
-        ComTask(position=body.position, velocity=body.velocity, acceleration=body.acceleration, stiffness=stiffness),
+        ComTask(position=body.position, velocity=body.velocity, acceleration=body.acceleration, stiffness=STIFFNESS),
         FrameTask(
             frame=BASE,
             name="trunk",
             rotation=body.attitude,
             velocity=np.concatenate([pad, body.turn]),
             acceleration=np.concatenate([pad, body.turning]),
-            stiffness=stiffness,
+            stiffness=STIFFNESS,
             weight=TRUNK,
         ),
     ]
 
 
-def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequence[Step | None], stiffness: float) -> Tasks:
+def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequence[Step | None]) -> Tasks:
     """Return the tasks of the feet: swings, the way down of feet that do not touch, and forces, below all other tasks.
 
     feet: their centres (n, 3), and preferred forces on them (n, 3); steps: of each foot, None while it stands
@@ -165,7 +168,7 @@ def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequenc
                 position=x - offset,
                 velocity=np.concatenate([v, pad]),
                 acceleration=np.concatenate([a, pad]),
-                stiffness=stiffness,
+                stiffness=SWING_STIFFNESS,
             )
         elif at[2] - lowest > ABOVE:
             task = FrameTask(
@@ -173,7 +176,7 @@ def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequenc
                 name=f"landing {key}",
                 velocity=[0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0],
                 stiffness=0.0,
-                damping=2.0 * float(np.sqrt(stiffness)),
+                damping=2.0 * float(np.sqrt(SWING_STIFFNESS)),
                 mask=(True, True, True, False, False, False),
             )
         else:
@@ -189,6 +192,12 @@ def angles_of(R: Array) -> Array:
 
 AHEAD = 0.03
 """Largest distance of the reference from the measured body in the plane [m, rad]: after a push it does not return."""
+
+ERRORS = np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0])
+"""Weights of errors: roll, pitch, yaw [1/rad²], centre of mass [1/m²], angular velocity [s²/rad²], velocity [s²/m²]."""
+
+FORCE = 3.0
+"""Weight of the difference of the forces from equal shares of the weight [1/weight²]."""
 
 STRONGEST = 3.0
 """Largest planned normal force of a foot, in weights."""
@@ -235,9 +244,8 @@ class MpcPlanner:
         places[:, :2] -= places[:, :2].mean(axis=0)
         self._hips, self._height = places, float(robot.spheres.radii.mean() - places[:, 2].mean())
         inertia = robot.frames.momentum_matrix(stance)[3:, 3:6] @ rotation(stance[3:7]).T
-        self._body, w = Body(robot.weight / GRAVITY, inertia), settings.weights
-        errors = np.array([*w.attitude, *w.position, *w.turn, *w.velocity])
-        self._weights = Weights(errors, w.force / robot.weight**2, settings.friction, STRONGEST * robot.weight)
+        self._body = Body(robot.weight / GRAVITY, inertia)
+        self._weights = Weights(ERRORS, FORCE / robot.weight**2, settings.friction, STRONGEST * robot.weight)
         self._phases, self._feet = Phases(settings.gait, len(places)), Feet(len(places))
         self._velocity, self._t = np.zeros(3), np.nan
         self._reference: Array | None = None  # x, y, yaw of the body
@@ -248,7 +256,7 @@ class MpcPlanner:
 
     def plan(self, t: float, state: State) -> Asked:
         """Return what to ask for at time t [s], which must not decrease, for the measured state."""
-        robot, q, settings = self._robot, state.q, self._settings
+        robot, q = self._robot, state.q
         dt, self._t = (0.0 if np.isnan(self._t) else t - self._t), t
         R, com, places = rotation(q[3:7]), robot.frames.centroidal(q, state.v), contact_places(robot, q)
         body = Measured(R, angles_of(R), com.position, com.velocity, R @ state.v[3:6])
@@ -266,9 +274,9 @@ class MpcPlanner:
             return Asked([], {}, "the quadratic program was not solved")
         change = (found.states[0] - start) / horizon.step
         motion = BodyMotion(body.com, body.velocity, change[9:12], R, body.turn, change[6:9])
-        (trunk, swings), feet = settings.stiffness, self._feet
-        tasks = [*body_tasks(motion, trunk), *foot_tasks(robot, q, (places, found.forces[0]), feet.steps, swings)]
-        opens = [step is not None and step.share < OPENS for step in feet.steps]
+        steps = self._feet.steps
+        tasks = [*body_tasks(motion), *foot_tasks(robot, q, (places, found.forces[0]), steps)]
+        opens = [step is not None and step.share < OPENS for step in steps]
         keys = zip(robot.spheres.keys, opens, strict=True)
         return Asked(tasks, {key: "open" if up else "stick" for key, up in keys})
 

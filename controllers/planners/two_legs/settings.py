@@ -1,4 +1,4 @@
-"""Settings of the gait of two legs: steps, balance, gains of the tasks."""
+"""Settings of the gait of two legs: steps and balance."""
 
 from typing import Annotated
 
@@ -33,22 +33,9 @@ class BalanceSettings(Settings, frozen=True):
 
     gain: rate at which its error shall vanish [1/s]
     margin: distance that the centre of pressure keeps from the edges of the soles [m]
-    ankle: share of the way to that limit which the feet need not help to restore; the steps correct what is beyond it
     lower: height by which the centre of mass is below that of the stance [m]
     """
 
     gain: NonNegative = 4.0
     margin: NonNegative = 0.01
-    ankle: Annotated[float, within(0, 1, "")] = 0.8
     lower: NonNegative = 0.03
-
-
-class GainSettings(Settings, frozen=True):
-    """Stiffness of the tasks [1/s²]; their damping is critical.
-
-    swing: of the swinging foot; height: of the centre of mass; trunk: of the attitude of the base
-    """
-
-    swing: Positive = 900.0
-    height: Positive = 100.0
-    trunk: Positive = 100.0

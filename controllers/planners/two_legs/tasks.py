@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from controllers.planners.task_motion.targets import logarithm
 from controllers.planners.two_legs.feet import Foot, Pose, about_z
-from controllers.planners.two_legs.settings import GainSettings
 from controllers.planners.two_legs.swing import Swing
 from idyn.errors import InputError
 from idyn.model.robot import Robot
@@ -19,6 +18,10 @@ from idyn.tasks.motion import MotionTask
 from idyn.types import Array, Kinematics
 
 BASE = "root_joint"
+
+SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0
+"""Stiffness of the tasks of a foot, of the height of the centre of mass, and of the attitude of the base [1/s²]; their damping
+is critical."""
 
 
 class Aims(NamedTuple):
@@ -41,7 +44,7 @@ class Aims(NamedTuple):
     pressure: Array
 
 
-def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
+def task_stack(robot: Robot, aims: Aims) -> TaskStack:
     """Return the tasks, without the posture."""
     flat = all(foot.flat for foot in aims.feet)
     yaw, rate, change = aims.heading
@@ -52,7 +55,7 @@ def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
             rotation=about_z(yaw),
             velocity=[0.0, 0.0, 0.0, 0.0, 0.0, rate],
             acceleration=[0.0, 0.0, 0.0, 0.0, 0.0, change],
-            stiffness=gains.trunk,
+            stiffness=TRUNK,
             mask=(False, False, False, True, True, flat or aims.swinging is None),
             level=1,
         )
@@ -62,21 +65,21 @@ def task_stack(robot: Robot, aims: Aims, gains: GainSettings) -> TaskStack:
             ComTask(
                 position=[0.0, 0.0, aims.height],
                 acceleration=[*aims.push, 0.0],
-                stiffness=[0.0, 0.0, gains.height],
+                stiffness=[0.0, 0.0, HEIGHT],
                 mask=(flat, flat, True),
             )
         )
     for side, foot in enumerate(aims.feet):
         if side == aims.swinging and aims.swing is not None:
-            tasks.append(_swing(foot, aims.swing, gains.swing))
+            tasks.append(_swing(foot, aims.swing))
         elif not aims.touching[foot.rows].any():
-            tasks.append(_landing(foot, aims.planted[side], gains.swing))
+            tasks.append(_landing(foot, aims.planted[side]))
     if aims.swinging is None:
         tasks += _load(robot, aims)
     return TaskStack(tasks=tasks)
 
 
-def _swing(foot: Foot, swing: Swing, stiffness: float) -> FrameTask:
+def _swing(foot: Foot, swing: Swing) -> FrameTask:
     x, v, a = swing.x, swing.v, swing.a
     R = about_z(float(x[3])) @ foot.level
     lever = R @ foot.centre - [0.0, 0.0, foot.radius]  # from the frame to the ground below the foot
@@ -89,7 +92,7 @@ def _swing(foot: Foot, swing: Swing, stiffness: float) -> FrameTask:
         rotation=R if foot.flat else None,
         velocity=[*(v[:3] - turning), 0.0, 0.0, w],
         acceleration=[*(a[:3] - dw * np.cross(up, lever) - w * np.cross(up, turning)), 0.0, 0.0, dw],
-        stiffness=stiffness,
+        stiffness=SWING,
     )
 
 
@@ -97,15 +100,15 @@ LOWERING = 0.05
 """Speed at which a foot that is to stand but does not touch goes down [m/s]."""
 
 
-def _landing(foot: Foot, planted: Pose, stiffness: float) -> FrameTask:
+def _landing(foot: Foot, planted: Pose) -> FrameTask:
     """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down."""
     return FrameTask(
         frame=foot.frame,
         name=f"landing {foot.frame}",
         rotation=about_z(planted.yaw) @ foot.level if foot.flat else None,
         velocity=[0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0],
-        stiffness=stiffness,
-        damping=2.0 * float(np.sqrt(stiffness)),
+        stiffness=SWING,
+        damping=2.0 * float(np.sqrt(SWING)),
         mask=(True, True, True, foot.flat, foot.flat, foot.flat),
         level=2,
     )

@@ -20,7 +20,7 @@ from controllers.contact.terrain import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
 from controllers.planners.two_legs.dcm import nearest_inside
 from controllers.planners.two_legs.feet import Pose, feet_of
-from controllers.planners.two_legs.settings import BalanceSettings, GainSettings, StepSettings
+from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import Steps
 from controllers.planners.two_legs.tasks import Aims, check_beside, legs_of, task_stack
 from idyn.errors import ConfigError, InputError
@@ -33,6 +33,9 @@ Command = tuple[float, float, float, float]
 
 TICK = 0.01
 """Step of integration of the commands [s]."""
+
+ANKLE = 0.8
+"""Share of the way to the edge of a sole up to which the centre of pressure corrects the motion alone, without the steps."""
 
 TOUCHES = 5e-4
 """Largest gap of a foot that touches [m]."""
@@ -57,7 +60,7 @@ class TwoLegs(Trajectory):
         balance = settings.balance
         inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)
         stands = self._flat and not settings.march
-        self._steps = Steps(settings.step, width, self._omega, stands, balance.ankle * inner)
+        self._steps = Steps(settings.step, width, self._omega, stands, ANKLE * inner)
         self._angles = robot.joint_angles(stance)
         self._legs = np.flatnonzero(legs_of(robot))
         self.reset()
@@ -134,7 +137,7 @@ class TwoLegs(Trajectory):
             a=zero,
             schedule=Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf)),
             base=self._velocity.copy(),
-            tasks=task_stack(robot, aims, settings.gains),
+            tasks=task_stack(robot, aims),
         )
 
     def _speed(self, com: Centroidal) -> Array:
@@ -172,14 +175,12 @@ class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
     march: whether the robot steps in place where it could stand. Point feet always step
     step: timing and size of the steps
     balance: feedback of the divergent component of motion
-    gains: of the tasks
     """
 
     commands: tuple[Command, ...] = ()
     march: bool = False
     step: StepSettings = StepSettings()
     balance: BalanceSettings = BalanceSettings()
-    gains: GainSettings = GainSettings()
     walks: ClassVar[bool] = True
     grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 

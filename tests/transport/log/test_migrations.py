@@ -109,6 +109,19 @@ def test_a_removed_setting_with_another_value_is_refused(table, name):
         migrated(controller, server, version=0)
 
 
+def test_a_setting_that_became_a_constant_is_dropped_at_its_value_and_refused_at_another():
+    for path, constant in MIGRATIONS[5].constants.items():
+        for value in (constant, 2.0 * constant):
+            table = value
+            for key in reversed(path.split(".")[1:]):
+                table = {key: table}
+            if value == constant:
+                assert migrated({"robot": "go2"} | table, {}, version=5)[0] == {"robot": "go2"}, path
+            else:
+                with pytest.raises(MigrationError, match=f"{path} = {value}: this setting was removed"):
+                    migrated({"robot": "go2"} | table, {}, version=5)
+
+
 def test_migrated_defaults_match_the_planner():
     """When one of them changes, its old value has no equivalent any more: a further migration has to say so."""
     constants = {name.rpartition(".")[2]: value for name, value in MIGRATIONS[0].constants.items()}

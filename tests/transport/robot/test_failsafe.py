@@ -13,7 +13,7 @@ from transport.protocol.messages.state import Reference
 from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel
 from transport.protocol.outage_stages import Stage, stage
 from transport.protocol.torque_gate import limits_of
-from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+from transport.robot.failsafe import GIVE_WAY, DriveCommand, Failsafe, FailsafeMode, drive_command
 from transport.server.sessions.comm_stats import watchdog
 from transport.server.settings import WatchdogSettings
 
@@ -129,7 +129,7 @@ def test_a_stopped_robot_keeps_standing_when_the_server_reports_an_outage(failsa
 def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe):
     at(failsafe, 0, answer(0))
     assert at(failsafe, 30)[1] is FailsafeMode.REST
-    beyond = Q_REF + V_REF * 0.020 + np.array([0.0, FailsafeSettings().give_way + 1e-6])
+    beyond = Q_REF + V_REF * 0.020 + np.array([0.0, GIVE_WAY + 1e-6])
     tau, mode = failsafe.torque(31 * MS, beyond, STILL, None)
     assert mode is FailsafeMode.DAMPING
     np.testing.assert_allclose(tau, -0.2 * STILL)

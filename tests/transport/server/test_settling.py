@@ -295,5 +295,5 @@ def test_the_documentation_has_the_table():
 def test_every_setting_belongs_to_an_alarm():
     used = {name for each in ALARMS for name in (each.threshold, each.also, each.stop) if name}
     used |= {setting for _, _, setting, _, _ in ROWS}
-    used |= {limit for _, _, limits, _ in POWER for limit in limits} | {"power_stop"}
+    used |= {limit for _, _, limits, _ in POWER for limit in limits}
     assert used == set(AlarmSettings.__struct_fields__)
