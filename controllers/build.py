@@ -7,7 +7,7 @@ import numpy as np
 
 from controllers.config.loading import load, parse
 from controllers.config.tables import Table, kind_of, merged
-from controllers.contact.terrain import ApartSettings
+from controllers.contact.ground import ApartSettings
 from controllers.controller import Controller
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting

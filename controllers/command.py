@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.config.loading import Pattern
-from controllers.drive import DriveGains
+from controllers.robot.damping import DriveGains
 from idyn.tasks.outcomes import TaskOutcome
 from idyn.tasks.stack import Mode as ContactMode
 from idyn.tasks.stack import TaskStack

@@ -8,25 +8,22 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference, Schedule, Steering
-from controllers.contact.placed import Placed
 from controllers.contact.source import with_whole_soles
-from controllers.drive import drive_gains
 from controllers.estimation.estimator import Estimator
-from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
-from controllers.feedback.grip import Grip
-from controllers.feedback.joints import JointFeedback
-from controllers.feedback.stabilisation import Stabilisation, standing_height
+from controllers.feedback import MAX_TICKS, DelayCompensation, JointFeedback, Stabilisation, standing_height
 from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feedforward
+from controllers.grip import Grip
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.switches import Switches
-from controllers.planners.task_motion.targets import LAST_LEVEL
+from controllers.planners.targets import LAST_LEVEL
 from controllers.planners.two_legs.tasks import beside
-from controllers.robot.damping import carried_late
+from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
+from idyn.contact.contacts import Surface, centres_of, contacts_from_geometry, contacts_of_places, surface_at
+from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
 from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
@@ -36,6 +33,48 @@ from idyn.tasks import PostureTask, TaskStack
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
+
+
+class Placed:
+    """Caches the kinematics of one state, until `take`."""
+
+    def __init__(self, robot: Robot, terrain: Terrain, q: Array, v: Array) -> None:
+        """q (nq), v (nv): any state"""
+        self._robot, self._terrain = robot, terrain
+        self._kinematics = robot.terms(q, v)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the state."""
+        self._state: tuple[State, bytes, bytes] | None = None
+        self._surface: Surface | None = None
+
+    def at(self, state: State) -> Kinematics:
+        """Return the kinematics of a state, computed unless they are cached."""
+        own = self._state
+        if self.take(state) is state:
+            own, self._surface = (state, state.q.tobytes(), state.v.tobytes()), None
+            self._kinematics = self._robot.kinematics(state)
+        self._state = own
+        return self._kinematics
+
+    def surface(self, state: State) -> Surface:
+        """Return the terrain at all contact spheres in a state, and cache it."""
+        at = self.at(state)
+        if self._surface is None:
+            self._surface = surface_at(centres_of(self._robot, at, self._robot.spheres), self._terrain)
+        return self._surface
+
+    def known_surface(self) -> Surface | None:
+        """Return the terrain at all contact spheres in the state of the last call of `at`, None if it was not needed so far."""
+        return None if self._state is None else self._surface
+
+    def take(self, state: State) -> Kinematics | State:
+        """Return the kinematics of a state if they are cached and it was not modified since, else the state. Forgets the cached
+        one."""
+        own, self._state = self._state, None
+        same = own is not None and state is own[0] and state.q.tobytes() == own[1] and state.v.tobytes() == own[2]
+        return self._kinematics if same else state
 
 
 def given_state(state: State, robot: Robot) -> State:

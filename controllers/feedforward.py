@@ -1,5 +1,6 @@
 """Feed-forward torque: the model's torque for a demand, one prediction per tick."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache, partial
 
@@ -8,11 +9,10 @@ import numpy as np
 
 from controllers.command import Schedule
 from controllers.contact.ground import AnyGround
-from controllers.contact.sensed_forces import SensedForces
 from controllers.contact.source import ContactSource, reaching
-from controllers.feedback.grip import Grip, released
-from controllers.feedback.spread import Spread
-from controllers.planners.task_motion.targets import complete
+from controllers.feedback import Spread
+from controllers.grip import Grip, released
+from controllers.planners.targets import complete
 from controllers.settings import ControllerSettings, PidSettings
 from idyn.errors import ConfigError, InputError
 from idyn.laws import LawSettings, SensedSettings
@@ -28,6 +28,37 @@ from idyn.status import Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
 from idyn.tasks.predict import compile_task_kernels
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
+
+
+class SensedForces:
+    """Delay line of contact forces: returns the forces of `delay` measurements ago. Stores the measurements since then.
+
+    The newest measurement is already one period old: ID(t−1) is delay 1, ID(t−2) delay 2.
+    """
+
+    def __init__(self, delay: int) -> None:
+        self._measured: deque[dict[str, Array]] = deque(maxlen=delay)
+
+    def reset(self) -> None:
+        """Forget all measurements."""
+        self._measured.clear()
+
+    def measure(self, contacts: ContactSet, force: Array | None) -> None:
+        """Record a measurement: force on the robot per contact, world frame [N] (n, 3); None: not measured."""
+        self._measured.append({} if force is None else dict(zip(contacts.keys, force, strict=True)))
+
+    def impulses(self, contacts: ContactSet, dt: float) -> Array:
+        """Return the impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that the delayed measurement does not
+        contain."""
+        p = np.zeros((len(contacts), 3))
+        if len(self._measured) < (self._measured.maxlen or 0):
+            return p.ravel()
+        then = self._measured[0]
+        for i, key in enumerate(contacts.keys):
+            if key in then:
+                s, n = contacts.tangents[i], contacts.normals[i]
+                p[i] = dt * np.array([s @ then[key], np.cross(n, s) @ then[key], n @ then[key]])
+        return p.ravel()
 
 
 class Target(Record, frozen=True, kw_only=False):

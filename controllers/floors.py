@@ -52,12 +52,7 @@ class VerticalLeg(Settings, frozen=True):
 
 
 def vertical_leg(
-    robot: Robot,
-    stance: Array,
-    contacts: ContactSet,
-    ground: Ground,
-    gains: tuple[float, float, float, float],
-    period: float,
+    robot: Robot, stance: Array, contacts: ContactSet, ground: Ground, gains: tuple[float, float, float, float], period: float
 ) -> VerticalLeg | None:
     """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of it.
 
@@ -240,10 +235,5 @@ def _leg_of(controller: Controller) -> VerticalLeg | None:
     gains, torque = settings.feedback, settings.torque_feedback
     contacts = controller.contacts(controller.stance, robot.contact_names)
     return vertical_leg(
-        robot,
-        controller.stance,
-        contacts,
-        settings.ground.build(),
-        (gains.kp, gains.kd, torque.kp, torque.kd),
-        settings.period,
+        robot, controller.stance, contacts, settings.ground.build(), (gains.kp, gains.kd, torque.kp, torque.kd), settings.period
     )

@@ -3,18 +3,16 @@
 from controllers.config.loading import Kind, Settings
 from controllers.contact.ground import AnyGround, YieldingSettings
 from controllers.contact.source import ContactSettings
-from controllers.drive import DriveSettings
-from controllers.estimation.settings import EstimatorSettings
-from controllers.feedback.grip import AnyGrip
-from controllers.feedback.joints import FeedbackSettings
-from controllers.feedback.spread import SpreadSettings
-from controllers.feedback.stabilisation import StabilisationSettings
-from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.estimation.memory import EstimatorSettings
+from controllers.feedback import FeedbackSettings, SpreadSettings, StabilisationSettings
+from controllers.grip import AnyGrip
+from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.safety import SafetySettings
-from controllers.planners.getting_up.planner import GetUpSettings
+from controllers.planners.getting_up import GetUpSettings
 from controllers.planners.trajectory import AnyTrajectory, HoldSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
+from controllers.robot.damping import DriveSettings
 from idyn.laws import AnyLaw, CoulombSettings
 from idyn.types import Consistency, Selection
 

@@ -33,11 +33,11 @@ GROUPS = {
     "controllers": (
         ("controllers.config",),
         ("controllers.robot",),
-        ("controllers.drive", "controllers.command", "controllers.controller"),
+        ("controllers.command",),
         ("controllers.estimation",),
         ("controllers.contact",),
         ("controllers.planners",),
-        ("controllers.feedback",),
+        ("controllers.feedback", "controllers.grip"),
         ("controllers.monitor",),
         (
             "controllers.settings",

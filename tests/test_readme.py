@@ -18,11 +18,10 @@ from controllers.build import build_controller
 from controllers.command import Inputs, Mode
 from controllers.config.loading import files, has_sections, parse
 from controllers.config.tables import kind_of
-from controllers.contact.ground import AnyGround
+from controllers.contact.ground import AnyGround, AnyTerrain
 from controllers.contact.source import AnySource
-from controllers.contact.terrain import AnyTerrain
-from controllers.feedback.grip import AnyGrip
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.grip import AnyGrip
+from controllers.planners.mpc import MpcSettings
 from controllers.robot.load import RobotSettings
 from controllers.settings import AnyControlLaw, AnyReference, ControllerSettings
 from idyn.status import Status

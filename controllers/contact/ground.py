@@ -4,8 +4,39 @@ Real floors and feet are compliant, and so is the ground of every simulator exce
 robots upright on soft, firm and stiff ground. `rigid` applies the contact law literally, for rigid ground.
 """
 
-from controllers.config.loading import Kind, NonNegative
+from typing import Annotated, Literal, Self
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from controllers.config.loading import Kind, NonNegative, Positive, Settings
 from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, Terrain, empty_distances, hills
+from idyn.errors import ConfigError
+from idyn.types import Array
+
+
+class StandingPlane:
+    """A plane through a fixed point, level until a gait gives it its gradient. Only its normals are meaningful: where it is,
+    the feet tell.
+
+    gradient: of its height, world frame (2); the gait that owns the array changes it
+    """
+
+    def __init__(self, height: float = 0.0, friction: FrictionMap | None = None) -> None:
+        self.friction, self.gradient = friction, np.zeros(2)
+        self._origin = np.array([0.0, 0.0, height])
+
+    def query(self, points: Array) -> tuple[Array, Array]:
+        """Return signed distance [m] (n) and normal (n, 3) of the plane for points (n, 3)."""
+        distances, normals = empty_distances(points)
+        normal = np.array([-self.gradient[0], -self.gradient[1], 1.0])
+        normal /= np.linalg.norm(normal)
+        distances[:] = (points - self._origin) @ normal
+        normals[:] = normal
+        return distances, normals
+
 
 YIELDING, RIGID = Ground(), Ground.rigid()
 
@@ -67,3 +98,202 @@ class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
 
 AnyGround = YieldingSettings | RigidSettings
 """Type of `[ground]` in a controller's file."""
+
+
+MAX_LINES = 2000
+"""Largest number of grid lines of a heightmap along each side."""
+
+MAX_WORK = 2e7
+"""Largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds."""
+
+
+Known = Literal["flat", "standing", "told", "estimated", "felt"]
+"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain. In older logs also: the plane
+through the standing feet, without steps; the places where the feet touched last, with steps expected everywhere."""
+
+
+class FrictionSettings(Settings, frozen=True):
+    """Friction that varies over the ground and replaces the robot's: μ ~ U(low, high) on square patches.
+
+    patch: side of a patch [m]
+    seed: of the random generator
+    """
+
+    low: NonNegative = 0.1
+    high: NonNegative = 1.5
+    patch: Positive = 0.05
+    seed: int = 0
+
+
+class TerrainSettings(Kind, frozen=True):
+    """Base of the settings of a terrain, for simulated worlds and for controllers that find contacts by geometry.
+
+    friction: friction of the ground; None: the friction coefficients of the robot's contact spheres
+    """
+
+    friction: FrictionSettings | None = None
+
+    @property
+    def known(self) -> Known:
+        """What a gait knows of it."""
+        return "told"
+
+    @property
+    def world(self) -> "TerrainSettings":
+        """The ground of a simulated world of which nothing else is said: level where the controller does not know it."""
+        return self if self.known == "told" else FlatSettings(friction=self.friction)
+
+    def reseeded(self, seed: int) -> Self:
+        """Return these settings with `seed` added to their seeds."""
+        if self.friction is None:
+            return self
+        return replace(self, friction=replace(self.friction, seed=self.friction.seed + seed))
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        """Build the terrain. Raises ConfigError, with a path that starts with `where`.
+
+        ground: height [m]: of flat ground; of a slope at the origin; of the floor in front of stairs; of the lowest point of a
+            heightmap
+        """
+        raise NotImplementedError
+
+    def _friction(self, where: str) -> FrictionMap | None:
+        f = self.friction
+        if f is None:
+            return None
+        if not f.low <= f.high < np.inf:
+            raise ConfigError(f"{where}.friction", f"expected low ≤ high < inf, got {f.low} and {f.high}")
+        return FrictionMap(f.low, f.high, f.patch, _seed(f.seed, f"{where}.friction"))
+
+
+class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
+    """Horizontal plane."""
+
+    @property
+    def known(self) -> Known:
+        return "flat"
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return Flat(ground, self._friction(where))
+
+
+class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
+    """Inclined plane.
+
+    angle: inclination [rad]
+    direction: from the x axis to the direction in which it rises [rad]
+    """
+
+    angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1
+    direction: float = 0.0
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        if not np.isfinite(self.direction):
+            raise ConfigError(f"{where}.direction", f"expected a finite number, got {self.direction}")
+        return Slope(self.angle, ground, self._friction(where), self.direction)
+
+
+class StandingSettings(TerrainSettings, frozen=True, tag="standing"):
+    """What the standing feet of a gait tell: a plane, and steps where feet meet some. Level without a gait."""
+
+    @property
+    def known(self) -> Known:
+        return "standing"
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return StandingPlane(ground, self._friction(where))
+
+
+class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
+    """Stairs that rise along x.
+
+    start: x of the first riser [m]
+    depth, rise: size of a step [m]
+    steps: number of steps
+    """
+
+    start: float = 0.3
+    depth: Positive = 0.2
+    rise: Positive = 0.02
+    steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return Stairs(self.start, self.depth, self.rise, self.steps, ground, self._friction(where))
+
+
+class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
+    """Hilly ground; by default that of the paper.
+
+    hills: number of Gaussian hills
+    bump: height of the highest point above the lowest [m]
+    variance, spread: mean variance of a hill [m²] and its relative deviation ±
+    side, resolution: side of the square and distance of its grid lines [m]
+    seed: of the random generator
+    """
+
+    hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
+    bump: Annotated[float, msgspec.Meta(gt=0, le=100.0)] = 0.03
+    variance: Positive = 0.005
+    spread: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
+    side: Annotated[float, msgspec.Meta(gt=0, le=1000.0)] = 3.0
+    resolution: Positive = 0.02
+    seed: int = 0
+
+    def reseeded(self, seed: int) -> Self:
+        return replace(super().reseeded(seed), seed=self.seed + seed)
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        friction = self._friction(where)
+        self._check_grid(where)
+        with np.errstate(all="ignore"):  # non-finite heights are reported below
+            heights = hills(
+                side=self.side, resolution=self.resolution, count=self.hills, height=self.bump, variance=self.variance,
+                spread=self.spread, seed=_seed(self.seed, where),
+            )  # fmt: skip
+        if not np.isfinite(heights).all():
+            got = f"bump {self.bump:g} m and variance {self.variance:g} m²"
+            raise ConfigError(where, f"expected hills of finite height, got non-finite heights from {got}")
+        return Heightmap(ground + heights, self.resolution, friction)
+
+    def _check_grid(self, where: str) -> None:
+        """Raise ConfigError if the grid is too coarse, or needs too much memory or time."""
+        side, resolution = self.side, self.resolution
+        if not resolution <= side / 4:
+            raise ConfigError(f"{where}.resolution", f"expected ≤ side / 4 = {side / 4:g} m, got {resolution}")
+        if side / resolution > MAX_LINES:
+            raise ConfigError(f"{where}.resolution", f"expected ≥ {side / MAX_LINES:.2g} m for this side, got {resolution}")
+        if side / resolution * self.hills > MAX_WORK:
+            most = int(MAX_WORK * resolution / side)
+            raise ConfigError(f"{where}.hills", f"expected ≤ {most} at this side and resolution, got {self.hills}")
+
+
+AnyTerrain = StandingSettings | FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
+"""Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
+
+
+class ApartSettings(TerrainSettings, frozen=True, kw_only=True, tag="apart"):
+    """Different grounds for law and gait, as logs have them that are older than version 4 of their settings. Refused in files.
+
+    law: normals and gaps of contacts
+    gait: what the gait knew: 'flat', the plane through its feet ('estimated'), also their heights ('felt')
+    """
+
+    law: AnyTerrain
+    gait: Known
+
+    @property
+    def known(self) -> Known:
+        return self.gait
+
+    @property
+    def world(self) -> TerrainSettings:
+        return self.law.world
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return self.law.build(ground, f"{where}.law")
+
+
+def _seed(seed: int, where: str) -> int:
+    if seed < 0:
+        raise ConfigError(f"{where}.seed", f"expected ≥ 0, got {seed}")
+    return seed

@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.command import Schedule
 from controllers.config.loading import Kind, NonNegative, Settings
-from controllers.contact.terrain import AnyTerrain, ApartSettings, StandingSettings
+from controllers.contact.ground import AnyTerrain, ApartSettings, StandingSettings
 from idyn.contact.ground import Ground, opening_speed
 from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled

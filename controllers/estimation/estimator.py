@@ -7,9 +7,15 @@ from math import inf
 import numpy as np
 
 from controllers.estimation.filter import begin, observe_attitude, observe_feet, observe_rest, predict_motion
-from controllers.estimation.forces import fill_forces, is_at_rest, place_feet, touch
-from controllers.estimation.memory import GYRO_BIAS, EstimatorState
-from controllers.estimation.settings import EstimatorSettings
+from controllers.estimation.memory import (
+    GYRO_BIAS,
+    EstimatorSettings,
+    EstimatorState,
+    fill_forces,
+    is_at_rest,
+    place_feet,
+    touch,
+)
 from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point

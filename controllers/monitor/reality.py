@@ -35,7 +35,7 @@ import numpy as np
 
 from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
-from controllers.feedback.delay_compensation import MAX_TICKS
+from controllers.feedback import MAX_TICKS
 from idyn.errors import ConfigError
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point

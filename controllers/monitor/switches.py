@@ -18,7 +18,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from controllers.monitor.alarm_settings import AlarmNumbers, AlarmSettings
+from controllers.monitor.alarms import AlarmNumbers, AlarmSettings
 from idyn.contact.contacts import Surface
 from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, CompileTask, compiled
 from idyn.jit.entry import Borrowed, entry_point

@@ -334,11 +334,7 @@ def _base(
     (values, joints), dt = found, since[0]
     keep = 1.0 - dt / DRIFT_WINDOW
     x, y, z, w = q[3], q[4], q[5], q[6]
-    mean = (
-        0.5 * (v[0] + base.velocity[0]) * dt,
-        0.5 * (v[1] + base.velocity[1]) * dt,
-        0.5 * (v[2] + base.velocity[2]) * dt,
-    )
+    mean = (0.5 * (v[0] + base.velocity[0]) * dt, 0.5 * (v[1] + base.velocity[1]) * dt, 0.5 * (v[2] + base.velocity[2]) * dt)
     # R u = u + 2 (w (a × u) + a × (a × u)), a = (x, y, z)
     cross = y * mean[2] - z * mean[1], z * mean[0] - x * mean[2], x * mean[1] - y * mean[0]
     moved = (

@@ -1,7 +1,7 @@
 """Locomotion planner: computes footsteps, foot motion and joint references from a commanded base velocity  [ZD §7.2.1].
 
 The plan is kinematic. In it, standing feet do not move, and the base follows the command, except where it yields to a push, see
-`controllers.planners.speed`. A swinging foot follows cubics to the point that will be under its hip in the middle of its next
+`controllers.planners.steps`. A swinging foot follows cubics to the point that will be under its hip in the middle of its next
 stance. Joint references follow from the feet in the base frame,
 
     x = Rᵀ (f − c),     ẋ = Rᵀ ḟ − u − ω × x,     ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
@@ -25,9 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
-from controllers.contact.footing import heights_at, safe_shifts
-from controllers.contact.plane import StandingPlane
-from controllers.contact.terrain import Known
+from controllers.contact.ground import Known, StandingPlane
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
@@ -45,6 +43,61 @@ from idyn.model.robot import Robot
 from idyn.model.so3 import rotation, yaw
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
+
+MARGIN = 0.03
+"""Distance from an edge at which a foothold is safe [m]."""
+
+EDGE = 0.01
+"""Bend of the ground within the margin that counts as an edge: |h(−) − 2 h(0) + h(+)| [m]. It is 0 on every slope."""
+
+FARTHEST, RINGS, RAYS = 0.1, 5, 8
+"""Search for a foothold: largest displacement [m], number of circles, and of places on each."""
+
+HABIT = 0.5
+"""Cost of a change of the displacement since the last search, relative to that of a displacement."""
+
+AROUND = MARGIN * np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7], [0.7, -0.7]])
+"""From a foothold to one half of its surroundings; the other half is opposite [m]."""
+
+
+def safe_shifts(terrain: Terrain, wanted: Array, last: Array) -> Array:
+    """Return displacements of footholds from their wanted places [m] (n, 2).
+
+    A displacement is the smallest one that leads away from edges; 0 where there is none.
+    wanted: places in the plane [m] (n, 2); last: displacements of the last search (n, 2)
+    """
+    shifts = np.empty(wanted.shape)
+    for i, place in enumerate(wanted):
+        near = place + CANDIDATES
+        around = np.concatenate([near[:, None], near[:, None] + AROUND, near[:, None] - AROUND], axis=1)
+        h = heights_at(terrain, around.reshape(-1, 2)).reshape(len(near), -1)
+        half = len(AROUND) + 1
+        bends = np.abs(h[:, 1:half] + h[:, half:] - 2.0 * h[:, :1]).max(axis=1)
+        cost = np.hypot(*CANDIDATES.T) + HABIT * np.hypot(*(CANDIDATES - last[i]).T)
+        best = int(np.argmin(np.where(bends < EDGE, cost, np.inf))) if bends.min() < EDGE else 0
+        shifts[i] = CANDIDATES[best]
+    return shifts
+
+
+def heights_at(terrain: Terrain, places: Array) -> Array:
+    """Return the heights of the ground at places in the plane (n, 2) [m] (n)."""
+    return heights_below(terrain, np.column_stack([places, np.full(len(places), HIGH)]))
+
+
+def _candidates() -> Array:
+    """Return displacements of footholds, in circles about none (n, 2)."""
+    angles = 2.0 * np.pi * np.arange(RAYS) / RAYS
+    rings = FARTHEST * np.arange(1, RINGS + 1) / RINGS
+    circles = rings[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    places: Array = np.concatenate([np.zeros((1, 2)), circles.reshape(-1, 2)])
+    return places
+
+
+CANDIDATES = _candidates()
+
+HIGH = 10.0
+"""Height from which the ground is searched [m]."""
+
 
 LOOKS = 0.5
 """Share of the swing time, before its end, until which a foothold moves away from edges. Later a foot keeps its way."""
@@ -157,16 +210,7 @@ class Locomotion:
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
         times = start, period
         self._hips, self._stance = hips, stance
-        self.plan = Plan(
-            self.legs,
-            self._path,
-            self._base,
-            self._slope,
-            hips=hips,
-            gait=gait,
-            times=times,
-            angles=self._angles,
-        )
+        self.plan = Plan(self.legs, self._path, self._base, self._slope, hips=hips, gait=gait, times=times, angles=self._angles)
         self._footholds = Footholds(robot, self.plan)
         self.on(self._terrain, "flat")
 

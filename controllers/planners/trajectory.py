@@ -9,7 +9,7 @@ import numpy as np
 from controllers.command import Reference, Steering
 from controllers.config.loading import Kind, Positive
 from controllers.config.tables import kind_of
-from controllers.contact.terrain import Known
+from controllers.contact.ground import Known
 from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs, has_legs
 from controllers.planners.locomotion import Locomotion

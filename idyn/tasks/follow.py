@@ -5,7 +5,7 @@
     v̇_a = −v_a · REST                                                                                        last level
 
 Z spans the directions of the unactuated space that no permitted force reaches. For the other symbols see
-`idyn.tasks.limited.held`; there the same equations are solved for coordinates, on which limits are linear.
+`idyn.tasks.held`; there the same equations are solved for coordinates, on which limits are linear.
 """
 
 from collections.abc import Callable
@@ -46,11 +46,7 @@ def push() -> Callable[..., None]:
 
 @compiled
 def fill_motion(
-    d: Dynamics,
-    contact: tuple[Array, Array],
-    tasks: tuple[Array, ...],
-    bounds: tuple[Array, Array],
-    out: tuple[Array, Array],
+    d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], bounds: tuple[Array, Array], out: tuple[Array, Array]
 ) -> bool:
     """Fill v̇ (nv), the motion nearest to the tasks, and q̈ (na). Return whether q̈ is within the bounds.
 

@@ -12,7 +12,7 @@ from controllers.build import load_controller
 from controllers.command import Inputs, Reference
 from controllers.config.loading import files
 from controllers.controller import Controller
-from controllers.planners.task_motion.targets import exponential
+from controllers.planners.targets import exponential
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.model.robot import Robot

@@ -16,8 +16,7 @@ import numpy as np
 from controllers.command import GaitChange
 from controllers.config.loading import load
 from controllers.planners.gait import commanded
-from controllers.planners.mpc.planner import HORIZON, MpcPlanner
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners.mpc import HORIZON, MpcPlanner, MpcSettings
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from sim_harness.gamepad import HELP as PAD_HELP

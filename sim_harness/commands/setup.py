@@ -22,7 +22,7 @@ from controllers.config.listing import settings_of
 from controllers.config.loading import SECTIONS, Settings, files, has_sections, load
 from controllers.config.tables import kind_of
 from controllers.floors import floor_map, floor_text
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners.mpc import MpcSettings
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError, InputError

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from controllers.config.loading import NonNegative, Positive, Settings
-from controllers.contact.terrain import AnyTerrain
+from controllers.contact.ground import AnyTerrain
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.world.bodies import JointFriction

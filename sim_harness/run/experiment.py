@@ -15,7 +15,7 @@ from controllers.build import build_controller
 from controllers.config.loading import parse
 from controllers.config.tables import KIND, Choice, Table, kind_of, named
 from controllers.controller import Controller
-from controllers.planners.getting_up.planner import GetUpSettings
+from controllers.planners.getting_up import GetUpSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.model.robot import Robot

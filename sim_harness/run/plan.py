@@ -12,7 +12,7 @@ import numpy as np
 from controllers.build import changed
 from controllers.config.loading import NonNegative, Settings, load, parse
 from controllers.config.tables import Choice, Table, kind_of, named
-from controllers.contact.terrain import FlatSettings
+from controllers.contact.ground import FlatSettings
 from controllers.robot.damping import damping_gains
 from controllers.robot.kinematics import feet_of
 from controllers.robot.load import load_robot, robot_file

@@ -11,8 +11,7 @@ from controllers.build import build_controller
 from controllers.config.loading import load
 from controllers.controller import Controller
 from controllers.planners.gait import GaitSettings
-from controllers.planners.mpc.planner import HORIZON, Asked, MpcPlanner
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners.mpc import HORIZON, Asked, MpcPlanner, MpcSettings
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from idyn.types import Array, State

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from controllers.contact.ground import SlopeSettings, StairsSettings
 from controllers.contact.source import ContactSettings
-from controllers.contact.terrain import SlopeSettings, StairsSettings
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Heightmap, Terrain
 from idyn.errors import InputError

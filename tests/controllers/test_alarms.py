@@ -7,8 +7,7 @@ from fast import every
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, Mismatch
-from controllers.monitor.alarm_settings import AlarmSettings
-from controllers.monitor.alarms import Alarms
+from controllers.monitor.alarms import Alarms, AlarmSettings
 from idyn.types import Kinematics, State
 
 DT = 1e-3

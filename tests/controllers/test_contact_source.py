@@ -10,7 +10,7 @@ from controllers.build import load_controller
 from controllers.command import Inputs, Schedule
 from controllers.config.loading import parse
 from controllers.contact.source import RESTS, AnySource, Landing
-from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.switches import Switches
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import centres_of, contacts_from_geometry, surface_at

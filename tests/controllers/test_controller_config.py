@@ -11,7 +11,7 @@ from fast import every, first_is_fast
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.config.loading import files, find, load, parse
 from controllers.config.tables import kind_of, merged
-from controllers.contact.terrain import AnyTerrain
+from controllers.contact.ground import AnyTerrain
 from controllers.robot.load import load_robot, urdf_path
 from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings

@@ -16,7 +16,7 @@ import idyn.model.robot
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
 from controllers.controller import Controller
-from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
+from controllers.feedback import MAX_TICKS, DelayCompensation
 from controllers.planners.path import PathSettings
 from controllers.robot.load import load_robot
 from idyn.certificate.certify import Conditions

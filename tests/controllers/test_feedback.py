@@ -13,10 +13,8 @@ from rigs import at_rest, controller, nudged
 from controllers.build import load_controller
 from controllers.command import Inputs, Reference
 from controllers.config.loading import load
-from controllers.contact.sensed_forces import SensedForces
-from controllers.feedback.joints import FeedbackSettings, JointFeedback
-from controllers.feedback.spread import Spread, SpreadSettings
-from controllers.feedback.stabilisation import Stabilisation, StabilisationSettings
+from controllers.feedback import FeedbackSettings, JointFeedback, Spread, SpreadSettings, Stabilisation, StabilisationSettings
+from controllers.feedforward import SensedForces
 from controllers.floors import VerticalLeg, critical_damping, floor_map, floor_warning, spectral_radius
 from controllers.robot.damping import carried, carried_late, damping_gains
 from controllers.robot.load import load_robot

@@ -8,8 +8,8 @@ from fast import every, first_is_fast
 from rigs import at_rest, controller
 
 from controllers.command import Inputs, Reference
-from controllers.contact.terrain import SlopeSettings
-from controllers.planners.getting_up.planner import GetUp, GetUpSettings, Phase
+from controllers.contact.ground import SlopeSettings
+from controllers.planners.getting_up import GetUp, GetUpSettings, Phase
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting

@@ -8,11 +8,10 @@ import pytest
 from fast import every, first_is_fast
 from walking import DT, Walker
 
-from controllers.contact.footing import CANDIDATES, FARTHEST, MARGIN, heights_at, safe_shifts
-from controllers.contact.plane import StandingPlane
-from controllers.planners import cubics
+from controllers.contact.ground import StandingPlane
+from controllers.planners import plan as cubics
 from controllers.planners.gait import FastSettings, GaitSettings
-from controllers.planners.locomotion import Locomotion, plane
+from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomotion, heights_at, plane, safe_shifts
 from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot

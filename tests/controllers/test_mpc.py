@@ -8,9 +8,8 @@ from scipy.sparse import csc_matrix
 from scipy.spatial.transform import Rotation
 
 from controllers.planners.gait import GaitSettings
-from controllers.planners.mpc.planner import MpcPlanner
-from controllers.planners.mpc.rigid_body import Body, Horizon, Weights, planned_motion
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners.mpc import MpcPlanner, MpcSettings
+from controllers.planners.rigid_body import Body, Horizon, Weights, planned_motion
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError

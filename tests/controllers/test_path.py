@@ -9,9 +9,9 @@ from fast import every, first_is_fast
 from controllers.build import build_controller, load_controller
 from controllers.command import Inputs
 from controllers.config.loading import load, parse
-from controllers.drive import DriveSettings, drive_gains
 from controllers.planners.path import DONE, NEXT, Path, PathSettings, command
 from controllers.planners.trajectory import AnyTrajectory
+from controllers.robot.damping import DriveSettings, drive_gains
 from controllers.robot.kinematics import angles_for_base_shift, contact_places
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings

@@ -6,7 +6,7 @@ from fast import every, first_is_fast
 from scipy.spatial.transform import Rotation
 from walking import DT, Walker
 
-from controllers.contact.plane import StandingPlane
+from controllers.contact.ground import StandingPlane
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings

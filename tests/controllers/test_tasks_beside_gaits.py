@@ -7,7 +7,7 @@ from rigs import at_rest, controller
 from scipy.spatial.transform import Rotation
 
 from controllers.command import Inputs, Steering
-from controllers.planners.task_motion.targets import STRETCH, TargetMotion, exponential, left_jacobian, logarithm
+from controllers.planners.targets import STRETCH, TargetMotion, exponential, left_jacobian, logarithm
 from idyn.errors import InputError
 from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 

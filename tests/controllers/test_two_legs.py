@@ -11,11 +11,8 @@ from scipy.integrate import solve_ivp
 from controllers.command import GaitChange, Steering
 from controllers.config.loading import parse
 from controllers.contact.source import with_whole_soles
-from controllers.planners.two_legs.dcm import Span, nearest_inside, planned_dcm
-from controllers.planners.two_legs.feet import Pose, feet_of
-from controllers.planners.two_legs.settings import StepSettings
-from controllers.planners.two_legs.steps import Steps, abreast, next_step, within_reach
-from controllers.planners.two_legs.swing import Swing
+from controllers.planners.two_legs.feet import Pose, Span, Swing, feet_of, nearest_inside, planned_dcm
+from controllers.planners.two_legs.steps import Steps, StepSettings, abreast, next_step, within_reach
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_of_places

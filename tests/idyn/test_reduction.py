@@ -14,7 +14,7 @@ from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene,
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import parse
-from controllers.feedback.grip import released
+from controllers.grip import released
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from idyn.certificate.certify import CERTIFIED
 from idyn.contact.contacts import centres_of, contacts_from_geometry, contacts_from_points

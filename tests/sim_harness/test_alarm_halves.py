@@ -13,7 +13,7 @@ from test_wrong_robots import DISTURBED, ERROR, FAULTS, NAMED, ROBOTS
 from wrong_robots import build, plan_of, provoke
 
 from controllers.config.loading import parse
-from controllers.monitor.alarm_settings import AlarmSettings
+from controllers.monitor.alarms import AlarmSettings
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.plan import with_controller
 

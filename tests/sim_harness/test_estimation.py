@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from controllers.build import build_controller
 from controllers.config.loading import load
 from controllers.estimation.estimator import Estimator, Measurement
-from controllers.estimation.settings import EstimatorSettings
+from controllers.estimation.memory import EstimatorSettings
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError, InputError

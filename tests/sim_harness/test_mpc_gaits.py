@@ -13,9 +13,7 @@ import pytest
 from fast import first_is_fast, full
 
 from controllers.build import build_controller
-from controllers.planners.mpc import rigid_body
-from controllers.planners.mpc.planner import MpcPlanner
-from controllers.planners.mpc.settings import MpcSettings
+from controllers.planners import rigid_body
 from idyn.model.so3 import tilt
 from idyn.status import Status
 from sim_harness.commands.clients import run_plan

@@ -13,7 +13,7 @@ from known_ends import STAND
 
 from controllers.command import Command, Mode, Reference
 from controllers.config.loading import load
-from controllers.drive import DriveGains
+from controllers.robot.damping import DriveGains
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat

@@ -22,8 +22,8 @@ from browser import opened
 from fast import every, first_is_fast, full
 
 from controllers.config.loading import find, load
+from controllers.contact.ground import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
 from controllers.contact.source import ContactSettings
-from controllers.contact.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from controllers.settings import ControllerSettings
 from idyn.contact.terrain import Flat

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.planners.task_motion.targets import LAST_LEVEL
+from controllers.planners.targets import LAST_LEVEL
 from idyn.errors import FrameNotFound, InputError, nearest
 from idyn.model.robot import Robot
 from idyn.model.so3 import rotation

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from controllers.monitor.alarm_settings import AlarmSettings
-from controllers.monitor.alarms import ALARMS, POWER_STOP
+from controllers.monitor.alarms import ALARMS, POWER_STOP, AlarmSettings
 from controllers.monitor.alarms import ROWS as POWER
 from controllers.monitor.reality import RealitySettings
 from controllers.monitor.switches import ROWS

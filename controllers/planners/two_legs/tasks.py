@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from controllers.planners.task_motion.targets import logarithm
-from controllers.planners.two_legs.feet import Foot, Pose, about_z
-from controllers.planners.two_legs.swing import Swing
+from controllers.planners.targets import logarithm
+from controllers.planners.two_legs.feet import Foot, Pose, Swing, about_z
 from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, TaskStack

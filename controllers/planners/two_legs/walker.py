@@ -3,7 +3,7 @@
 Each tick
 1. phases and footsteps of the commanded velocity                            `controllers.planners.two_legs.steps`
 2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
-3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.dcm`
+3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.feet`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
    the feet, posture; with commanded ones (`.beside`). The contact law decides what forces realise them
 
@@ -16,12 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from controllers.command import Reference, Schedule, Steering
-from controllers.contact.terrain import Known
+from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
-from controllers.planners.two_legs.dcm import nearest_inside
-from controllers.planners.two_legs.feet import Pose, feet_of
-from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
-from controllers.planners.two_legs.steps import Steps
+from controllers.planners.two_legs.feet import Pose, feet_of, nearest_inside
+from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings
 from controllers.planners.two_legs.tasks import Aims, check_beside, legs_of, task_stack
 from idyn.errors import ConfigError, InputError
 from idyn.model.frames import Centroidal

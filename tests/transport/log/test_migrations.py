@@ -13,7 +13,7 @@ from standin import SpringDamper, from_snapshot
 from controllers.build import changed
 from controllers.config.loading import load, parse
 from controllers.config.tables import kind_of
-from controllers.contact.terrain import AnyTerrain
+from controllers.contact.ground import AnyTerrain
 from controllers.planners import path as path_constants
 from controllers.planners import steps
 from controllers.settings import ControllerSettings

@@ -13,7 +13,7 @@ from transport.protocol.messages.state import Reference
 from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel
 from transport.protocol.outage_stages import Stage, stage
 from transport.protocol.torque_gate import limits_of
-from transport.robot.failsafe import GIVE_WAY, DriveCommand, Failsafe, FailsafeMode, drive_command
+from transport.robot.failsafe import GIVE_WAY, DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
 from transport.server.sessions.comm_stats import watchdog
 from transport.server.settings import WatchdogSettings
 

@@ -12,8 +12,7 @@ from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, s
 from wire import expect, routed
 
 from controllers.build import load_controller
-from controllers.monitor.alarm_settings import AlarmSettings
-from controllers.monitor.alarms import ALARMS
+from controllers.monitor.alarms import ALARMS, AlarmSettings
 from controllers.monitor.alarms import ROWS as POWER
 from controllers.monitor.switches import ROWS
 from idyn.model.robot import Robot

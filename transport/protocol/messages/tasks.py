@@ -15,7 +15,7 @@ class TaskPart(Part, tag_field="kind"):
 
 class MotionPart(TaskPart):
     """Fields of all motion tasks. Targets are extrapolated by their derivatives until the command expires; those without
-    derivatives pass smoothly from the previous command to this one (`controllers.planners.task_motion.targets`)."""
+    derivatives pass smoothly from the previous command to this one (`controllers.planners.targets`)."""
 
     stiffness: float = 100.0  # [1/s²]
     damping: float | None = None  # [1/s]; absent: critical

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from controllers.command import GaitChange, Steering
-from controllers.planners.task_motion.targets import TargetMotion
+from controllers.planners.targets import TargetMotion
 from idyn.errors import InputError
 from idyn.tasks import TaskStack
 from idyn.types import Record

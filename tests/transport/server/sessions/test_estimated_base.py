@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from standin import MS, SpringDamper, hello, solo, standing
 
 from controllers.estimation.estimator import Estimator
-from controllers.estimation.settings import EstimatorSettings
+from controllers.estimation.memory import EstimatorSettings
 from transport.protocol.messages.hello import Base
 from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import Imu, StateMessage

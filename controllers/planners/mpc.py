@@ -3,26 +3,26 @@
 Each time
 1. command of the path; phases of the feet; swings to footholds under the hips, by the capture point of the measured velocity
 2. contact table and reference of the body over the horizon
-3. contact forces and motion of a single rigid body                        `controllers.planners.mpc.rigid_body`
+3. contact forces and motion of a single rigid body                        `controllers.planners.rigid_body`
 4. tasks: accelerations of the centre of mass and of the base, feet, preferred forces. The contact law decides which forces act
-                                                                           `controllers.planners.mpc.planner`
+                                                                           `controllers.planners.mpc`
 Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in its
 swing has landed.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
+from controllers.config.loading import Positive, Settings
+from controllers.config.tables import within
 from controllers.planners.gait import GaitSettings
-from controllers.planners.mpc.rigid_body import STATE, Body, Horizon, Weights, planned_motion
-from controllers.planners.mpc.settings import MpcSettings
-from controllers.planners.path import Path, command, corrected
+from controllers.planners.path import Path, PathSettings, command, corrected
 from controllers.planners.plan import GRAVITY
-from controllers.planners.speed import from_hip
-from controllers.planners.two_legs.feet import turned
-from controllers.planners.two_legs.swing import Swing
+from controllers.planners.rigid_body import STATE, Body, Horizon, Weights, planned_motion
+from controllers.planners.steps import from_hip
+from controllers.planners.two_legs.feet import Swing, turned
 from controllers.planners.two_legs.tasks import BASE
 from controllers.robot.kinematics import contact_places
 from idyn.model.robot import Robot
@@ -31,6 +31,25 @@ from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array, State
+
+
+class MpcSettings(Settings, frozen=True):
+    """A gait planned by model-predictive control beside the control loop.
+
+    gait: timing and shape of the steps
+    rate: plans per second [Hz]
+    steps, step: number and duration of the steps of the horizon [s]
+    friction: coefficient up to which forces are planned
+    path: motion of the base
+    """
+
+    gait: GaitSettings = GaitSettings(period=0.35, duty=0.55, step_height=0.05)
+    rate: Annotated[float, within(20, 500, "Hz")] = 100.0
+    steps: Annotated[int, within(2, 30, "")] = 12
+    step: Annotated[float, within(0.01, 0.1, "s")] = 0.02
+    friction: Positive = 0.5
+    path: PathSettings = PathSettings(acceleration=1.0)
+
 
 LATE, TOUCHES = 0.6, 1e-3
 """Share of a swing after which a foot lower than this above its goal has landed [m]."""

@@ -21,12 +21,12 @@ import numpy as np
 
 from controllers.command import Reference
 from controllers.config.loading import Positive
-from controllers.contact.terrain import Known
+from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
-from controllers.robot.attitude import up
 from controllers.robot.kinematics import KNOTS, angles_along
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
+from idyn.model.so3 import up
 from idyn.types import Array, ContactSet, Kinematics, Record, State
 
 MIRRORED = 0.02

@@ -1,0 +1,294 @@
+"""Joint feedback: from tracking errors to demanded accelerations  [ZD §7.2; MATHEMATICS §8].
+
+q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
+
+q_ref − q is the difference on the configuration manifold (`Robot.joint_error`). With gains on torque and q̈_ref replaced by 0
+this is PID control.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import cache, cached_property, partial
+from typing import Annotated
+
+import numpy as np
+
+from controllers.command import Reference
+from controllers.config.loading import NonNegative, Settings
+from controllers.config.tables import within
+from controllers.robot.kinematics import contact_places
+from idyn.contact.contacts import fill_centres
+from idyn.errors import ConfigError
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compiled, several
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
+from idyn.model import so3
+from idyn.model.robot import Robot
+from idyn.terms.dynamics import contact_jacobian
+from idyn.types import Array, ContactSet, Kinematics, Selection, State
+
+
+class FeedbackSettings(Settings, frozen=True):
+    """Feedback gains on acceleration, the same for every joint.
+
+    On torque (`[torque_feedback]`) the units are: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], integral_limit [N·m].
+
+    kp: [1/s²]; √kp is the angular frequency of the stiffness and must stay well below 1/dt
+    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity at the end of the next period, whatever the
+        measured velocity is. Compliant ground requires this: a rigid law interprets the motion of the ground under the feet as
+        motion of the robot and amplifies it
+    ki: [1/s³]
+    integral_limit: limit of the integral term [rad/s²]
+    """
+
+    kp: Annotated[float, within(0, 1e7, "1/s² (on torque: N·m/rad)")] = 900.0
+    kd: Annotated[float, within(0, 1e5, "1/s (on torque: N·m·s/rad)")] = 60.0
+    ki: Annotated[float, within(0, 1e8, "1/s³ (on torque: N·m/(rad s))")] = 0.0
+    integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0
+
+
+MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
+"""Types of the arguments `motion` and `sums` of `_add`."""
+
+
+class JointFeedback:
+    """PID on joint positions. Stores the integral."""
+
+    def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
+        self._settings = settings
+        self._error, self._one_axis_each = robot.joint_error, robot.one_axis_each
+        self._integral = np.zeros(robot.na)
+        self.active = max(settings.kp, settings.kd, settings.ki) > 0.0
+
+    @cached_property
+    def _add(self) -> Callable[..., bool]:
+        return entry_point(_add, MOTION, several(REAL, 4), SUMS)
+
+    def compile_tasks(self) -> list[CompileTask]:
+        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
+        return [partial(getattr, self, "_add")]
+
+    def reset(self) -> None:
+        """Set the integral to zero."""
+        self._integral[:] = 0.0
+
+    def add_to(self, base: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
+        """Return `base` plus the feedback term (na): q̈_des [rad/s²] if `base` is the reference acceleration.
+
+        joints: measured angles [rad] and speeds [rad/s] (na)
+        Raises ValueError if the sizes differ.
+        """
+        angles, speeds = joints
+        s, error = self._settings, reference.q - angles if self._one_axis_each else self._error(angles, reference.q)
+        total, gains = np.empty(len(base)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
+        if not self._add((base, error, reference.v, speeds), gains, (self._integral, total)):
+            sizes = f"{len(base)}, {len(error)}, {len(reference.v)}"
+            raise ValueError(f"expected base, position error and reference velocity of {len(speeds)} joints, got {sizes}")
+        return total
+
+
+@compiled
+def _add(
+    motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
+) -> bool:
+    """Fill `base` plus the feedback term (na) and update the integral. Return False if the sizes differ.
+
+    motion: (base, position errors, reference velocities, measured velocities), each (na)
+    gains: (kp, kd, ki dt, limit of the integral)
+    sums: output: (integral, total), each (na)
+    """
+    (base, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
+    if not len(base) == len(error) == len(v) == len(speeds) == len(integral) == n:
+        return False
+    for k in range(n):
+        # Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
+        correction = kp * error[k] + kd * (v[k] - speeds[k])
+        if ki_dt > 0.0:
+            integral[k] += ki_dt * error[k]
+            if abs(integral[k]) > limit:
+                integral[k] = limit if integral[k] > 0.0 else -limit
+        total[k] = base[k] + (correction + integral[k])
+    return True
+
+
+Gains = tuple[float, float, float, float, float, float]
+ZERO: Gains = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+LEVEL = np.zeros(3)
+
+
+class StabilisationSettings(Settings, frozen=True):
+    """Gains in the base frame: forward, left, up, roll, pitch, yaw. All zero: off.
+
+    kp: on position and attitude [N/m, N·m/rad]; only height, roll and pitch: the others must be 0
+    kv: on velocity [N·s/m, N·m·s/rad]
+    literal: as in the authors' software, see above
+    """
+
+    kp: Gains = ZERO
+    kv: Gains = ZERO
+    literal: bool = False
+
+
+class Stabilisation:
+    """Joint torques from the errors of the base. Stateless."""
+
+    def __init__(self, settings: StabilisationSettings, robot: Robot, height: float) -> None:
+        """height: nominal height of the base above the contact points of the standing feet [m]. Raises ConfigError."""
+        self.active = any(settings.kp) or any(settings.kv)
+        for field in ("kp", "kv"):
+            if any(not 0 <= gain < np.inf for gain in getattr(settings, field)):
+                raise ConfigError(f"stabilisation.{field}", f"expected finite gains ≥ 0, got {list(getattr(settings, field))}")
+        if any(settings.kp[i] for i in (0, 1, 5)):
+            raise ConfigError("stabilisation.kp", "expected 0 for forward, left and yaw: only height and tilt have a reference")
+        if self.active and not robot.floating:
+            raise ConfigError("stabilisation", "expected a robot with a floating base, got a fixed one")
+        self._robot, self._height, self._literal = robot, height, settings.literal
+        self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
+
+    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array | None, pose: Array | None = None) -> Array:
+        """Return the joint torques for the standing contacts [N·m] (na).
+
+        velocity: desired velocity of the base, forward, left [m/s], turn [rad/s] (3); None: zero
+        pose: desired height relative to the nominal one [m], roll, pitch [rad] (3); None: zero
+        """
+        robot = self._robot
+        tau = np.zeros(robot.na)
+        if not len(contacts):
+            return tau
+        # w = Kp (x_des ⊖ x) + Kv (v_des − v)
+        desired = np.zeros(6) if velocity is None else _planar(velocity)
+        wrench = self._kp * self._error(at, contacts, LEVEL if pose is None else pose) + self._kv * (desired - at.v[:6])
+        # τ = −N_qᵀ max(0, N_b w); `literal`: rows N, S, T of each contact
+        J = contact_jacobian(robot, at, contacts)
+        for i in range(len(contacts)):
+            for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:
+                tau -= row[robot.tree.a] * max(0.0, float(row[:6] @ wrench))
+        return tau
+
+    def _error(self, at: Kinematics, contacts: ContactSet, pose: Array) -> Array:
+        """Return the errors x_des ⊖ x of height and tilt in the base frame (6). pose: see `torque`"""
+        (height, roll, pitch), up = pose.tolist(), so3.up(at.q[3:7])
+        too_low = self._height + height - (at.q[2] - contacts.points[:, 2].mean())
+        desired = np.array([-math.sin(pitch), math.cos(pitch) * math.sin(roll), math.cos(pitch) * math.cos(roll)])
+        axis = np.cross(desired, up)  # the base turns about it by the angle between the two
+        sine = float(np.linalg.norm(axis))
+        angle = math.atan2(sine, float(desired @ up))
+        return np.concatenate([too_low * up, axis * (angle / max(sine, 1e-12))])
+
+
+def standing_height(robot: Robot, stance: Array) -> float:
+    """Return the height of the base above the contact points at a configuration (nq) [m]; 0 without contact spheres or base."""
+    if not (robot.spheres.keys and robot.floating):
+        return 0.0
+    return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.spheres.radii).mean())
+
+
+def _planar(velocity: Array) -> Array:
+    return np.array([velocity[0], velocity[1], 0.0, 0.0, 0.0, velocity[2]])
+
+
+class SpreadSettings(Settings, frozen=True):
+    """Settings of the spread. Active with `selection = "force"` on robots with a floating base.
+
+    stiffness: k, share of the weight per displacement of a foot [1/m]; 0: off
+    most: largest such force, as a share of the mean weight per foot
+    """
+
+    stiffness: NonNegative = 5.0
+    most: NonNegative = 0.2
+
+
+class Spread:
+    """Internal forces that push displaced feet towards their reference positions. Stateless."""
+
+    def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
+        self._robot = robot
+        weight = robot.weight
+        self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
+        self.active = settings.stiffness > 0.0 and robot.floating and selection is Selection.FORCE
+
+    def preferred(self, at: Kinematics, contacts: ContactSet, angles: Array) -> Array:
+        """Return the preferred contact forces on the robot, world frame [N] (n, 3).
+
+        angles: reference joint angles [rad] (na)
+        """
+        robot, keys = self._robot, contacts.keys
+        force, places = np.zeros((len(keys), 3)), robot.spheres
+        if keys != places.keys:
+            places = places.among(keys)
+        if 0 < len(keys) == len(places.keys):
+            if robot.one_axis_each:
+                q = at.q.copy()
+                q[robot.tree.q_index] = angles
+            else:
+                q = robot.with_joint_angles(at.q, angles)
+            robot.place(q)
+            normals = np.ascontiguousarray(contacts.normals, np.float64)
+            given = at.placements, robot.placements, places.offsets, normals
+            _lean_entry()(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
+        return force
+
+
+@cache
+def _lean_entry() -> Callable[..., None]:
+    return entry_point(_lean, Borrowed(MATRIX, MATRIX, MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX), REAL, REAL)
+
+
+@compiled
+def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], stiffness: float, most: float) -> None:
+    """Fill contact forces along the ground, k m g (x − x_ref), at most `most` [N] (n, 3).
+
+    places: `Kinematics.placements` measured and at the reference, sphere offsets [m] (n, 3), contact normals (n, 3)
+    joints: joint of each sphere (n)
+    stiffness: k m g [N/m]
+    """
+    (placements, wanted_placements, offsets, normals), (force,) = places, out
+    here, wanted = stack_array(offsets.shape), stack_array(offsets.shape)
+    fill_centres((placements, offsets), joints, (here,))
+    fill_centres((wanted_placements, offsets), joints, (wanted,))
+    for i in range(len(force)):
+        # f = k m g (I − n nᵀ) (x − x_ref), then limited to ‖f‖ ≤ most
+        off, square = 0.0, 0.0
+        for c in range(3):
+            force[i, c] = here[i, c] - wanted[i, c]
+            off += force[i, c] * normals[i, c]
+        for c in range(3):
+            force[i, c] = stiffness * (force[i, c] - off * normals[i, c])
+            square += force[i, c] ** 2
+        if square > most * most:
+            for c in range(3):
+                force[i, c] *= most / np.sqrt(square)
+
+
+MAX_TICKS = 20
+"""Longest extrapolation [ticks]. A longer one would be less accurate than the measurement itself."""
+
+
+class DelayCompensation:
+    """Extrapolates states. Stores the velocity changes predicted in the last ticks."""
+
+    def __init__(self, robot: Robot, period: float) -> None:
+        """period: control period [s]"""
+        self._robot, self._period = robot, period
+        self._predicted: deque[tuple[Array, Array, float]] = deque(maxlen=MAX_TICKS)
+
+    def reset(self) -> None:
+        """Forget all predictions."""
+        self._predicted.clear()
+
+    def extrapolate(self, state: State | Kinematics, delay: float) -> State | Kinematics:
+        """Return the state expected after `delay` [s], or after as many ticks as there are predictions for."""
+        if delay == 0.0:
+            return state
+        ticks = min(round(delay / self._period), len(self._predicted))
+        q, v = state.q, state.v
+        for k in range(len(self._predicted) - ticks, len(self._predicted)):
+            before, after, dt = self._predicted[k]
+            v = v + self._period * ((after - before) / dt)
+            q = self._robot.integrate(q, self._period * v)
+        return State(q=q, v=v) if ticks else state
+
+    def record(self, before: Array, after: Array, dt: float) -> None:
+        """Record the prediction of a tick: the velocities (nv) before and after a period dt [s] under its torque."""
+        self._predicted.append((before.copy(), after, dt))

@@ -1,1 +1,0 @@
-"""Feedback: joints, base stabilisation, foot spread, grip, delay compensation."""

@@ -1,1 +1,0 @@
-"""Getting up: from a resting pose on flat ground to the stance."""

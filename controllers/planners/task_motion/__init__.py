@@ -1,1 +1,0 @@
-"""Motion of the targets of commanded tasks between commands: completed, blended, extrapolated."""

@@ -1,1 +1,0 @@
-"""Tasks in ticks in which a limit binds: the motion and forces nearest to them, level by level."""
