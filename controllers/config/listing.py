@@ -30,10 +30,10 @@ def settings_of(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[Sett
 
 
 def _settings_of(struct: type[msgspec.Struct], prefix: str, parents: tuple[Any, ...]) -> Iterator[Setting]:
-    meanings = _meanings(struct)
+    explained = meanings(struct)
     for field in msgspec.structs.fields(struct):
         path = f"{prefix}{field.name}"
-        yield Setting(path, _type_text(field.type), _default(field), meanings.get(field.name, ""))
+        yield Setting(path, _type_text(field.type), _default(field), explained.get(field.name, ""))
         for inner in _structs_in(field.type):
             if inner not in parents:
                 kind = kind_of(inner)
@@ -49,7 +49,7 @@ def _structs_in(wanted: Any) -> Iterator[type[msgspec.Struct]]:
                 yield from _structs_in(part)
 
 
-def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
+def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Return the explanation of each field, from the docstrings of the struct and its bases."""
     found: dict[str, str] = {}
     for each in reversed(struct.__mro__):

@@ -36,29 +36,34 @@ from idyn.types import Array, Kinematics
 class AlarmSettings(Settings, frozen=True):
     """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
 
-    joint_drift: difference between a joint's motion and the integral of its speed [rad]; this and the alarms about angles that
-        do not change are off for robots that have a motor in a joint of several degrees of freedom
-    base_drift: the same of the base [m]; attitude_drift: of its attitude [rad]
-    joint_frozen: motion of a joint's reference while its measured angle does not change at all [rad]
-    joint_rigid: change of a joint's torque, as a share of its limit, while its angle does not change at all and references move
-    base_frozen: largest motion of a joint's reference while the base's pose does not change at all [rad]
-    motor: share of the asked torque that a motor gives too little or too much [–]
-    saturation: share of the time in which a joint's torque is at its limit [–]
-    sunk: distance by which the base is too low over the lowest foot, as a share of its height in the stance, or of that of the
-        centre of mass if that is higher; off while the reference lies, and until a robot that lay has risen by half of it [–]
-    roughness: swings of the torques in 0.2 s, mean over the joints, while the reference stands [–]
-    roughness_moving: the same while the reference moves
+    Those of joints, but for the motors', are off for robots that have a motor in a joint of several degrees of freedom.
+
+    joint_drift: angle minus integral of the speed, forgotten over 2 s [rad]
+    base_drift: position minus integral of the velocity, forgotten over 2 s [m]
+    attitude_drift: attitude minus integral of the rate, forgotten over 2 s [rad]
+    joint_frozen: motion of the reference while the angle stays the same to the last bit, for 15 ms and more [rad]
+    joint_rigid: change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and more,
+        and a reference moves [–]
+    base_frozen: largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and
+        more [rad]
+    motor: difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`) over 30 ms,
+        where the asked torque is above 5 % of the limit [–]
+    saturation: share of the time at the torque limit, over 0.2 s [–]
+    sunk: distance by which the base is too low over the lowest foot, over its height in the stance, or that of the centre of
+        mass if it is higher; off while the reference lies, and until a robot that lay has risen by half of it [–]
+    roughness: swings by more than 7 % of the torque limit in 0.2 s, mean over the joints, while the reference stands [–]
+    roughness_moving: the same while the reference moves [–]
     sensor_stop: time from an alarm of a sensor until the robot stops [s]
     motor_stop: from an alarm of a motor [s]
     roughness_stop: from an alarm about roughness, saturation or height [s]; rough torques do not stop a robot that stands
     reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
-    switch_air: height above the lowest foot at which a foot switch cannot be closed [m]
-    switch_held: change of a joint's distance from its reference, in the leg of a foot that does not move, at which its switch
-        cannot be open [rad]
-    switch_force: force at which a foot switch cannot be open, as a share of the weight [–]
-    switch_unloaded: time for which a foot switch may be closed without a sensed force [s]
-    motor_warm, motor_hot: temperatures of a motor above which the mode is degraded, and the robot stops [°C]
-    volt_low, volt_empty: voltages below which the mode is degraded, and the robot stops [V]; 0: off
+    switch_air: height above the lowest foot, both above the controller's terrain; it counts as open [m]
+    switch_held: largest change of a joint's distance from its reference, in the foot's leg, while the switch is open and the
+        foot moves by less than 2 mm; it counts as closed until it closes [rad]
+    switch_force: sensed force over the weight, of a foot that is not in the air; it counts as closed [–]
+    switch_unloaded: time with a sensed force below 0.5 % of the weight [s]
+    motor_warm, motor_hot: largest temperature of a motor (`temp`): above them the mode is degraded, and the robot stops [°C]
+    volt_low, volt_empty: voltage of the supply (`volt`): below them the mode is degraded, and the robot stops; 0: off [V]
     """
 
     joint_drift: NonNegative = 0.04
@@ -97,12 +102,8 @@ class Verdict(NamedTuple):
     stops: bool
 
 
-ROWS = (
-    ("hot motor", "largest temperature of a motor (`temp`)", ("motor_warm", "motor_hot"), "°C"),
-    ("low voltage", "voltage of the supply (`volt`)", ("volt_low", "volt_empty"), "V"),
-)
-"""Rows of the table of alarms: name, measure, settings of warning and stop, unit."""
-
+POWER = {"hot motor": ("motor_warm", "motor_hot"), "low voltage": ("volt_low", "volt_empty")}
+"""Alarm → its settings of warning and stop."""
 
 POWER_STOP = 0.1
 """Time beyond `motor_hot` or `volt_empty` until the robot stops [s]."""
@@ -152,127 +153,45 @@ MAX_GAP = 4.5
 
 
 class Alarm(NamedTuple):
-    """A row of the table of alarms.
+    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold.
 
-    name: in messages; measure: what is compared with the threshold; unit: its unit
+    name: in messages
     threshold: name of the setting; also: a second threshold's
-    after: time above the threshold until the mode becomes degraded [s]; stop: name of the setting
     text: message; {joint}: name of the joint, {value}: the measure
+    stop: name of the setting; after: time above the threshold until the mode becomes degraded [s]
     """
 
     name: str
-    measure: str
-    unit: str
     threshold: str
-    after: float
-    stop: str
     text: str
+    stop: str = "sensor_stop"
+    after: float = 0.0
     also: str = ""
 
 
 ALARMS = (
-    Alarm(
-        "joint drift",
-        "angle minus integral of the speed, forgotten over 2 s",
-        "rad",
-        "joint_drift",
-        0.0,
-        "sensor_stop",
-        "{joint} has moved {value:.3f} rad other than its speed says",
-    ),
-    Alarm(
-        "base drift",
-        "position minus integral of the velocity, forgotten over 2 s",
-        "m",
-        "base_drift",
-        0.0,
-        "sensor_stop",
-        "the base has moved {value:.3f} m other than its velocity says",
-    ),
-    Alarm(
-        "attitude drift",
-        "attitude minus integral of the rate, forgotten over 2 s",
-        "rad",
-        "attitude_drift",
-        0.0,
-        "sensor_stop",
-        "the base has turned {value:.3f} rad other than its rate says",
-    ),
-    Alarm(
-        "frozen joint",
-        "motion of the reference while the angle stays the same to the last bit, for 15 ms and more",
-        "rad",
-        "joint_frozen",
-        0.0,
-        "sensor_stop",
-        "the angle of {joint} does not change while its reference moves by {value:.3f} rad",
-    ),
+    Alarm("joint drift", "joint_drift", "{joint} has moved {value:.3f} rad other than its speed says"),
+    Alarm("base drift", "base_drift", "the base has moved {value:.3f} m other than its velocity says"),
+    Alarm("attitude drift", "attitude_drift", "the base has turned {value:.3f} rad other than its rate says"),
+    Alarm("frozen joint", "joint_frozen", "the angle of {joint} does not change while its reference moves by {value:.3f} rad"),
     Alarm(
         "rigid joint",
-        "change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and"
-        " more, and a reference moves",
-        "–",
         "joint_rigid",
-        0.0,
-        "sensor_stop",
         "the angle of {joint} does not change while its torque changes by {value:.0%} of the limit",
     ),
-    Alarm(
-        "frozen base",
-        "largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and more",
-        "rad",
-        "base_frozen",
-        0.0,
-        "sensor_stop",
-        "the pose of the base does not change while the reference moves by {value:.3f} rad",
-    ),
-    Alarm(
-        "motor",
-        "difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`)"
-        " over 30 ms, where the asked torque is above 5 % of the limit",
-        "–",
-        "motor",
-        0.02,
-        "motor_stop",
-        "the torque of {joint} is off by {value:.0%} of what was asked",
-    ),
-    Alarm(
-        "saturation",
-        "share of the time at the torque limit, over 0.2 s",
-        "–",
-        "saturation",
-        0.0,
-        "roughness_stop",
-        "{joint} has been at its torque limit for {value:.0%} of the time",
-    ),
+    Alarm("frozen base", "base_frozen", "the pose of the base does not change while the reference moves by {value:.3f} rad"),
+    Alarm("motor", "motor", "the torque of {joint} is off by {value:.0%} of what was asked", "motor_stop", 0.02),
+    Alarm("saturation", "saturation", "{joint} has been at its torque limit for {value:.0%} of the time", "roughness_stop"),
     Alarm(
         "roughness",
-        "swings by more than 7 % of the torque limit in 0.2 s, mean over the joints",
-        "–",
         "roughness",
-        0.2,
-        "roughness_stop",
         "the torques oscillate: {value:.1f} swings per joint in 0.2 s, mean |dτ/dt| {rate:.3g} N·m/s",
+        "roughness_stop",
+        0.2,
         "roughness_moving",
     ),
-    Alarm(
-        "reality",
-        "motion or force mismatch beyond `reality.degraded`",
-        "–",
-        "",
-        0.0,
-        "reality_stop",
-        "{mismatch}, for {held:.1f} s",
-    ),
-    Alarm(
-        "sunk",
-        "distance by which the base is too low over the lowest foot, over its height in the stance, while the reference stands",
-        "–",
-        "sunk",
-        0.0,
-        "roughness_stop",
-        "the base has sunk by {value:.0%} of its height over the feet",
-    ),
+    Alarm("reality", "", "{mismatch}, for {held:.1f} s", "reality_stop"),
+    Alarm("sunk", "sunk", "the base has sunk by {value:.0%} of its height over the feet", "roughness_stop"),
 )
 """All alarms, in the order of the kernel's measures (`controllers.monitor.windows.watch`). The first that stops is reported."""
 

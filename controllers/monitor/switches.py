@@ -15,6 +15,7 @@ the base's height has no effect.
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,51 +39,34 @@ REST = 2e-3
 NO_FORCE = 0.005
 """Largest force of a foot that carries nothing, as a share of the weight."""
 
-NOTHING, AIR, HELD, FORCE, UNLOADED = range(5)
-"""Contradictions."""
 
-TEXTS = (
-    "",
-    "{name} is closed {value:.3f} m above the lowest foot",
-    "{name} is open while its foot is held: its leg is {value:.3f} rad off",
-    "{name} is open at {value:.0%} of the weight",
-    "{name} is closed without a force for {value:.1f} s",
-)
+class Contradiction(NamedTuple):
+    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold.
 
-COUNTS_AS = ("", "it counts as open", "it counts as closed", "it counts as closed", "")
+    threshold: name of the setting; text: message; counts_as: what follows for the switch; after: time until it is named [s]
+    """
 
-ROWS = (
-    (
-        "foot switch closed in the air",
-        "height above the lowest foot, both above the controller's terrain; it counts as open",
-        "switch_air",
-        "m",
-        f"{1e3 * LONG:g} ms",
-    ),
-    (
-        "foot switch open at a held foot",
-        f"largest change of a joint's distance from its reference, in the foot's leg, while the switch is open and the foot"
-        f" moves by less than {1e3 * REST:g} mm; it counts as closed until it closes",
+    name: str
+    threshold: str
+    text: str
+    counts_as: str = ""
+    after: float = LONG
+
+
+CONTRADICTIONS = (
+    Contradiction("closed in the air", "switch_air", "is closed {value:.3f} m above the lowest foot", ", it counts as open"),
+    Contradiction(
+        "open at a held foot",
         "switch_held",
-        "rad",
-        f"{1e3 * LONG:g} ms",
+        "is open while its foot is held: its leg is {value:.3f} rad off",
+        ", it counts as closed",
     ),
-    (
-        "foot switch open under a force",
-        "sensed force over the weight, of a foot that is not in the air; it counts as closed",
-        "switch_force",
-        "–",
-        f"{1e3 * LONG:g} ms",
-    ),
-    (
-        "foot switch closed without a force",
-        f"time with a sensed force below {100 * NO_FORCE:g} % of the weight",
-        "switch_unloaded",
-        "s",
-        "0 ms",
-    ),
+    Contradiction("open under a force", "switch_force", "is open at {value:.0%} of the weight", ", it counts as closed"),
+    Contradiction("closed without a force", "switch_unloaded", "is closed without a force for {value:.1f} s", after=0.0),
 )
-"""Rows of the table of alarms: name, measure, setting, unit, time until the mode is degraded."""
+
+AIR, HELD, FORCE, UNLOADED, NOTHING = range(5)
+"""Their numbers, and that of a switch without one."""
 
 
 class SwitchState(ArrayRecord):
@@ -185,8 +169,8 @@ class Switches:
             elif found in (HELD, FORCE):
                 believed.append(place)
             if found != NOTHING:
-                text = TEXTS[found].format(name=place, value=record.values[k])
-                said.append(", ".join(filter(None, (text, COUNTS_AS[found]))))
+                row = CONTRADICTIONS[found]
+                said.append(f"{place} {row.text.format(value=record.values[k])}{row.counts_as}")
         return tuple(believed), f"foot switch: {'; '.join(said)}"
 
 

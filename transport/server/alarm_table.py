@@ -1,11 +1,12 @@
 """The table of all alarms, generated from the code: what is measured, threshold, times and action."""
 
+import re
 from collections.abc import Iterator
 
-from controllers.monitor.alarms import ALARMS, POWER_STOP, AlarmSettings
-from controllers.monitor.alarms import ROWS as POWER
+from controllers.config.listing import meanings
+from controllers.monitor.alarms import ALARMS, POWER, POWER_STOP, AlarmSettings
 from controllers.monitor.reality import RealitySettings
-from controllers.monitor.switches import ROWS
+from controllers.monitor.switches import CONTRADICTIONS
 from transport.server.sessions.plausibility import FLICKERS, WINDOW_S
 from transport.server.settings import PlausibilitySettings
 
@@ -17,13 +18,11 @@ def rows() -> Iterator[tuple[str, ...]]:
     settings, reality, jumps = AlarmSettings(), RealitySettings(), PlausibilitySettings()
     for each in ALARMS:
         if each.threshold:
-            names = (each.threshold, each.also) if each.also else (each.threshold,)
-            threshold = ", ".join(f"`{name}` {getattr(settings, name):g} {each.unit}".rstrip(" –") for name in names)
-            after = f"{1e3 * each.after:g} ms"
+            compared, after = _compared(each.threshold, *filter(None, [each.also])), f"{1e3 * each.after:g} ms"
         else:
-            threshold, after = f"`reality.degraded` {reality.degraded:g}", f"{1e3 * reality.patience:g} ms (`reality.patience`)"
-        stop = f"{1e3 * getattr(settings, each.stop):g} ms more (`{each.stop}`)"
-        yield each.name, each.measure, threshold, after, stop
+            compared = "motion or force mismatch beyond `reality.degraded`", f"`reality.degraded` {reality.degraded:g}"
+            after = f"{1e3 * reality.patience:g} ms (`reality.patience`)"
+        yield each.name, *compared, after, f"{1e3 * getattr(settings, each.stop):g} ms more (`{each.stop}`)"
     yield (
         "implausible state",
         "change since the last state, minus what the speeds explain",
@@ -39,13 +38,18 @@ def rows() -> Iterator[tuple[str, ...]]:
         "0 ms",
         "–",
     )
-    for name, measure, setting, unit, after in ROWS:
-        threshold = f"`{setting}` {getattr(settings, setting):g} {unit}".rstrip(" –")
-        yield name, measure, threshold, after, "–"
+    for row in CONTRADICTIONS:
+        yield f"foot switch {row.name}", *_compared(row.threshold), f"{1e3 * row.after:g} ms", "–"
+    for name, limits in POWER.items():
+        yield name, *_compared(*limits), "0 ms", f"{1e3 * POWER_STOP:g} ms beyond `{limits[1]}`"
 
-    for name, measure, limits, unit in POWER:
-        threshold = ", ".join(f"`{limit}` {getattr(settings, limit):g} {unit}" for limit in limits)
-        yield name, measure, threshold, "0 ms", f"{1e3 * POWER_STOP:g} ms beyond `{limits[1]}`"
+
+def _compared(*names: str) -> tuple[str, str]:
+    """Return what is compared with thresholds, from the docstring of the settings, and the thresholds with their unit."""
+    found = re.fullmatch(r"(.*) \[(.+)\](.*)", meanings(AlarmSettings)[names[0]])
+    assert found, names
+    thresholds = (f"`{name}` {getattr(AlarmSettings(), name):g} {found[2]}".rstrip(" –") for name in names)
+    return found[1] + found[3], ", ".join(thresholds)
 
 
 def table() -> str:

@@ -12,9 +12,8 @@ from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, s
 from wire import expect, routed
 
 from controllers.build import load_controller
-from controllers.monitor.alarms import ALARMS, AlarmSettings
-from controllers.monitor.alarms import ROWS as POWER
-from controllers.monitor.switches import ROWS
+from controllers.monitor.alarms import ALARMS, POWER, AlarmSettings
+from controllers.monitor.switches import CONTRADICTIONS
 from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.log.provenance import attachments, metadata
@@ -293,6 +292,5 @@ def test_the_documentation_has_the_table():
 
 def test_every_setting_belongs_to_an_alarm():
     used = {name for each in ALARMS for name in (each.threshold, each.also, each.stop) if name}
-    used |= {setting for _, _, setting, _, _ in ROWS}
-    used |= {limit for _, _, limits, _ in POWER for limit in limits}
+    used |= {each.threshold for each in CONTRADICTIONS} | {limit for limits in POWER.values() for limit in limits}
     assert used == set(AlarmSettings.__struct_fields__)
