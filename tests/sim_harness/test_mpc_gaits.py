@@ -14,6 +14,7 @@ from fast import first_is_fast, full
 
 from controllers.build import build_controller
 from controllers.planners import rigid_body
+from controllers.planners.mpc import MpcPlanner, MpcSettings
 from idyn.model.so3 import tilt
 from idyn.status import Status
 from sim_harness.commands.clients import run_plan
