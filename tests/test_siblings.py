@@ -50,15 +50,11 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_hidden_package_is_named(tmp_path):
+def test_a_hidden_package_is_named_and_one_that_was_imported_before(tmp_path):
     (tmp_path / "controllers.py").write_text("mine = True\n", encoding="utf-8")
     done = run(tmp_path, LOAD)
     assert done.returncode == 0
     assert f"hides {tmp_path / 'controllers.py'}" in done.stderr
-
-
-def test_a_package_that_was_imported_before_is_named(tmp_path):
-    (tmp_path / "controllers.py").write_text("mine = True\n", encoding="utf-8")
     done = run(tmp_path, f"import controllers\n{LOAD}")
     assert done.returncode == 1
     assert f"{tmp_path / 'controllers.py'} was imported under this name" in done.stderr

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import msgpack
@@ -110,9 +111,11 @@ def test_a_flood_of_malformed_messages(trial):
     assert stats.refused[Code.BAD_SCHEMA] + stats.dropped == 3000
 
 
+@told("another client sets a ZMQ identity of its own", "`not_controlling`", "goes on")
+@told("another client sends a message of 5000 parts", "`bad_schema`", "goes on")
 @told("another client sends 300 kB in one message", "cuts the connection", "goes on")
-def test_an_oversize_message(trial):
-    def talk(socket: zmq.Socket[bytes]) -> int:
+def test_strange_messages(trial):
+    def oversize(socket: zmq.Socket[bytes]) -> int:
         news = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         socket.send(bytes(300_000))
         ended = news.poll(20_000)
@@ -120,25 +123,17 @@ def test_an_oversize_message(trial):
         news.close()
         return ended
 
-    assert beside(trial, talk)
+    def answered(*parts: bytes) -> Callable[[zmq.Socket[bytes]], bytes]:
+        def talk(socket: zmq.Socket[bytes]) -> bytes:
+            socket.send_multipart(parts)
+            return socket.recv()
 
+        return talk
 
-@told("another client sends a message of 5000 parts", "`bad_schema`", "goes on")
-def test_a_message_of_many_parts(trial):
-    def talk(socket: zmq.Socket[bytes]) -> bytes:
-        socket.send_multipart([b"x"] * 5000)
-        return socket.recv()
-
-    assert b"bad_schema" in beside(trial, talk)
-
-
-@told("another client sets a ZMQ identity of its own", "`not_controlling`", "goes on")
-def test_a_chosen_identity(trial):
-    def talk(socket: zmq.Socket[bytes]) -> bytes:
-        socket.send(encode(Stop(session=trial.client.session)))
-        return socket.recv()
-
-    assert b"not_controlling" in beside(trial, talk, identity=b"robot")
+    assert beside(trial, oversize)
+    assert b"bad_schema" in beside(trial, answered(*[b"x"] * 5000))
+    stop = encode(Stop(session=trial.client.session))
+    assert b"not_controlling" in beside(trial, answered(stop), identity=b"robot")
 
 
 @told("a second controller says hello", "`not_controlling`", "goes on")
@@ -151,8 +146,7 @@ def test_a_second_controller(trial):
 
 @told("settings are changed while a client controls", "`not_controlling`", "goes on")
 def test_settings_during_control(trial):
-    refused = expect(ErrorMessage, trial.client.ask(ConfigSet(settings={"law": "no-slip"})))
-    assert refused.code is Code.NOT_CONTROLLING
+    assert expect(ErrorMessage, trial.client.ask(ConfigSet(settings={"law": "no-slip"}))).code is Code.NOT_CONTROLLING
     trial.stands()
 
 
@@ -196,23 +190,16 @@ def test_the_controller_raises_an_exception(trial, monkeypatch):
 
 
 @full
-@told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
-def test_the_disk_of_the_log_fails(tmp_path):
-    with standing(tmp_path, log=tmp_path / "log.mcap") as trial:
-        fill_disk(tmp_path / "log.mcap")
-        trial.stands(500)
-        assert trial.client.received[-1].message.startswith("not logged: ")
-
-
-@full
 @told("the log is removed", "`not logged: …` in every `message`", "goes on")
-def test_the_log_is_removed(tmp_path, monkeypatch):
+@told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
+@pytest.mark.parametrize(("spoil", "says"), [(fill_disk, ""), (Path.unlink, "the file was removed")])
+def test_the_log_fails(tmp_path, monkeypatch, spoil, says):
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     log = tmp_path / "log.mcap"
     with standing(tmp_path, log=log) as trial:
-        log.unlink()
+        spoil(log)
         trial.stands(500)
-        assert trial.client.received[-1].message.startswith("not logged: the file was removed")
+        assert trial.client.received[-1].message.startswith(f"not logged: {says}")
 
 
 @told("the folder of the log is replaced by a link", "a warning; the log goes on in the folder that it began in", "goes on")

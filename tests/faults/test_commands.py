@@ -97,32 +97,19 @@ def test_an_old_command(trial):
             assert any("expired" in message for message in messages(trial))
 
 
+@told("a planner starts twice under one name", "`not_controlling`, while the command of the first is in force", "goes on")
+@told("a second planner commands while the command of another one is in force", "`not_controlling`", "goes on")
 @told("a planner that is not listed sends plan_hello", "`not_controlling`", "goes on")
-def test_an_unknown_planner(trial):
+def test_other_planners(trial):
     def work(planner: PlannerClient) -> None:
         with pytest.raises(CommandRefused, match="'stranger' is not in") as refused:
             PlannerClient(trial.server.address, "stranger")
         assert refused.value.error.code is Code.NOT_CONTROLLING
-
-    planning(trial, work)
-
-
-@told("a second planner commands while the command of another one is in force", "`not_controlling`", "goes on")
-def test_two_planners(trial):
-    def work(planner: PlannerClient) -> None:
         planner.command(valid_for=5.0, tasks=[base(trial)])
         with PlannerClient(trial.server.address, "joystick", timeout_ms=20_000) as other:
             for _ in range(50):
                 with pytest.raises(CommandRefused, match="another client is in force"):
                     other.command(valid_for=1.0, tasks=[base(trial, (0.2, 0.0, 0.0))])
-
-    planning(trial, work)
-
-
-@told("a planner starts twice under one name", "`not_controlling`, while the command of the first is in force", "goes on")
-def test_a_name_twice(trial):
-    def work(planner: PlannerClient) -> None:
-        planner.command(valid_for=5.0, tasks=[base(trial)])
         with pytest.raises(CommandRefused, match="another 'mpc'"):
             PlannerClient(trial.server.address, "mpc")
         planner.command(valid_for=0.01, tasks=[base(trial)])
@@ -132,43 +119,45 @@ def test_a_name_twice(trial):
     planning(trial, work)
 
 
+@told("a command of 33 tasks, and one of 100 kB", "`bad_schema`", "goes on")
 @told("NaN and Inf in the targets of commands", "`non_finite`", "goes on")
-def test_commands_with_nan(trial):
+def test_malformed_commands(trial):
     def work(planner: PlannerClient) -> None:
         planner.command(valid_for=5.0, tasks=[base(trial)])
         for i in range(50):
             wrong = ComTask(position=[0.0, float("nan") if i % 2 else float("inf"), 0.0])
             with pytest.raises(CommandRefused, match=r"tasks\[1\].position\[1\]"):
                 planner.command(valid_for=1.0, tasks=[base(trial), wrong])
-
-    planning(trial, work)
-    assert messages(trial) == {""}
-
-
-@told("a command of 33 tasks, and one of 100 kB", "`bad_schema`", "goes on")
-def test_commands_that_are_too_large(trial):
-    def work(planner: PlannerClient) -> None:
         with pytest.raises(CommandRefused, match="at most 32"):
             planner.command(valid_for=1.0, tasks=[base(trial)] * 33)
         with pytest.raises(CommandRefused, match="at most 65536 bytes"):
             planner.command(valid_for=1.0, tasks=[base(trial, name="x" * 100_000)])
 
     planning(trial, work)
+    assert messages(trial) == {""}
 
 
-@told("targets that standing feet and the weight do not permit", "the tasks are not met, and what is missing", "goes on")
-def test_unreachable_targets(trial):
-    foot = trial.robot.contact_names[0]
+def asked_again(trial: Trial, tasks: list) -> None:
+    """Let a planner ask for tasks that cannot all be met, at 100 Hz."""
 
     def work(planner: PlannerClient) -> None:
-        far = FrameTask(frame="LF_FOOT" if "LF_FOOT" in trial.robot.frames.names else foot, position=[10.0, 0.0, 0.0], level=1)
-        push = ForceTask(contacts=foot, normal=4e3, level=2)
         for _ in range(50):
-            planner.command(valid_for=0.2, tasks=[base(trial, rotation=np.eye(3)), far, push])
+            planner.command(valid_for=0.2, tasks=tasks)
             time.sleep(0.01)
 
+    trial.client.received.clear()
     planning(trial, work)
     assert any(not task.met for reply in trial.client.received for task in reply.tasks)
+
+
+@told("contradictory tasks at one level", "the tasks are not met, and what is missing", "goes on")
+@told("targets that standing feet and the weight do not permit", "the tasks are not met, and what is missing", "goes on")
+def test_unreachable_and_contradictory_targets(trial):
+    foot = trial.robot.contact_names[0]
+    far = FrameTask(frame="LF_FOOT" if "LF_FOOT" in trial.robot.frames.names else foot, position=[10.0, 0.0, 0.0], level=1)
+    push = ForceTask(contacts=foot, normal=4e3, level=2)
+    asked_again(trial, [base(trial, rotation=np.eye(3)), far, push])
+    asked_again(trial, [base(trial, (0.05, 0.0, 0.0), name="one"), base(trial, (-0.05, 0.0, 0.0), name="other")])
 
 
 @told("a force that tips the base over, as no task holds its attitude", "`latched (base turns …)`", "damps until `reset`")
@@ -185,18 +174,6 @@ def test_a_command_that_tips_the_base(trial):
             go_on()
 
     planning(trial, work, modes=("ok", "failsafe:damping"))
-
-
-@told("contradictory tasks at one level", "the tasks are not met, and what is missing", "goes on")
-def test_contradictory_targets(trial):
-    def work(planner: PlannerClient) -> None:
-        both = [base(trial, (0.05, 0.0, 0.0), name="one"), base(trial, (-0.05, 0.0, 0.0), name="other")]
-        for _ in range(50):
-            planner.command(valid_for=0.2, tasks=both)
-            time.sleep(0.01)
-
-    planning(trial, work)
-    assert any(not task.met for reply in trial.client.received for task in reply.tasks)
 
 
 COMMANDS = 120

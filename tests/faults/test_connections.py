@@ -90,10 +90,9 @@ def test_a_message_of_endless_parts(trial, length, parts):
     assert resident_mb() - before < ENOUGH_MB
 
 
-@pytest.mark.parametrize("parts", [2, 1000])
-def test_a_message_of_parts_is_refused(server, parts):
+def test_a_message_of_parts_is_refused(server):
     with dealer(server.address) as socket:
-        for _ in range(3):
+        for parts in (2, 1000) * 3:
             socket.send_multipart([b"x"] * parts)
             assert b"expected a message of one part" in socket.recv()
 

@@ -86,11 +86,16 @@ def test_a_lost_heartbeat(tmp_path):
         trial.close()
 
 
+def stop_of(trial: Trial) -> StateMessage:
+    """A state that is far ahead, with an emergency stop."""
+    q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
+    return StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
+
+
 @pytest.mark.parametrize("attempt", range(5))
 @told("an emergency stop over a new connection, whose next state is already queued", "`not_controlling`", "damps until `reset`")
 def test_a_stop_over_a_new_connection(trial, other, attempt):
-    q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
-    stop = StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
+    stop = stop_of(trial)
     following = msgspec.structs.replace(stop, seq=10_001, t_robot=10**12 + 10**6, flags=None)
     for message in (stop, *[following] * 5):
         other.send(encode(message))
@@ -109,9 +114,7 @@ def spoilt(kind: str, data: bytes) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["estop: 1", "several parts", "70 kB"])
 @told("an emergency stop with `estop: 1`, in several frames, or of 70 kB", "`bad_schema`", "damps until `reset`")
 def test_a_malformed_stop(trial, kind):
-    q, vel = trial.server.controller.stance.tobytes(), np.zeros(trial.robot.nv).tobytes()
-    stop = StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
-    trial.client._socket.send_multipart(spoilt(kind, encode(stop)))
+    trial.client._socket.send_multipart(spoilt(kind, encode(stop_of(trial))))
     assert b"bad_schema" in trial.client._socket.recv()
     damps(trial)
 

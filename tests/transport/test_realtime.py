@@ -34,26 +34,16 @@ def bystander():
 
 
 @two_cores
-def test_the_loop_runs_alone_on_its_core(bystander):
+def test_the_loop_runs_alone_on_its_core_and_the_robot_side_avoids_it(bystander):
     core, before = spare_core(), os.sched_getaffinity(0)
     with on_core(core):
         assert os.sched_getaffinity(0) == {core}
         assert os.sched_getaffinity(bystander) == before - {core}
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
-
-
-@two_cores
-def test_the_robot_side_avoids_the_servers_core(bystander):
-    core, before = spare_core(), os.sched_getaffinity(0)
     with off_core(core):
         assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before - {core}
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
-
-
-@two_cores
-def test_without_a_core_setting_affinity_is_unchanged():
-    before = os.sched_getaffinity(0)
-    with on_core(None), off_core(None):
+    with on_core(None), off_core(None):  # without the setting
         assert os.sched_getaffinity(0) == before
 
 
@@ -72,8 +62,6 @@ def test_realtime_settings_are_restored():
         assert not gc.isenabled()
     assert (sys.getswitchinterval(), gc.isenabled()) == before
 
-
-# -- real-time rights -------------------------------------------------------------------------------------------------
 
 WITHOUT_RIGHTS = """
 import logging, os, resource, sys
@@ -152,18 +140,14 @@ def test_rights_that_are_off_are_not_asked_for(caplog):
     assert caplog.records == []
 
 
-def test_without_rights_the_log_says_what_is_missing():
+def test_without_rights_the_log_says_what_is_missing_and_required_ones_are_an_error():
     ended = without_rights("auto")
     assert ended.returncode == 0, ended.stderr
     fifo, memory, usual = ended.stdout.splitlines()
-    assert fifo.startswith(
-        "WARNING real time: no SCHED_FIFO (Operation not permitted, RLIMIT_RTPRIO is 0); needs LimitRTPRIO=51"
-    )
+    missing = "no SCHED_FIFO (Operation not permitted, RLIMIT_RTPRIO is 0); needs LimitRTPRIO=51"
+    assert fifo.startswith(f"WARNING real time: {missing}")
     assert memory.startswith("WARNING real time: memory is not locked (RLIMIT_MEMLOCK is 8 MB); needs LimitMEMLOCK=infinity")
     assert usual == "True"
-
-
-def test_required_rights_that_are_missing_are_an_error():
     ended = without_rights("required")
     assert ended.returncode == 1
     error = ended.stderr.splitlines()[-1]
