@@ -98,8 +98,7 @@ if TYPE_CHECKING:
     from transport.keys import client_keys
     from transport.protocol.messages.state import Contact, StateMessage
     from transport.protocol.torque_gate import limits_of
-    from transport.robot.client import RobotClient
-    from transport.robot.conversation import ConnectionFailed, hello_for
+    from transport.robot.client import ConnectionFailed, RobotClient, hello_for
     from transport.robot.failsafe import Failsafe, drive_command
     from transport.robot.planner import CommandRefused, PlannerClient
 
@@ -181,8 +180,7 @@ _MODULES = {
     "transport.keys": ("client_keys",),
     "transport.protocol.messages.state": ("Contact", "StateMessage"),
     "transport.protocol.torque_gate": ("limits_of",),
-    "transport.robot.client": ("RobotClient",),
-    "transport.robot.conversation": ("ConnectionFailed", "hello_for"),
+    "transport.robot.client": ("ConnectionFailed", "RobotClient", "hello_for"),
     "transport.robot.failsafe": ("Failsafe", "drive_command"),
     "transport.robot.planner": ("CommandRefused", "PlannerClient"),
 }

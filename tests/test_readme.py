@@ -35,8 +35,8 @@ from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.error import Code
-from transport.protocol.messages.torque import WatchdogLevel
+from transport.protocol.messages.base import Code
+from transport.protocol.messages.state import WatchdogLevel
 from transport.robot.failsafe import FailsafeMode
 from transport.server.settings import ServerSettings
 

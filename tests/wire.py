@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import zmq
 
+from transport.server.process import NOBODY, Systemd
 from transport.server.service import Service
 from transport.server.settings import CurveSettings
-from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.server.systemd import NOBODY, Systemd
+from transport.server.sockets.scheduling import Anticipation
 
 T = TypeVar("T")
 

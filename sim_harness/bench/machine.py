@@ -32,10 +32,9 @@ from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.codec import HIGH_WATER, encode
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import Conversation, hello_for
-from transport.server.realtime import PRIORITY, off_core, on_core, spare_core, steady
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import Conversation, hello_for
+from transport.server.process import PRIORITY, off_core, on_core, spare_core, steady
 from transport.server.settings import ServerSettings
 
 PACKAGES = ("idyn", "numpy", "scipy", "pin", "numba", "llvmlite", "qpsolvers", "pyzmq", "msgspec", "msgpack")

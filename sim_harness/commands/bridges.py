@@ -14,19 +14,16 @@ from idyn.model.robot import Robot
 from sim_harness.commands.clients import address_of, end_by_signal, keys_of
 from sim_harness.report.tables import Table, text_table
 from transport.bridges.ros2 import bridge as ros2
-from transport.bridges.ros2.dds import Bus as RosBus
+from transport.bridges.ros2.bridge import Bus as RosBus
 from transport.bridges.unitree import bridge as unitree
-from transport.bridges.unitree.clock import PERIOD_NS
+from transport.bridges.unitree.bridge import ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
-from transport.bridges.unitree.low_state import StateDecoder
-from transport.bridges.unitree.raw_log import RawLog
-from transport.bridges.unitree.robots import ROBOTS
+from transport.bridges.unitree.low_state import PERIOD_NS, ROBOTS, StateDecoder
+from transport.bridges.unitree.messages import RawLog
 from transport.bridges.unitree.script import KD, PostureMotion, Step, parse_script, read_script
-from transport.bridges.unitree.served import ServedRobot
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
-from transport.server.realtime import real_time, steady
+from transport.robot.client import RobotClient, hello_for
+from transport.server.process import real_time, steady
 
 CONNECT_MS = 200
 """Time to wait for a server's answer to a request [ms]: the robot gets no commands meanwhile."""

@@ -22,11 +22,10 @@ from idyn.errors import ConfigError
 from sim_harness.gamepad import HELP as PAD_HELP
 from sim_harness.gamepad import LIFT, Gamepad, Wish
 from transport.keys import Keys, client_keys
+from transport.protocol.errors import printable, raw
 from transport.protocol.messages.requests import Config, ConfigGet, Stats, StatsGet
-from transport.protocol.printable import printable, raw
-from transport.robot.conversation import ConnectionFailed, expected
-from transport.robot.observer import Observer
-from transport.robot.planner import CommandRefused, PlannerClient
+from transport.robot.client import ConnectionFailed, expected
+from transport.robot.planner import CommandRefused, Observer, PlannerClient
 from transport.server.settings import runtime_directory
 
 

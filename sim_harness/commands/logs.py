@@ -22,7 +22,7 @@ from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import RecordedRun, page_of, read_runs
 from sim_harness.view.video import Video
 from transport.log.export import export, new_file
-from transport.log.part import LogError
+from transport.log.recorder import LogError
 from transport.log.replay import replay
 
 EXPLAINED, SEARCHES = 10, 60

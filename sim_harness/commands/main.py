@@ -25,7 +25,7 @@ os.environ.setdefault("IDYN_COMPILE", "wait")
 from idyn import __version__
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.options import COMMANDS
-from transport.protocol.printable import Screen
+from transport.protocol.errors import Screen
 
 LIBRARY = "libgomp.so.1"
 """Library that the wheels of Pinocchio load from the system; minimal systems do not have it."""

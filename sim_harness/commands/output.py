@@ -16,7 +16,7 @@ from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
 from sim_harness.run.plan import Plan
 from sim_harness.view.live import LiveView
-from transport.protocol.printable import printable, raw
+from transport.protocol.errors import printable, raw
 
 
 @contextmanager

@@ -45,7 +45,7 @@ from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.world.worlds import AnyEngine
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 
 MODELS = (".urdf", ".xml")

@@ -14,8 +14,7 @@ from idyn.types import Array, ContactSet
 from sim_harness.run.logs import Block, LogBlocks
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
 
 PRESSES = 1e-9

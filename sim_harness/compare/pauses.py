@@ -25,9 +25,8 @@ from sim_harness.report.plots import Axes, Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, hello_of, load_plan, simulated_robot, with_controller
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.hello import Hello
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.requests import Hello
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient
 
 Who = Literal["server", "robot"]

@@ -15,7 +15,7 @@ from idyn.types import Array, Record
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import SCHEMA
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 
 WIRE = "reference/wire-protocol.md"

@@ -14,8 +14,7 @@ from idyn.types import Array
 from sim_harness.run.logs import REFUSED_STATE, Block
 from transport.protocol.codec import vector
 from transport.protocol.messages.base import Vector
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 
 JOINTS, CONTACTS = ("JOINT",), ("CONTACT_n", "CONTACT_t1", "CONTACT_t2")
 """Fields of a quantity with a value per actuated joint, and with three per contact; the names replace the capitals."""

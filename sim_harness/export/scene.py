@@ -13,7 +13,7 @@ from sim_harness.measure.verdict import Verdict
 from sim_harness.run.logs import Block
 from sim_harness.view.film import displayed, film_at
 from sim_harness.view.page import newtons_per_metre, size_of
-from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
 
 RATE = 100.0
 """Poses and arrows per second; numbers are exported for every tick."""

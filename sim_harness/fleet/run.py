@@ -29,11 +29,11 @@ from sim_harness.compare.jobs import Job, code_digest, digest_of, run_jobs
 from sim_harness.compare.study import Progress
 from sim_harness.fleet.ticks import About, TickWriter, digest, parquet, read, rows_of, write
 from sim_harness.report.tables import Table
-from transport.log.part import LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
+from transport.log.recorder import LogError
 from transport.log.replay import replayed
-from transport.server.realtime import steady
+from transport.server.process import steady
 
 RECORDED = "recorded"
 """Name of the law that the log was recorded with."""

@@ -52,8 +52,7 @@ from sim_harness.run.logs import Block, LogBlocks
 from sim_harness.world.world import contact_jacobian
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import vector
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
 
 SUFFIXES = (".hdf5", ".h5", ".hdf")

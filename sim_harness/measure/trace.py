@@ -11,7 +11,7 @@ import numpy as np
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record
 from transport.protocol.codec import vector
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import TorqueMessage
 
 REFUSED, LAW = "refused: ", "law "
 """First words of the origins of answers: a refusal with its reason; a torque with the name of the law that predicted it."""

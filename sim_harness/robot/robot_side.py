@@ -16,17 +16,15 @@ from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.hardware import Hardware, Purpose, stream
 from sim_harness.robot.imperfections import LinkSettings, Loss
 from sim_harness.world.world import Push, World
-from transport.protocol.errors import ProtocolError
-from transport.protocol.joint_map import BASE_Q, BASE_V
+from transport.protocol.agreement import BASE_Q, BASE_V
+from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages import FromClient, FromServer
-from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, ResetAck
-from transport.protocol.messages.state import Imu, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.printable import printable
+from transport.protocol.messages.state import Imu, StateMessage, TorqueMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
-from transport.server.realtime import steady
+from transport.server.process import steady
 
 
 class Pacer:

@@ -30,11 +30,10 @@ from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient
 from transport.server.service import Service
-from transport.server.sessions.command_latch import STANDS
+from transport.server.sessions.latches import STANDS
 from transport.startup.loopback import Loopback
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")

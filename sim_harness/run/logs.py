@@ -19,19 +19,18 @@ from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.measure.verdict import Task, Verdict, judge
 from sim_harness.run.experiment import task_of
-from transport.log.part import LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
+from transport.log.recorder import LogError
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import estimated
 from transport.protocol.codec import decode, vector
 from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Hello, Welcome
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.requests import Hello, Welcome
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
 from transport.server.controller_slot import build_host
 from transport.server.sessions.handshake import agree

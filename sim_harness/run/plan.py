@@ -35,8 +35,8 @@ from sim_harness.shapes import Shape, collision_shapes, missing_text
 from sim_harness.world.bodies import RobotBodies
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import AnyEngine, build_world, check_engine
-from transport.protocol.messages.hello import Hello
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.requests import Hello
+from transport.robot.client import hello_for
 from transport.robot.failsafe import FailsafeSettings
 from transport.server.settings import ServerSettings
 

@@ -26,10 +26,9 @@ from sim_harness.run.plan import Plan, build_plan, hello_of, load_plan, simulate
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode, vector
 from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.task_input import write_tasks
 from transport.server.service import Service
 from transport.startup.loopback import Loopback

@@ -31,7 +31,7 @@ from sim_harness.run.logs import Exchange, LogBlocks
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.unitree_simulator import PushOnBase, SimulatorSetup, Truth, UnitreeModel, model_path, read_truth
 from transport.bridges.unitree.script import Step, parse_script
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import TorqueMessage
 from transport.server.settings import ServerSettings
 
 TROT_S, STEADY_S, LATE_S = 0.2, 0.03, 0.06

@@ -13,7 +13,7 @@ from controllers.robot.load import load_robot
 from idyn.errors import InputError
 from idyn.laws import LAWS
 from sim_harness.commands.main import main
-from transport.protocol.messages.hello import Hello
+from transport.protocol.messages.requests import Hello
 from transport.server.sessions.handshake import Host, agree
 from transport.server.settings import ServerSettings
 

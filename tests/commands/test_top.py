@@ -27,9 +27,8 @@ from sim_harness.commands.clients import Sample, rows
 from sim_harness.commands.main import main
 from transport.protocol.messages.requests import Estop, Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
-from transport.robot.observer import Observer
+from transport.robot.client import RobotClient, hello_for
+from transport.robot.planner import Observer
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, WatchdogSettings
 from transport.startup.warm_up import warm_up

@@ -23,10 +23,9 @@ from idyn.prediction.predict import predict
 from idyn.types import Selection, State
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import ENGINES, build_world
-from transport.protocol.messages.error import Code
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.base import Code
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

@@ -16,8 +16,7 @@ from controllers.robot.load import load_robot
 from sim_harness.commands.main import main
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.requests import Estop, EstopAck
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 
 pytestmark = pytest.mark.clients

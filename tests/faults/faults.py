@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from trial import LONG, ONCE, Trial
 
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, StateMessage
 
 Change = Callable[[Trial], None]

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from transport.bridges.unitree.dds import Bus
-from transport.bridges.unitree.messages import FAMILIES, Message
-from transport.bridges.unitree.raw_log import COMMAND, STATE
+from transport.bridges.unitree.messages import COMMAND, FAMILIES, STATE, Message
 
 STOP = 1 << 5 | 1 << 9
 """L2 and B."""

@@ -22,11 +22,9 @@ from controllers.command import LimitedBy
 from idyn.errors import ConfigError
 from transport.log.reader import LogReader
 from transport.protocol.codec import encode
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import ClientLimits
-from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet, Stop
-from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import ClientLimits, Config, ConfigSet, Stats, StatsGet, Stop
+from transport.robot.client import ConnectionFailed, RobotClient, hello_for
 
 T = TypeVar("T")
 

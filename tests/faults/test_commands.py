@@ -18,12 +18,11 @@ from idyn.types import Array
 from sim_harness.run.plan import load_plan, simulated_robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import ClientKind
+from transport.protocol.messages.requests import ClientKind
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import connected
-from transport.robot.conversation import hello_for
+from transport.robot.client import connected, hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

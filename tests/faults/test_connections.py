@@ -18,12 +18,11 @@ from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.codec import encode
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.command import CommandMessage
-from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Estop, EstopAck, Stats, StatsGet
-from transport.robot.client import RobotClient, connected
-from transport.robot.conversation import ConnectionFailed, hello_for
-from transport.robot.observer import Observer
+from transport.robot.client import ConnectionFailed, RobotClient, connected, hello_for
+from transport.robot.planner import Observer
 from transport.server.settings import ClientKey, CurveSettings, Role
 
 ROLES: dict[str, Role] = {"robot": "control", "watch": "watch", "plan": "plan", "configure": "configure", "button": "estop"}

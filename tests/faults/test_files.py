@@ -16,8 +16,8 @@ from controllers.robot.load import load_robot
 from idyn.errors import IdynError, ModelError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import main
-from transport.log.part import CONTINUES, LogPart
 from transport.log.provenance import attachments, metadata
+from transport.log.recorder import CONTINUES, LogPart
 from transport.server.settings import ServerSettings
 from transport.startup.serve import serve
 

@@ -32,11 +32,9 @@ from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.requests import Stats, StatsGet
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
-from transport.server.realtime import steady
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import RobotClient, hello_for
+from transport.server.process import steady
 from transport.server.settings import ServerSettings
 
 BLOCK, PAIRS = 250, 24

@@ -19,13 +19,21 @@ from controllers.build import controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, TickGet
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import (
+    Config,
+    ConfigGet,
+    ConfigSet,
+    Heartbeat,
+    Reset,
+    StatsGet,
+    Stop,
+    TickGet,
+    Welcome,
+)
 from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
-from transport.server.realtime import steady
+from transport.robot.client import RobotClient, hello_for
+from transport.server.process import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

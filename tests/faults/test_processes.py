@@ -18,7 +18,7 @@ from trial import AFTER, BEFORE, LONG, Server, Trial, serving, standing
 
 from transport.log.reader import LogReader
 from transport.protocol.messages.requests import StatsGet
-from transport.robot.conversation import ConnectionFailed
+from transport.robot.client import ConnectionFailed
 
 DEADLINE_S = 0.02
 """A robot whose server may be dead waits no longer for an answer."""

@@ -17,11 +17,10 @@ from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, serving
 from wire import dealer
 
 from transport.protocol.codec import encode
-from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import Estop, StatsGet
 from transport.protocol.messages.state import Flags, StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 
 TILT = 0.96
 """Of the first state of a falling robot [rad], which turns at 5 rad/s."""
@@ -155,7 +154,7 @@ def test_a_signal_ends_the_server_with_a_goodbye(name, tmp_path):
 
 @told("the file of the server's address is removed", "binds it anew, and logs it", "goes on")
 def test_a_removed_address(trial, monkeypatch):
-    monkeypatch.setattr("transport.server.sockets.listening.CHECK_NS", 0)
+    monkeypatch.setattr("transport.server.sockets.port.CHECK_NS", 0)
     trial.stands()
     path = Path(trial.server.address.removeprefix("ipc://"))
     path.unlink()
@@ -176,7 +175,7 @@ def test_a_removed_address(trial, monkeypatch):
     "holds its posture until `reset`",
 )
 def test_a_replaced_address(tmp_path, monkeypatch):
-    monkeypatch.setattr("transport.server.sockets.listening.CHECK_NS", 0)
+    monkeypatch.setattr("transport.server.sockets.port.CHECK_NS", 0)
     caught: list[BaseException] = []
     monkeypatch.setattr(threading, "excepthook", lambda arguments: caught.append(arguments.exc_value))
     with serving(tmp_path) as server, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:

@@ -12,8 +12,7 @@ from sim_harness.compare.pauses import walking
 from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from transport.log.reader import LogReader
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 
 SLICE_S, WARM = 30.0, 0.2
 """How often one looks [s], and the share of the time that the server has to reach its size."""

@@ -21,18 +21,16 @@ from sim_harness.run.plan import load_plan, simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import PART_BYTES, Recorder
-from transport.protocol.messages.hello import ClientKind, ClientLimits, Hello
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import Conversation, hello_for
+from transport.protocol.messages.requests import ClientKind, ClientLimits, Hello
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import Conversation, RobotClient, hello_for
+from transport.server.process import NOBODY, Systemd
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings, ServerSettings, WatchdogSettings
-from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.server.systemd import NOBODY, Systemd
+from transport.server.sockets.scheduling import Anticipation
 from transport.startup.serve import stop_on_signals
 from transport.startup.warm_up import warm_up
 

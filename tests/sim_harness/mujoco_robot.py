@@ -17,7 +17,7 @@ from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.task_input import write_tasks
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

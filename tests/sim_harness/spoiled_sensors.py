@@ -18,8 +18,7 @@ from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.plan import ExperimentSettings, Plan, build_plan, hello_of, simulated_robot, terrain_of
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 

@@ -32,9 +32,9 @@ from sim_harness.run.plan import build_plan, load_plan
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
-from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.state import StateMessage
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 

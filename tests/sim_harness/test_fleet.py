@@ -23,7 +23,7 @@ from sim_harness.fleet import run as fleet_run
 from sim_harness.fleet.run import How, run_fleet
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from transport.log.part import LogError
+from transport.log.recorder import LogError
 from transport.log.replay import replay
 
 TICKS, WINDOW = 60, 25

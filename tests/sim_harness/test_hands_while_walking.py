@@ -12,10 +12,10 @@ from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.plan import build_plan, load_plan, simulated_robot
 from transport.protocol.codec import decode, encode
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
-from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.task_input import write_tasks
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

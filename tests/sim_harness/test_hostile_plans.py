@@ -10,10 +10,9 @@ from controllers.build import build_controller
 from sim_harness.run.plan import hello_of, simulated_robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import FromServer
-from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
+from transport.protocol.messages.command import AnyTask, CommandMessage, ComPart, ForcePart, PlanHello, PlanWelcome
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.tasks import AnyTask, ComPart, ForcePart
 from transport.server.service import Service
 
 PERIOD = 20

@@ -27,8 +27,7 @@ from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan
 from transport.log.reader import LogReader
 from transport.log.replay import replay
 from transport.protocol.codec import decode, vector
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 
 DT = 1e-3
 ROBOTS = ("quadruped", "solo12", "a1", "go2")

@@ -22,8 +22,7 @@ from idyn.model.so3 import tilt
 from idyn.tasks import PostureTask
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import ServerSettings
 

@@ -32,9 +32,8 @@ from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.log.replay import replay
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

@@ -15,8 +15,7 @@ from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from sim_harness.run.server_process import ServerProcess
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 
 

@@ -18,8 +18,7 @@ from idyn.model.so3 import tilt
 from sim_harness.run.server_process import ServerProcess
 from transport.log.replay import replay
 from transport.protocol.messages.command import GaitPart
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 
 VALID = 0.1

@@ -10,7 +10,7 @@ from idyn.model.so3 import tilt
 from sim_harness.measure.fall import Posture
 from sim_harness.run.plan import load_plan, simulated_robot, with_controller
 from transport.protocol.messages.state import Contact
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 

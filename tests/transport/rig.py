@@ -11,12 +11,10 @@ from controllers.command import Inputs
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Reset
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.requests import Reset, Welcome
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings

@@ -20,7 +20,7 @@ from idyn.prediction.precompile import NO_TASKS, CompileTasks
 from idyn.status import Status
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
-from transport.protocol.messages.hello import Base, Client, Hello, Model
+from transport.protocol.messages.requests import Base, Client, Hello, Model
 from transport.protocol.messages.state import StateMessage
 
 MS = 1_000_000

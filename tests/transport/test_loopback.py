@@ -12,12 +12,11 @@ from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from transport.protocol.joint_map import joint_slots
-from transport.protocol.messages.error import Code
+from transport.protocol.agreement import joint_slots
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import Reset, ResetAck
-from transport.protocol.messages.state import Reference, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.protocol.messages.state import Reference, StateMessage, TorqueMessage
+from transport.robot.client import ConnectionFailed, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

@@ -19,12 +19,10 @@ from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from transport.protocol.messages.state import StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.startup.metrics import metrics
-from transport.startup.serve import serve
+from transport.startup.serve import metrics, serve
 from transport.startup.warm_up import warm_up
 
 PATIENCE_MS = 30_000

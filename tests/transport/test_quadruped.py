@@ -14,11 +14,10 @@ from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.log.replay import replay
-from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
-from transport.protocol.messages.state import Contact, Reference, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.state import Contact, Reference, StateMessage, TorqueMessage
+from transport.robot.client import hello_for
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

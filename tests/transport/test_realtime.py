@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from idyn.errors import ConfigError
-from transport.server.realtime import PRIORITY, SWITCH_INTERVAL, off_core, on_core, real_time, spare_core, steady
+from transport.server.process import PRIORITY, SWITCH_INTERVAL, off_core, on_core, real_time, spare_core, steady
 
 two_cores = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
 
@@ -65,7 +65,7 @@ def test_realtime_settings_are_restored():
 
 WITHOUT_RIGHTS = """
 import logging, os, resource, sys
-from transport.server.realtime import real_time
+from transport.server.process import real_time
 resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (2**23, 2**23))
 if os.geteuid() == 0:

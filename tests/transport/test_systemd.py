@@ -20,12 +20,10 @@ from wire import routed
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import build_parser
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
-from transport.server.realtime import PRIORITY
+from transport.robot.client import RobotClient, hello_for
+from transport.server.process import NEVER_NS, NOBODY, PRIORITY, Systemd
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
-from transport.server.systemd import NEVER_NS, NOBODY, Systemd
 
 UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
 

@@ -15,10 +15,8 @@ from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.state import Contact, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.state import Contact, StateMessage, TorqueMessage
+from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import Precompilation
 
@@ -31,11 +29,11 @@ from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.command import Reference as JointReference
 from idyn.types import State
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.startup.loopback import Loopback
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import TorqueMessage
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import warm_up

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from mcap.writer import CompressionType, Writer
 
-from transport.log.part import PROFILE, Entry, LogError
 from transport.log.reader import LogReader
+from transport.log.recorder import PROFILE, Entry, LogError
 from transport.protocol.messages import Message
 
 UNREADABLE = "unreadable"

@@ -12,8 +12,8 @@ import msgspec
 
 from controllers.config.loading import Settings
 from idyn.model.robot import Robot
-from transport.log.part import CLOCKS, Attachment, LogError
 from transport.log.reader import LogReader
+from transport.log.recorder import CLOCKS, Attachment, LogError
 
 RECORD, KEY = "settings", "settings_version"
 """Metadata record that holds the version, and its key there."""

@@ -21,12 +21,22 @@ from mcap.opcode import Opcode
 from mcap.records import Attachment, Chunk, Metadata
 from mcap.stream_reader import StreamReader
 
-from transport.log.checksums import damaged
-from transport.log.part import CONTINUES, NEXT, REFUSED, REPLY, SESSION, STATE, TORQUE, Entry, LogError, wall_offset_ns
+from transport.log.recorder import (
+    CONTINUES,
+    NEXT,
+    REFUSED,
+    REPLY,
+    SESSION,
+    STATE,
+    TORQUE,
+    Entry,
+    LogError,
+    damaged,
+    wall_offset_ns,
+)
 from transport.protocol.codec import decode, message_type
-from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.printable import printable
+from transport.protocol.errors import ProtocolError, printable
+from transport.protocol.messages.base import ErrorMessage
 
 CHUNK_MAX_BYTES = 16 * 1024 * 1024
 """A chunk longer than this, decompressed, is refused [bytes]."""

@@ -16,13 +16,13 @@ from controllers.controller import Controller
 from idyn.errors import ConfigError
 from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, loaded
 from idyn.types import Array
-from transport.log.part import Entry, LogError
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
+from transport.log.recorder import Entry, LogError
 from transport.protocol.messages.base import Vector
-from transport.protocol.messages.torque import ContactForce
+from transport.protocol.messages.state import ContactForce
 from transport.server.controller_slot import ServedController
-from transport.server.realtime import steady
+from transport.server.process import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

@@ -11,8 +11,7 @@ from idyn.terms.inputs import finite
 from idyn.types import Array
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
-from transport.protocol.messages.base import SCHEMA, Vector
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import SCHEMA, Code, Vector
 
 MAX_BYTES = 64 * 1024
 """Largest message that is decoded [bytes]. A state of a 50-joint robot with 20 contacts has about 8 KiB."""

@@ -11,8 +11,7 @@ from idyn.types import Array, ContactSet, Record
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import not_finite, vector, vectors
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.base import Vector
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import Code, Vector
 from transport.protocol.messages.state import Contact
 
 

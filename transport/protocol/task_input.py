@@ -23,10 +23,9 @@ from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
 from transport.protocol.codec import vector
-from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.base import Vector
-from transport.protocol.messages.error import Code
-from transport.protocol.messages.tasks import (
+from transport.protocol.errors import ProtocolError, printable
+from transport.protocol.messages.base import Code, Vector
+from transport.protocol.messages.command import (
     AnyTask,
     ComPart,
     ForcePart,
@@ -35,7 +34,6 @@ from transport.protocol.messages.tasks import (
     PosturePart,
     PressurePart,
 )
-from transport.protocol.printable import printable
 
 MOST_TASKS = 32
 

@@ -8,6 +8,8 @@
 The hard limits override the rate limit.
 """
 
+from enum import IntEnum
+
 import msgspec
 import numpy as np
 
@@ -203,3 +205,18 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
         if t != tau[k]:  # also for a torque that was NaN
             tau[k], changes = t, changes + 1
     return changes
+
+
+class Stage(IntEnum):
+    """Stages of an outage, in temporal order."""
+
+    FOLLOW = 0
+    REST = 1
+    STOPPED = 2
+
+
+def stage(outage_ns: int, hold_ns: int, latch_ns: int) -> Stage:
+    """Return the stage of an outage of this length. All times in [ns]."""
+    if outage_ns >= latch_ns:
+        return Stage.STOPPED
+    return Stage.FOLLOW if outage_ns < hold_ns else Stage.REST

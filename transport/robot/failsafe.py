@@ -1,7 +1,7 @@
 """The failsafe: the torques that the robot's side applies in every tick, with and without answers. No I/O.
 
 With t the time since the last answered state, q_ref, v_ref, τ, kp and kd of its answer, and d the robot's own damping (times
-of the stages: `transport.protocol.outage_stages`):
+of the stages: `transport.protocol.torque_gate`):
 
     ok          τ                                                               in a tick with an answer
     follow      τ + kp (q_ref + v_ref t − q) + kd (v_ref − v)                   until `valid_until` of the answer
@@ -26,9 +26,8 @@ from controllers.config.loading import Positive, Settings
 from idyn.errors import InputError
 from idyn.types import Array, Record
 from transport.protocol.codec import vector, vectors
-from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.outage_stages import Stage, stage
-from transport.protocol.torque_gate import Gate, TorqueLimits
+from transport.protocol.messages.state import TorqueMessage
+from transport.protocol.torque_gate import Gate, Stage, TorqueLimits, stage
 
 
 class FailsafeMode(StrEnum):

@@ -1,4 +1,4 @@
-"""A controller in service: conversion between the records of sessions and those of the controller."""
+"""A controller in service, and the reply that its command becomes."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,18 +6,161 @@ from typing import Any, Protocol
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Steering
-from controllers.estimation.estimator import Estimator
+from controllers.estimation.estimator import Estimate, Estimator
 from controllers.monitor.safety import SafetySettings, torque_rates
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTasks
-from idyn.tasks import TaskStack
-from idyn.types import Array, ContactSet, State
+from idyn.tasks import TaskOutcome, TaskStack
+from idyn.types import Array, ContactSet, Prediction, Record, State
+from transport.protocol.agreement import BASE_Q, BASE_V
 from transport.protocol.contact_input import FootSwitches
+from transport.protocol.messages.command import SeenState
+from transport.protocol.messages.requests import Tick, WorldForce
+from transport.protocol.messages.state import (
+    BaseEstimate,
+    ContactForce,
+    FootEstimate,
+    Reality,
+    Reference,
+    Solver,
+    TaskReport,
+    TorqueMessage,
+)
 from transport.protocol.state_input import Measured
 from transport.protocol.torque_gate import Gate, Passed, TwinGate
 from transport.server.sessions.handshake import Host
+from transport.server.sessions.session import Accepted
 from transport.server.settings import ServerSettings
-from transport.server.torque_reply import Decision
+
+
+class Decision(Record, frozen=True):
+    """An accepted state and its answer.
+
+    contacts, command: of the tick
+    tau: torque after the gate, in the robot's order [N·m] (na)
+    reply: as sent
+    step_ns: duration of the controller's step [ns]
+    """
+
+    accepted: Accepted
+    contacts: ContactSet
+    command: Command
+    tau: Array
+    reply: TorqueMessage
+    step_ns: int
+
+
+def torque_message(
+    accepted: Accepted, command: Command, passed: Passed, note: str, times: tuple[int, int, int], *, in_time: bool, warm: bool
+) -> TorqueMessage:
+    """Return the reply to an accepted state.
+
+    passed: torques of the command after the gate; note: for the client, '' without any
+    times: arrival of the state and sending of the answer, server's clock, and duration of the controller's step [ns]
+    in_time: within the time budget; warm: a previous answer was available as a warm start
+    """
+    session, request, measured, prediction = accepted.session, accepted.message, accepted.measured, command.prediction
+    t_recv, t_send, step_ns = times
+    joints = session.agreement.joints
+    out = joints.torques_on_wire
+    valid_until = request.t_robot + session.hold_ns
+    dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
+    limited_by = joints.torques_to_client(passed.limited_by).tolist()
+    contact_force = [] if prediction is None else _contact_forces(prediction)
+    solver = None if prediction is None else _solver(prediction, step_ns, len(contact_force), warm=warm)
+    wanted, found = command.reference, command.reality
+    ref = None if wanted is None else Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
+    kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
+    reality = None if found is None else Reality(motion=found.motion, force=found.force)
+    return TorqueMessage(  # positional, in the order of the fields: keywords would cost as much time as the forces
+        session.id,
+        request.seq,
+        request.t_robot,
+        t_recv,
+        t_send,
+        in_time,
+        valid_until,
+        dry_run,
+        out(passed.tau),
+        out(passed.tau_ff),
+        out(passed.tau_fb),
+        limited_by,
+        command.mode.value,
+        note,
+        contact_force,
+        solver,
+        session.comm.report,
+        measured.watchdog,
+        ref,
+        kp,
+        kd,
+        list(command.missing),
+        reality,
+        list(map(_task, command.outcomes)),
+        passed.ff_changed,
+        None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
+        None if measured.estimate is None else _estimate(measured.estimate, session.agreement.robot),
+    )
+
+
+def _estimate(estimate: Estimate, robot: Robot) -> BaseEstimate:
+    q, v, feet = estimate.state.q.tolist(), estimate.state.v.tolist(), []
+    rows = estimate.touching.tolist(), estimate.probability.tolist(), estimate.slipped.tolist()
+    for key, touches, probability, slipped in zip(robot.spheres.keys, *rows, strict=True):
+        feet.append(FootEstimate(key, touches, probability, slipped))
+    return BaseEstimate(q[:3], q[3:BASE_Q], v[:BASE_V], estimate.deviations.tolist(), feet)
+
+
+def tick_message(robot: Robot, decision: Decision | None) -> Tick:
+    """Return the message to an observer about an accepted state and its answer; None: there is no such state."""
+    if decision is None:
+        return Tick(urdf_sha256=robot.urdf_sha256)
+    message, state, prediction = decision.accepted.message, decision.accepted.measured.state, decision.command.prediction
+    points = dict(zip(decision.contacts.keys, decision.contacts.points, strict=True))
+    forces = {} if prediction is None else dict(zip(prediction.keys, prediction.force, strict=True))
+    return Tick(
+        urdf_sha256=robot.urdf_sha256,
+        state=SeenState(t_robot=message.t_robot, q=state.q.tobytes(), vel=state.v.tobytes()),
+        tau=decision.tau.tobytes(),
+        contact_force=[
+            WorldForce(frame=key, point=points[key].tobytes(), force=force.tobytes())
+            for key, force in forces.items()
+            if key in points
+        ],
+        imu=message.imu,
+        status=decision.command.mode.value,
+        message=decision.reply.message,
+    )
+
+
+def _task(outcome: TaskOutcome) -> TaskReport:
+    missing = float(np.abs(outcome.missing).max(initial=0.0))
+    return TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=missing)
+
+
+def _contact_forces(prediction: Prediction) -> list[ContactForce]:
+    impulses, dt, forces = iter(prediction.p.tolist()), prediction.dt, []
+    for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses):  # noqa: B905
+        forces.append(ContactForce(key, n / dt, s / dt, t / dt))
+    return forces
+
+
+def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool) -> Solver:
+    residuals = prediction.residuals
+    return Solver(  # positional, as above
+        prediction.law,
+        prediction.rung,
+        prediction.iterations,
+        warm,
+        step_ns * 1e-3,
+        max(residuals.cone, residuals.penetration, residuals.slip),
+        residuals.complementarity,
+        residuals.dynamics,
+        residuals.demand,
+        n_contacts,
+        prediction.null_dim,
+        prediction.demand_change,
+    )
 
 
 class ServedController(Protocol):

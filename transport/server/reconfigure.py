@@ -13,7 +13,7 @@ import msgspec
 from controllers.config.tables import merged
 from idyn.errors import ConfigError, IdynError
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import ConfigSet
 from transport.server.controller_slot import ServedController
 

@@ -13,33 +13,61 @@ import msgspec
 from controllers.command import Mode
 from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
-from transport.log.part import Entry
-from transport.log.recorder import Recorder
+from transport.log.recorder import Entry, Recorder
 from transport.protocol.codec import encode
-from transport.protocol.errors import ProtocolError
+from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages import FromServer
-from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet, Stats
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.printable import printable
-from transport.server.controller_slot import ControllerSlot, ServedController, build_host
-from transport.server.rate_limit import RateLimit, similar
+from transport.server.controller_slot import (
+    ControllerSlot,
+    Decision,
+    ServedController,
+    build_host,
+    tick_message,
+    torque_message,
+)
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.outcomes import (
+from transport.server.sessions.session import (
     Accepted,
     Arrival,
     Refusal,
     Resend,
     Restart,
+    Session,
     SettingsRequest,
     StatsRequest,
     TickRequest,
 )
-from transport.server.sessions.session import Session
 from transport.server.settings import ServerSettings
-from transport.server.torque_reply import Decision, tick_message, torque_message
+
+PERIOD_NS = 1_000_000_000
+"""Minimum interval of lines of one kind [ns]."""
+
+
+def similar(suppressed: int) -> str:
+    """Return the end of a line: how many lines of its kind were suppressed since the last one; '' without any."""
+    return f"; {suppressed} similar not logged" if suppressed else ""
+
+
+class RateLimit:
+    """Limits log lines to one per kind and period, and counts the suppressed ones."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def admit(self, kind: str, now_ns: int) -> int | None:
+        """Return None to suppress a line, else the number of lines of this kind suppressed since the last one."""
+        since = self._since.get(kind)
+        if since is not None and 0 <= now_ns - since < PERIOD_NS:
+            self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
+            return None
+        self._since[kind] = now_ns
+        return self._suppressed.pop(kind, 0)
 
 
 class Timings:

@@ -12,7 +12,7 @@ import msgspec
 from controllers.config.loading import Positive, Settings
 from controllers.config.tables import Choice, Table, within
 from idyn.errors import ConfigError
-from transport.server.realtime import RealTime
+from transport.server.process import RealTime
 
 Role = Literal["control", "watch", "configure", "plan", "estop"]
 Milliseconds = Annotated[float, within(0.1, 1e6, "ms")]
@@ -90,7 +90,7 @@ class ServerSettings(Settings, frozen=True):
     curve: keys of server and clients; None: no access control
     deadline_us: time budget of an answer, from the arrival of the state [µs]
     anticipation_us: time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for
-        that time: see `transport.server.sockets.anticipation`
+        that time: see `transport.server.sockets.scheduling`
     core: pin the loop to this core; other processes should not use it (Linux)
     realtime: SCHED_FIFO for the loop, and locked memory (Linux). 'auto': as far as permitted; 'off': neither; 'required': an
         error without both. The log says what was granted

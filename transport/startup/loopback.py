@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable
 from time import monotonic_ns
 
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Hello
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import BaseClient
+from transport.protocol.messages.base import ErrorMessage
+from transport.protocol.messages.requests import Hello
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import BaseClient
 from transport.server.service import Service
 
 

@@ -4,7 +4,8 @@ import logging
 import math
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
@@ -14,25 +15,113 @@ from controllers.build import build_controller, changed, check_ground, controlle
 from controllers.controller import Controller
 from controllers.floors import floor_warning
 from controllers.settings import ControllerSettings
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, missing_extra
 from idyn.model.robot import Robot
 from transport.log.provenance import attachments, metadata
-from transport.log.recorder import Recorder
-from transport.protocol.printable import printable
+from transport.log.recorder import Entry, LogError, Recorder
+from transport.protocol.errors import printable
 from transport.server.controller_slot import ServedController
-from transport.server.fault_log import keep_fault
-from transport.server.realtime import on_core, real_time, steady
+from transport.server.process import Systemd, on_core, real_time, steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
-from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
-from transport.server.systemd import Systemd
-from transport.startup.metrics import metrics, prometheus
+from transport.server.sockets.scheduling import Anticipation
 from transport.startup.warm_up import Precompilation, warm_up
 
 log = logging.getLogger(__name__)
+
+
+def keep_fault(fault: Fault, directory: Path, controller: ServedController, settings: ServerSettings) -> None:
+    """Write the exchanges of a fault to a new log in `directory`. An error is logged, not raised.
+
+    Runs outside of the server's loop, so that a slow disk does not delay torques.
+    """
+    path = directory / f"fault-{fault.session:016x}-{fault.t_ns}.mcap"
+    record = {"fault": {"reason": fault.reason, "t_ns": str(fault.t_ns), "session": str(fault.session)}}
+    try:
+        recorder = Recorder(path, attachments(controller.snapshot(), settings), metadata(controller.robot, None) | record)
+        for exchange in fault.exchanges:
+            recorder.put(Entry(b"", fault.t_ns, exchange.state, exchange.torque, about_state=True, answered=True))
+        recorder.close()
+    except (LogError, OSError) as error:
+        log.error("session %d: the fault log cannot be written (%s)", fault.session, error)
+
+
+def prometheus() -> Any:
+    """Return the package prometheus_client. Raises ConfigError without it."""
+    try:
+        import prometheus_client  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing_extra("server.metrics_port", "serving metrics", "prometheus-client", "metrics") from None
+    return prometheus_client
+
+
+@contextmanager
+def metrics(service: Service, port: int | None, host: str) -> Iterator[str]:
+    """Context in which metrics can be fetched by HTTP. Yield their address, '' without a port.
+
+    port: None: no metrics; 0: any free one
+    Raises ConfigError without the package, and if the port cannot be bound.
+    """
+    if port is None:
+        yield ""
+        return
+    package = prometheus()
+    registry = package.CollectorRegistry()
+    registry.register(Collector(service))
+    try:
+        server, thread = package.start_http_server(port, host, registry)
+    except OSError as error:
+        raise ConfigError("server.metrics_port", f"cannot bind {host}:{port} ({error.strerror or error})") from None
+    address = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
+    log.info("metrics at %s", address)
+    try:
+        yield address
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Collector:
+    """Reads the statistics of a service whenever they are fetched, in the thread that fetches them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Any]:
+        """Yield all metrics: times in seconds, counts since the start of the server."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - an extra
+
+        timings = self._service.timings
+        stats = timings.report(self._service.dispatcher, None)
+        for name, value, text in (
+            ("messages", stats.received, "Messages of all clients, valid or not"),
+            ("states", stats.states, "States of clients with a session, answered or not"),
+            ("torques", stats.torques, "Torque messages computed"),
+            ("deadline_misses", stats.deadline_misses, "Answers later than deadline_us"),
+            ("dropped", stats.dropped, "Messages of other clients that were not answered"),
+            ("step_seconds", timings.total_ns * 1e-9, "Time spent in steps of the controller"),
+            ("others_seconds", timings.others_ns * 1e-9, "Time spent on clients other than the controlling one"),
+        ):
+            yield CounterMetricFamily(f"idyn_{name}", text, value)
+        refused = CounterMetricFamily("idyn_refused", "Refused messages by error code", labels=["code"])
+        for code, count in stats.refused.items():
+            refused.add_metric([code], count)
+        yield refused
+        yield GaugeMetricFamily("idyn_step_seconds_max", "Longest step of the controller", stats.step_us_max * 1e-6)
+        yield GaugeMetricFamily("idyn_fault", "1: the robot is stopped until a reset", stats.fault is not None)
+        comm = stats.comm
+        if comm is None:
+            return
+        yield GaugeMetricFamily("idyn_lost_states", "States of the session that never arrived", comm.lost)
+        if comm.rtt_p50_us is not None and comm.rtt_p99_us is not None:
+            trips = GaugeMetricFamily("idyn_round_trip_seconds", "Round trips that the client reports", labels=["quantile"])
+            trips.add_metric(["0.5"], comm.rtt_p50_us * 1e-6)
+            trips.add_metric(["0.99"], comm.rtt_p99_us * 1e-6)
+            yield trips
 
 
 def _warn_of_limits(robot: Robot) -> None:

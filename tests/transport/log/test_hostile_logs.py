@@ -16,8 +16,8 @@ from test_log import SETTINGS, head, run
 
 from idyn.model.robot import Robot
 from transport.log.export import export
-from transport.log.part import CLOCKS, CONTINUES, NEXT, PROFILE, LogError, LogPart
 from transport.log.reader import CHUNK_MAX_BYTES, LogReader
+from transport.log.recorder import CLOCKS, CONTINUES, NEXT, PROFILE, LogError, LogPart
 from transport.log.replay import replay
 
 assert SETTINGS.controller == "standin"

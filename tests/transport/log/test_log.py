@@ -24,17 +24,15 @@ from wire import expect
 
 from idyn.model.robot import Robot
 from transport.log.export import TYPES, Exported, export, plain, schema_of
-from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadata
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
-from transport.log.recorder import WAITING_MAX, Recorder
+from transport.log.recorder import CHUNK_BYTES, WAITING_MAX, Attachment, Entry, LogError, Metadata, Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.requests import Welcome
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

@@ -19,7 +19,6 @@ from controllers.planners import steps
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from transport.log.part import LogError
 from transport.log.provenance import (
     MIGRATIONS,
     SETTINGS_VERSION,
@@ -31,7 +30,7 @@ from transport.log.provenance import (
     settings_version,
 )
 from transport.log.reader import LogReader
-from transport.log.recorder import Recorder
+from transport.log.recorder import LogError, Recorder
 from transport.log.replay import replay
 from transport.server.settings import PlausibilitySettings, ServerSettings, WatchdogSettings
 

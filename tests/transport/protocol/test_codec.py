@@ -13,11 +13,9 @@ from standin import hello, in_full, solo, state
 from transport.protocol.codec import MAX_BYTES, decode, encode, limits, message_type, vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer, Message
-from transport.protocol.messages.base import SCHEMA
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import SCHEMA, Code
 from transport.protocol.messages.requests import ConfigSet, Stop
-from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage, TorqueMessage
 
 ROBOT = solo()
 NAN, INF = float("nan"), float("inf")

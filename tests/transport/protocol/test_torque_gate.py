@@ -12,8 +12,8 @@ from wire import expect
 
 from controllers.command import LimitedBy
 from idyn.errors import InputError
-from transport.protocol.messages.hello import ClientLimits
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.requests import ClientLimits
+from transport.protocol.messages.state import TorqueMessage
 from transport.protocol.torque_gate import Gate, TorqueLimits
 
 NA = 4

@@ -9,12 +9,10 @@ from standin import MS
 from idyn.errors import InputError
 from idyn.model.tree import Limits
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.state import Reference
-from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel
-from transport.protocol.outage_stages import Stage, stage
-from transport.protocol.torque_gate import limits_of
+from transport.protocol.messages.state import Comm, Reference, TorqueMessage, Watchdog, WatchdogLevel
+from transport.protocol.torque_gate import Stage, limits_of, stage
 from transport.robot.failsafe import GIVE_WAY, DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
-from transport.server.sessions.comm_stats import watchdog
+from transport.server.sessions.clocks import watchdog
 from transport.server.settings import WatchdogSettings
 
 TAU = np.array([1.0, -2.0])

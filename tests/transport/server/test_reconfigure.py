@@ -22,12 +22,10 @@ from idyn.model.robot import Robot
 from idyn.types import State
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.base import SCHEMA
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, StatsGet
-from transport.protocol.messages.torque import TorqueMessage
-from transport.server.realtime import steady
+from transport.protocol.messages.base import SCHEMA, Code, ErrorMessage
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, StatsGet, Welcome
+from transport.protocol.messages.state import TorqueMessage
+from transport.server.process import steady
 from transport.server.reconfigure import COLLECT_EVERY, ControllerBuilder, changed
 from transport.server.service import Service
 from transport.server.settings import ServerSettings

@@ -21,19 +21,15 @@ from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import ClientLimits, Welcome
-from transport.protocol.messages.requests import Stats, StatsGet, Stop, Tick, TickGet
-from transport.protocol.messages.state import Flags, Imu, StateMessage
-from transport.protocol.messages.torque import TorqueMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import ClientLimits, Stats, StatsGet, Stop, Tick, TickGet, Welcome
+from transport.protocol.messages.state import Flags, Imu, StateMessage, TorqueMessage
+from transport.robot.client import RobotClient, hello_for
 from transport.server.alarm_table import table
-from transport.server.fault_log import keep_fault
-from transport.server.rate_limit import PERIOD_NS, RateLimit, similar
-from transport.server.service import Service
+from transport.server.service import PERIOD_NS, RateLimit, Service, similar
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
+from transport.startup.serve import keep_fault
 from transport.startup.warm_up import warm_up
 
 SETTINGS = ServerSettings(controller="standin")

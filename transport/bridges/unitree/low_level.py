@@ -12,8 +12,7 @@ from idyn.errors import ConfigError
 from idyn.types import Array, Record
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_state import LowState, StateDecoder, stops, wishes
-from transport.bridges.unitree.messages import REMOTE, Message
-from transport.bridges.unitree.raw_log import COMMAND, STATE, RawLog
+from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
 
 DISCOVERY_S = 0.5
 """Time in which participants on a network find each other [s]."""

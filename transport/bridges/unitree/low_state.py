@@ -2,14 +2,126 @@
 
 from collections.abc import Iterable, Sequence
 from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.types import Array, Record
-from transport.bridges.unitree.clock import RobotClock
-from transport.bridges.unitree.messages import Message
-from transport.bridges.unitree.robots import UnitreeRobot
+from transport.bridges.unitree.messages import FAMILIES, Family, Message
+
+
+class UnitreeRobot(NamedTuple):
+    """A robot.
+
+    family: of its messages; model: its robot file in `configs/robots`
+    joints: of the motors of a message, in their order; further motors are not used
+    lying: angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie, and hangs at the start
+    kp: of the motors between postures [N·m/rad]
+    """
+
+    family: Family
+    model: str
+    joints: tuple[str, ...]
+    lying: tuple[float, ...]
+    kp: float
+
+
+def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{part}_{name}_joint" for part in parts for name in names)
+
+
+GO2 = UnitreeRobot(
+    family=FAMILIES["go"],
+    model="go2-unitree",
+    joints=_joints(("FR", "FL", "RR", "RL"), ("hip", "thigh", "calf")),
+    lying=(-0.05, 1.22, -2.44, 0.05, 1.22, -2.44) * 2,
+    kp=60.0,
+)
+
+LEG = "hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll"
+ARM = "shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", "wrist_pitch", "wrist_yaw"
+
+G1 = UnitreeRobot(
+    family=FAMILIES["hg"],
+    model="g1-unitree",
+    joints=(
+        *_joints(("left", "right"), LEG),
+        *_joints(("waist",), ("yaw", "roll", "pitch")),
+        *_joints(("left", "right"), ARM),
+    ),
+    lying=(),
+    kp=150.0,
+)
+
+ROBOTS = {"go2": GO2, "g1": G1}
+
+
+PERIOD_NS = 2_000_000
+"""Period of the states [ns]."""
+
+WRAP = 2**32
+"""Number of values of the robot's tick."""
+
+MILLISECOND_NS = 1_000_000
+"""Unit of the tick [ns]."""
+
+MOVING = 0.3
+"""Norm of the joint speeds at which motion and times of sending count equally [rad/s]."""
+
+MOST_PERIODS = 50
+"""Longest time between two states by their motion; after a longer pause the times of sending count [periods]."""
+
+
+class RobotClock:
+    """Time by the robot's tick [ms], which wraps. Without a tick, for a simulator that sends none: by motion, or, at rest, by
+    the times of sending.
+
+    A simulator that has fallen behind makes its steps up at once. Between two states then lies more time than between their
+    times of sending, and less between the next ones. The joints tell how much, Δq = n T v̄, with T the period of a state and v̄
+    the mean speed, so that angles and speeds agree. Times of sending still pull the clock, so that both do not drift apart.
+    """
+
+    def __init__(self) -> None:
+        self._ns: int | None = None
+        self._tick = self._first = 0
+        self._q = self._v = np.zeros(0)
+
+    def time_ns(self, tick: int, sent_ns: int, q: Array, v: Array) -> int:
+        """Return the time of the next state [ns], later than that of the one before.
+
+        tick: of the state, 0: the robot has none; sent_ns: time of sending by the sender's clock [ns]
+        q, v: angles [rad] and speeds [rad/s] of the joints
+        """
+        if self._ns is None:
+            self._ns = self._first = sent_ns
+        elif tick:
+            self._ns += max((tick - self._tick) % WRAP * MILLISECOND_NS, 1)
+        else:
+            self._ns += max(round(self._periods(sent_ns - self._ns, q, v)), 1) * PERIOD_NS
+        self._tick, self._q, self._v = tick, q, v
+        return self._ns
+
+    def step(self, q: Array, v: Array) -> float:
+        """Return the time since the last state by the motion of the joints [periods], for a simulator's q ← q + T v; 1 at rest.
+
+        Less than 1: some joints are still those of the last state.
+        """
+        squared = float(v @ v)
+        if self._ns is None or squared < MOVING**2:
+            return 1.0
+        return float((q - self._q) @ v) / squared / (1e-9 * PERIOD_NS)
+
+    def _periods(self, sent_ns: int, q: Array, v: Array) -> float:
+        """Return the time since the last state [periods]. sent_ns: time of sending since the last state's time [ns]"""
+        by_sending, mean = sent_ns / PERIOD_NS, 0.5 * (self._v + v)
+        squared = float(mean @ mean)
+        if squared == 0.0 or by_sending > MOST_PERIODS:
+            return by_sending
+        by_motion = float((q - self._q) @ mean) / squared / (1e-9 * PERIOD_NS)
+        share = squared / (squared + MOVING**2)
+        return share * min(max(by_motion, 1.0), MOST_PERIODS) + (1.0 - share) * by_sending
+
 
 REPEATED_NS = 20_000_000
 """Time for which a state that repeats the one before is left out [ns]; then the robot rests."""

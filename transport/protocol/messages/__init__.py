@@ -1,8 +1,7 @@
 """All messages, by sender."""
 
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.requests import (
     Config,
     ConfigGet,
@@ -11,6 +10,7 @@ from transport.protocol.messages.requests import (
     EstopAck,
     Heartbeat,
     HeartbeatAck,
+    Hello,
     Reset,
     ResetAck,
     Stats,
@@ -19,9 +19,9 @@ from transport.protocol.messages.requests import (
     StopAck,
     Tick,
     TickGet,
+    Welcome,
 )
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 
 FromClient = (
     Hello

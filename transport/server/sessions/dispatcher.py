@@ -10,9 +10,8 @@ from collections.abc import Callable
 from idyn.prediction.rungs import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
     Config,
     ConfigGet,
@@ -21,6 +20,7 @@ from transport.protocol.messages.requests import (
     EstopAck,
     Heartbeat,
     HeartbeatAck,
+    Hello,
     Reset,
     ResetAck,
     StatsGet,
@@ -28,25 +28,24 @@ from transport.protocol.messages.requests import (
     StopAck,
     TickGet,
 )
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import Comm
-from transport.server.sessions.command_latch import CommandLatch, CommandOrder
+from transport.protocol.messages.state import Comm, StateMessage
 from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
-from transport.server.sessions.latches import Latched, Latches
-from transport.server.sessions.outcomes import (
+from transport.server.sessions.latches import CommandLatch, CommandOrder, Latched, Latches
+from transport.server.sessions.session import (
     Accepted,
     Arrival,
     Outcome,
+    Phase,
     Refusal,
     Reply,
     Resend,
     Restart,
+    Session,
     SettingsRequest,
     StatsRequest,
     TickRequest,
 )
-from transport.server.sessions.session import Phase, Session
 
 MOST_PLANNERS = 16
 """Largest number of planners with a session; a further one ends the oldest session."""

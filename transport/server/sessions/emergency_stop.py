@@ -9,11 +9,10 @@ from collections.abc import Mapping
 import msgspec
 
 from transport.protocol.codec import PARTS, decode
-from transport.protocol.errors import ProtocolError
+from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages import Message
 from transport.protocol.messages.requests import Estop
 from transport.protocol.messages.state import StateMessage
-from transport.protocol.printable import printable
 from transport.server.sessions.latches import Latches
 from transport.server.sessions.session import Session
 from transport.server.settings import ServerSettings

@@ -18,8 +18,8 @@ from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.command import SeenState
-from transport.protocol.messages.error import Code
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 

@@ -12,16 +12,14 @@ from idyn.tasks import TaskStack
 from transport.protocol.agreement import Agreement
 from transport.protocol.base_estimate import BaseEstimator, touching
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages import FromServer
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import SeenState
-from transport.protocol.messages.error import Code
-from transport.protocol.messages.requests import Reset
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.torque import ON_TIME, Watchdog, WatchdogLevel
+from transport.protocol.messages.requests import ConfigSet, Reset, ResetAck, Welcome
+from transport.protocol.messages.state import ON_TIME, StateMessage, Watchdog, WatchdogLevel
 from transport.protocol.state_input import Measured, StateReader, external_force
-from transport.server.sessions.clocks import ActuationDelay, ClockOffset, ClockRate, OutageTimer
-from transport.server.sessions.comm_stats import CommStats, late_ns, watchdog
-from transport.server.sessions.command_latch import CommandLatch, CommandOrder
-from transport.server.sessions.latches import Exchange, Fault, Latched, Latches, check_start
+from transport.server.sessions.clocks import ActuationDelay, ClockOffset, ClockRate, CommStats, OutageTimer, late_ns, watchdog
+from transport.server.sessions.latches import CommandLatch, CommandOrder, Exchange, Fault, Latched, Latches, check_start
 from transport.server.sessions.plausibility import Plausibility, SwitchDebounce
 from transport.server.settings import ServerSettings
 
@@ -272,3 +270,77 @@ class Session:
         if not self.agreement.dry_run:
             self._command.clear()
         self._restart_timing()
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """A received message. identity: its client; data: its bytes; now_ns: arrival on the server's clock [ns]"""
+
+    identity: bytes
+    data: bytes
+    now_ns: int
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Answer a valid state with a torque."""
+
+    session: Session
+    message: StateMessage
+    measured: Measured
+
+
+class Resend(msgspec.Struct, frozen=True):
+    """Send a recorded reply again: the same state has been answered before."""
+
+    reply: bytes
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Reset the session's controller and send the message: a session has started or was reset.
+
+    fault: the silence before the session, if that is latched
+    """
+
+    session: Session
+    message: Welcome | ResetAck
+    fault: Fault | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Send the message, without effect on controllers."""
+
+    message: FromServer
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Send a refusal.
+
+    about_state: it answers a state
+    fault: the fault that the refused message caused, which stops its session until a reset (latched); None without one
+    """
+
+    message: ErrorMessage
+    about_state: bool
+    fault: Fault | None
+
+
+class StatsRequest(msgspec.Struct, frozen=True):
+    """Send the statistics."""
+
+    session: Session | None
+
+
+class TickRequest(msgspec.Struct, frozen=True):
+    """Send the last tick. controlled: whether a client controls the robot"""
+
+    controlled: bool
+
+
+class SettingsRequest(msgspec.Struct, frozen=True):
+    """Build a controller with other settings."""
+
+    session: Session | None
+    message: ConfigSet
+
+
+Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | TickRequest | SettingsRequest
+"""The outcome of a message, for the service to carry out."""

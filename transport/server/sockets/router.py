@@ -1,8 +1,8 @@
 """The server's ROUTER sockets and their loop. The loop is driven by messages, not by a clock.
 
 Order: emergency stops, the controlling client's messages, then those of all others, within their share of the time
-(`transport.server.sockets.others`). The share is spent right after an answer, when the next state is not due. When it is used
-up, messages of others stay in their sockets: the loop reads no more of them than it must to find the robot's state.
+(`transport.server.sockets.scheduling`). The share is spent right after an answer, when the next state is not due. When it is
+used up, messages of others stay in their sockets: the loop reads no more of them than it must to find the robot's state.
 
 With one address, ZeroMQ reads the connections in turn, and messages of others are read before the robot's state. With an
 address of the robot's own they are not: that of the others is read after the answer only. One of its messages is read every few
@@ -18,17 +18,15 @@ import zmq
 
 from transport.protocol.codec import encode, message_type
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import Code
+from transport.server.process import NOBODY, Systemd
 from transport.server.service import Service
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
 from transport.server.settings import CurveSettings
 from transport.server.sockets.access_control import ROBOT_ROLES, AccessControl, wants_control
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.listening import IDLE_MS, background_context, refuse_second_server
-from transport.server.sockets.others import MOST_BYTES, Message, Others, newest
-from transport.server.sockets.port import NOBLOCK, Port
-from transport.server.systemd import NOBODY, Systemd
+from transport.server.sockets.port import IDLE_MS, NOBLOCK, Port, background_context, refuse_second_server
+from transport.server.sockets.scheduling import MOST_BYTES, Anticipation, Message, Others, newest
 
 GENERATED = b"\0"
 """Prefix of identities that a socket generates; ZeroMQ reserves it. Only these may have sessions: any client could claim an

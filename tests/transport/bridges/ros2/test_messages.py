@@ -18,11 +18,13 @@ from transport.bridges.ros2.bridge import (
     IMU,
     JOINT_STATES,
     ODOMETRY,
+    STORE,
     TRANSFORM,
     VELOCITY,
+    decode,
+    encode,
     wrench_topic,
 )
-from transport.bridges.ros2.dds import STORE, decode, encode
 
 STORES = get_typestore(Stores.ROS2_HUMBLE), JAZZY
 TOPICS = DESCRIPTION, DIAGNOSTICS, IMU, JOINT_STATES, ODOMETRY, TRANSFORM, VELOCITY, wrench_topic("foot")

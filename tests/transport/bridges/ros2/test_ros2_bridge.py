@@ -17,11 +17,9 @@ from standin import FEET, SpringDamper, solo, standing
 from wire import routed
 
 from idyn.errors import ConfigError
-from transport.bridges.ros2.bridge import Bridge, ServerLink
-from transport.bridges.ros2.dds import Bus
+from transport.bridges.ros2.bridge import Bridge, Bus, ServerLink
 from transport.protocol.messages.state import Imu, StateMessage
-from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.robot.client import ConnectionFailed, RobotClient, hello_for
 from transport.robot.planner import CommandRefused
 from transport.server.service import Service
 from transport.server.settings import PlausibilitySettings, ServerSettings

@@ -17,17 +17,13 @@ from sdk import FOLDER, needs_unitree
 
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
-from transport.bridges.unitree.bridge import Bridge
+from transport.bridges.unitree.bridge import Bridge, ServedRobot
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_level import LowLevel
-from transport.bridges.unitree.low_state import StateDecoder
-from transport.bridges.unitree.messages import REMOTE, Message
-from transport.bridges.unitree.raw_log import COMMAND, STATE, RawLog, read_raw_log
-from transport.bridges.unitree.robots import GO2
+from transport.bridges.unitree.low_state import GO2, StateDecoder
+from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog, read_raw_log
 from transport.bridges.unitree.script import Step, parse_script
-from transport.bridges.unitree.served import ServedRobot
-from transport.robot.client import RobotClient
-from transport.robot.conversation import hello_for
+from transport.robot.client import RobotClient, hello_for
 
 MOTORS = len(GO2.joints)
 

@@ -13,13 +13,10 @@ from hypothesis.extra.numpy import arrays
 from sdk import needs_unitree
 
 from idyn.errors import ConfigError
-from transport.bridges.unitree.clock import PERIOD_NS, RobotClock
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_level import BETWEEN_S, LowLevel, MotorCommand, bounded
-from transport.bridges.unitree.low_state import LowState, StateDecoder
-from transport.bridges.unitree.messages import FAMILIES, REMOTE, Message
-from transport.bridges.unitree.raw_log import COMMAND, STATE
-from transport.bridges.unitree.robots import G1, GO2
+from transport.bridges.unitree.low_state import G1, GO2, PERIOD_NS, LowState, RobotClock, StateDecoder
+from transport.bridges.unitree.messages import COMMAND, FAMILIES, REMOTE, STATE, Message
 
 MOST = np.array([23.7, 23.7, 45.43])
 number = st.floats(-50.0, 50.0)

@@ -7,12 +7,20 @@ from rig import Rig
 from standin import MS, hello
 from wire import expect
 
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import ClientKind, Welcome
-from transport.protocol.messages.torque import TorqueMessage
-from transport.server.sessions import comm_stats
-from transport.server.sessions.clocks import MEMORY, STEP_STATES, WINDOW, ActuationDelay, ClockOffset, OutageTimer
-from transport.server.sessions.comm_stats import CommStats
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import ClientKind, Welcome
+from transport.protocol.messages.state import TorqueMessage
+from transport.server.sessions.clocks import (
+    MEMORY,
+    RTT_WINDOW,
+    STEP_STATES,
+    SUCCESS_WINDOW,
+    WINDOW,
+    ActuationDelay,
+    ClockOffset,
+    CommStats,
+    OutageTimer,
+)
 
 BELIEVABLE = 10 * MS
 
@@ -175,16 +183,16 @@ def test_the_success_rate_covers_the_last_hundred_states():
         comm.accepted(2, 0, 0, None)  # every other one lost
     assert comm.report.success_100 == 0.5
     assert comm.report.lost == 10
-    for _ in range(comm_stats.WINDOW):
+    for _ in range(SUCCESS_WINDOW):
         comm.accepted(1, 0, 0, None)
     assert comm.report.success_100 == 1.0
     comm.accepted(10**18, 0, 0, None)
-    assert comm.report.success_100 == 1 / comm_stats.WINDOW
+    assert comm.report.success_100 == 1 / SUCCESS_WINDOW
 
 
 def test_round_trip_percentiles_match_numpy():
     comm = CommStats()
-    for i in range(comm_stats.RTT_WINDOW):
+    for i in range(RTT_WINDOW):
         comm.accepted(1, 0, 0, float(i))
     report = comm.report
     assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)

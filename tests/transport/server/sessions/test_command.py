@@ -8,10 +8,10 @@ from rig import FORWARD, Planned, Rig
 from standin import MS, standing
 from wire import expect
 
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello
-from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Stop
-from transport.server.sessions.command_latch import STANDS
+from transport.server.sessions.latches import STANDS
 
 NAN, INF = float("nan"), float("inf")
 

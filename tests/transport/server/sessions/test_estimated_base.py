@@ -11,10 +11,9 @@ from standin import MS, SpringDamper, hello, solo, standing
 
 from controllers.estimation.estimator import Estimator
 from controllers.estimation.memory import EstimatorSettings
-from transport.protocol.messages.hello import Base
-from transport.protocol.messages.requests import Reset, ResetAck
+from transport.protocol.messages.requests import Base, Reset, ResetAck
 from transport.protocol.messages.state import Imu, StateMessage
-from transport.robot.conversation import ConnectionFailed
+from transport.robot.client import ConnectionFailed
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

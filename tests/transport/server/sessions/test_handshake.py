@@ -12,14 +12,21 @@ from wire import expect
 
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from transport.protocol.agreement import check_contact_frame
+from transport.protocol.agreement import build_joint_map, check_contact_frame, joint_slots, rotation
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Base, Client, ClientLimits, Model, SpeedTorque, Welcome
-from transport.protocol.messages.requests import Heartbeat, HeartbeatAck
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import (
+    Base,
+    Client,
+    ClientLimits,
+    Heartbeat,
+    HeartbeatAck,
+    Model,
+    SpeedTorque,
+    Welcome,
+)
+from transport.protocol.messages.state import TorqueMessage
 
 BASE = Base(type="free_flyer", quat_order="xyzw", vel_frame="local")
 RNG = np.random.default_rng(3)

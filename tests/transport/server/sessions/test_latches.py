@@ -11,11 +11,9 @@ from wire import expect
 from idyn.model.robot import Robot
 from transport.protocol.codec import MAX_BYTES, PARTS, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck, Stop
-from transport.protocol.messages.state import Flags
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck, Stop, Welcome
+from transport.protocol.messages.state import Flags, TorqueMessage
 
 
 def tilted(robot: Robot, angle: float) -> bytes:

@@ -8,8 +8,8 @@ from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.contact_input import FootSwitches
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.state import TorqueMessage
 from transport.server.sessions.plausibility import SwitchDebounce
 
 

@@ -14,9 +14,9 @@ from wire import expect
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Client, Welcome
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import (
+    Client,
     Config,
     ConfigSet,
     Heartbeat,
@@ -27,9 +27,9 @@ from transport.protocol.messages.requests import (
     StatsGet,
     Stop,
     StopAck,
+    Welcome,
 )
-from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance
-from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
+from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance, TorqueMessage, WatchdogLevel
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.session import DT_FACTORS, RING

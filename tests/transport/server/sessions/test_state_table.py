@@ -10,10 +10,21 @@ from standin import MS, hello, standing
 from wire import expect
 
 from transport.protocol.messages import FromClient, Message
+from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandMessage, PlanHello
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Hello, Welcome
-from transport.protocol.messages.requests import ConfigGet, ConfigSet, Estop, Heartbeat, Reset, StatsGet, Stop, StopAck, TickGet
+from transport.protocol.messages.requests import (
+    ConfigGet,
+    ConfigSet,
+    Estop,
+    Heartbeat,
+    Hello,
+    Reset,
+    StatsGet,
+    Stop,
+    StopAck,
+    TickGet,
+    Welcome,
+)
 from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.session import Phase
 

@@ -19,16 +19,25 @@ from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Welcome
-from transport.protocol.messages.state import StateMessage
-from transport.protocol.messages.tasks import ComPart, ForcePart, FramePart, MomentumPart, PosturePart, PressurePart
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.command import (
+    CommandAck,
+    CommandMessage,
+    ComPart,
+    ForcePart,
+    FramePart,
+    MomentumPart,
+    PlanHello,
+    PlanWelcome,
+    PosturePart,
+    PressurePart,
+)
+from transport.protocol.messages.requests import Welcome
+from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.task_input import read_tasks, write_tasks
-from transport.robot.conversation import hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
-from transport.server.sessions.command_latch import STANDS
+from transport.server.sessions.latches import STANDS
 from transport.server.settings import ServerSettings
 
 NAN, INF = float("nan"), float("inf")

@@ -22,18 +22,15 @@ from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys, read_secret
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import ClientKind
-from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
-from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, hello_for
-from transport.robot.observer import Observer
-from transport.robot.planner import PlannerClient
+from transport.protocol.messages.base import ErrorMessage
+from transport.protocol.messages.requests import ClientKind, Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
+from transport.robot.client import ConnectionFailed, RobotClient, hello_for
+from transport.robot.planner import Observer, PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
-from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
+from transport.server.sockets.scheduling import Anticipation
 from transport.startup.warm_up import warm_up
 
 ROLES = ("control", "watch", "configure")

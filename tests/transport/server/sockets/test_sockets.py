@@ -26,20 +26,18 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from transport.log.replay import replay
 from transport.protocol.codec import MAX_BYTES, encode
-from transport.protocol.messages.error import Code
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import Stats, StatsGet
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.state import TorqueMessage
 from transport.protocol.torque_gate import limits_of
-from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
+from transport.robot.client import ConnectionFailed, Conversation, RobotClient, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import CurveSettings, ServerSettings, endpoint
-from transport.server.sockets.anticipation import Anticipation
-from transport.server.sockets.listening import SOCKET_MAX_BYTES, AddressFile
-from transport.server.sockets.others import newest
+from transport.server.sockets.port import SOCKET_MAX_BYTES, AddressFile
 from transport.server.sockets.router import Router
+from transport.server.sockets.scheduling import Anticipation, newest
 from transport.startup.serve import serve
 from transport.startup.warm_up import warm_up
 
