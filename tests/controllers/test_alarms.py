@@ -330,10 +330,7 @@ def test_without_limits_within_them_and_after_a_short_excess_nothing_stops():
 
 @every(
     ("measured", "says"),
-    [
-        ({"temperature": temperature(70.5)}, "hot motor: {joint} at 70.5 °C"),
-        ({"voltage": 21.5}, "low voltage: 21.50 V"),
-    ],
+    [({"temperature": temperature(70.5)}, "hot motor: {joint} at 70.5 °C"), ({"voltage": 21.5}, "low voltage: 21.50 V")],
 )
 def test_a_warning_names_the_value_and_never_stops(measured, says):
     robot, found = commands(lambda _: measured, 300, **LIMITS)

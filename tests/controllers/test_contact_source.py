@@ -13,83 +13,74 @@ from controllers.contact.source import RESTS, AnySource, Landing
 from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.switches import Switches
 from controllers.robot.load import load_robot
+from idyn import Flat, Ground, State
 from idyn.contact.contacts import centres_of, contacts_from_geometry, surface_at
-from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat
-from idyn.types import State
 
 DT = 0.001
 ALL = np.ones(4, dtype=bool)
 FAR = np.full(4, 1.0)
+ROBOT, STANCE = load_robot("solo12")
 TWO = np.array([False, True, True, False])
 
 
-@pytest.fixture(scope="module")
-def robot_and_stance():
-    return load_robot("solo12")
-
-
-def measured(robot, stance, gaps):
-    """Contacts of a robot in its stance with these gaps [m] (4)."""
-    contacts = contacts_from_geometry(robot, stance, Flat(), margin=1.0)
+def measured(gaps):
+    """Contacts of the robot in its stance with these gaps [m] (4)."""
+    contacts = contacts_from_geometry(ROBOT, STANCE, Flat(), margin=1.0)
     return msgspec.structs.replace(contacts, gaps=np.array(gaps))
 
 
-def source(kind, robot, **settings):
+def source(kind, **settings):
     margin = settings.pop("margin", 0.002)
-    return parse({"kind": kind, **settings}, AnySource, "source").build(robot, margin, Ground.rigid(), DT)
+    return parse({"kind": kind, **settings}, AnySource, "source").build(ROBOT, margin, Ground.rigid(), DT)
 
 
 def schedule(stance, wait=FAR):
     return Schedule(stance=stance, time_to_switch=wait)
 
 
-def test_geometry_uses_the_margin_alone_and_planner_the_plan_alone(robot_and_stance):
+def test_geometry_uses_the_margin_alone_and_planner_the_plan_alone():
     """Stance feet count as touching, near or not; the others are left out even where they touch."""
-    robot, q = robot_and_stance
-    contacts = measured(robot, q, [0.0, 0.0019, 0.0021, -0.001])
-    picked = source("geometry", robot, margin=0.002).pick(contacts, schedule(TWO))
-    assert picked.keys == tuple(robot.spheres.keys[i] for i in (0, 1, 3))
+    contacts = measured([0.0, 0.0019, 0.0021, -0.001])
+    picked = source("geometry", margin=0.002).pick(contacts, schedule(TWO))
+    assert picked.keys == tuple(ROBOT.spheres.keys[i] for i in (0, 1, 3))
     np.testing.assert_array_equal(picked.gaps, contacts.gaps[[0, 1, 3]])
     np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
 
-    contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
-    picked = source("planner", robot).pick(contacts, schedule(TWO))
-    assert picked.keys == robot.spheres.keys[1:3]
+    contacts = measured([0.0, 0.03, -0.002, 0.0])
+    picked = source("planner").pick(contacts, schedule(TWO))
+    assert picked.keys == ROBOT.spheres.keys[1:3]
     np.testing.assert_array_equal(picked.gaps, [0.0, -0.002])
 
 
-def test_fused_requires_plan_and_gap_accepts_early_touchdown_and_without_a_plan_all_near_contacts(robot_and_stance):
-    robot, q = robot_and_stance
-    contacts = measured(robot, q, [0.0, 0.0, 0.05, 0.0])
-    s = source("fused", robot)
+def test_fused_requires_plan_and_gap_accepts_early_touchdown_and_without_a_plan_all_near_contacts():
+    contacts = measured([0.0, 0.0, 0.05, 0.0])
+    s = source("fused")
     picked = s.pick(contacts, schedule(TWO))
-    assert picked.keys == robot.spheres.keys[1:2]
-    assert s.missing(picked, schedule(TWO)) == robot.spheres.keys[2:3]
+    assert picked.keys == ROBOT.spheres.keys[1:2]
+    assert s.missing(picked, schedule(TWO)) == ROBOT.spheres.keys[2:3]
 
-    contacts = measured(robot, q, np.zeros(4))
+    contacts = measured(np.zeros(4))
     wait = np.array([0.02, 1.0, 1.0, 0.04])
-    assert source("fused", robot, early=0.03).pick(contacts, schedule(TWO, wait)).keys == robot.spheres.keys[:3]
+    assert source("fused", early=0.03).pick(contacts, schedule(TWO, wait)).keys == ROBOT.spheres.keys[:3]
 
-    s = source("fused", robot, margin=0.002)
-    assert len(s.pick(measured(robot, q, [0.0, 0.001, 0.003, 0.0]), None)) == 3
-    assert s.missing(measured(robot, q, np.zeros(4)), None) == ()
+    s = source("fused", margin=0.002)
+    assert len(s.pick(measured([0.0, 0.001, 0.003, 0.0]), None)) == 3
+    assert s.missing(measured(np.zeros(4)), None) == ()
 
 
-def test_fused_has_hysteresis_until_a_reset(robot_and_stance):
+def test_fused_has_hysteresis_until_a_reset():
     """In below `margin`, out above `release`, and back in only below `margin`."""
-    robot, q = robot_and_stance
-    s = source("fused", robot, margin=0.002, release=0.004)
+    s = source("fused", margin=0.002, release=0.004)
     there = [
-        len(s.pick(measured(robot, q, [gap, 1.0, 1.0, 1.0]), schedule(ALL)))
+        len(s.pick(measured([gap, 1.0, 1.0, 1.0]), schedule(ALL)))
         for gap in (0.003, 0.0019, 0.003, 0.0039, 0.0041, 0.003, 0.001)
     ]
     assert there == [0, 1, 1, 1, 0, 0, 1]
 
-    s = source("fused", robot)
-    s.pick(measured(robot, q, np.zeros(4)), schedule(ALL))
+    s = source("fused")
+    s.pick(measured(np.zeros(4)), schedule(ALL))
     s.reset()
-    assert len(s.pick(measured(robot, q, np.full(4, 0.003)), schedule(ALL))) == 0
+    assert len(s.pick(measured(np.full(4, 0.003)), schedule(ALL))) == 0
 
 
 def test_sensed_source_uses_no_geometry():
@@ -128,52 +119,49 @@ def contact_velocity(robot, state, contacts, i, dt, q_ddot):
     return (places[1][1][joint] + places[1][0][joint] @ local - places[0][1][joint] - places[0][0][joint] @ local) / (2 * e)
 
 
-def test_a_foot_that_reaches_the_ground_lands_at_rest(robot_and_stance):
+def test_a_foot_that_reaches_the_ground_lands_at_rest():
     """The base sinks at 0.2 m/s; one foot is 0.1 mm above the ground and reaches it within the period."""
-    robot, q = robot_and_stance
     rng = np.random.default_rng(0)
-    v = 0.05 * rng.normal(size=robot.nv)
+    v = 0.05 * rng.normal(size=ROBOT.nv)
     v[2] = -0.2
-    state = State(q=q, v=v)
-    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
-    landing = Landing(robot, Ground.rigid(noise=0.0), DT)
-    touches, q_ddot = landing.anticipate(robot.kinematics(state), contacts, rng.normal(size=robot.na))
+    state = State(q=STANCE, v=v)
+    contacts = measured([1e-4, 0.01, 0.01, 0.01])
+    landing = Landing(ROBOT, Ground.rigid(noise=0.0), DT)
+    touches, q_ddot = landing.anticipate(ROBOT.kinematics(state), contacts, rng.normal(size=ROBOT.na))
     np.testing.assert_array_equal(touches, [True, False, False, False])
-    np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
+    np.testing.assert_allclose(contact_velocity(ROBOT, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
 
 
-def test_landing_changes_the_demand_of_the_landing_leg_only_and_without_landing_none(robot_and_stance):
-    robot, q = robot_and_stance
-    v = np.zeros(robot.nv)
+def test_landing_changes_the_demand_of_the_landing_leg_only_and_without_landing_none():
+    v = np.zeros(ROBOT.nv)
     v[2] = -0.2
-    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
+    contacts = measured([1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    _, q_ddot = Landing(robot, Ground.rigid(), DT).anticipate(robot.terms(q, v), contacts, demand)
-    own = robot.tree.support[contacts.bodies[0]][robot.tree.a]
+    _, q_ddot = Landing(ROBOT, Ground.rigid(), DT).anticipate(ROBOT.terms(STANCE, v), contacts, demand)
+    own = ROBOT.tree.support[contacts.bodies[0]][ROBOT.tree.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
 
-    v = np.zeros(robot.nv)
+    v = np.zeros(ROBOT.nv)
     v[2] = -0.05
-    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
+    contacts = measured([1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    touches, q_ddot = Landing(robot, Ground.rigid(), DT).anticipate(robot.terms(q, v), contacts, demand)
+    touches, q_ddot = Landing(ROBOT, Ground.rigid(), DT).anticipate(ROBOT.terms(STANCE, v), contacts, demand)
     assert not touches.any()
     np.testing.assert_array_equal(q_ddot, demand)
 
 
-def test_the_demand_of_standing_feet_is_unchanged_and_a_lifted_foot_lands_again(robot_and_stance):
-    robot, q = robot_and_stance
-    landing = Landing(robot, Ground.rigid(), DT)
-    rest = State(q=q, v=np.zeros(robot.nv))
-    down = measured(robot, q, np.zeros(4))
+def test_the_demand_of_standing_feet_is_unchanged_and_a_lifted_foot_lands_again():
+    landing = Landing(ROBOT, Ground.rigid(), DT)
+    rest = State(q=STANCE, v=np.zeros(ROBOT.nv))
+    down = measured(np.zeros(4))
     for _ in range(4):
-        landing.anticipate(robot.kinematics(rest), down, np.zeros(12))
+        landing.anticipate(ROBOT.kinematics(rest), down, np.zeros(12))
     demand = np.full(12, 50.0)
-    touches, q_ddot = landing.anticipate(robot.kinematics(rest), down, demand)
+    touches, q_ddot = landing.anticipate(ROBOT.kinematics(rest), down, demand)
     assert touches.all()
     np.testing.assert_array_equal(q_ddot, demand)
-    touches, _ = landing.anticipate(robot.kinematics(rest), measured(robot, q, [2 * RESTS, 0.0, 0.0, 0.0]), np.zeros(12))
+    touches, _ = landing.anticipate(ROBOT.kinematics(rest), measured([2 * RESTS, 0.0, 0.0, 0.0]), np.zeros(12))
     np.testing.assert_array_equal(touches, [False, True, True, True])
 
 

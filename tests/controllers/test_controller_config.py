@@ -15,10 +15,9 @@ from controllers.contact.ground import AnyTerrain
 from controllers.robot.load import load_robot, urdf_path
 from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import Selection, contacts_from_geometry
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
 from idyn.laws import LAWS, CoulombSettings, NoSlipSettings
-from idyn.types import Selection
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 

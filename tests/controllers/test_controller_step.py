@@ -19,13 +19,9 @@ from controllers.controller import Controller
 from controllers.feedback import MAX_TICKS, DelayCompensation
 from controllers.planners.path import PathSettings
 from controllers.robot.load import load_robot
+from idyn import LAWS, Flat, InputError, Selection, State, contacts_from_points, make_law
 from idyn.certificate.certify import Conditions
-from idyn.contact.contacts import contacts_from_points
-from idyn.contact.terrain import Flat
-from idyn.errors import InputError
 from idyn.jit.mode import PLAIN
-from idyn.laws import LAWS, make_law
-from idyn.types import Selection, State
 from sim_harness.engines.penalty import Penalty
 from sim_harness.world.worlds import ENGINES, build_world
 

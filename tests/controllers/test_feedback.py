@@ -19,12 +19,7 @@ from controllers.floors import VerticalLeg, critical_damping, floor_map, floor_w
 from controllers.robot.damping import carried, carried_late, damping_gains
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
-from idyn.types import Selection, State
+from idyn import ConfigError, Description, Flat, Robot, Selection, State, contacts_from_geometry
 from sim_harness.compare.controllers import CONTROLLERS
 
 # -- joint feedback ----------------------------------------------------------------------------------------------------
@@ -306,9 +301,7 @@ def test_spread_is_inactive_without_stiffness_or_with_another_selection(changes)
 STILL = np.zeros(3)
 
 
-@pytest.fixture(scope="module")
-def robot_and_stance():
-    return load_robot("quadruped")
+ROBOT_AND_STANCE = load_robot("quadruped")
 
 
 def torque(robot, q, v=None, velocity=STILL, height=0.161853, **settings):
@@ -342,8 +335,8 @@ def tilted(q, roll):
     return q
 
 
-def test_a_base_too_low_or_falling_is_pushed_up_and_one_too_high_is_not_pulled_down(robot_and_stance):
-    robot, q = robot_and_stance
+def test_a_base_too_low_or_falling_is_pushed_up_and_one_too_high_is_not_pulled_down():
+    robot, q = ROBOT_AND_STANCE
     tau, contacts = torque(robot, q, kp=(0, 0, 100.0, 0, 0, 0), height=q[2] + 0.01)
     np.testing.assert_allclose(tau, joint_torque_of_pushes(robot, q, contacts, np.ones(4)), atol=1e-6)
     assert np.abs(tau).max() > 0.01
@@ -359,9 +352,9 @@ def test_a_base_too_low_or_falling_is_pushed_up_and_one_too_high_is_not_pulled_d
     assert not torque(robot, q, v, kv=(0, 0, 30.0, 0, 0, 0))[0].any()
 
 
-def test_only_the_lower_side_pushes(robot_and_stance):
+def test_only_the_lower_side_pushes():
     """Rolled to the right (roll > 0 lifts the left): the right feet push with k · roll · lever each, the left ones not."""
-    robot, q = robot_and_stance
+    robot, q = ROBOT_AND_STANCE
     roll = 0.05
     q = tilted(q, roll)
     tau, contacts = torque(robot, q, kp=(0, 0, 0, 20.0, 0, 0))
@@ -372,10 +365,10 @@ def test_only_the_lower_side_pushes(robot_and_stance):
     np.testing.assert_allclose(tau, joint_torque_of_pushes(robot, q, contacts, pushes), atol=1e-6)
 
 
-def test_the_literal_variant_keeps_positive_tangential_forces(robot_and_stance):
+def test_the_literal_variant_keeps_positive_tangential_forces():
     """For a forward velocity error feet on level ground have no normal part: the force is zero, or, literally, forward
     friction."""
-    robot, q = robot_and_stance
+    robot, q = ROBOT_AND_STANCE
     gains = {"kv": (10.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
     forwards, backwards = np.array([0.2, 0.0, 0.0]), np.array([-0.2, 0.0, 0.0])
     np.testing.assert_allclose(torque(robot, q, velocity=forwards, **gains)[0], 0, atol=1e-9)
@@ -383,8 +376,8 @@ def test_the_literal_variant_keeps_positive_tangential_forces(robot_and_stance):
     np.testing.assert_allclose(torque(robot, q, velocity=backwards, literal=True, **gains)[0], 0, atol=1e-9)
 
 
-def test_without_contacts_stabilisation_is_zero(robot_and_stance):
-    robot, q = robot_and_stance
+def test_without_contacts_stabilisation_is_zero():
+    robot, q = ROBOT_AND_STANCE
     nothing = contacts_from_geometry(robot, q, Flat(-1.0), margin=0.01)
     stabilisation = Stabilisation(StabilisationSettings(kp=(0, 0, 100.0, 0, 0, 0)), robot, 1.0)
     assert not stabilisation.torque(robot.terms(q, np.zeros(robot.nv)), nothing, STILL).any()
@@ -418,9 +411,9 @@ def test_stabilisation_does_not_show_as_a_model_mismatch():
         ({"kv": (0, 0, -1.0, 0, 0, 0)}, r"stabilisation\.kv: expected finite gains ≥ 0"),
     ],
 )
-def test_bad_gains_are_refused(robot_and_stance, gains, named):
+def test_bad_gains_are_refused(gains, named):
     with pytest.raises(ConfigError, match=named):
-        Stabilisation(StabilisationSettings(**gains), robot_and_stance[0], 0.16)
+        Stabilisation(StabilisationSettings(**gains), ROBOT_AND_STANCE[0], 0.16)
 
 
 # -- stability of the vertical leg -------------------------------------------------------------------------------------

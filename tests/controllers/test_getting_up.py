@@ -13,8 +13,7 @@ from controllers.planners.getting_up import GetUp, GetUpSettings, Phase
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
-from idyn.errors import ConfigError
-from idyn.types import State
+from idyn import ConfigError, State
 
 ROBOTS = ("go2", "a1", "solo12", "quadruped")
 DT = 1e-3

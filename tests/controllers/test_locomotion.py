@@ -15,12 +15,8 @@ from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomo
 from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import ConfigError, Description, Robot, State, contacts_from_geometry
 from idyn.contact.terrain import Flat, Slope, Stairs
-from idyn.errors import ConfigError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
-from idyn.types import State
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
 

@@ -11,16 +11,9 @@ from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.robot.stance import closing
 from controllers.settings import ControllerSettings
+from idyn import LAWS, ConfigError, Flat, Options, Robot, Selection, State, contacts_from_geometry, make_law, predict
 from idyn.certificate.certify import CERTIFIED
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
-from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.types import Selection, State
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.protocol.messages.base import Code

@@ -12,8 +12,7 @@ from controllers.planners.mpc import MpcPlanner, MpcSettings
 from controllers.planners.rigid_body import Body, Horizon, Weights, planned_motion
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn.errors import ConfigError
-from idyn.types import State
+from idyn import ConfigError, State
 
 G, T, N = 9.81, 0.03, 6
 HIPS = np.array([[0.2, 0.15, 0.0], [0.2, -0.15, 0.0], [-0.2, 0.15, 0.0], [-0.2, -0.15, 0.0]])

@@ -15,12 +15,7 @@ from controllers.robot.damping import DriveSettings, drive_gains
 from controllers.robot.kinematics import angles_for_base_shift, contact_places
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
-from idyn.types import State
+from idyn import ConfigError, Description, Flat, Robot, State, contacts_from_geometry
 
 TASK = ((0.0, 0.0), (0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 
@@ -79,7 +74,7 @@ def test_the_command_turns_the_short_way(yaw):
     assert np.sign(turn) == np.sign(yaw)
 
 
-def test_the_command_slows_down_before_the_last_waypoint():
+def test_the_command_slows_down_before_the_last_waypoint_and_a_constant_one_lasts_for_its_duration():
     """v² = 2 a d: from there it can stop."""
     path = Path(PathSettings(waypoints=((1.0, 0.0),), speed=0.5, acceleration=0.5))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] == pytest.approx(0.5)
@@ -88,8 +83,6 @@ def test_the_command_slows_down_before_the_last_waypoint():
     assert not go(path, 0.0, 0.98, 0.0, 0.0).any()
     assert path.progress[DONE]
 
-
-def test_a_constant_command_lasts_for_its_duration():
     path = Path(PathSettings(velocity=(0.1, 0.2, 0.3), duration=1.0))
     np.testing.assert_array_equal(go(path, 0.9, 5.0, 5.0, 1.0), [0.1, 0.2, 0.3])
     assert not go(path, 1.0, 0.0, 0.0, 0.0).any()

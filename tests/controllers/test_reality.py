@@ -9,14 +9,8 @@ from rigs import RIGID, at_rest, controller
 from controllers.command import Inputs, Mode
 from controllers.monitor.reality import MismatchMonitor, RealitySettings, react
 from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
-from idyn.prediction.predict import predict
-from idyn.status import Status
+from idyn import ConfigError, Flat, Ground, State, Status, contacts_from_geometry, predict
 from idyn.terms.dynamics import evaluate
-from idyn.types import State
 from sim_harness.robot.hardware import Sensors
 from sim_harness.robot.imperfections import BodySettings, ImperfectionSettings, Sensing, Spread, world_robot
 from sim_harness.world.world import Push

@@ -11,10 +11,7 @@ from rigs import at_rest, controller
 from controllers.command import Inputs, LimitedBy, Mode
 from controllers.monitor.safety import Safety, SafetySettings, torque_rates
 from controllers.robot.load import load_robot
-from idyn.errors import InputError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
-from idyn.types import State
+from idyn import Description, InputError, Robot, State
 
 ROBOT, STANCE = load_robot("solo12")
 LIMIT = 2.7

@@ -15,11 +15,10 @@ from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_s
 from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import State, contacts_from_geometry
 from idyn.contact.terrain import Heightmap, Stairs, heights_below
 from idyn.contact.terrain import Slope as SlopedGround
 from idyn.model.so3 import rotation, tilt, up, yaw
-from idyn.types import State
 
 FEET = np.array([[0.2, 0.15, -0.3], [0.22, -0.14, -0.3], [-0.19, 0.13, -0.3], [-0.2, -0.16, -0.3]])
 SLOPES = {"up": (0.36, 0.0), "down": (-0.3, 0.0), "left": (0.0, 0.25), "both": (0.2, -0.3), "level": (0.0, 0.0)}
@@ -73,13 +72,17 @@ def test_the_gradient_is_found_from_pairs_of_feet_in_turn(pairs):
     np.testing.assert_allclose(slope.g, turned, atol=1e-12)
 
 
-def test_nearly_level_ground_counts_as_level():
+def test_nearly_level_ground_counts_as_level_and_heights_count_from_the_slope():
     slope = Slope(follows=True)
     feet, R = on_plane((0.01, 0.01), [0.0, 0.0, 0.0], 0.0)
     for _ in range(500):
         advance_slope(slope.fields, DT, 0.0, 0.0)
         observe(slope.fields, feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), 0.0, 10.0 * DT)
     assert not slope.x.any()
+
+    slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
+    slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
+    np.testing.assert_allclose(feet @ across(slope.fields, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
 
 
 def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
@@ -108,12 +111,6 @@ def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
     for later, forgets in (0.9 * CAREFUL, False), (1.1 * CAREFUL, True):
         watch(slope.fields, places, stands, nowhere, t + later)
         assert (not slope.heights.any()) == forgets
-
-
-def test_heights_count_from_the_slope():
-    slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
-    slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
-    np.testing.assert_allclose(feet @ across(slope.fields, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
 
 
 def test_the_base_leans_normal_to_the_ground_with_exact_rates():

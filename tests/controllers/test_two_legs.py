@@ -15,10 +15,7 @@ from controllers.planners.two_legs.feet import Pose, Span, Swing, feet_of, neare
 from controllers.planners.two_legs.steps import Steps, StepSettings, abreast, next_step, within_reach
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_of_places
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError, InputError
-from idyn.model.robot import Robot
+from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places
 from idyn.types import Array, State
 
 OMEGA = 3.6
@@ -97,7 +94,7 @@ def test_a_swing_is_smooth_when_its_goal_moves() -> None:
     assert x[:, 2].max() == pytest.approx(0.05, abs=1e-6)
 
 
-def test_feet_of_g1_and_of_other_robots() -> None:
+def test_feet_of_g1_are_whole_soles_and_others_have_none() -> None:
     robot, stance = load_robot("g1")
     left, right = feet_of(robot, stance)
     assert (left.frame, right.frame) == ("left_ankle_roll_link", "right_ankle_roll_link")
@@ -107,6 +104,11 @@ def test_feet_of_g1_and_of_other_robots() -> None:
     quadruped, stands = load_robot("quadruped")
     with pytest.raises(ConfigError, match="two links"):
         feet_of(quadruped, stands)
+
+    robot, _ = load_robot("g1")
+    left = robot.spheres.keys[:4]
+    assert with_whole_soles(robot, left[2:3]) == left
+    assert with_whole_soles(robot, ()) == ()
 
 
 def test_point_feet_are_spheres_on_the_ground() -> None:
@@ -157,13 +159,6 @@ def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is
         dcm = dcm + dt * OMEGA * (dcm - p - [bias, 0.0])  # ξ̇ = ω (ξ − p)
         at[k] = steps.middle[0]
     assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
-
-
-def test_whole_soles() -> None:
-    robot, _ = load_robot("g1")
-    left = robot.spheres.keys[:4]
-    assert with_whole_soles(robot, left[2:3]) == left
-    assert with_whole_soles(robot, ()) == ()
 
 
 def test_commands_and_refused_steering() -> None:

@@ -6,9 +6,7 @@ from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.types import State
+from idyn import Flat, State, contacts_from_geometry
 
 DT = 0.001
 

@@ -6,14 +6,13 @@ from oracles import full, outcome
 from rungs import attempts
 from scenes import DT, LITERAL
 
+from idyn import Residuals, make_law
 from idyn.certificate.certify import Claim, Conditions, Demanded, Solution, certify
 from idyn.contact.soft import constraints_of
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
-from idyn.laws import make_law
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
-from idyn.types import Residuals
 
 LAWS = tuple(law for law in TABLE if make_law(law).conditions is not Conditions.GIVEN and law != "enumeration")
 """Sensed forces claim nothing but dynamics; what the enumeration claims is what the Coulomb law does."""

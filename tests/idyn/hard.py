@@ -1,6 +1,7 @@
 """Hard problems, each from its number: states far from rest, and contacts that are degenerate."""
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -20,7 +21,9 @@ def wild_scene(seed: int, robots: tuple[Robot, ...] | None = None) -> Scene:
     feet or 12 points; half of the gaps are 0, the others up to 2 mm."""
     rng = np.random.default_rng([seed, 2])
     robot = (robots or walkers())[seed % len(ROBOTS)]
-    q = robot.integrate(stance(ROBOTS[seed % len(ROBOTS)]), np.r_[np.zeros(3), tilt(rng), rng.uniform(-0.3, 0.3, robot.na)])
+    q = robot.integrate(
+        stance(ROBOTS[seed % len(ROBOTS)]), np.r_[np.zeros(3), rng.uniform(-0.2, 0.2, 3), rng.uniform(-0.3, 0.3, robot.na)]
+    )
     n = int(rng.integers(1, 6))
     contacts = feet(robot, q).take(rng.permutation(4)[: min(n, 4)])
     scene = Scene(
@@ -31,7 +34,7 @@ def wild_scene(seed: int, robots: tuple[Robot, ...] | None = None) -> Scene:
     )
     scene = many_points(scene, 3) if n == 5 else scene
     gaps = rng.uniform(0, 0.002, len(scene.contacts)) * (rng.uniform(size=len(scene.contacts)) < 0.5)
-    return _with(scene, mu=np.full(len(gaps), rng.choice(FRICTIONS)), gaps=gaps)
+    return with_contacts(scene, mu=np.full(len(gaps), rng.choice(FRICTIONS)), gaps=gaps)
 
 
 def torn_scene(seed: int) -> Scene:
@@ -59,10 +62,6 @@ def kind_of(seed: int) -> str:
     return [*KINDS, "two at once"][turn]
 
 
-def tilt(rng: np.random.Generator) -> Array:
-    return rng.uniform(-0.2, 0.2, 3)
-
-
 @lru_cache(maxsize=1)
 def walkers() -> tuple[Robot, ...]:
     return tuple(load_robot(name)[0] for name in ROBOTS)
@@ -73,10 +72,6 @@ def stance(name: str) -> Array:
     return load_robot(name)[1]
 
 
-def _with(scene: Scene, **changes: object) -> Scene:
-    return with_contacts(scene, **changes)
-
-
 def _coincident(scene: Scene, rng: np.random.Generator) -> Scene:
     copies = np.sort(rng.integers(0, len(scene.contacts), 2 * len(scene.contacts)))
     return msgspec.structs.replace(scene, contacts=_renamed(scene.contacts.take(copies)))
@@ -85,7 +80,7 @@ def _coincident(scene: Scene, rng: np.random.Generator) -> Scene:
 def _in_a_line(scene: Scene, rng: np.random.Generator) -> Scene:
     c = scene.contacts
     direction = np.array([*rng.normal(size=2), 0.0])
-    return _with(
+    return with_contacts(
         scene, points=c.points.mean(axis=0) + rng.uniform(-0.2, 0.2, (len(c), 1)) * direction / np.linalg.norm(direction)
     )
 
@@ -93,7 +88,7 @@ def _in_a_line(scene: Scene, rng: np.random.Generator) -> Scene:
 def _on_one_foot(scene: Scene, rng: np.random.Generator) -> Scene:
     c = scene.contacts
     around = rng.uniform(-0.02, 0.02, (len(c), 3)) * [1, 1, 0]
-    return _with(scene, bodies=np.full(len(c), c.bodies[0]), points=c.points[0] + around)
+    return with_contacts(scene, bodies=np.full(len(c), c.bodies[0]), points=c.points[0] + around)
 
 
 def _opposing(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -103,41 +98,19 @@ def _opposing(scene: Scene, rng: np.random.Generator) -> Scene:
     return msgspec.structs.replace(scene, contacts=_renamed(msgspec.structs.replace(twice, **fields)))
 
 
-def _mixed_friction(scene: Scene, rng: np.random.Generator) -> Scene:
-    return _with(scene, mu=rng.choice([0.0, np.inf], len(scene.contacts)))
-
-
-def _penetrating(scene: Scene, rng: np.random.Generator) -> Scene:
-    return _with(scene, gaps=rng.uniform(-0.005, 0.0, len(scene.contacts)))
-
-
-def _far(scene: Scene, rng: np.random.Generator) -> Scene:
-    return _with(scene, gaps=rng.choice([0.0, 0.005, 1.0], len(scene.contacts)))
-
-
-def _fast(scene: Scene, rng: np.random.Generator) -> Scene:
-    return msgspec.structs.replace(scene, state=State(q=scene.state.q, v=20.0 * rng.normal(size=scene.robot.nv)))
-
-
-def _frictionless(scene: Scene, rng: np.random.Generator) -> Scene:
-    return _with(scene, mu=np.zeros(len(scene.contacts)))
-
-
-def _as_it_is(scene: Scene, rng: np.random.Generator) -> Scene:
-    return scene
-
-
-KINDS = {
+KINDS: dict[str, Callable[[Scene, np.random.Generator], Scene]] = {
     "coincident points": _coincident,
     "feet in a line": _in_a_line,
     "all on one foot": _on_one_foot,
     "opposing normals": _opposing,
-    "friction 0 and ∞": _mixed_friction,
-    "penetration": _penetrating,
-    "gaps of 5 mm and 1 m": _far,
-    "20 m/s": _fast,
-    "no friction": _frictionless,
-    "feet of 1e-9 of their mass": _as_it_is,
+    "friction 0 and ∞": lambda scene, rng: with_contacts(scene, mu=rng.choice([0.0, np.inf], len(scene.contacts))),
+    "penetration": lambda scene, rng: with_contacts(scene, gaps=rng.uniform(-0.005, 0.0, len(scene.contacts))),
+    "gaps of 5 mm and 1 m": lambda scene, rng: with_contacts(scene, gaps=rng.choice([0.0, 0.005, 1.0], len(scene.contacts))),
+    "20 m/s": lambda scene, rng: msgspec.structs.replace(
+        scene, state=State(q=scene.state.q, v=20.0 * rng.normal(size=scene.robot.nv))
+    ),
+    "no friction": lambda scene, rng: with_contacts(scene, mu=np.zeros(len(scene.contacts))),
+    "feet of 1e-9 of their mass": lambda scene, rng: scene,
 }
 
 

@@ -10,14 +10,8 @@ import pytest
 from fast import first_is_fast
 
 from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat
+from idyn import Description, Flat, Ground, Options, Robot, contacts_from_geometry, predict
 from idyn.laws.law import Law
-from idyn.model.description import Description
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
 
 DT = 1e-3

@@ -14,13 +14,11 @@ from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
 
 import idyn.batch.members
 from controllers.robot.load import load_robot
-from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
+from idyn import LAWS, Batch, ContactSet, Ground, InputError, Options, Robot, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
 from idyn.batch.members import CHUNK
 from idyn.contact.soft import SoftContact
-from idyn.laws import LAWS
 from idyn.laws.law import Start
-from idyn.model.robot import Robot
 from idyn.types import Consistency, Guess, Selection
 
 YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
@@ -301,14 +299,16 @@ def test_malformed_guesses_and_settings_are_named():
     scene, law = standing_scene(ROBOT), make_law("coulomb")
     robot, batch = scene.robot, batch_of([scene] * 5)
     guess = predict_batch(robot, batch, law=law, dt=DT).guess
-    with pytest.raises(InputError, match=r"guess\.tau: expected 5 rows"):
-        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, tau=guess.tau[:4]))
-    with pytest.raises(InputError, match=r"guess\.force"):
-        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, force=guess.force[..., :2]))
-    with pytest.raises(InputError, match="dt"):
-        predict_batch(robot, batch, law=law, dt=np.nan)
-    with pytest.raises(InputError, match="threads"):
-        predict_batch(robot, batch, law=law, dt=DT, threads=0)
+    for named, changes in (
+        (r"guess\.tau: expected 5 rows", {"guess": msgspec.structs.replace(guess, tau=guess.tau[:4])}),
+        (r"guess\.force", {"guess": msgspec.structs.replace(guess, force=guess.force[..., :2])}),
+        (r"^guess: .*BatchGuess", {"guess": "last"}),
+        (r"^guess\.others: .*0 to 4", {"guess": msgspec.structs.replace(guess, others={7: guess.member(0)})}),
+        ("dt", {"dt": np.nan}),
+        ("threads", {"threads": 0}),
+    ):
+        with pytest.raises(InputError, match=named):
+            predict_batch(robot, batch, **{"law": law, "dt": DT} | changes)
     with pytest.raises(InputError, match="batch"):
         predict_batch(robot, Batch(state=scene.state, contacts=scene.contacts, q_ddot=scene.q_ddot), law=law, dt=DT)
 
@@ -448,13 +448,3 @@ def test_negative_member_indices_and_named_rungs():
     with pytest.raises(IndexError):
         answer.member(5)
     assert all(law and rung for law, rung in answer.ways)
-
-
-def test_malformed_guesses_are_named():
-    robot, batch = states(count=3)
-    law = make_law("coulomb")
-    guess = predict_batch(robot, batch, law=law, dt=DT).guess
-    with pytest.raises(InputError, match=r"^guess: .*BatchGuess"):
-        predict_batch(robot, batch, law=law, dt=DT, guess="last")
-    with pytest.raises(InputError, match=r"^guess\.others: .*0 to 2"):
-        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, others={7: guess.member(0)}))

@@ -11,18 +11,14 @@ from rungs import attempts
 from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, standing_scene, with_contacts
 from scipy.optimize import linprog
 
+from idyn import Consistency, Ground, Options, Residuals, Selection, make_law, predict
 from idyn.certificate.certify import CERTIFIED, Claim, Conditions
 from idyn.certificate.momentum import demand_error
-from idyn.contact.ground import Ground
 from idyn.contact.soft import SoftContact, constraints_of
-from idyn.laws import make_law
 from idyn.laws.law import Rung, Start, no_kernel
-from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.prediction.solve import workspace_for
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
-from idyn.types import Consistency, Residuals, Selection
 
 
 def shares_of(x, k):

@@ -12,19 +12,12 @@ from oracles import full
 from scenes import DT, LITERAL
 
 from controllers.robot.load import load_robot
+from idyn import Flat, Ground, Options, Robot, all_outcomes, contacts_from_geometry, make_law, outcomes, predict
 from idyn.certificate.certify import CERTIFIED, Claim
 from idyn.certificate.momentum import DYNAMICS, SLIP
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.ground import Ground
 from idyn.contact.soft import NO_CONSTRAINTS
-from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
-from idyn.laws import make_law
 from idyn.model.description import Closure, ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.outcomes import all_outcomes, outcomes
-from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection, State
 

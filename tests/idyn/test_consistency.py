@@ -19,13 +19,9 @@ from scenes import (
 )
 from scipy.optimize import linprog
 
-from idyn.contact.ground import Ground
-from idyn.laws import make_law
-from idyn.options import Options
+from idyn import Consistency, Ground, Options, Selection, Status, make_law
 from idyn.prediction.feasible import EPSILON, project, solve_equalities
-from idyn.status import Status
 from idyn.terms.dynamics import evaluate
-from idyn.types import Consistency, Selection
 
 
 def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):

@@ -9,6 +9,7 @@ from hard import torn_scene
 from oracles import full
 from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, predict_scene, standing_scene, walker
 
+from idyn import Consistency, ContactPoint, Description, Flat, Options, Robot, Selection, Sole, State, make_law, predict
 from idyn.contact.contacts import (
     contacts_from_geometry,
     contacts_from_points,
@@ -16,14 +17,7 @@ from idyn.contact.contacts import (
     first_tangents,
     sphere_centres,
 )
-from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, IdynError, InputError
-from idyn.laws import make_law
-from idyn.model.description import ContactPoint, Description, Sole
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.types import Consistency, Selection, State
 
 UP = np.array([[0.0, 0.0, 1.0]])
 
@@ -66,11 +60,7 @@ def test_malformed_contacts_are_refused_by_field(field, changes):
 def test_duplicate_contacts_and_unknown_frames_are_refused_with_the_nearest_names():
     with pytest.raises(InputError, match="got 'FL_FOOT' twice"):
         build(
-            keys=("FL_FOOT", "FL_FOOT"),
-            points=np.zeros((2, 3)),
-            normals=np.vstack([UP, UP]),
-            mu=np.ones(2),
-            gaps=np.zeros(2),
+            keys=("FL_FOOT", "FL_FOOT"), points=np.zeros((2, 3)), normals=np.vstack([UP, UP]), mu=np.ones(2), gaps=np.zeros(2)
         )
 
     with pytest.raises(InputError, match="FL_FOOT"):
@@ -106,7 +96,7 @@ def test_tangents_are_orthonormal_and_right_handed():
     np.testing.assert_allclose(np.cross(s, t), normals, atol=1e-15)
 
 
-def test_contact_points_lie_below_the_spheres_of_a_tilted_robot():
+def test_contact_points_lie_below_the_spheres_and_within_the_margin():
     robot, q = walker("solo12")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.1, -0.05, 0, np.zeros(12)])
     contacts = contacts_from_geometry(robot, q, Flat(0.003), margin=1.0)
@@ -115,8 +105,6 @@ def test_contact_points_lie_below_the_spheres_of_a_tilted_robot():
     np.testing.assert_allclose(contacts.points, centres - [0, 0, 0.016], atol=1e-15)
     np.testing.assert_allclose(contacts.gaps, centres[:, 2] - 0.016 - 0.003, atol=1e-15)
 
-
-def test_the_margin_decides_which_contacts_are_included():
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
     gaps = contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps

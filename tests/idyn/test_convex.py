@@ -22,18 +22,14 @@ from scenes import (
     varied,
 )
 
-from idyn.errors import ConfigError
-from idyn.laws import LAWS, make_law
+from idyn import LAWS, ConfigError, Consistency, Options, Selection, State, Status, make_law
 from idyn.laws.convex import Convex, pivot_to_basis
 from idyn.laws.convex_basis import basis_of, solve_basis
 from idyn.laws.convex_program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
-from idyn.options import Options
 from idyn.solvers.qp import backends, solve_qp
-from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
-from idyn.types import Consistency, Selection, State
 
 TRIED = ("few feet", "twelve points", "all kinds")
 

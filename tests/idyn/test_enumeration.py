@@ -88,7 +88,7 @@ def test_enumeration_keeps_the_last_solution():
     np.testing.assert_array_equal(answers[1], answers[2])
 
 
-def test_a_new_contact_does_not_change_the_others():
+def test_a_new_contact_keeps_the_answer_and_more_than_two_are_refused():
     two = standing_scene("solo12", n=2)
     one = msgspec.structs.replace(two, contacts=standing_scene("solo12", n=1).contacts)
     law = make_law("enumeration")
@@ -96,8 +96,6 @@ def test_a_new_contact_does_not_change_the_others():
     answer = predict_scene(two, law, guess=guess)
     assert answer.status.ok
 
-
-def test_more_than_two_contacts_are_refused():
     scene = standing_scene("solo12", n=3)
     answer = predict_scene(scene, "enumeration")
     assert answer.law != "enumeration"

@@ -6,25 +6,10 @@ import pinocchio as pin
 import pytest
 from fast import every
 from oracles import full
-from scenes import (
-    DT,
-    LITERAL,
-    each_walker,
-    limitless,
-    predict_scene,
-    random_scenes,
-    standing_scene,
-    turned,
-    walker,
-)
+from scenes import DT, LITERAL, each_walker, limitless, predict_scene, random_scenes, standing_scene, turned, walker
 
+from idyn import LAWS, ContactPoint, Description, Options, Robot, contacts_from_points, make_law, predict
 from idyn.certificate.certify import CERTIFIED, Conditions
-from idyn.contact.contacts import contacts_from_points
-from idyn.laws import LAWS, make_law
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.types import Consistency, Selection, State
 
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
@@ -163,15 +148,13 @@ def test_slip_onset_of_the_accelerating_block(edges, mu):
         assert answer.tau[0] == pytest.approx(m * shoe - friction, rel=1e-6)
 
 
-def test_without_a_limit_the_block_never_slips():
+def test_without_a_limit_the_block_never_slips_and_the_convex_law_gives_no_traction():
+    """Least kinetic energy with the joint's motion prescribed is the momentum the system had: none, so no friction, and the
+    shoe slips at any acceleration. That is the law's own error, not the program's."""
     answer = sled_scene(100.0, 0.1, "no-slip")
     assert answer.v_plus[0] / DT == pytest.approx(-100.0)
     assert answer.force[:, 0].sum() == pytest.approx(-3000.0)
 
-
-def test_the_convex_law_gives_no_traction():
-    """Least kinetic energy with the joint's motion prescribed is the momentum the system had: none, so no friction, and the
-    shoe slips at any acceleration. That is the law's own error, not the program's."""
     for a in (0.1, 1.0, 10.0):
         answer = sled_scene(a, 0.6, "convex")
         assert answer.status.ok

@@ -23,17 +23,14 @@ from scenes import (
 )
 from scipy.sparse import csc_matrix
 
-from idyn.laws import make_law
+from idyn import Options, State, make_law, predict
 from idyn.laws.convex_program import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
-from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.solvers.linalg import RANK
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import SOLVED
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
-from idyn.types import State
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
@@ -131,17 +128,12 @@ def test_polygons_converge_to_the_round_cone(name):
         u = f.at_end(exact.v_plus).reshape(-1, 3)
         if not (np.hypot(u[:, 0], u[:, 1])[exact.p[2::3] > 1e-9] > 1e-6).any():
             continue
-        polygons = [predict_polygon(scene, k) for k in (4, 16, 64)]
+        polygons = [predict_scene(scene, make_law("coulomb", edges=k)) for k in (4, 16, 64)]
         errors.append([np.abs(answer.v_plus - exact.v_plus).max() for answer in polygons])
     assert len(errors) >= 8
     mean = np.median(errors, axis=0)
     assert mean[1] < 0.6 * mean[0]
     assert mean[2] < 0.4 * mean[1]
-
-
-def predict_polygon(scene, edges):
-    law = make_law("coulomb", edges=edges)
-    return predict_scene(scene, law)
 
 
 @every("method", METHODS)

@@ -8,25 +8,14 @@ from fast import every, fast
 from hard import degenerate_scene, wild_scene
 from oracles import full, outcome
 from rungs import attempts
-from scenes import (
-    DT,
-    LITERAL,
-    each_walker,
-    fingers_scene,
-    predict_scene,
-    random_scenes,
-    standing_scene,
-    with_contacts,
-)
+from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scenes, standing_scene, with_contacts
 
+from idyn import LAWS, Consistency, Guess, Options, Selection, State, make_law
 from idyn.certificate.certify import CERTIFIED
-from idyn.laws import LAWS, make_law
 from idyn.laws.law import Rung, Start, no_kernel, single
-from idyn.options import Options
 from idyn.status import STATUSES, Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
-from idyn.types import Consistency, Guess, Selection, State
 
 UNCERTIFIED = {"coulomb": 2}
 """Number of last rungs that move the velocity by more than the certificate allows."""

@@ -14,10 +14,7 @@ from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, eliminate, full, no_slip_is_possible, outcome
 from scenes import DT, LITERAL, each_walker, predict_scene, random_scenes
 
-from idyn.contact.ground import Ground
-from idyn.laws import make_law
-from idyn.options import Options
-from idyn.types import Selection
+from idyn import Ground, Options, Selection, make_law
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 

@@ -11,13 +11,8 @@ from fast import every
 from numba.core import event
 from scenes import DT, LITERAL, standing_scene, with_contacts
 
-from idyn.contact.ground import Ground
-from idyn.errors import InputError
-from idyn.laws import LAWS, make_law
+from idyn import LAWS, Ground, InputError, Options, Selection, State, make_law, predict
 from idyn.laws.coulomb import Coulomb
-from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.types import Selection, State
 
 SCENE = standing_scene("quadruped")
 OPTIONS = Options.paper(ground=LITERAL)

@@ -67,11 +67,7 @@ def test_interpreted_kernels_answer_the_same(variables, begin):
         "import test_interpreted as t; print(json.dumps(t.answers()))"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-W", "error", "-c", script], env=os.environ | variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     compiled = answers()
@@ -85,10 +81,6 @@ def test_interpreted_kernels_answer_the_same(variables, begin):
 def test_without_jit_kernels_are_plain_functions():
     script = "from idyn.solvers.lemke import lemke; print(type(lemke).__name__)"
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script], env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "function"

@@ -200,7 +200,7 @@ def test_outcomes_are_those_at_the_origin():
 # -- terms -------------------------------------------------------------------------------------------------------------
 
 
-def test_terms_are_in_the_world():
+def test_terms_and_frames_far_away_are_in_the_world():
     """M and h do not depend on the place; axes are about the world's origin, placements and ends are there."""
     robot, state, contacts, _ = tick("fivebar")
     here = {name: np.array(value) for name, value in msgspec.structs.asdict(robot.terms(state.q, state.v)).items()}
@@ -225,8 +225,6 @@ def test_terms_are_in_the_world():
     for field in ("velocity", "angular", "matrix", "drift"):
         np.testing.assert_allclose(getattr(found, field), getattr(centroidal, field), atol=1e-10)
 
-
-def test_frames_far_away():
     robot, state, _, _ = tick()
     far, _ = moved(state, contacts_from_geometry(robot, state.q, Flat(), margin=np.inf), UTM)
     for axes in ("local", "local_world_aligned"):

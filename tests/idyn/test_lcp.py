@@ -288,7 +288,7 @@ def test_random_low_rank_problems_are_solved_or_refused(solver):
     assert cycles < 3
 
 
-def test_principal_pivoting_reaches_the_same_slack_from_any_guess():
+def test_principal_pivoting_reaches_the_same_slack_from_any_guess_and_does_not_pivot_from_the_answer():
     """w is unique for a PSD matrix; the guess must not matter."""
     rng = np.random.default_rng(0)
     for seed in range(200):
@@ -302,8 +302,6 @@ def test_principal_pivoting_reaches_the_same_slack_from_any_guess():
         if status is Status.SOLVED:
             np.testing.assert_allclose(lcp.M @ warm, lcp.M @ z, atol=1e-9)
 
-
-def test_principal_pivoting_started_from_the_answer_does_not_pivot():
     for seed in range(100):
         lcp = random_gram(seed)
         _, status, basis = by_ppm(lcp)

@@ -9,9 +9,7 @@ import pytest
 from fast import every
 
 from controllers.robot.load import load_robot
-from idyn import ModelError, Robot, State, contacts_from_geometry, predict
-from idyn.contact.terrain import Flat
-from idyn.errors import InputError
+from idyn import Flat, InputError, ModelError, Robot, State, contacts_from_geometry, predict
 from sim_harness.commands.main import main
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import bodies_of

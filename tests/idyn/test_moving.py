@@ -139,11 +139,7 @@ def test_a_two_wheeled_pendulum_presses_as_lagranges_equations_say(tilt, rate, s
     answer = predict(robot, State(q=q, v=v), contacts, np.full(2, demand), law="coulomb", dt=dt)
     coupled = mass * height * np.cos(tilt)
     A = np.array(
-        [
-            [mass + wheels + spin / r**2, coupled, -1.0 / r],
-            [coupled, inertia + mass * height**2, 1.0],
-            [1.0 / r, -1.0, 0.0],
-        ]
+        [[mass + wheels + spin / r**2, coupled, -1.0 / r], [coupled, inertia + mass * height**2, 1.0], [1.0 / r, -1.0, 0.0]]
     )
     swing = mass * height * np.sin(tilt)
     _, turn, torque = np.linalg.solve(A, [swing * rate**2, g * swing, demand])

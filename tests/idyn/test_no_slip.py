@@ -8,10 +8,7 @@ from fast import every
 from oracles import eliminate, full, no_slip_is_possible, solve_qp
 from scenes import DT, LITERAL, VARIANTS, each_walker, predict_scene, random_scene, standing_scene, turned, varied
 
-from idyn.laws import make_law
-from idyn.options import Options
-from idyn.status import Status
-from idyn.types import Consistency, Selection, State
+from idyn import Consistency, Options, Selection, State, Status, make_law
 
 LAW = make_law("no-slip")
 OPTIONS = Options.paper(selection=Selection.OFF, ground=LITERAL)

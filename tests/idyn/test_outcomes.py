@@ -10,13 +10,7 @@ from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
 from scenes import DT, LITERAL, predict_scene, random_scene, standing_scene, with_contacts
 
-from idyn.batch.arrays import Batch
-from idyn.batch.predict import predict_batch
-from idyn.errors import InputError
-from idyn.laws import make_law
-from idyn.options import Options
-from idyn.prediction.outcomes import all_outcomes, outcomes
-from idyn.prediction.predict import predict
+from idyn import Batch, InputError, Options, all_outcomes, make_law, outcomes, predict, predict_batch
 
 
 def predicted(scene):

@@ -16,19 +16,12 @@ from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import parse
 from controllers.grip import released
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
+from idyn import LAWS, ContactPoint, Description, Flat, Ground, Options, Robot, State, make_law, predict
 from idyn.certificate.certify import CERTIFIED
 from idyn.contact.contacts import centres_of, contacts_from_geometry, contacts_from_points
-from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError, InputError, ModelError
-from idyn.laws import LAWS, make_law
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.options import Options
-from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import recover, reduce
-from idyn.types import State
 
 
 def floating(name):

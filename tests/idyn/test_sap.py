@@ -9,12 +9,10 @@ from oracles import full, outcome
 from scenes import DT, LITERAL, each_walker, random_scene, standing_scene, with_contacts
 from scipy import sparse
 
+from idyn import Consistency, Options, predict
 from idyn.contact.ground import Ground, Material
 from idyn.laws import SapSettings, make_law
 from idyn.laws.sap import Sap
-from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.types import Consistency
 
 MATERIALS = {
     "shipped": Material(1e5, 5e-3),

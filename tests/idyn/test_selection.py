@@ -129,11 +129,7 @@ def earlier(scene, law):
     answer = solve(scene, law, Selection.TORQUE)
     force = answer.force + 10.0 * rng.normal(size=answer.force.shape)
     return Guess(
-        law="another",
-        keys=scene.contacts.keys,
-        basis=answer.guess.basis,
-        tau=answer.tau + rng.normal(size=12),
-        force=force,
+        law="another", keys=scene.contacts.keys, basis=answer.guess.basis, tau=answer.tau + rng.normal(size=12), force=force
     )
 
 
@@ -434,17 +430,6 @@ def test_within_the_limits_the_torque_is_the_smallest(name, law):
     assert compared > 1
 
 
-def test_an_excess_without_choice_is_reported():
-    """With one foot there is no choice."""
-    scene = random_scene("solo12", 0, n=1)
-    free = solve_held(scene, "coulomb")
-    assert free.null_dim == 0
-    scene = msgspec.structs.replace(scene, robot=limited(scene.robot, np.full(12, 0.5 * np.abs(free.tau).max())))
-    answer = solve_held(scene, "coulomb")
-    np.testing.assert_array_equal(answer.tau, free.tau)
-    assert answer.torque_excess == pytest.approx(0.5 * np.abs(free.tau).max())
-
-
 def reference_stance():
     """solo12 at q₂ = 0.3 m, legs (0, 0.7, −1.4) in front and mirrored behind, on the points where its foot frames are."""
     robot, _ = walker("solo12")
@@ -464,10 +449,19 @@ def test_without_selection_two_diagonal_feet_carry_the_reference_stance(law):
     assert loaded in ({0, 3}, {1, 2})
 
 
-def test_the_convex_law_loads_four_feet_of_the_reference_stance_equally():
+def test_the_convex_law_loads_four_feet_equally_and_an_excess_without_choice_is_reported():
+    """With one foot there is no choice."""
     answer = solve_held(reference_stance(), "convex", Selection.OFF)
     np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
     assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
+
+    scene = random_scene("solo12", 0, n=1)
+    free = solve_held(scene, "coulomb")
+    assert free.null_dim == 0
+    scene = msgspec.structs.replace(scene, robot=limited(scene.robot, np.full(12, 0.5 * np.abs(free.tau).max())))
+    answer = solve_held(scene, "coulomb")
+    np.testing.assert_array_equal(answer.tau, free.tau)
+    assert answer.torque_excess == pytest.approx(0.5 * np.abs(free.tau).max())
 
 
 @every("law", ["coulomb", "no-slip", "convex"])

@@ -70,10 +70,7 @@ def test_a_frame_moves_as_asked_in_the_step_that_is_predicted(axes):
 def test_centre_of_mass_and_angular_momentum_change_as_asked():
     robot, state, contacts, rng = tick(seed=2, speed=0.2)
     pull, turn = rng.normal(size=3), rng.normal(size=3)
-    tasks = [
-        ComTask(acceleration=pull, stiffness=0.0),
-        AngularMomentumTask(momentum_rate=turn, stiffness=0.0, damping=0.0),
-    ]
+    tasks = [ComTask(acceleration=pull, stiffness=0.0), AngularMomentumTask(momentum_rate=turn, stiffness=0.0, damping=0.0)]
     answer = solve(robot, state, contacts, tasks, limits=NO_JOINT_LIMITS)
     rate, step, found = (answer.prediction.v_plus - state.v) / DT, 1e-5, []
     for t in (-step, step):
@@ -317,11 +314,14 @@ def test_a_torque_at_its_limit_does_not_exceed_it():
     assert at_limits > 5
 
 
-def test_limits_that_no_motion_meets_are_named_and_the_answer_is_certified():
+def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_refused():
     robot, state, contacts, _ = tick()
     answer = solve(robot, state, contacts, [base_task(robot, state)], limits=TaskLimits(torque=0.05, normal_force=5e3))
     assert any(name.startswith("torque limit of") for name in answer.relaxed)
     assert answer.prediction.status.ok
+
+    with pytest.raises(InputError, match="predicts contact forces"):
+        solve(robot, state, contacts, [ComTask()], law="contact-free")
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------
@@ -385,12 +385,6 @@ def test_two_tasks_on_one_frame_are_told_apart_by_their_names():
         answer["root_joint"]
     with pytest.raises(KeyError, match="0 tasks have the name 'height'"):
         answer["height"]
-
-
-def test_a_law_without_contact_forces_is_refused():
-    robot, state, contacts, _ = tick()
-    with pytest.raises(InputError, match="predicts contact forces"):
-        solve(robot, state, contacts, [ComTask()], law="contact-free")
 
 
 def test_lists_and_narrow_arrays_are_accepted():

@@ -8,16 +8,13 @@ from scenes import walker
 from scipy.optimize import minimize
 
 from controllers.robot.load import load_robot, shared_folder
-from idyn import ModelError
+from idyn import Ground, ModelError, Robot, State
 from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, sphere_against_box
-from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import FrameNotFound, InputError
 from idyn.model.description import Box, Description
-from idyn.model.robot import Robot
 from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
 from idyn.terms.dynamics import evaluate
-from idyn.types import State
 
 SEED = 3
 
@@ -362,12 +359,10 @@ def test_a_box_may_be_rotated_and_offset_in_its_frame():
             assert distance == pytest.approx(np.linalg.norm(local - np.clip(local, -half, half)) - 0.01, abs=1e-12)
 
 
-def test_robots_without_boxes_have_no_contact_pairs():
+def test_robots_without_boxes_have_no_pairs_and_faulty_boxes_are_refused_by_name():
     robot, _ = walker("quadruped")
     assert robot.boxes.pair_keys == ()
 
-
-def test_faulty_boxes_are_refused_by_name():
     robot, _ = grasp()
     for box, named in (
         (Box(frame="BOX", size=(1, 0, 1)), r"box\.BOX\.size: expected > 0"),

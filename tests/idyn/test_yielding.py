@@ -9,14 +9,10 @@ from fast import every
 from oracles import full
 from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, standing_scene
 
+from idyn import Consistency, Ground, InputError, Options, Selection, make_law
 from idyn.certificate.certify import Claim
-from idyn.contact.ground import Ground
 from idyn.contact.soft import NO_CONSTRAINTS
-from idyn.errors import InputError
-from idyn.laws import make_law
-from idyn.options import Options
 from idyn.terms.dynamics import evaluate
-from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005
 YIELDING = Ground.rigid(noise=0.0, recovery_speed=0.0, relaxation=RELAXATION, memory=MEMORY)
