@@ -4,7 +4,7 @@ import numpy as np
 
 from idyn.contact.soft import NO_CONSTRAINTS, constraints_of
 from idyn.jit.records import ArrayRecord
-from idyn.laws.law import Start, law_data
+from idyn.laws.law import Rung, Start, law_data, no_kernel
 from idyn.terms.reduction import view
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 
@@ -37,3 +37,16 @@ def attempts(law, problem, basis, robot=None):
         if a.face.flags.shape[0] != len(reduced.mu):
             continue  # it does not apply
         yield rung.cold if rung.cold and basis is None else rung.name, a
+
+
+class Wrapped:
+    """A law with one rung that Python solves. solve: (law, problem, basis) → names and solutions"""
+
+    kernel = staticmethod(no_kernel)
+
+    def __init__(self, law, solve):
+        self._law = law
+        self.rungs = (Rung("wrapped", Start.COLD, solve=lambda problem, basis: solve(law, problem, basis)),)
+
+    def __getattr__(self, name):
+        return getattr(self._law, name)

@@ -12,6 +12,9 @@ from fast import first_is_fast
 from controllers.robot.load import load_robot
 from idyn import Description, Flat, Ground, Options, Robot, contacts_from_geometry, predict
 from idyn.laws.law import Law
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import Reduced, reduce
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
 
 DT = 1e-3
@@ -80,6 +83,12 @@ def random_scenes(name: str, count: int, **settings: Any) -> Iterator[Scene]:
 def with_contacts(scene: Scene, **fields: object) -> Scene:
     """The scene with some fields of its contacts replaced."""
     return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **fields))
+
+
+def reduced(scene: Scene, ground: Ground = LITERAL) -> tuple[Reduced, ReducedProblem]:
+    """The reduced problem of a scene: its numbers, and the record that kernels read."""
+    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
+    return reduce(problem, scene.q_ddot), problem
 
 
 def predict_scene(

@@ -348,14 +348,8 @@ COUNT = 6 * CHUNK
 
 def states(name="solo12", count=COUNT):
     """A new robot, and states about its stance with four feet on the ground."""
-    robot, scenes = walker(name)[0].variant(), [random_scene(name, seed, n=4, mu=0.6) for seed in range(24)]
-    rows = np.arange(count) % len(scenes)
-    touch = {each: np.array([getattr(scene.contacts, each) for scene in scenes])[rows] for each in TOUCH}
-    return robot, Batch(
-        state=State(q=np.array([s.state.q for s in scenes])[rows], v=np.array([s.state.v for s in scenes])[rows]),
-        contacts=ContactSet(**touch, keys=scenes[0].contacts.keys),
-        q_ddot=np.array([s.q_ddot for s in scenes])[rows],
-    )
+    scenes = [random_scene(name, seed, n=4, mu=0.6) for seed in range(24)]
+    return walker(name)[0].variant(), batch_of([scenes[k % len(scenes)] for k in range(count)])
 
 
 def torques(robot, batch, **more):
@@ -429,15 +423,10 @@ def test_a_malformed_basis_starts_cold_as_in_single_predictions(law, wrong):
     }[wrong]
     spoiled = msgspec.structs.replace(guess, basis=basis, others={})
     answer = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN, guess=spoiled)
-    c = batch.contacts
     for i in range(4):
-        contacts = ContactSet(**{name: getattr(c, name)[i] for name in TOUCH}, keys=c.keys)
         own = basis if basis is None or wrong in ("flat", "a list") else basis[i]
-        one = msgspec.structs.replace(guess.member(i), basis=own)
-        state = State(q=batch.state.q[i], v=batch.state.v[i])
-        alone = predict(robot, state, contacts, batch.q_ddot[i], law=law, dt=DT, options=PLAIN, guess=one)
-        assert answer.member(i).rung == alone.rung
-        assert answer.tau[i].tobytes() == alone.tau.tobytes()
+        single = alone(robot, batch, i, law, PLAIN, msgspec.structs.replace(guess.member(i), basis=own))
+        assert (answer.member(i).rung, answer.tau[i].tobytes()) == (single.rung, single.tau.tobytes())
 
 
 def test_negative_member_indices_and_named_rungs():

@@ -7,18 +7,16 @@ from certificates import LAWS, answer_of, certificate, certified
 from conditions import allowance, relative_dynamics, speed_per_impulse
 from fast import every, first_is_fast
 from oracles import convex_program, corners, outcome
-from rungs import attempts
-from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, standing_scene, with_contacts
+from rungs import Wrapped, attempts
+from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, reduced, standing_scene, with_contacts
 from scipy.optimize import linprog
 
 from idyn import Consistency, Ground, Options, Residuals, Selection, make_law, predict
 from idyn.certificate.certify import CERTIFIED, Claim, Conditions
 from idyn.certificate.momentum import demand_error
 from idyn.contact.soft import SoftContact, constraints_of
-from idyn.laws.law import Rung, Start, no_kernel
 from idyn.prediction.solve import workspace_for
 from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import reduce
 
 
 def shares_of(x, k):
@@ -366,24 +364,15 @@ def test_non_finite_contacts_are_refused(law, field):
     assert refused(scene, law, a, **{field: value})
 
 
-class Mistaken:
+def mistaken(law, scene, change):
     """A law that solves another reduced problem than the given one."""
 
-    kernel = staticmethod(no_kernel)
+    def solve(law, problem, basis):
+        contacts, demand = change(scene.contacts, scene.q_ddot)
+        _, other = reduced(msgspec.structs.replace(scene, contacts=contacts, q_ddot=demand))
+        yield from attempts(law, other, basis)
 
-    def __init__(self, law, scene, change):
-        self._law, self._scene, self._change = law, scene, change
-        self.rungs = (Rung("mistaken", Start.COLD, solve=self._solve),)
-
-    def __getattr__(self, name):
-        return getattr(self._law, name)
-
-    def _solve(self, problem, basis):
-        scene = self._scene
-        contacts, demand = self._change(scene.contacts, scene.q_ddot)
-        other = evaluate(scene.robot, scene.state, contacts, dt=DT, ground=LITERAL)
-        reduce(other, demand)
-        yield from attempts(self._law, other, basis)
+    return Wrapped(law, solve)
 
 
 TAMPERING = {
@@ -417,8 +406,7 @@ def test_the_answer_to_another_problem_is_refused(law, what):
     honest = predict_scene(scene, law, options)
     assert honest.status.ok
     assert honest.law == law
-    mistaken = Mistaken(make_law(law), scene, TAMPERING[what])
-    spoilt = predict_scene(scene, mistaken, options)
+    spoilt = predict_scene(scene, mistaken(make_law(law), scene, TAMPERING[what]), options)
     assert not spoilt.status.ok  # another law may answer in its place
 
 

@@ -17,6 +17,7 @@ from scenes import (
     predict_scene,
     random_scene,
     random_scenes,
+    reduced,
     standing_scene,
     turned,
     varied,
@@ -28,8 +29,6 @@ from idyn.laws.convex_basis import basis_of, solve_basis
 from idyn.laws.convex_program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
 from idyn.solvers.qp import backends, solve_qp
-from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import reduce
 
 TRIED = ("few feet", "twelve points", "all kinds")
 
@@ -227,9 +226,9 @@ FRICTION = {"finite": (0.3, 1.0), "all kinds": (0.0, 0.3, 1.0, np.inf)}
 def problems(name, friction, count, points=1):
     for seed in range(count):
         scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
-        reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
+        r, _ = reduced(scene)
         mu = np.random.default_rng(seed).choice(FRICTION[friction], len(scene.contacts))
-        yield type(reduced)(Y=reduced.Y, b=reduced.b, energy=reduced.energy, mu=mu)
+        yield type(r)(Y=r.Y, b=r.b, energy=r.energy, mu=mu)
 
 
 def energy(problem, p):

@@ -16,6 +16,7 @@ from scenes import (
     predict_scene,
     random_scene,
     random_scenes,
+    reduced,
     standing_scene,
     turned,
     varied,
@@ -25,8 +26,7 @@ from idyn import ConfigError, Options, Selection, make_law
 from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
-from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import Reduced, reduce
+from idyn.terms.reduction import Reduced
 
 
 def solve(scene, edges=4, options=PLAIN, **changes):
@@ -92,8 +92,8 @@ def test_lemke_alone_solves_feet_with_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero up to rounding: that is a solution."""
     directions = make_law("coulomb").directions
     for scene in varied(name, VARIANTS["twelve points"], 120):
-        reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
-        M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
+        r, _ = reduced(scene)
+        M, q, _, _ = assemble(r.Y, r.b, r.mu, directions, 0.0)
         z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))
         assert STATUSES[status] is Status.SOLVED
         assert lcp_error(M, q, z) < 1e-9

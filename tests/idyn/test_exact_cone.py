@@ -17,6 +17,7 @@ from scenes import (
     predict_scene,
     random_scene,
     random_scenes,
+    reduced,
     standing_scene,
     turned,
     varied,
@@ -29,8 +30,6 @@ from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.solvers.linalg import RANK
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import SOLVED
-from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import reduce
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
@@ -140,7 +139,7 @@ def test_polygons_converge_to_the_round_cone(name):
 def test_contact_velocities_match_pinocchios_solvers(method):
     same = 0
     for scene in random_scenes("quadruped", 30, mu=0.5):
-        r = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
+        r, _ = reduced(scene)
         D, mean, speed = r.Y @ r.Y.T, np.mean(np.sum(r.Y[2::3] ** 2, axis=1)), np.abs(r.b).max()
         theirs = speed / mean * solve_cones(D / mean, r.b / speed, r.mu, method)
         p, _, _, status, _ = solve_exact_cone(r.Y, r.b, r.mu, theirs)

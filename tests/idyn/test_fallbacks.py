@@ -7,40 +7,31 @@ from conditions import allowance, coulomb_error, dynamics, exact_cone_error, out
 from fast import every, fast
 from hard import degenerate_scene, wild_scene
 from oracles import full, outcome
-from rungs import attempts
-from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scenes, standing_scene, with_contacts
+from rungs import Wrapped, attempts
+from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scenes, reduced, standing_scene, with_contacts
 
 from idyn import LAWS, Consistency, Guess, Options, Selection, State, make_law
 from idyn.certificate.certify import CERTIFIED
-from idyn.laws.law import Rung, Start, no_kernel, single
+from idyn.laws.law import single
 from idyn.status import STATUSES, Status
-from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import reduce
 
 UNCERTIFIED = {"coulomb": 2}
 """Number of last rungs that move the velocity by more than the certificate allows."""
 
 
-class Failing:
+def failing(law, failures, status):
     """A law whose first rungs fail: with a status, or by claiming success for impulses that are wrong."""
 
-    kernel = staticmethod(no_kernel)
-
-    def __init__(self, law, failures, status):
-        self._law, self._failures, self._status = law, failures, status
-        self.rungs = (Rung("spoilt", Start.COLD, solve=self._spoilt),)
-
-    def __getattr__(self, name):
-        return getattr(self._law, name)
-
-    def _spoilt(self, problem, basis):
-        for i, (rung, solution) in enumerate(attempts(self._law, problem, basis)):
-            if i >= self._failures:
+    def solve(law, problem, basis):
+        for i, (rung, solution) in enumerate(attempts(law, problem, basis)):
+            if i >= failures:
                 yield rung, solution
-            elif self._status.ok:
+            elif status.ok:
                 yield rung, solution._replace(p=solution.p + 1e-3, face=single(len(problem.mu)))
             else:
-                yield rung, solution._replace(status=self._status)
+                yield rung, solution._replace(status=status)
+
+    return Wrapped(law, solve)
 
 
 class Other:
@@ -65,22 +56,16 @@ def calm(n=4):
     return msgspec.structs.replace(scene, q_ddot=np.r_[0.1, -0.2, 0.3, np.zeros(9)])
 
 
-def reduced(scene):
-    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
-    reduce(problem, scene.q_ddot)
-    return problem
-
-
 @every("status", [Status.CYCLE, Status.SOLVED])
 @every("law", LAWS)
 def test_each_rung_answers_when_those_before_it_fail(law, status):
     """Those before report a failure, or claim success and are refused by the certificate. quadprog needs a positive definite D,
     as on one foot."""
     scene, law_of = calm(1 if law.startswith(("convex", "cone")) else 2), make_law(law)
-    names = [rung for rung, _ in attempts(law_of, reduced(scene), None, scene.robot)]
+    names = [rung for rung, _ in attempts(law_of, reduced(scene)[1], None, scene.robot)]
     f = full(scene.robot, scene.state, scene.contacts)
     for failures, rung in enumerate(names[: len(names) - UNCERTIFIED.get(law, 0)]):
-        answer = solve(scene, Failing(law_of, failures, status) if failures else law_of)
+        answer = solve(scene, failing(law_of, failures, status) if failures else law_of)
         assert (answer.law, answer.rung, answer.status) == (law, rung, Status.SOLVED)
         assert answer.residuals.worst <= CERTIFIED
         assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-10
@@ -91,18 +76,18 @@ def test_regularised_answers_are_certified_against_the_original_problem():
     scene = calm(2)
     law = make_law("coulomb")
     f = full(scene.robot, scene.state, scene.contacts)
-    exact, *others = [outcome(f, scene.q_ddot, DT, s.p)[0] for _, s in attempts(law, reduced(scene), None)]
+    exact, *others = [outcome(f, scene.q_ddot, DT, s.p)[0] for _, s in attempts(law, reduced(scene)[1], None)]
     error = [np.abs(v_plus - exact).max() for v_plus in others]
     assert error[0] < 1e-10
     assert error[-1] > 1e-7
-    answer = solve(scene, Failing(Other(law), 4, Status.CYCLE))
+    answer = solve(scene, failing(Other(law), 4, Status.CYCLE))
     assert (answer.law, answer.status) == ("coulomb", Status.OTHER_LAW)
 
 
 @every("law", ["no-slip", "convex", "cone"])
 def test_after_all_rungs_coulombs_law_answers(law):
     scene = calm()
-    answer = solve(scene, Failing(make_law(law), 99, Status.CYCLE))
+    answer = solve(scene, failing(make_law(law), 99, Status.CYCLE))
     assert (answer.law, answer.status) == ("coulomb", Status.OTHER_LAW)
     assert not answer.status.ok
     assert answer.status.certified
@@ -131,7 +116,7 @@ def test_the_last_forces_answer_when_every_law_fails(status):
     """With the status of the law's own failure, the previous impulses, and the torque that goes with them."""
     scene = beyond()
     before = solve(calm(), "coulomb")
-    answer = solve(scene, Failing(make_law("coulomb"), 99, status), guess=before.guess)
+    answer = solve(scene, failing(make_law("coulomb"), 99, status), guess=before.guess)
     assert (answer.law, answer.rung, answer.status) == ("contact-free", "last forces", status)
     np.testing.assert_allclose(answer.impulse, before.impulse, atol=1e-15)
     f = full(scene.robot, scene.state, scene.contacts)
@@ -160,17 +145,16 @@ def test_last_forces_are_assigned_by_contact_key_and_zero_without_a_guess():
 def test_a_selection_that_fails_the_certificate_is_undone():
     """The law reports a face that is too large: sliding feet may stick in it, and the selection lets them."""
 
-    class Mistaken(Failing):
-        def _spoilt(self, problem, basis):
-            for rung, solution in attempts(self._law, problem, basis):
-                flags = np.ones_like(solution.face.flags)
-                flags[:, 1] = False
-                yield rung, solution._replace(face=solution.face._replace(flags=flags))
+    def enlarge(law, problem, basis):
+        for rung, solution in attempts(law, problem, basis):
+            flags = np.ones_like(solution.face.flags)
+            flags[:, 1] = False
+            yield rung, solution._replace(face=solution.face._replace(flags=flags))
 
     undone = 0
     for scene in random_scenes("solo12", 40, n=4, mu=0.3, touching=1.0):
         options = Options.paper(consistency=Consistency.OFF, ground=LITERAL)
-        answer = solve(scene, Mistaken(make_law("coulomb"), 0, Status.SOLVED), options)
+        answer = solve(scene, Wrapped(make_law("coulomb"), enlarge), options)
         plain = solve(scene, "coulomb", msgspec.structs.replace(options, selection=Selection.OFF))
         assert answer.status.certified
         if answer.rung == "cold, unselected":
@@ -184,19 +168,17 @@ def test_after_a_ray_the_demand_is_projected():
     scene = fingers_scene((10.0, -10.0))
     asked = []
 
-    class Watched(Failing):
-        def _spoilt(self, problem, basis):
-            for rung, solution in attempts(self._law, problem, basis):
-                asked.append(solution.status)
-                yield rung, solution
+    def watch(law, problem, basis):
+        for rung, solution in attempts(law, problem, basis):
+            asked.append(solution.status)
+            yield rung, solution
 
-    answer = solve(scene, Watched(make_law("coulomb"), 0, Status.SOLVED))
+    watched = Wrapped(make_law("coulomb"), watch)
+    answer = solve(scene, watched)
     assert asked == [Status.RAY, Status.SOLVED]
     assert answer.demand_change > 0
     asked.clear()
-    assert not solve(
-        scene, Watched(make_law("coulomb"), 0, Status.SOLVED), Options.paper(consistency=Consistency.OFF)
-    ).status.ok
+    assert not solve(scene, watched, Options.paper(consistency=Consistency.OFF)).status.ok
 
 
 def test_every_status_has_a_sentence_of_its_own():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fast import every
 from numba.core import event
-from scenes import DT, LITERAL, standing_scene, with_contacts
+from scenes import DT, LITERAL, predict_scene, standing_scene
 
 from idyn import LAWS, Ground, InputError, Options, Selection, State, make_law, predict
 from idyn.laws.coulomb import Coulomb
@@ -37,6 +37,12 @@ def state(**fields):
 
 
 GUESS = ask().guess
+
+
+def guess(**fields):
+    return {"guess": msgspec.structs.replace(GUESS, **fields)}
+
+
 C, Q, V = SCENE.contacts, SCENE.state.q, SCENE.state.v
 MALFORMED = [
     ("dt", {"dt": 0.0}),
@@ -64,9 +70,17 @@ MALFORMED = [
     ("v[17]", state(v=with_entry(V, 17, np.inf))),
     ("applied", {"applied": np.zeros(12)}),
     ("applied[5]", {"applied": with_entry(V, 5, np.nan)}),
-    ("guess.tau", {"guess": msgspec.structs.replace(GUESS, tau=np.zeros(11))}),
-    ("guess.force", {"guess": msgspec.structs.replace(GUESS, force=np.zeros((3, 3)))}),
+    ("guess.tau", guess(tau=np.zeros(11))),
+    ("guess.force", guess(force=np.zeros((3, 3)))),
+    ("guess.force", guess(force=np.ones((1000, 3)))),
+    ("guess.force", guess(force=np.ones((4, 2)))),
+    ("guess.force", guess(force=np.ones((0, 3)))),
+    ("guess.force", guess(force=[["0"] * 3] * 4)),
+    ("guess.force", guess(force=np.ones((2, 3)), keys=("b", "a", "c", "d"))),
     ("preferred", {"preferred": np.zeros((3, 3))}),
+    ("preferred", {"preferred": np.ones((5, 3))}),
+    ("preferred", {"preferred": [["0"] * 3] * 4}),
+    ("preferred", {"preferred": np.ones((4, 3), dtype=complex)}),
     ("preferred[3, 1]", {"preferred": with_entry(np.zeros((4, 3)), (3, 1), np.nan)}),
     ("preferred[0, 2]", {"preferred": with_entry(np.zeros((4, 3)), (0, 2), -np.inf)}),
     ("preferred[0, 2]", {"preferred": with_entry(np.zeros((4, 3)), (0, 2), 1e200)}),
@@ -77,6 +91,8 @@ MALFORMED = [
     ("contacts.points[2]", contacts(points=with_entry(C.points, (2, 1), np.nan))),
     ("contacts.normals[1]", contacts(normals=with_entry(C.normals, 1, [0.0, 0.0, 0.99]))),
     ("contacts.normals[1]", contacts(normals=with_entry(C.normals, 1, [0.0, 0.0, np.nan]))),
+    ("contacts.normals", contacts(normals=np.ones((2, 3)))),
+    ("contacts.tangents", contacts(tangents=None)),
     ("contacts.tangents[0]", contacts(tangents=with_entry(C.tangents, 0, [0.0, 0.0, 1.0]))),
     ("contacts.tangents[0]", contacts(tangents=with_entry(C.tangents, 0, [0.0, 0.0, 0.0]))),
     ("contacts.mu", contacts(mu=np.zeros(5))),
@@ -92,9 +108,12 @@ MALFORMED = [
 
 @every(("field", "changes"), MALFORMED)
 def test_malformed_inputs_are_refused_by_name(field, changes):
-    with pytest.raises(InputError, match="expected") as refused:
-        ask(**changes)
-    assert refused.value.field == field
+    """In a cold tick, and in a warm one with each selection."""
+    for selection in (None, *Selection):
+        given = {} if selection is None else {"guess": GUESS, "options": Options.paper(selection=selection, ground=LITERAL)}
+        with pytest.raises(InputError, match="expected") as refused:
+            ask(**given | changes)
+        assert refused.value.field == field
 
 
 def test_repeated_keys_are_refused_in_every_tick():
@@ -126,7 +145,7 @@ CONVERTED = {
         **contacts(**OTHER_ORDER),
     },
     "column-major": contacts(**{name: np.asfortranarray(getattr(C, name)) for name in ("points", "normals", "tangents")}),
-    "guess": {"guess": msgspec.structs.replace(GUESS, tau=GUESS.tau.tolist(), force=GUESS.force.tolist())},
+    "guess": guess(tau=GUESS.tau.tolist(), force=GUESS.force.tolist()),
 }
 
 
@@ -155,10 +174,9 @@ def test_copies_and_pickles_of_a_robot_answer_the_same():
 
 def test_well_formed_inputs_are_answered():
     """Infinite and zero friction, gaps of a metre, and a guess with NaN."""
-    guess = msgspec.structs.replace(GUESS, tau=np.full(12, np.nan))
     for changes in (
         {},
-        {"guess": guess},
+        guess(tau=np.full(12, np.nan)),
         contacts(mu=np.array([0.0, 0.5, np.inf, 10.0])),
         contacts(gaps=np.array([-1.0, 0.0, 1e-9, 1.0])),
         {"applied": np.zeros(18), "preferred": np.zeros((4, 3))},
@@ -172,10 +190,6 @@ def test_well_formed_inputs_are_answered():
 YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
 
 
-def solve(scene, law, options, guess=None, **more):
-    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess, **more)
-
-
 @every("law", [name for name in LAWS if name not in ("enumeration", "sensed")])
 def test_contacts_may_change_between_ticks(law):
     """Feet that touch in turn, in another order, and no feet: the last basis and forces are assigned by contact key."""
@@ -187,8 +201,8 @@ def test_contacts_may_change_between_ticks(law):
             ordered = msgspec.structs.replace(
                 guess, keys=keys, basis=guess.carried_over(guess.basis, keys), force=guess.carried_over(guess.force, keys)
             )
-            expected = solve(touching, law, options, ordered)
-        answer = solve(touching, law, options, guess)
+            expected = predict_scene(touching, law, options, ordered)
+        answer = predict_scene(touching, law, options, guess)
         if guess is not None:
             assert (answer.rung, answer.tau.tobytes(), answer.p.tobytes()) == (
                 expected.rung,
@@ -202,8 +216,8 @@ def test_contacts_may_change_between_ticks(law):
 def test_views_and_read_only_arrays_give_the_same_answer_without_compiling():
     """Arrays that compiled code cannot use directly are copied; another kernel for them would cost a minute at 1 kHz."""
     scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options.paper(ground=LITERAL)
-    first = solve(scene, law, options)
-    expected = solve(scene, law, options, first.guess)
+    first = predict_scene(scene, law, options)
+    expected = predict_scene(scene, law, options, first.guess)
     q, mu = np.repeat(scene.state.q, 2)[::2], scene.contacts.mu.copy()
     mu.flags.writeable = False
     assert not q.flags.c_contiguous
@@ -211,7 +225,7 @@ def test_views_and_read_only_arrays_give_the_same_answer_without_compiling():
         scene, state=State(q=q, v=scene.state.v), contacts=msgspec.structs.replace(scene.contacts, mu=mu)
     )
     with event.install_recorder("numba:compile") as compiled:
-        answer = solve(odd, law, options, first.guess)
+        answer = predict_scene(odd, law, options, first.guess)
     assert answer.tau.tobytes() == expected.tau.tobytes()
     assert not compiled.buffer
 
@@ -226,62 +240,29 @@ def test_a_derived_law_does_not_use_its_parents_kernel():
             return tuple(rung._replace(name="mine") for rung in super().rungs)
 
     scene, law, options = standing_scene("quadruped"), Mine(), Options.paper(ground=LITERAL)
-    first = solve(scene, law, options)
-    assert first.rung == solve(scene, law, options, first.guess).rung == "mine"
-
-
-@every("selection", Selection)
-@every(
-    ("field", "changes"),
-    [
-        ("guess.force", {"force": np.ones((1000, 3))}),
-        ("guess.force", {"force": np.ones((4, 2))}),
-        ("guess.force", {"force": np.ones((0, 3))}),
-        ("guess.force", {"force": [["0"] * 3] * 4}),
-        ("guess.force", {"force": np.ones((2, 3)), "keys": ("b", "a", "c", "d")}),
-        ("guess.tau", {"tau": np.ones(11)}),
-        ("preferred", {"preferred": [["0"] * 3] * 4}),
-        ("preferred", {"preferred": np.ones((4, 3), dtype=complex)}),
-        ("preferred", {"preferred": np.ones((5, 3))}),
-        ("contacts.normals", {"normals": np.ones((2, 3))}),
-        ("contacts.tangents", {"tangents": None}),
-    ],
-)
-def test_malformed_inputs_of_a_warm_tick_are_named(selection, field, changes):
-    scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options.paper(selection=selection, ground=LITERAL)
-    guess, preferred = solve(scene, law, options).guess, changes.get("preferred")
-    if field.startswith("guess"):
-        guess = msgspec.structs.replace(guess, **changes)
-    if field.startswith("contacts"):
-        scene = with_contacts(scene, **changes)
-    with pytest.raises(InputError, match=field):
-        solve(scene, law, options, guess, preferred=preferred)
+    first = predict_scene(scene, law, options)
+    assert first.rung == predict_scene(scene, law, options, first.guess).rung == "mine"
 
 
 @every("law", ["no-slip", "coulomb", "convex"])
 def test_a_malformed_basis_is_ignored(law):
     """A basis for other settings of the law, of another type, or missing: the answer is that of a cold start."""
     scene, law, options = standing_scene("quadruped"), make_law(law), Options.paper(ground=LITERAL)
-    guess = solve(scene, law, options).guess
-    expected = solve(scene, law, msgspec.structs.replace(options, warm_start=False), guess)
-    for basis in (
-        np.ones((4, 9), bool),
-        np.ones((3, law.basis_width), bool),
-        guess.basis.astype(float),
-        guess.basis.ravel(),
-        [],
-        None,
-    ):
-        assert solve(scene, law, options, msgspec.structs.replace(guess, basis=basis)).tau.tobytes() == expected.tau.tobytes()
+    guess = predict_scene(scene, law, options).guess
+    expected = predict_scene(scene, law, msgspec.structs.replace(options, warm_start=False), guess)
+    wrong = np.ones((4, 9), bool), np.ones((3, law.basis_width), bool), guess.basis.astype(float), guess.basis.ravel(), [], None
+    for basis in wrong:
+        answer = predict_scene(scene, law, options, msgspec.structs.replace(guess, basis=basis))
+        assert answer.tau.tobytes() == expected.tau.tobytes()
 
 
 @every("selection", Selection)
 def test_forces_of_the_last_tick_may_be_views(selection):
     scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options.paper(selection=selection, ground=YIELDING)
-    guess = solve(scene, law, options).guess
-    expected = solve(scene, law, options, guess)
+    guess = predict_scene(scene, law, options).guess
+    expected = predict_scene(scene, law, options, guess)
     frozen = guess.force.copy()
     frozen.flags.writeable = False
     for force in (np.asfortranarray(guess.force), np.repeat(guess.force, 2, axis=0)[::2], frozen):
-        answer = solve(scene, law, options, msgspec.structs.replace(guess, force=force))
+        answer = predict_scene(scene, law, options, msgspec.structs.replace(guess, force=force))
         np.testing.assert_allclose(answer.tau, expected.tau, atol=1e-9)

@@ -10,7 +10,7 @@ import pytest
 from conditions import allowance, coulomb_error, dynamics
 from fast import every
 from oracles import eliminate, full, outcome
-from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, standing_scene, walker
+from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, reduced, standing_scene, walker
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import parse
@@ -21,7 +21,7 @@ from idyn.certificate.certify import CERTIFIED
 from idyn.contact.contacts import centres_of, contacts_from_geometry, contacts_from_points
 from idyn.errors import ConfigError, InputError, ModelError
 from idyn.terms.dynamics import evaluate
-from idyn.terms.reduction import recover, reduce
+from idyn.terms.reduction import recover
 
 
 def floating(name):
@@ -77,11 +77,6 @@ MECHANISMS = {
     "loose knee": loose_knee,
 }
 SIZES = {"solo12": (12, 6), "panda": (9, 0), "panda, loose joints": (6, 3), "fingers": (2, 3), "loose knee": (11, 7)}
-
-
-def reduced(scene, ground=LITERAL):
-    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
-    return reduce(problem, scene.q_ddot), problem
 
 
 @every("name", SIZES)
