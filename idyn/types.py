@@ -30,7 +30,6 @@ def brief(value: object) -> str:
 
 
 def _tuple(entries: tuple[object, ...]) -> str:
-    """Return the entries of a tuple, as many as fit into `WIDTH` characters."""
     shown: list[str] = []
     for entry in entries:
         text = brief(entry)
@@ -137,17 +136,9 @@ class ContactSet(Record, frozen=True):
 
     def join(self, other: "ContactSet") -> "ContactSet":
         """Return these contacts followed by those of `other`."""
-        return ContactSet(
-            bodies=np.concatenate([self.bodies, other.bodies]),
-            others=np.concatenate([self.others, other.others]),
-            points=np.concatenate([self.points, other.points]),
-            normals=np.concatenate([self.normals, other.normals]),
-            tangents=np.concatenate([self.tangents, other.tangents]),
-            mu=np.concatenate([self.mu, other.mu]),
-            gaps=np.concatenate([self.gaps, other.gaps]),
-            radii=np.concatenate([self.radii, other.radii]),
-            keys=self.keys + other.keys,
-        )
+        names = [name for name in self.__struct_fields__ if name != "keys"]
+        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        return ContactSet(**joined, keys=self.keys + other.keys)
 
 
 class DynamicsTerms(Record, frozen=True):

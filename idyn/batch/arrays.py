@@ -154,7 +154,6 @@ def expand_guess(robot: Robot, expanded: ExpandedBatch, guess: BatchGuess | Gues
 
 
 def _carried_over(rows: Array, before: tuple[str, ...], keys: tuple[str, ...]) -> Array:
-    """Return the rows for the contacts `keys` (B, n, ·), see `Guess.carried_over`."""
     if before == keys:
         return rows
     carried, places = np.zeros((len(rows), len(keys), rows.shape[2]), rows.dtype), {key: i for i, key in enumerate(before)}
@@ -181,7 +180,6 @@ def _count(fields: list[_Field]) -> int:
 
 
 def _converted(field: _Field) -> _Field:
-    """Return the field with an array of its type; lists and arrays of narrower types are converted."""
     fits = isinstance(field.value, np.ndarray) and field.value.dtype == field.dtype
     return field if fits else field._replace(value=numbers(field.name, field.value, field.dtype))
 
@@ -196,7 +194,6 @@ def _check(field: _Field) -> None:
 
 
 def _rows(field: _Field, count: int) -> Array:
-    """Return a contiguous, writable array with one row for each member."""
     return np.require(np.broadcast_to(field.value, (count, *field.shape)), requirements=("C", "W"))
 
 

@@ -151,7 +151,6 @@ def _request(
 
 
 def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
-    """Return the record for compiled code, with the starting basis of each member."""
     count, kernels, no_forces = expanded.size, len(method.kernels), np.empty((expanded.size, 0, 3))
     basis = np.zeros((count, *method.empty.shape), dtype=np.bool_)
     first = np.full(count, method.cold if method.cold < kernels else NONE)
@@ -186,7 +185,6 @@ def _single(robot: Robot, expanded: ExpandedBatch, i: int, guess: Guess | None, 
 def _collect(
     members: Members, keys: tuple[str, ...], law: Law, dt: float, method: Method, resumed: Array, singles: dict[int, Prediction]
 ) -> BatchPrediction:
-    """Return all results, those of compiled code and the `singles` of `predict`."""
     m, kernels = members, len(method.kernels)
     names = [name + suffix for suffix in ("", ", unselected") for name in (*method.warm_names, *method.cold_names)]
     ways, others = [(law.name, name) for name in names], {}

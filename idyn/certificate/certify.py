@@ -284,7 +284,6 @@ def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, resi
 
 @inlined
 def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, residuals: Array) -> None:
-    """Include the conditions of the law in the residuals."""
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return

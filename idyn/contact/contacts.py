@@ -89,7 +89,6 @@ def contacts_of_places(
 
 
 def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """Return the contacts of all spheres with the terrain, then those of all pairs of sphere and box, whatever the gap."""
     placements = placements_at(robot, q)
     centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot.spheres, surface_at(centres, terrain), terrain, mu)
@@ -97,7 +96,6 @@ def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Arr
 
 
 def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """Return contacts of spheres with the terrain."""
     centres, distances, normals = surface.centres, surface.distances, surface.normals
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
@@ -117,7 +115,6 @@ def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array 
 
 
 def _of_pairs(robot: Robot, placements: Array, centres: Array, mu: Array | None) -> ContactSet:
-    """Return contacts of all spheres with the boxes of other bodies."""
     spheres, boxes, rotations = robot.spheres, robot.boxes, placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1)
     points, normals, gaps = pair_contacts(
         boxes.pairs,

@@ -259,7 +259,6 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
 
 @compiled
 def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
-    """Return the heights at the x and y of points (n, 3) [m] (n)."""
     z = np.empty(len(points))
     for i in range(len(points)):
         z[i] = _surface(points[i, 0], points[i, 1], coefficients, resolution)[0]

@@ -231,7 +231,6 @@ def _expanded(
 
 
 def _buffers(robot: Robot, n: int) -> Arrays:
-    """Return the arrays of an `Expansion` for n contacts, and of the derivatives by the demand."""
     values, marks = extent(n, robot.nu, robot.na)
     return np.empty(values), np.empty(marks, np.int64), np.empty((robot.na + 3 * n + robot.nv, robot.na))
 

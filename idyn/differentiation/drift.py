@@ -91,7 +91,6 @@ def drift_by_place(model: Model, x: Expansion, dt: float, out: Array) -> None:
 
 @compiled
 def _followed(x: Expansion) -> Followed:
-    """Return the rows that the mechanism follows, and their factors."""
     (rows, nv), count, rank = x.J.shape, 0, 0
     bound, tangents, Q = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros((nv, nv))
     for row in range(2, rows, 3):
@@ -232,12 +231,10 @@ def _dot(a: Three, b: Three) -> float:
 
 @compiled
 def _at(V: Six, x: Three) -> Three:
-    """Return V_O + ω × x."""
     return V[0] + V[4] * x[2] - V[5] * x[1], V[1] + V[5] * x[0] - V[3] * x[2], V[2] + V[3] * x[1] - V[4] * x[0]
 
 
 @compiled
 def _motion_cross(a: Six, b: Six) -> Six:
-    """Return the spatial cross product of two motions."""
     one, other, turned = cross(a[3:], b[:3]), cross(a[:3], b[3:]), cross(a[3:], b[3:])
     return one[0] + other[0], one[1] + other[1], one[2] + other[2], turned[0], turned[1], turned[2]

@@ -215,7 +215,6 @@ def _fill_motions(d: Dynamics, x: Expansion, p: Array, v_plus: Array, u_hat: Arr
 
 @compiled
 def _fill_friction(x: Expansion, basis: Basis, multipliers: Array) -> None:
-    """Fill the changes by μ."""
     for i in range(len(x.friction)):
         for c in range(3):
             x.friction[i, c] = basis.by_mu[i, c]

@@ -120,7 +120,6 @@ def _from_polygon(problem: Reduced, edges: int) -> Attempt:
 
 
 def _from_proximal(problem: Reduced, method: str) -> Attempt:
-    """Start from the result of a proximal method, converged or not."""
     d, speed = units(problem.Y, problem.b, problem.b)
     return _newton(problem, speed / d * solve_cones(problem.Y @ problem.Y.T / d, problem.b / speed, problem.mu, method))
 

@@ -136,7 +136,6 @@ def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
 
 
 def _inspect_dynamics(joint: ElementTree.Element) -> list[tuple[str, str]]:
-    """Report forces of the joint that predictions do not contain."""
     dynamics = joint.find("dynamics")
     if dynamics is None:
         return []
@@ -334,7 +333,6 @@ def build_model(description: Description, source: str) -> pin.Model:
 
 
 def _build_urdf(description: Description, source: str) -> pin.Model:
-    """Build the model of a URDF after its checks. Raises ModelError with its errors."""
     text = description.urdf
     robot = parse_urdf(text, source)
     _refuse(robot, text, source, inspect_structure(robot) or inspect_urdf(robot))

@@ -98,14 +98,12 @@ class SelfCollision:
         return Near(tuple(self.pairs[k] for k in which), np.array([each.min_distance for _, each in found]), rows)
 
     def _measured(self, q: Array, which: Sequence[int], most: float) -> list[tuple[int, Any]]:
-        """Return the results of coal for those of the pairs, by index, that are nearer than `most`."""
         geometry, shapes = self._geometry, self._shapes
         if which:
             pin.updateGeometryPlacements(self._model, self._data, geometry, shapes, q)
         return [(k, shapes.distanceResults[k]) for k in which if pin.computeDistance(geometry, shapes, k).min_distance < most]
 
     def _pairs(self, srdf: str) -> Pairs:
-        """Return the pairs of links that no joint connects and the SRDF does not disable."""
         self._geometry.addAllCollisionPairs()
         if srdf:
             try:

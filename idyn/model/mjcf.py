@@ -214,7 +214,6 @@ class Reading:
                     raise ModelError(f"{name}: the {what} differs from MuJoCo's by {np.abs(ours - theirs).max():.2g}")
 
     def _axes(self) -> list[int]:
-        """Return the robot's joints with one axis."""
         m = self.model
         return [j for j in range(m.njnt) if m.jnt_type[j] in (SLIDE, HINGE) and m.jnt_bodyid[j] in self.bodies]
 
@@ -249,7 +248,6 @@ class Reading:
             yield f"{m.nflex} flexible bodies"
 
     def _add_body(self, body: int) -> None:
-        """Add the link of a body and the joints by which it moves."""
         m, names = self.model, self.names
         parent, pose = int(m.body_parentid[body]), pose_of(m.body_pos[body], m.body_quat[body])
         above = names["body", parent] if parent else "world"
@@ -329,7 +327,6 @@ class Reading:
             SubElement(SubElement(collision, "geometry"), kind, sizes)
 
     def _spheres(self) -> Iterator[ContactPoint]:
-        """Yield the spheres of moving bodies that may touch others."""
         m = self.model
         for g in range(m.ngeom):
             body = int(m.geom_bodyid[g])

@@ -210,7 +210,6 @@ def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Dema
 
 @compiled
 def _excess(value: float, limit: float) -> float:
-    """Return by how much a value exceeds its limit; 0 up to `WITHIN`."""
     return value - limit if value > limit * (1.0 + WITHIN) else 0.0
 
 

@@ -81,7 +81,6 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
 
 
 def _evaluated(request: Request) -> Method:
-    """Run the stage dynamics for the request; return its method, whose problem is filled."""
     method = _method(request)
     evaluate(request.robot, request.state, request.contacts, dt=DT, ground=request.options.ground, into=method.problem)
     return method
@@ -102,7 +101,6 @@ def _thorough_selection(request: Request) -> None:
 
 
 def _reduced(request: Request) -> Reduced:
-    """Run the stages before the law for the request."""
     problem = _evaluated(request).problem
     reduce_problem(problem.fields, request.q_ddot)
     return view(problem)

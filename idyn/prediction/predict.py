@@ -147,7 +147,6 @@ def _named(answer: Prediction) -> Prediction:
 
 
 def _may_ask_less(request: Request, answer: Prediction) -> bool:
-    """Return whether an answer that exceeds the limits is compared with Coulomb's law."""
     beyond = max(answer.torque_excess, answer.force_excess) > 0.0
     return beyond and request.options.bounded and _unlimited_friction(request) and _is_usable(request, COULOMB)
 
@@ -199,13 +198,11 @@ def _best_answer(request: Request, first: Answer | None = None) -> Answer:
 
 
 def _tries_more_demands(request: Request) -> bool:
-    """Return whether further demands are tried after a solution that exceeds the force limit."""
     projects = request.options.consistency is Consistency.PROJECT
     return projects and request.law.releases and _unlimited_friction(request)
 
 
 def _unlimited_friction(request: Request) -> bool:
-    """Return whether the friction of a contact is unlimited."""
     return request.law.unlimited_friction or bool(np.isinf(request.contacts.mu).any())
 
 
@@ -217,7 +214,6 @@ def _smaller_excess(answer: Prediction, other: Prediction | None) -> Prediction:
 
 
 def _consistency(request: Request) -> Consistency:
-    """Return the consistency option; OFF for compliant ground, where every demand is feasible."""
     return Consistency.OFF if request.law.compliant else request.options.consistency
 
 

@@ -184,7 +184,6 @@ def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]
 
 
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: Attempt) -> Prediction | None:
-    """Return the prediction for the solution of a Python rung, or None if it is not certified."""
     face, out, p = solution.face, _outputs(request), np.ascontiguousarray(solution.p)
     arguments = (
         method.finish.fields,

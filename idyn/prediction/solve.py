@@ -177,7 +177,6 @@ class Method(ArrayRecord):
 
 
 def _starts_cold(rung: Rung) -> bool:
-    """Return whether a kernel rung needs neither a basis nor impulses of the last tick."""
     return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
 
 
@@ -185,7 +184,6 @@ _TYPES: dict[str, type[Method]] = {}
 
 
 def _type_for(data: type[LawData]) -> type[Method]:
-    """Return the subclass of `Method` for a type of law data."""
     name = f"Method[{data.__name__}]"
     if name not in _TYPES:
         _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
@@ -350,7 +348,6 @@ def solve_demand(s: Method, demanded: Demanded, basis: Array, out: Arrays, first
 
 @compiled
 def _same(one: Array, other: Array) -> bool:
-    """Return whether two masks of the same shape are equal."""
     same = True
     for i in range(one.shape[0]):
         for j in range(one.shape[1]):

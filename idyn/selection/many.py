@@ -82,7 +82,6 @@ def _choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Ar
 
 @compiled
 def _torque2(rows: Rows, force: Array) -> float:
-    """Return ‖τ(f)‖² [N²·m²]."""
     tau = rows.tau + rows.lever * (rows.K @ (force - rows.force))
     return tau @ tau
 

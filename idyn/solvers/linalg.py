@@ -120,7 +120,6 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
 
 @compiled
 def _factor(LU: Array, order: Array) -> bool:
-    """Do the work of `lu_factor`: replace LU by its factors and fill the row order."""
     n = len(LU)
     largest = 0.0
     # scale
@@ -160,7 +159,6 @@ def lu_solve(LU: Array, order: Array, b: Array) -> Array:
 
 @compiled
 def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
-    """Fill x with the result of `lu_solve`."""
     n = len(b)
     # L y = P b, then U x = y
     for i in range(n):
@@ -233,7 +231,6 @@ def row_basis(A: Array, new: float) -> Array:
 
 @compiled
 def _subtract_part(x: Array, q: Array) -> None:
-    """Subtract from x its part along the unit vector q."""
     share = dot(q, x)
     for c in range(len(x)):
         x[c] -= share * q[c]

@@ -201,7 +201,6 @@ def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -
 
 @compiled
 def _same_set(a: Array, b: Array, count: int) -> bool:
-    """Return whether the first `count` indices are the same set."""
     for i in range(count):
         found = False
         for j in range(count):
