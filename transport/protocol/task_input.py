@@ -10,30 +10,14 @@ from controllers.planners.targets import LAST_LEVEL
 from idyn.errors import FrameNotFound, InputError, nearest
 from idyn.model.robot import Robot
 from idyn.model.so3 import rotation
-from idyn.tasks import (
-    AngularMomentumTask,
-    CenterOfPressureTask,
-    ComTask,
-    ForceTask,
-    FrameTask,
-    PostureTask,
-    TaskStack,
-)
+from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages.base import Code, Vector
-from transport.protocol.messages.command import (
-    AnyTask,
-    ComPart,
-    ForcePart,
-    FramePart,
-    MomentumPart,
-    PosturePart,
-    PressurePart,
-)
+from transport.protocol.messages.command import AnyTask, ComPart, ForcePart, FramePart, MomentumPart, PosturePart, PressurePart
 
 MOST_TASKS = 32
 
@@ -47,14 +31,7 @@ give in `TIME` [s]; forces of as many weights, their moments with an arm of 1 m,
 UNIT = 1e-3
 """Largest deviation of a quaternion's length from 1; it is normalised."""
 
-SIZES = {
-    "position": 3,
-    "point": 3,
-    "force": 3,
-    "momentum": 3,
-    "momentum_rate": 3,
-    "rotation": 4,
-}
+SIZES = {"position": 3, "point": 3, "force": 3, "momentum": 3, "momentum_rate": 3, "rotation": 4}
 """Vector fields of fixed length → length. `velocity` and `acceleration` depend on the kind."""
 
 RECORDS: dict[type, type[MotionTask | ContactTask]] = {

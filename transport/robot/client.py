@@ -49,12 +49,7 @@ def hello_for(
     return Hello(
         client=Client(name=name, kind=kind),
         model=Model(
-            nq=robot.nq,
-            nv=robot.nv,
-            na=robot.na,
-            total_mass=robot.total_mass,
-            urdf_sha256=robot.urdf_sha256,
-            name=robot.name,
+            nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256, name=robot.name
         ),
         joint_names=[slot.name for slot in joint_slots(robot)],
         actuated=list(robot.joint_names),
@@ -87,12 +82,7 @@ class Conversation:
         self.seq += 1
         self._sent_ns = now_ns
         envelope = msgspec.structs.replace(
-            state,
-            session=self.session,
-            seq=self.seq,
-            t_send=now_ns,
-            last_applied_seq=self._applied,
-            rtt_us=self._rtt_us,
+            state, session=self.session, seq=self.seq, t_send=now_ns, last_applied_seq=self._applied, rtt_us=self._rtt_us
         )
         return encode(envelope)
 
@@ -226,13 +216,7 @@ class RobotClient(BaseClient):
     """
 
     def __init__(
-        self,
-        endpoint: str,
-        hello: Hello,
-        *,
-        deadline_ms: int = DEADLINE_MS,
-        connect_ms: int = 5000,
-        keys: Keys | None = None,
+        self, endpoint: str, hello: Hello, *, deadline_ms: int = DEADLINE_MS, connect_ms: int = 5000, keys: Keys | None = None
     ) -> None:
         """
         deadline_ms: time that `exchange` waits for a torque [ms]

@@ -55,14 +55,18 @@ class Observer:
 
         Raises ConnectionFailed without one, and for a refusal. After that, use a new observer: an answer may still arrive.
         """
-        try:
-            self._socket.send(encode(message))
-            reply = decode(self._socket.recv())
-        except zmq.Again:
-            raise silent(f"no answer from {self._endpoint} within {self._timeout_ms} ms", self._endpoint, self._keys) from None
+        reply = self._answer(message)
         if isinstance(reply, ErrorMessage):
             raise ConnectionFailed(f"the server refused the request ({reply.code}): {reply.message}")
-        return reply  # type: ignore[return-value]
+        return reply
+
+    def _answer(self, message: FromClient) -> FromServer:
+        """Send a message and return the answer, also a refusal. Raises ConnectionFailed without one."""
+        try:
+            self._socket.send(encode(message))
+            return decode(self._socket.recv())  # type: ignore[return-value]
+        except zmq.Again:
+            raise silent(f"no answer from {self._endpoint} within {self._timeout_ms} ms", self._endpoint, self._keys) from None
 
 
 NO_MODES: Mapping[str, Mode] = {}
@@ -76,7 +80,7 @@ class CommandRefused(IdynError):
         self.error = error
 
 
-class PlannerClient:
+class PlannerClient(Observer):
     """A connection that commands a robot through its server: a joystick, a planner or a policy.
 
     with PlannerClient(endpoint, "joystick") as planner:
@@ -94,23 +98,14 @@ class PlannerClient:
         keys: for a server with `[curve]`, of the role 'plan', see `transport.keys.client_keys`
         Raises ConnectionFailed without an answer, CommandRefused for a name that the server does not allow.
         """
-        self._endpoint, self._timeout_ms, self._keys = endpoint, timeout_ms, keys
-        self._socket = connected(endpoint, keys)
-        self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
-        self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
+        super().__init__(endpoint, timeout_ms=timeout_ms, keys=keys)
         try:
-            reply = expected(self._ask(PlanHello(name=name)), PlanWelcome)
+            reply = expected(self.ask(PlanHello(name=name)), PlanWelcome)
         except IdynError:
             self._socket.close()
             raise
         self.welcome, self._seq = reply, 0
         self._see(reply)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Send `stop` and disconnect. The last command stands until it expires. Further calls have no effect."""
@@ -154,20 +149,16 @@ class PlannerClient:
             tasks=write_tasks(tasks) if tasks else None,
             modes={key: Mode(mode).value for key, mode in modes.items()} if modes else None,
         )
-        reply = expected(self._ask(message), CommandAck)
+        reply = expected(self.ask(message), CommandAck)
         self._see(reply)
         return reply
 
-    def _ask(self, message: FromClient) -> FromServer:
-        """Send a message and return the answer."""
-        try:
-            self._socket.send(encode(message))
-            reply = decode(self._socket.recv())
-        except zmq.Again:
-            raise silent(f"no answer from {self._endpoint} within {self._timeout_ms} ms", self._endpoint, self._keys) from None
+    def ask(self, message: FromClient) -> FromServer:
+        """Send a message and return the answer. Raises CommandRefused for a refusal, ConnectionFailed without an answer."""
+        reply = self._answer(message)
         if isinstance(reply, ErrorMessage):
             raise CommandRefused(reply)
-        return reply  # type: ignore[return-value]
+        return reply
 
     def _see(self, reply: PlanWelcome | CommandAck) -> None:
         """Keep the robot's state in a reply."""

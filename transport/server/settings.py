@@ -151,8 +151,7 @@ class ServerSettings(Settings, frozen=True):
             )
         if not self.watchdog.latch_ms <= self.watchdog.silence_ms:
             raise ConfigError(
-                "server.watchdog.silence_ms",
-                f"expected ≥ latch_ms {self.watchdog.latch_ms}, got {self.watchdog.silence_ms}",
+                "server.watchdog.silence_ms", f"expected ≥ latch_ms {self.watchdog.latch_ms}, got {self.watchdog.silence_ms}"
             )
 
 

@@ -17,12 +17,7 @@ class Loopback(BaseClient):
     deadline = math.inf
 
     def __init__(
-        self,
-        service: Service,
-        hello: Hello,
-        *,
-        clock: Callable[[], int] = monotonic_ns,
-        identity: bytes = b"loopback",
+        self, service: Service, hello: Hello, *, clock: Callable[[], int] = monotonic_ns, identity: bytes = b"loopback"
     ) -> None:
         """clock: clock of both sides [ns]; with the simulator's clock a run is repeatable bit for bit"""
         super().__init__(hello)

@@ -45,11 +45,7 @@ ARM = "shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", 
 G1 = UnitreeRobot(
     family=FAMILIES["hg"],
     model="g1-unitree",
-    joints=(
-        *_joints(("left", "right"), LEG),
-        *_joints(("waist",), ("yaw", "roll", "pitch")),
-        *_joints(("left", "right"), ARM),
-    ),
+    joints=(*_joints(("left", "right"), LEG), *_joints(("waist",), ("yaw", "roll", "pitch")), *_joints(("left", "right"), ARM)),
     lying=(),
     kp=150.0,
 )

@@ -40,10 +40,7 @@ class AccessControl:
     """
 
     def __init__(
-        self,
-        settings: CurveSettings,
-        context: "zmq.Context[zmq.Socket[bytes]]",
-        admitted: frozenset[Role] | None = None,
+        self, settings: CurveSettings, context: "zmq.Context[zmq.Socket[bytes]]", admitted: frozenset[Role] | None = None
     ) -> None:
         """
         context: one of its own, which it destroys at the end; admitted: roles that may connect, None: all
