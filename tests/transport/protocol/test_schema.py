@@ -9,6 +9,7 @@ import msgpack
 import numpy as np
 import pytest
 from fast import every
+from message_pages import page, schema
 from rig import Rig
 from standin import hello, solo, state
 
@@ -17,7 +18,6 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
 from transport.protocol.messages.requests import Heartbeat, StatsGet, Stop, TickGet
 from transport.protocol.messages.state import Contact, Flags
-from transport.protocol.schema import page, schema
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 ROBOT = solo()
@@ -41,7 +41,7 @@ def on_the_wire(message: Message) -> Any:
 
 
 def test_the_files_are_those_that_the_command_writes():
-    assert published() == json.loads(json.dumps(schema())), "run `python -m transport.protocol.schema docs/reference`"
+    assert published() == json.loads(json.dumps(schema())), "run `python tests/message_pages.py docs/reference`"
     assert (REFERENCE / "messages.md").read_text(encoding="utf-8") == page(), "run the same command"
 
 

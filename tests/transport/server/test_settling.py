@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from alarm_table import table
 from fast import every
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, state
@@ -25,7 +26,6 @@ from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import ClientLimits, Stats, StatsGet, Stop, Tick, TickGet, Welcome
 from transport.protocol.messages.state import Flags, Imu, StateMessage, TorqueMessage
 from transport.robot.client import RobotClient, hello_for
-from transport.server.alarm_table import table
 from transport.server.service import PERIOD_NS, RateLimit, Service, similar
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback

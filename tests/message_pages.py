@@ -1,6 +1,6 @@
 """The messages as a JSON Schema and as a page, generated from their classes.
 
-python -m transport.protocol.schema FOLDER: writes `messages.schema.json` and `messages.md` there
+python tests/message_pages.py FOLDER: writes `messages.schema.json` and `messages.md` there
 """
 
 import inspect
@@ -30,7 +30,7 @@ COMMENT = re.compile(r"^    (\w+): [^#\n]*#\s*(.+)$", re.MULTILINE)
 HEAD = f"""# Messages
 
 Generated, like the [JSON Schema](messages.schema.json), from the classes in `transport/protocol/messages` by
-`python -m transport.protocol.schema docs/reference`. Schema version {SCHEMA}.
+`python tests/message_pages.py docs/reference`. Schema version {SCHEMA}.
 
 - The key `t` of a message is its type, as in the headings; every message has `v`, the schema version.
 - A field with an asterisk is required. Others may be omitted, and may be nil in a message of the server.
