@@ -10,6 +10,7 @@ from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.compare import jobs
 from sim_harness.demo import Demo, report_of
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.world.world import contact_jacobian
@@ -42,18 +43,21 @@ BLOCK = """
 CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
 
 
-def block_world(engine, mu=0.5, **settings):
-    """A 2 kg block, 0.4 × 0.3 × 0.1 m, at rest on the plane."""
+WORLDS = {**ENGINES, "mujoco": MujocoSettings}
+
+
+def block_world(engine, mu=0.5, terrain=None, **settings):
+    """A 2 kg block, 0.4 × 0.3 × 0.1 m, at rest on the ground, a plane unless given."""
     points = [ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS]
     robot = Robot(Description(urdf=BLOCK, contact=points))
     q = robot.neutral()
     q[2] = 0.05
-    return build_world(ENGINES[engine](**settings), robot, Flat(), q)
+    return build_world(WORLDS[engine](**settings), robot, Flat() if terrain is None else terrain, q)
 
 
-def robot_world(engine="lcp", name="quadruped", **settings):
+def robot_world(engine="lcp", name="quadruped", terrain=None, **settings):
     robot, q = load_robot(name)
-    return build_world(ENGINES[engine](**settings), robot, Flat(), q)
+    return build_world(WORLDS[engine](**settings), robot, Flat() if terrain is None else terrain, q)
 
 
 def holding_torque(world):

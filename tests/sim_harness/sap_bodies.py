@@ -1,8 +1,9 @@
 """Small bodies of known motion under the engine `sap`: their matrices are written down here, none come from a URDF."""
 
 import numpy as np
+from problems import step_problem
 
-from sim_harness.engines.engine import ForwardProblem, Rows, Springs
+from sim_harness.engines.engine import Rows, Springs
 from sim_harness.engines.sap import Sap
 
 G, DT = 9.81, 1e-3
@@ -31,19 +32,9 @@ class Body:
         springs = None
         if self.springs is not None:
             springs = Springs(stiffness=self.springs[0], damping=self.springs[1], stretch=self.q.copy())
-        return ForwardProblem(
-            M=self.M,
-            h=self.h,
-            v=self.v,
-            J=self.J,
-            force=np.zeros(len(self.h)) + force,
-            mu=self.mu,
-            gaps=self.gaps(self.q),
-            dt=dt,
-            rows=None if self.rows is None else Rows(G=self.rows[0], g=self.rows[0] @ self.q, stops=self.rows[1]),
-            springs=springs,
-            system=self,
-        )
+        rows = None if self.rows is None else Rows(G=self.rows[0], g=self.rows[0] @ self.q, stops=self.rows[1])
+        given = {"h": self.h, "v": self.v, "force": np.zeros(len(self.h)) + force, "gaps": self.gaps(self.q)}
+        return step_problem(self.M, self.J, self.mu, dt, **given, rows=rows, springs=springs, system=self)
 
     def step(self, engine, dt, force=0.0):
         solution = engine.solve(self.problem(dt, force))

@@ -134,13 +134,10 @@ def test_after_a_fall_claims_about_other_quantities_do_not_hold():
     assert claim(results, controllers=("id-qp-mu",), at_least=0.5).holds is True
 
 
-def test_a_range_names_the_controller_nearest_to_its_limit():
+def test_a_range_holds_for_all_controllers_and_names_the_one_nearest_to_its_limit():
     results = {("a", "pid"): runs(5.0), ("a", "id-t-1"): runs(9.0), ("b", "pid"): runs(2.0)}
     assert claim(results, controllers=("pid", "id-t-1"), at_most=10.0).measured.startswith("id-t-1: 9")
     assert claim(results, controllers=("pid", "id-t-1"), at_least=1.5, at_most=20.0).measured.startswith("pid: 2")
-
-
-def test_a_range_holds_only_if_every_controller_keeps_it():
     results = {
         ("a", "pid"): runs(0.011, field="force_error_relative"),
         ("a", "id-t-1"): runs(0.03, field="force_error_relative"),
@@ -372,17 +369,14 @@ def test_unknown_names_are_refused(comparison, tmp_path, old, new, named):
         load_comparison(str(path))
 
 
-def test_check_accepts_comparisons(comparison, tmp_path, capsys):
+def test_check_accepts_comparisons_and_recognises_them_by_their_keys(comparison, tmp_path, capsys):
+    """Not by a word in a comment, nor by text before the first bracket."""
     assert main(["check", "figure-18"]) == 0
     assert main(["check", comparison]) == 0
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(Path(comparison).read_text().replace("duration", "duratoin"))
     assert main(["check", str(wrong)]) == 2
     assert "duratoin" in capsys.readouterr().err
-
-
-def test_comparisons_are_recognised_by_their_keys(comparison, tmp_path):
-    """Not by a word in a comment, nor by text before the first bracket."""
     plain = tmp_path / "plain.toml"
     plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
     assert main(["check", str(plain)]) == 0

@@ -71,12 +71,17 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "cube-tosses-parame
 measured = pytest.mark.skipif(not (DATA / FILE).is_file(), reason=f"no {FILE} beside the project or in {VARIABLE}")
 
 
-def test_tosses_are_read_as_they_are_written(tmp_path):
+def test_tosses_are_read_as_they_are_written_and_other_files_refused(tmp_path):
     tosses = [flying(seed, samples) for seed, samples in ((0, 10), (1, 25))]
     np.savez(tmp_path / FILE, **arrays(tosses))
     for found, toss in zip(load_tosses(tmp_path), tosses, strict=True):
         for field in ("position", "rotation", "velocity", "spin"):
             np.testing.assert_allclose(getattr(found, field), getattr(toss, field), atol=1e-12)
+    (tmp_path / FILE).write_text("no archive")
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(ConfigError) as caught:
+            load_tosses(folder)
+        assert caught.value.path == "--data"
 
 
 @every(
@@ -97,14 +102,6 @@ def test_a_malformed_file_is_refused_by_name(tmp_path, change, where):
     with pytest.raises(ConfigError) as caught:
         load_tosses(tmp_path)
     assert caught.value.path == f"{FILE}: {where}"
-
-
-def test_a_missing_file_and_a_file_of_another_kind_are_refused(tmp_path):
-    (tmp_path / FILE).write_text("no archive")
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ConfigError) as caught:
-            load_tosses(folder)
-        assert caught.value.path == "--data"
 
 
 def test_the_split_is_300_to_100_and_has_no_common_toss():

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from conftest import robot_world
 from fast import every, fast, first_is_fast, full
+from problems import DT, random_problems, step_problem
 from sap_bodies import Body
 from scipy.integrate import solve_ivp
 from scipy.special import ellipk
-from test_engines import DT, random_problems
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -16,7 +16,7 @@ from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
-from sim_harness.engines.engine import CompliantEngine, ForwardProblem, Rows
+from sim_harness.engines.engine import CompliantEngine, Rows
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.sap import Sap
@@ -71,19 +71,7 @@ class Linkage:
         n = len(self.q)
         h = np.zeros(n)
         h[1::3] = [G * m for m, _ in self.rods]
-        solution = engine.solve(
-            ForwardProblem(
-                M=self.M,
-                h=h,
-                v=self.v,
-                J=np.zeros((0, n)),
-                force=np.zeros(n),
-                mu=np.zeros(0),
-                gaps=np.zeros(0),
-                dt=dt,
-                rows=rows,
-            )
-        )
+        solution = engine.solve(step_problem(self.M, dt=dt, h=h, v=self.v, rows=rows))
         self.v = solution.v_plus
         self.q = self.q + dt * self.v
         return solution
@@ -215,14 +203,18 @@ def test_rows_on_all_degrees_of_freedom_stop_the_motion(engine):
 
 
 @every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
-def test_rows_that_hold_a_body_inside_another_are_reported(engine):
+def test_rigid_stops_stop_and_rows_that_hold_a_body_inside_another_are_reported(engine):
     problem = next(random_problems("quadruped", 1))
     inside = msgspec.structs.replace(problem, gaps=np.full(len(problem.mu), -1e-3))
     assert not ENGINES[engine]().solve(with_rows(inside, np.eye(18), np.zeros(18))).status.ok
+    at = swing(engine, 0.0)
+    np.testing.assert_allclose(at.v_plus, 0.0, atol=1e-12)
+    np.testing.assert_allclose(at.rows, [0.6, -1.5], atol=1e-12)
+    assert swing(engine, 1e-4).v_plus[0] == pytest.approx(-0.1)  # what is left of the way
 
 
 @every("engine", BILATERAL)
-def test_contradictory_rows_are_not_solved(engine):
+def test_contradictory_and_non_finite_rows_are_not_solved(engine):
     rng = np.random.default_rng(4)
     problem = next(random_problems("quadruped", 1))
     G, _ = random_rows(rng, 18, 2)
@@ -231,6 +223,9 @@ def test_contradictory_rows_are_not_solved(engine):
     with pytest.raises(InputError, match=r"rows\[2\]: expected a row .* one that contradicts them by 0.1 m"):
         check_rows(problem.M, twice.rows)
     check_rows(problem.M, with_rows(problem, np.vstack([G, G[0]]), np.array([0.1, 0.0, 0.1])).rows)
+    problem = next(random_problems("quadruped", 1))
+    for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
+        assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
 
 
 def test_rows_of_a_wrong_shape_are_refused():
@@ -241,38 +236,10 @@ def test_rows_of_a_wrong_shape_are_refused():
 
 
 @every("engine", BILATERAL)
-def test_a_non_finite_row_is_reported(engine):
-    problem = next(random_problems("quadruped", 1))
-    for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
-        assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
-
-
-@every("engine", BILATERAL)
-def test_a_wide_gap_closes_at_a_bounded_speed(engine):
+def test_a_wide_gap_closes_at_a_bounded_speed_and_a_stop_pushes_one_way(engine):
     problem = next(random_problems("quadruped", 1))
     solution = ENGINES[engine]().solve(with_rows(problem, np.eye(18)[:1], np.array([0.1])))
     assert solution.v_plus[0] == pytest.approx(-FASTEST)
-
-
-def swing(engine, g, speed=-0.3):
-    """A mass of 2 kg on a line that may not go below g, and one closure that holds its neighbour."""
-    return ENGINES[engine]().solve(
-        ForwardProblem(
-            M=np.diag([2.0, 3.0]),
-            h=np.zeros(2),
-            v=np.array([speed, 0.5]),
-            J=np.zeros((0, 2)),
-            force=np.zeros(2),
-            mu=np.zeros(0),
-            gaps=np.zeros(0),
-            dt=DT,
-            rows=Rows(G=np.eye(2), g=np.array([g, 0.0]), stops=np.array([True, False])),
-        )
-    )
-
-
-@every("engine", BILATERAL)
-def test_a_stop_pushes_one_way_only(engine):
     away = swing(engine, 0.0, speed=0.3)
     assert away.status.ok
     np.testing.assert_allclose(away.v_plus, [0.3, 0.0], atol=1e-12)
@@ -282,12 +249,10 @@ def test_a_stop_pushes_one_way_only(engine):
     assert far.p.shape == (0, 3)
 
 
-@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
-def test_a_rigid_stop_stops(engine):
-    at = swing(engine, 0.0)
-    np.testing.assert_allclose(at.v_plus, 0.0, atol=1e-12)
-    np.testing.assert_allclose(at.rows, [0.6, -1.5], atol=1e-12)
-    assert swing(engine, 1e-4).v_plus[0] == pytest.approx(-0.1)  # what is left of the way
+def swing(engine, g, speed=-0.3):
+    """A mass of 2 kg on a line that may not go below g, and one closure that holds its neighbour."""
+    rows = Rows(G=np.eye(2), g=np.array([g, 0.0]), stops=np.array([True, False]))
+    return ENGINES[engine]().solve(step_problem(np.diag([2.0, 3.0]), v=[speed, 0.5], rows=rows))
 
 
 def test_a_yielding_stop_is_a_spring():
@@ -371,11 +336,16 @@ def test_an_engine_of_rigid_rows_refuses_others(name):
         parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
 
 
-def test_sap_handles_compliance_itself():
+def test_sap_handles_compliance_itself_and_without_it_results_are_identical():
     assert with_compliance(Sap()) == Sap()
     for stop in (False, True):
         problem = weight_on_a_row(stop, -0.01, 0.1)
         np.testing.assert_allclose(Sap().solve(problem).v_plus, FoldingEngine(engine=Sap()).solve(problem).v_plus, atol=1e-9)
+    rigid = msgspec.structs.replace(
+        weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
+    )
+    lcp = parse("lcp", AnyEngine, "engine")
+    assert (with_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
 
 
 def test_stops_without_a_consistent_set_are_not_solved():
@@ -388,14 +358,6 @@ def test_stops_without_a_consistent_set_are_not_solved():
             return msgspec.structs.replace(solution, v_plus=np.full(4, 1.0 if pressed else -1.0))
 
     assert not FoldingEngine(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
-
-
-def test_without_compliance_the_result_is_identical():
-    rigid = msgspec.structs.replace(
-        weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
-    )
-    lcp = parse("lcp", AnyEngine, "engine")
-    assert (with_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
 
 
 def slopes(values, nv, at, eps=1e-6):

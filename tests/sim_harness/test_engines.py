@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import Stand
 from fast import every, first_is_fast, full
+from problems import DT, check_dynamics, random_problems, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from scipy.optimize import nnls
 
@@ -19,7 +20,7 @@ from idyn.status import Status
 from sim_harness.engines import NAMES
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.dissipation import Dissipation
-from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.engine import Rows
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp, polygon_lcp
 from sim_harness.engines.newton import Newton
@@ -34,46 +35,6 @@ from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Scen
 from sim_harness.studies.newton_study import Scheme
 from sim_harness.world.world import contact_jacobian, generalised_force
 from sim_harness.world.worlds import ENGINES, AnyEngine, build_world
-
-DT = 1e-3
-
-
-def random_problems(name, count, *, infinite=False):
-    """States about the stance: feet up to 2 mm deep, moving, pushed by random torques; the exact stance among them."""
-    robot, stance = load_robot(name)
-    rng = np.random.default_rng(4)
-    for k in range(count):
-        q = robot.integrate(stance, 0.2 * (k % 3 > 0) * rng.normal(size=robot.nv))
-        q[2] += 0.2
-        q[2] -= contacts_from_geometry(robot, q, Flat(), margin=10).gaps.min() + 0.002 * (k % 2)
-        v = 0.5 * (k % 4) * rng.normal(size=robot.nv)
-        contacts = contacts_from_geometry(robot, q, Flat(), margin=10 if k % 5 == 0 else 0.01)
-        terms = robot.terms(q, v)
-        mu = rng.uniform(0.05, 1.5, len(contacts))
-        if infinite and k % 4 == 0:
-            mu[0] = np.inf
-        if infinite and k % 5 == 0:
-            mu[-1] = 0
-        force = np.zeros(robot.nv)
-        force[robot.tree.a] = 2 * rng.normal(size=robot.na)
-        yield ForwardProblem(
-            M=terms.M.copy(),
-            h=terms.h.copy(),
-            v=v,
-            J=contact_jacobian(terms.axes, robot.tree.support, contacts),
-            force=force,
-            mu=mu,
-            gaps=contacts.gaps,
-            dt=DT,
-        )
-
-
-def check_dynamics(problem, solution):
-    """Recomputed here from the definitions."""
-    p = problem
-    residual = p.M @ (solution.v_plus - p.v) - p.J.T @ solution.p.ravel() - DT * (p.force - p.h)
-    assert np.abs(residual).max() < 1e-10
-    assert solution.dynamics < 1e-10
 
 
 @every("name", ["quadruped", "solo12"])
@@ -191,9 +152,7 @@ def test_penalty_is_stable_at_any_stiffness(make_block, kp, dt):
 @every("engine", sorted(ENGINES))
 def test_without_contacts_the_motion_is_free(engine):
     problem = next(random_problems("quadruped", 1))
-    free = ForwardProblem(
-        M=problem.M, h=problem.h, v=problem.v, J=np.zeros((0, 18)), force=problem.force, mu=np.zeros(0), gaps=np.zeros(0), dt=DT
-    )
+    free = msgspec.structs.replace(problem, J=np.zeros((0, 18)), mu=np.zeros(0), gaps=np.zeros(0))
     solution = ENGINES[engine]().solve(free)
     expected = free.v + DT * np.linalg.solve(free.M, free.force - free.h)
     np.testing.assert_allclose(solution.v_plus, expected, atol=1e-12)
@@ -202,30 +161,35 @@ def test_without_contacts_the_motion_is_free(engine):
 
 
 @every("engine", sorted(ENGINES))
-def test_a_singular_inertia_is_reported(engine):
-    problem = next(random_problems("quadruped", 1))
-    broken = ForwardProblem(
-        M=np.zeros((18, 18)),
-        h=problem.h,
-        v=problem.v,
-        J=problem.J,
-        force=problem.force,
-        mu=problem.mu,
-        gaps=problem.gaps,
-        dt=DT,
-    )
-    with np.errstate(all="ignore"):  # the kernels warn when they run interpreted
-        assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
+def test_equal_problems_give_identical_results(engine):
+    for problem in random_problems("quadruped", 20):
+        one, two = ENGINES[engine]().solve(problem), ENGINES[engine]().solve(problem)
+        assert one.v_plus.tobytes() == two.v_plus.tobytes()
+        assert one.p.tobytes() == two.p.tobytes()
 
 
 @every("engine", sorted(ENGINES))
-def test_a_non_finite_torque_is_reported(make_world, engine):
+def test_a_singular_inertia_and_a_non_finite_torque_are_reported(engine, make_world):
+    problem = next(random_problems("quadruped", 1))
+    broken = msgspec.structs.replace(problem, M=np.zeros((18, 18)))
+    with np.errstate(all="ignore"):  # the kernels warn when they run interpreted
+        assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
     world = make_world(engine)
     assert world.step(np.full(12, np.nan), DT).status is Status.NON_FINITE
 
 
-def test_generalised_contact_forces_are_the_transposed_jacobian():
+def test_the_contact_jacobian_is_the_derivative_of_the_foot_centres_and_maps_forces():
     """Jᵀ p of a contact equals the generalised force of the same impulse at the same point."""
+    robot, q = load_robot("quadruped")
+    rng = np.random.default_rng(7)
+    q = robot.integrate(q, 0.1 * rng.normal(size=18))
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=10)
+    J = contact_jacobian(robot.terms(q, np.zeros(18)).axes, robot.tree.support, contacts)
+    v = rng.normal(size=18)
+    e = 1e-6
+    after = contacts_from_geometry(robot, robot.integrate(q, e * v), Flat(), margin=10).gaps
+    before = contacts_from_geometry(robot, robot.integrate(q, -e * v), Flat(), margin=10).gaps
+    np.testing.assert_allclose(J[2::3] @ v, (after - before) / (2 * e), atol=1e-8)
     robot, q = load_robot("quadruped")
     rng = np.random.default_rng(6)
     q = robot.integrate(q, 0.1 * rng.normal(size=18))
@@ -240,25 +204,16 @@ def test_generalised_contact_forces_are_the_transposed_jacobian():
         np.testing.assert_allclose(actual, expected, atol=1e-14)
 
 
-def test_contact_jacobian_is_the_derivative_of_the_foot_centres():
-    robot, q = load_robot("quadruped")
-    rng = np.random.default_rng(7)
-    q = robot.integrate(q, 0.1 * rng.normal(size=18))
-    contacts = contacts_from_geometry(robot, q, Flat(), margin=10)
-    J = contact_jacobian(robot.terms(q, np.zeros(18)).axes, robot.tree.support, contacts)
-    v = rng.normal(size=18)
-    e = 1e-6
-    after = contacts_from_geometry(robot, robot.integrate(q, e * v), Flat(), margin=10).gaps
-    before = contacts_from_geometry(robot, robot.integrate(q, -e * v), Flat(), margin=10).gaps
-    np.testing.assert_allclose(J[2::3] @ v, (after - before) / (2 * e), atol=1e-8)
-
-
-def test_engines_are_built_by_name():
+def test_engines_are_built_by_name_and_settings_of_others_are_named():
     assert parse({"kind": "lcp", "edges": 6}, AnyEngine, "engine") == PolygonLcp(edges=6)
     for name, engine in ENGINES.items():
         assert parse(name, AnyEngine, "engine") == engine(), name
     with pytest.raises(ConfigError, match=r"sim\.engine: no kind named 'lpc'.*lcp"):
         parse("lpc", AnyEngine, "sim.engine")
+    with pytest.raises(ConfigError, match=r"sim\.engine\.slipspeed: .*slip_speed"):
+        parse({"kind": "penalty", "slipspeed": 1e-4}, AnyEngine, "sim.engine")
+    with pytest.raises(ConfigError, match=r"sim\.engine\.edges: no such setting of 'penalty'; it belongs to lcp, dissipation"):
+        parse({"kind": "penalty", "edges": 4}, AnyEngine, "sim.engine")
 
 
 NAN = float("nan")
@@ -290,30 +245,14 @@ def test_invalid_settings_are_refused_by_name(kind, field, value):
     assert caught.value.path == f"sim.engine.{field}"
 
 
-def test_settings_of_another_engine_are_named_with_the_nearest_or_with_theirs():
-    with pytest.raises(ConfigError, match=r"sim\.engine\.slipspeed: .*slip_speed"):
-        parse({"kind": "penalty", "slipspeed": 1e-4}, AnyEngine, "sim.engine")
-    with pytest.raises(ConfigError, match=r"sim\.engine\.edges: no such setting of 'penalty'; it belongs to lcp, dissipation"):
-        parse({"kind": "penalty", "edges": 4}, AnyEngine, "sim.engine")
-
-
 WEIGHT = 9.81
 
 
 def resting(dt=1e-3, away=3.0, **rows):
     """1 kg at rest on the ground, pushed with 1 N, and an unconnected wheel with a stop at this distance [rad]."""
     J, G = np.eye(3, 4), np.eye(4)[3:]
-    return ForwardProblem(
-        M=np.eye(4),
-        h=np.array([0.0, 0.0, WEIGHT, 0.0]),
-        v=np.zeros(4),
-        J=J,
-        force=np.array([1.0, 0.0, 0.0, 0.0]),
-        mu=np.array([0.5]),
-        gaps=np.zeros(1),
-        dt=dt,
-        rows=Rows(G=G, g=np.array([away]), stops=np.array([True]), **rows),
-    )
+    rows = Rows(G=G, g=np.array([away]), stops=np.array([True]), **rows)
+    return step_problem(np.eye(4), J, 0.5, dt, h=[0.0, 0.0, WEIGHT, 0.0], force=[1.0, 0.0, 0.0, 0.0], rows=rows)
 
 
 @every("engine", ENGINES)
@@ -360,16 +299,7 @@ BOUNCING = (PolygonLcp, Dissipation, NoSlip, Newton)
 
 def point(speed, gap, slip=1.0):
     """A point of 2 kg that moves down onto the floor without gravity, and along it at `slip` [m/s]."""
-    return ForwardProblem(
-        M=2.0 * np.eye(3),
-        h=np.zeros(3),
-        v=np.array([slip, 0.0, -speed]),
-        J=np.eye(3),
-        force=np.zeros(3),
-        mu=np.array([0.1]),
-        gaps=np.array([gap]),
-        dt=1e-3,
-    )
+    return step_problem(2.0 * np.eye(3), np.eye(3), 0.1, v=[slip, 0.0, -speed], gaps=[gap])
 
 
 @every("engine", BOUNCING)
@@ -436,27 +366,15 @@ def test_no_admissible_impulse_leaves_less_energy(name):
 
 def point_mass(v, mu):
     """A particle of 2 kg on the plane."""
-    return ForwardProblem(
-        M=2.0 * np.eye(3),
-        h=np.array([0, 0, 2.0 * 9.81]),
-        v=np.array(v),
-        J=np.eye(3),
-        force=np.zeros(3),
-        mu=np.array([mu]),
-        gaps=np.zeros(1),
-        dt=DT,
-    )
+    return step_problem(2.0 * np.eye(3), np.eye(3), mu, h=[0, 0, 2.0 * 9.81], v=v)
 
 
-def test_a_sliding_particle_is_lifted_as_the_model_says():
+def test_a_sliding_particle_is_lifted_as_the_model_says_and_a_sticking_one_is_not():
     """p_N = m (μ u + g dt) / (1 + μ²): maximal dissipation pushes harder to rub harder."""
     mu, u = 0.4, 0.3
     solution = Dissipation().solve(point_mass([u, 0, 0], mu))
     normal = 2.0 * (mu * u + 9.81 * DT) / (1 + mu**2)
     np.testing.assert_allclose(solution.p, [[-mu * normal, 0, normal]], atol=1e-12)
-
-
-def test_a_sticking_particle_stops_without_being_lifted():
     solution = Dissipation().solve(point_mass([0.001, 0.0005, 0], 0.8))
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 

@@ -261,6 +261,18 @@ def test_robots_and_settings_that_do_not_apply_are_refused():
         Estimator(EstimatorSettings(), arm)
     with pytest.raises(ConfigError, match=r"estimator.release: expected a number < touch"):
         Estimator(EstimatorSettings(release=0.2), load_robot("go2")[0])
+    robot = load_robot("go2")[0]
+    for quat in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, float("nan"))):
+        with pytest.raises(ConfigError, match=r"estimator\.imu_quat: expected a rotation: a quaternion x, y, z, w of length 1"):
+            Estimator(EstimatorSettings(imu_quat=quat), robot)
+        with pytest.raises(ConfigError, match=r"sensing\.imu\.quat: expected a rotation"):
+            check_imperfections(ImperfectionSettings(sensing=Sensing(imu=ImuSettings(quat=quat))), robot, 1e-3)
+    settings = load("controllers", "arm", ControllerSettings)
+    with pytest.raises(ConfigError, match="estimator: expected a robot with a free base"):
+        build_controller(msgspec.structs.replace(settings, estimator=EstimatorSettings()))
+    sensing = Sensing(imu=ImuSettings())
+    with pytest.raises(ConfigError, match=r"sensing\.imu: expected a robot with a free base"):
+        check_imperfections(ImperfectionSettings(sensing=sensing), load_robot(settings.robot)[0], 1e-3)
 
 
 SENSOR_NOISE = Spread(joint_position=1e-3, joint_speed=0.05, base_orientation=2e-3, base_rate=0.01)
@@ -314,21 +326,3 @@ def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, t
     assert run.summary.verdict.good == (mounted == told)
     if mounted == told:
         assert np.abs(run.trace.q[-1, 3:6]).max() < 0.01
-
-
-def test_a_mounting_that_is_no_rotation_is_refused():
-    robot = load_robot("go2")[0]
-    for quat in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, float("nan"))):
-        with pytest.raises(ConfigError, match=r"estimator\.imu_quat: expected a rotation: a quaternion x, y, z, w of length 1"):
-            Estimator(EstimatorSettings(imu_quat=quat), robot)
-        with pytest.raises(ConfigError, match=r"sensing\.imu\.quat: expected a rotation"):
-            check_imperfections(ImperfectionSettings(sensing=Sensing(imu=ImuSettings(quat=quat))), robot, 1e-3)
-
-
-def test_a_fixed_robot_has_no_base_to_estimate():
-    settings = load("controllers", "arm", ControllerSettings)
-    with pytest.raises(ConfigError, match="estimator: expected a robot with a free base"):
-        build_controller(msgspec.structs.replace(settings, estimator=EstimatorSettings()))
-    sensing = Sensing(imu=ImuSettings())
-    with pytest.raises(ConfigError, match=r"sensing\.imu: expected a robot with a free base"):
-        check_imperfections(ImperfectionSettings(sensing=sensing), load_robot(settings.robot)[0], 1e-3)

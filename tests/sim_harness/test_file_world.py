@@ -79,7 +79,8 @@ def test_the_feet_carry_the_weight_on_the_files_floor_or_an_added_one(world_of, 
     assert len(result.contacts.keys) == 4
 
 
-def test_a_push_acts_on_the_body_of_the_file(world_of):
+def test_a_push_acts_on_the_body_of_the_file_and_where_it_is_said(world_of):
+    """At the joint's own point, the anchor, a force does not turn it; 0.3 m above it, it does."""
     world, _ = world_of()
     for _ in range(300):
         world.step(np.zeros(1), 0.002)
@@ -88,10 +89,6 @@ def test_a_push_acts_on_the_body_of_the_file(world_of):
         world.step(np.zeros(1), 0.002, [Push(frame="top", force=(60.0, 0.0, 0.0))])
     acceleration = (60.0 - 0.9 * world.robot.weight) / world.robot.total_mass  # the larger μ of foot and floor
     assert world.q[0] - at_rest == pytest.approx(0.5 * acceleration * 0.4**2, rel=0.05)
-
-
-def test_a_push_acts_where_it_is_said_also_beside_the_anchor_of_a_joint(world_of):
-    """At the joint's own point, the anchor, a force does not turn it; 0.3 m above it, it does."""
     speeds = []
     for height in (0.0, 0.3):
         world, _ = world_of(anchor=0.01)

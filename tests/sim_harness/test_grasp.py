@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, fast, first_is_fast, full
+from problems import step_problem
 
 from controllers.build import build_controller, changed
 from controllers.command import Inputs, Mode
@@ -17,7 +18,6 @@ from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.status import Status
 from idyn.types import State
-from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.run import experiment
@@ -340,9 +340,7 @@ def test_four_corners_share_a_load_off_the_centre_as_evenly_as_they_can(engine):
     J = np.zeros((12, 3))
     J[2::3] = normals
     M, h = np.diag([mass, inertia, inertia]), np.array([mass * G, 0.0, 0.0])
-    problem = ForwardProblem(
-        M=M, h=h, v=np.zeros(3), J=J, force=np.zeros(3), mu=np.full(4, 0.5), gaps=np.zeros(4), dt=DT
-    )  # fmt: skip
+    problem = step_problem(M, J, 0.5, h=h)
     solution = {"lcp": PolygonLcp(), "newton": Newton()}[engine].solve(problem)
     root = np.sqrt(np.einsum("ij,j,ij->i", normals, 1.0 / np.diag(M), normals))
     known = np.linalg.lstsq(normals.T / root, DT * h, rcond=None)[0] / root
@@ -354,16 +352,7 @@ def test_four_corners_share_a_load_off_the_centre_as_evenly_as_they_can(engine):
 def between_walls(gap):
     """A block of 1 kg between two walls that its sides touch with a gap [m]; a step from rest."""
     to_left, to_right = np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0.0]]), np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0.0]])
-    return ForwardProblem(
-        M=np.eye(3),
-        h=np.array([0.0, 0.0, G]),
-        v=np.zeros(3),
-        J=np.vstack([to_left, to_right]),
-        force=np.zeros(3),
-        mu=np.full(2, 0.5),
-        gaps=np.full(2, gap),
-        dt=DT,
-    )
+    return step_problem(np.eye(3), np.vstack([to_left, to_right]), 0.5, h=[0.0, 0.0, G], gaps=np.full(2, gap))
 
 
 def test_a_step_without_a_solution_still_holds():

@@ -76,11 +76,13 @@ def errors(robot, true, measured):
 # -- sensors ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_ideal_robot_measures_the_true_state(robot, state):
+def test_an_ideal_robot_measures_the_true_state_and_quaternions_are_normalised(robot, state):
     assert Sensors(Sensing(), robot, 5).measure(state) is state
+    sensors = Sensors(Sensing(noise=Spread(base_orientation=0.1)), robot, 2)
+    assert all(np.linalg.norm(sensors.measure(state).q[3:7]) == pytest.approx(1, abs=1e-12) for _ in range(100))
 
 
-@pytest.mark.parametrize("quantity", first_is_fast(WIDTHS, 2))
+@every("quantity", WIDTHS)
 def test_noise_is_white_with_the_given_width_in_its_quantity_only(robot, state, quantity):
     sensors = Sensors(Sensing(noise=Spread(**{quantity: WIDTHS[quantity]})), robot, 1)
     drawn = [errors(robot, state, sensors.measure(state)) for _ in range(3000)]
@@ -127,11 +129,6 @@ def test_an_offset_is_measured_minus_true(robot, state):
     np.testing.assert_allclose(found["base_rate"], [0, 0, -0.2], atol=1e-15)
 
 
-def test_measured_quaternions_are_normalised(robot, state):
-    sensors = Sensors(Sensing(noise=Spread(base_orientation=0.1)), robot, 2)
-    assert all(np.linalg.norm(sensors.measure(state).q[3:7]) == pytest.approx(1, abs=1e-12) for _ in range(100))
-
-
 def test_equal_seeds_give_equal_noise_and_others_differ(robot, state):
     settings = Sensing(noise=Spread(**WIDTHS), bias=Spread(**WIDTHS))
     first, again, other, unseeded, zero = (Sensors(settings, robot, seed) for seed in (1, 1, 2, None, 0))
@@ -143,12 +140,18 @@ def test_equal_seeds_give_equal_noise_and_others_differ(robot, state):
 # -- motors -----------------------------------------------------------------------------------------------------------
 
 
-def test_quantised_torques_are_the_nearest_steps(robot):
+def test_motors_are_ideal_or_quantised_or_limited_by_their_strength(robot):
     actuators = Actuators(DriveSettings(quantum=0.03), robot, DT)
     for command in np.random.default_rng(3).normal(size=(100, 12)):
         tau = actuators.apply(command)
         np.testing.assert_allclose(tau / 0.03, np.round(tau / 0.03), atol=1e-9)
         assert np.abs(tau - command).max() <= 0.015 + 1e-12
+    actuators = Actuators(DriveSettings(strength=0.5), robot, DT)
+    command = np.linspace(-20, 20, 12)
+    half = 0.5 * robot.limits.tau_max
+    np.testing.assert_array_equal(actuators.apply(command), np.clip(command, -half, half))
+    command = np.random.default_rng(4).normal(size=12)
+    assert Actuators(DriveSettings(), robot, DT).apply(command).tobytes() == command.tobytes()
 
 
 def test_bandwidth_is_a_first_order_lag(robot):
@@ -158,18 +161,6 @@ def test_bandwidth_is_a_first_order_lag(robot):
     risen = np.array([actuators.apply(np.ones(12)) for _ in range(30)])
     t = DT * np.arange(1, 31)
     np.testing.assert_allclose(risen, np.tile(1 - np.exp(-2 * np.pi * 40.0 * t)[:, None], 12), rtol=1e-12)
-
-
-def test_motors_give_no_more_than_their_strength(robot):
-    actuators = Actuators(DriveSettings(strength=0.5), robot, DT)
-    command = np.linspace(-20, 20, 12)
-    half = 0.5 * robot.limits.tau_max
-    np.testing.assert_array_equal(actuators.apply(command), np.clip(command, -half, half))
-
-
-def test_ideal_motors_give_the_commanded_torque(robot):
-    command = np.random.default_rng(4).normal(size=12)
-    assert Actuators(DriveSettings(), robot, DT).apply(command).tobytes() == command.tobytes()
 
 
 # -- link -------------------------------------------------------------------------------------------------------------
@@ -255,7 +246,7 @@ def test_regular_bursts_come_once_per_period():
 
 
 @every("name", ROBOTS)
-def test_a_heavier_trunk_has_its_mass_and_inertia(name):
+def test_a_heavier_trunk_has_its_mass_and_a_shifted_one_moves_the_centre_of_mass(name):
     robot, _ = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     heavier = world_robot(robot, ImperfectionSettings(trunk=BodySettings(mass_factor=1.15)))
@@ -265,10 +256,6 @@ def test_a_heavier_trunk_has_its_mass_and_inertia(name):
     assert heavier.spheres.keys == robot.spheres.keys
     assert heavier.description.armature == robot.description.armature
     np.testing.assert_array_equal(heavier.limits.tau_max, robot.limits.tau_max)
-
-
-@every("name", ROBOTS)
-def test_a_shifted_trunk_moves_the_centre_of_mass(name):
     robot, q = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     shifted = world_robot(robot, ImperfectionSettings(trunk=BodySettings(com_shift=(0.02, -0.01, 0.005))))
@@ -292,11 +279,8 @@ def test_a_leg_inertia_factor_changes_inertia_and_not_weight(robot):
     assert (np.linalg.eigvalsh(angular) > -1e-12).all()
 
 
-def test_without_changes_the_urdf_is_unchanged(robot):
+def test_the_urdf_is_unchanged_without_changes_and_the_world_may_have_another_armature(robot):
     assert world_robot(robot, ImperfectionSettings()).urdf_sha256 == robot.urdf_sha256
-
-
-def test_the_world_may_have_another_armature(robot):
     world = world_robot(robot, ImperfectionSettings(drive=DriveSettings(armature={"LF_X_1": 0.01})))
     assert world.description.armature == {"LF_X_1": 0.01}
     assert robot.description.armature == {}
@@ -447,15 +431,12 @@ def test_a_fixed_base_has_no_noise():
         plan_of({"robot": robot}, base="grasp")
 
 
-def test_a_push_can_be_given_in_body_weights():
+def test_a_push_can_be_given_in_body_weights_and_one_may_be_a_table(tmp_path):
     push = {"start": 0.01, "duration": 0.02, "weights": [0.0, 0.2, 0.0]}
     given = {"start": 0.01, "duration": 0.02, "force": [0.0, 0.2 * 47.088, 0.0], "frame": "BODY0"}
     first, second = (imperfect_run({"push": [one]}, duration=0.05).trace for one in (push, given))
     np.testing.assert_allclose(first.v, second.v, atol=1e-9)
     assert np.abs(first.v[-1, 1]) > 0 or np.abs(first.q[-1, 1]) > 0
-
-
-def test_one_push_may_be_a_table(tmp_path):
     head, push = 'server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n', "start = 0.5\nduration = 0.1\n"
     plans = []
     for table in ("[push]", "[[push]]"):

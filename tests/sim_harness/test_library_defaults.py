@@ -63,9 +63,17 @@ def test_robots_stand_with_the_defaults(name, ground):
     assert way < 1e-3
 
 
-def test_the_defaults_get_no_advice():
+def test_the_defaults_get_no_advice_and_unsuitable_settings_are_warned_of_once(caplog):
     for law in ("coulomb", "no-slip", "exact-cone", "contact-free"):
         assert advice(make_law(law), Options(), DT) == []
+    robot, stance = load_robot("quadruped")
+    contacts, state = contacts_from_geometry(robot, stance, Flat(), margin=0.002), State(q=stance, v=np.zeros(robot.nv))
+    options = Options(ground=Ground.rigid(relaxation=0.0123, memory=0.001))
+    with caplog.at_level(logging.WARNING, "idyn.options"):
+        for _ in range(3):
+            predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
+            predict(robot.twin(), state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
+    assert [record.getMessage().count("ground.relaxation = 0.0123 s") for record in caplog.records] == [1]
 
 
 @full
@@ -75,14 +83,3 @@ def test_unsuitable_settings_are_advised_against_and_do_not_stand_quietly(name):
     assert advice(make_law("coulomb"), options, DT)
     outcomes = [stand(robot, 4.0, options=options) for robot in ("go2", "quadruped")]
     assert max(error for error, _, _ in outcomes) > 5e-3 or max(rate for _, rate, _ in outcomes) > 100.0
-
-
-def test_unsuitable_settings_are_warned_of_once(caplog):
-    robot, stance = load_robot("quadruped")
-    contacts, state = contacts_from_geometry(robot, stance, Flat(), margin=0.002), State(q=stance, v=np.zeros(robot.nv))
-    options = Options(ground=Ground.rigid(relaxation=0.0123, memory=0.001))
-    with caplog.at_level(logging.WARNING, "idyn.options"):
-        for _ in range(3):
-            predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
-            predict(robot.twin(), state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
-    assert [record.getMessage().count("ground.relaxation = 0.0123 s") for record in caplog.records] == [1]

@@ -2,8 +2,10 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
+import conftest
 import msgspec
 import mujoco
 import numpy as np
@@ -29,26 +31,7 @@ from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import Push, contact_jacobian
 from sim_harness.world.worlds import AnyEngine, EngineWorld, build_world
 
-BLOCK = """
-<robot name="block"><link name="block"><inertial><mass value="2"/>
-<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
-"""
-CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
-
-
-def block_world(mu=0.5, terrain=None, **settings):
-    """A 2 kg block, 0.4 × 0.3 × 0.1 m, on the ground."""
-    robot = Robot(
-        Description(urdf=BLOCK, contact=tuple(ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS))
-    )
-    q = robot.neutral()
-    q[2] = 0.05
-    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
-
-
-def robot_world(name="quadruped", terrain=None, **settings):
-    robot, q = load_robot(name)
-    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
+block_world, robot_world = (partial(world, "mujoco") for world in (conftest.block_world, conftest.robot_world))
 
 
 def velocity_map(world, q):
@@ -103,7 +86,7 @@ def inertia(world):
 
 
 @every("name", [*SHIPPED, *FOREIGN])
-def test_inertia_and_bias_forces_match_pinocchio(name):
+def test_inertia_and_bias_forces_match_pinocchio_and_states_survive_the_round_trip(name):
     """M = Tᵀ M' T and h = Tᵀ (h' + M' Ṫ v), both to 1e-9 of their largest element."""
     robot = robot_of(name)
     world = world_of(robot)
@@ -115,10 +98,6 @@ def test_inertia_and_bias_forces_match_pinocchio(name):
         np.testing.assert_allclose(T.T @ M @ T, terms.M, rtol=0, atol=1e-9 * np.abs(terms.M).max())
         h = T.T @ (world.data.qfrc_bias + M @ turning(world, q, v))
         np.testing.assert_allclose(h, terms.h, rtol=0, atol=1e-9 * np.abs(terms.h).max())
-
-
-@every("name", [*SHIPPED, *FOREIGN])
-def test_states_survive_the_round_trip(name):
     robot = robot_of(name)
     world = world_of(robot)
     for q, v in states(robot):
@@ -183,7 +162,7 @@ def test_boxes_match_pinocchio():
         assert gap == pytest.approx(dict((key, gap) for gap, key in tips)[f"TIP_{i // 2}{i % 2}/BOX"], abs=1e-9)
 
 
-def test_armature_is_in_the_model():
+def test_armature_and_total_mass_are_in_the_model():
     """Armature of the robot's model, 10, 20, … g·m² from joint to joint."""
     robot = robot_of("quadruped")
     robot = robot.variant(armature={name: 0.01 * (i + 1) for i, name in enumerate(robot.joint_names)})
@@ -193,9 +172,6 @@ def test_armature_is_in_the_model():
         mujoco.mj_forward(world.model, world.data)
         T = velocity_map(world, q)
         np.testing.assert_allclose(T.T @ inertia(world) @ T, robot.terms(q, v).M, rtol=0, atol=1e-9)
-
-
-def test_the_total_mass_matches():
     for name in SHIPPED[:4]:
         robot, _ = load_robot(name)
         assert world_of(robot).model.body_mass.sum() == pytest.approx(robot.total_mass, rel=1e-12)
@@ -258,7 +234,7 @@ def test_energy_error_in_flight_is_first_order():
     assert drift[1] == pytest.approx(drift[0] / 2, rel=0.2)
 
 
-def test_a_push_gives_its_impulse_as_momentum():
+def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre():
     """Off the grid: 3.3 ms from 0.4 ms on, in control steps of 2 ms of two physics steps each."""
     world = block_world()
     world.reset(lifted(world))
@@ -267,9 +243,6 @@ def test_a_push_gives_its_impulse_as_momentum():
         world.step(np.zeros(0), 2 * DT, [push])
     np.testing.assert_allclose(2 * world.v[:3], 3.3e-3 * np.array(push.force) - [0, 0, 2 * G * world.t], atol=1e-12)
     np.testing.assert_allclose(world.v[3:], 0, atol=1e-14)
-
-
-def test_a_push_off_the_centre_turns_the_block():
     world = block_world()
     world.reset(lifted(world))
     world.step(np.zeros(0), DT, [Push(frame="block", force=(0, 5, 0), point=(0.2, 0, 0))])
@@ -543,9 +516,13 @@ def test_every_engine_builds_its_world(name):
     assert world.t == 1e-3
 
 
-def test_an_unknown_engine_is_refused():
+def test_grounds_are_chosen_by_name_and_an_unknown_engine_is_refused():
     with pytest.raises(ConfigError, match=r"engine: no kind named 'mujoko' \(nearest: mujoco"):
         parse("mujoko", AnyEngine, "engine")
+    assert MujocoSettings().contact_solref == (0.02, 1.0)
+    assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
+    assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)
+    assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
 
 
 @every(
@@ -564,13 +541,6 @@ def test_wrong_settings_are_named(settings, named):
         parse({"kind": "mujoco"} | settings, AnyEngine, "engine")
 
 
-def test_grounds_are_chosen_by_name():
-    assert MujocoSettings().contact_solref == (0.02, 1.0)
-    assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
-    assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)
-    assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
-
-
 def test_an_experiment_runs_in_mujoco(tmp_path):
     plan = load_plan(written(tmp_path, EXPERIMENT))
     run = run_in_process(plan, "coulomb", lambda label, ticks: None)
@@ -587,13 +557,10 @@ def test_another_engine_has_its_own_settings(tmp_path):
     assert plan.settings.engine == MujocoSettings(ground="stiff")
 
 
-def test_the_engine_is_a_command_line_option(tmp_path):
+def test_the_engine_is_a_command_line_option_that_names_all(tmp_path, capsys):
     figures = tmp_path / "figures.json"
     assert main(["simulate", "stand", "--engine", "mujoco", "--seconds", "0.02", "--json", str(figures)]) in (0, 1)
     assert {row["engine"] for row in json.loads(figures.read_text())} == {"mujoco"}
-
-
-def test_the_command_line_names_the_engines(capsys):
     for command in ("simulate", "demo"):
         with pytest.raises(SystemExit):
             main([command, "--help"])

@@ -97,22 +97,19 @@ def test_gains_follow_the_inertia_of_light_joints(tmp_path):
     assert (command.drive.kd == asked).sum() > 12
 
 
-def test_an_arm_gets_a_pose_that_its_motors_hold(tmp_path):
+def test_an_arm_is_fixed_to_the_world_in_a_pose_that_its_motors_hold(tmp_path):
     """Baxter's shoulders hold less than its arms stretched out, the pose at zero."""
     robot, pose = load_robot(str(drafted("baxter_description/urdf/baxter.urdf", tmp_path)))
     assert load(robot, robot.neutral()) > 1
     assert load(robot, pose) < 0.5
+    robot = tomllib.loads(drafted("panda_description/urdf/panda.urdf", tmp_path).read_text())["robot"]
+    assert (robot["base"], "contact" in robot) == ("fixed", False)
 
 
 def test_what_mujoco_refuses_is_simulated_by_the_default_engine(tmp_path, capsys):
     path = drafted("icub_description/robots/icub_reduced.urdf", tmp_path)
     assert "A + B >= C" in capsys.readouterr().out
     assert "engine" not in tomllib.loads(path.read_text())["experiment"]
-
-
-def test_an_arm_is_fixed_to_the_world(tmp_path):
-    robot = tomllib.loads(drafted("panda_description/urdf/panda.urdf", tmp_path).read_text())["robot"]
-    assert (robot["base"], "contact" in robot) == ("fixed", False)
 
 
 def test_a_file_is_replaced_only_when_told(tmp_path, capsys):
@@ -124,12 +121,6 @@ def test_a_file_is_replaced_only_when_told(tmp_path, capsys):
     drafted(QUADRUPEDS["go1"], tmp_path, "--stand", "--force")
     assert "gait" in before
     assert "gait" not in path.read_text()
-
-
-def test_a_robot_without_motors_is_refused(capsys, tmp_path):
-    assert main(["new", DATA + "iris_description/robots/iris_simple.urdf", "--out", str(tmp_path / "x.toml")]) == 2
-    assert "expected at least one joint with a motor" in capsys.readouterr().err
-    assert not (tmp_path / "x.toml").exists()
 
 
 def leg(name, x, y):
@@ -158,17 +149,14 @@ def mjcf(tmp_path):
     return path
 
 
-def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe(mjcf, tmp_path):
+def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe_and_places_on_the_wire(mjcf, tmp_path):
+    """Without them the server read beyond the end of a state, and crashed."""
     target = tmp_path / "mine.toml"
     assert main(["new", str(mjcf), "--out", str(target)]) == 0
     config = tomllib.loads(target.read_text())
     assert [place["radius"] for place in config["robot"]["contact"]] == [0.02] * 4
     assert config["robot"]["standing"]["LF_knee"] == -1.4
     assert config["controller"]["reference"]["kind"] == "gait"
-
-
-def test_joints_of_an_mjcf_have_their_places_on_the_wire(mjcf):
-    """Without them the server read beyond the end of a state, and crashed."""
     robot = Robot.from_mjcf(mjcf)
     slots = joint_slots(robot)
     assert tuple(slot.name for slot in slots) == robot.joint_names
@@ -187,14 +175,11 @@ def test_an_mjcf_is_simulated_without_a_file_of_its_own(mjcf, tmp_path, capsys, 
     assert {path.name for path in tmp_path.iterdir()} == {"four.xml", "figures.json"}
 
 
-def test_a_robot_is_found_by_its_name(tmp_path, monkeypatch):
+def test_a_robot_is_found_by_its_name_which_its_file_gets(tmp_path, monkeypatch):
+    """The models of hyq and anymal_c are hyq_no_sensors.urdf and anymal.urdf."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", "b1"]) == 0
     assert tomllib.loads((tmp_path / "b1.toml").read_text())["robot"]["urdf"] == DATA + QUADRUPEDS["b1"]
-
-
-def test_the_file_has_the_name_that_the_user_gave(tmp_path, monkeypatch):
-    """The models of hyq and anymal_c are hyq_no_sensors.urdf and anymal.urdf."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", "hyq"]) == 0
     assert main(["new", "anymal_c"]) == 0
@@ -252,9 +237,10 @@ def test_a_given_srdf_is_used(tmp_path):
         ("robot.urdf.xacro", "expand it first"),
         ("missing.urdf", "no such file"),
         ("robot_descriptions:no_such_robot", "robot_descriptions"),
+        (DATA + "iris_description/robots/iris_simple.urdf", "expected at least one joint with a motor"),
     ],
 )
-def test_what_is_not_found_is_said(word, message, capsys, tmp_path):
+def test_what_is_not_found_or_has_no_motors_is_said(word, message, capsys, tmp_path):
     assert main(["new", word, "--out", str(tmp_path / "x.toml")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "x.toml").exists()
@@ -288,7 +274,7 @@ def test_other_robots_stand_in_mujoco(tmp_path, urdf):
 DRAFTED = [path for path in files("experiments").values() if path.parent.name == "drafted"]
 
 
-@pytest.mark.parametrize("path", DRAFTED, ids=lambda path: path.stem)
+@every("path", DRAFTED)
 def test_a_shipped_draft_is_what_new_writes(path):
     model = find_model(tomllib.loads(path.read_text(encoding="utf-8"))["robot"]["urdf"], Path.cwd())
     assert draft(model, poses_of(model)).text == path.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, fast, full
-from test_engines import random_problems
+from problems import random_problems
 from test_newton_engine import G, H, box, cross, paper, problem
 
 from controllers.config.loading import parse

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from conftest import block_world
 from fast import every, first_is_fast
+from problems import DT, check_dynamics, random_problems, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
-from test_engines import DT, check_dynamics, random_problems
 
 from idyn.errors import InputError
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from sim_harness.engines.contact_space import contact_space
-from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.engine import Rows
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip, stick_rows
 from sim_harness.engines.viscous import Viscous
@@ -91,10 +91,11 @@ def test_the_motion_is_among_the_enumerated_solutions():
 
 @every("solver", ["qp", "lemke"])
 def test_the_solvers_agree_in_the_motion(solver):
-    for problem in random_problems("quadruped", 150, infinite=True):
-        expected, solution = NoSlip().solve(problem), NoSlip(solver=solver).solve(problem)
-        assert solution.status.ok
-        np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
+    for engine, count in ((NoSlip, 150), (Viscous, 100)):
+        for problem in random_problems("quadruped", count, infinite=engine is NoSlip):
+            expected, solution = engine().solve(problem), engine(solver=solver).solve(problem)
+            assert solution.status.ok
+            np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
 
 
 @every("kind", ["quadruped", "solo12"])
@@ -127,16 +128,8 @@ def test_a_block_on_a_ramp_does_not_slide(angle):
 def block_problem(world, force):
     """The block of 2 kg on its four corners, at rest, under a force [N] at its centre and no other."""
     terms = world.robot.terms(world.q, world.v)
-    return ForwardProblem(
-        M=terms.M.copy(),
-        h=np.zeros(6),
-        v=np.zeros(6),
-        J=contact_jacobian(terms.axes, world.robot.tree.support, world.contacts),
-        force=np.concatenate([force, np.zeros(3)]),
-        mu=np.full(4, 0.5),
-        gaps=np.zeros(4),
-        dt=DT,
-    )
+    J = contact_jacobian(terms.axes, world.robot.tree.support, world.contacts)
+    return step_problem(terms.M, J, 0.5, force=np.concatenate([force, np.zeros(3)]))
 
 
 def along_x(problem):
@@ -144,18 +137,15 @@ def along_x(problem):
     return problem.J[:2, 0]
 
 
-def test_a_wall_does_not_hold_a_falling_block():
-    """It touches without pressing: [D15] to the letter would hold it there."""
+def test_a_wall_does_not_hold_a_falling_block_and_a_pressed_patch_does_not_spin():
+    """It touches without pressing: [D15] to the letter would hold it there. Pushed down and twisted: the four corners hold,
+    though two or three of them carry all."""
     problem = msgspec.structs.replace(
         block_problem(block_world("no-slip"), np.array([0, 0, 0.0])), force=np.array([2 * 9.81, 0, 0, 0, 0, 0])
     )
     solution = NoSlip().solve(problem)
     assert solution.v_plus[0] == pytest.approx(9.81 * DT)
     assert not solution.p.any()
-
-
-def test_a_pressed_patch_does_not_spin():
-    """Pushed down and twisted: the four corners hold, though two or three of them carry all."""
     problem = msgspec.structs.replace(
         block_problem(block_world("no-slip"), np.zeros(3)), force=np.array([0, 0, -5.0, 0, 0, 3.0])
     )
@@ -261,14 +251,6 @@ def test_the_motion_minimises_its_convex_program():
         np.testing.assert_allclose(solution.v_plus, answer.x, atol=1e-6)
 
 
-@every("solver", ["qp", "lemke"])
-def test_the_viscous_solvers_agree_in_the_motion(solver):
-    for problem in random_problems("quadruped", 100):
-        expected, solution = Viscous().solve(problem), Viscous(solver=solver).solve(problem)
-        assert solution.status.ok
-        np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
-
-
 @every("coefficient", [0.5, 20.0])
 def test_a_block_that_slides_slows_down_exponentially(coefficient):
     """v(t) = v₀ e^(−4 μ t / m) on four corners; backward Euler to the last digit, the exponential to O(dt)."""
@@ -334,12 +316,15 @@ def test_the_acceleration_level_matches_the_published_mlcp():
     assert pressing > 50
 
 
-def test_an_impact_at_the_acceleration_level_is_inelastic():
+def test_an_impact_at_the_acceleration_level_is_inelastic_and_needs_the_bias():
     problem = block_problem(block_world("viscous"), np.array([0, 0, -2 * 9.81]))
     falling = msgspec.structs.replace(problem, v=np.array([0, 0, -0.7, 0, 0, 0]), bias=lambda: np.zeros(4))
     solution = Viscous(level="acceleration").solve(falling)
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
     assert solution.p[:, 2].sum() == pytest.approx(2 * (0.7 + 9.81 * DT))
+    problem = block_problem(block_world("viscous"), np.zeros(3))
+    with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
+        Viscous(level="acceleration").solve(problem)
 
 
 def test_the_levels_differ_by_first_order_in_the_step():
@@ -356,12 +341,6 @@ def test_the_levels_differ_by_first_order_in_the_step():
         off.append(np.abs(ends[0] - ends[1]).max())
     assert off[0] < 5e-3
     assert off[1] == pytest.approx(off[0] / 2, rel=0.1)
-
-
-def test_the_acceleration_level_requires_the_acceleration_bias():
-    problem = block_problem(block_world("viscous"), np.zeros(3))
-    with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
-        Viscous(level="acceleration").solve(problem)
 
 
 def reduced(M, held, N, drive, right):

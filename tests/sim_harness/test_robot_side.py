@@ -120,7 +120,7 @@ class Faulty:
         return reply
 
 
-def test_the_robot_stands_in_lock_step(make_world, make_stand):
+def test_the_robot_stands_in_lock_step_and_such_runs_are_identical(make_world, make_stand):
     robot_side, controller = side(make_world, make_stand)
     trace = robot_side.run(0.3)
     assert len(trace) == 300
@@ -135,15 +135,13 @@ def test_the_robot_stands_in_lock_step(make_world, make_stand):
     assert dt == pytest.approx(DT)
     np.testing.assert_array_equal(applied, trace.tau[-2])
     assert controller.seen[0][1:] == (0.0, None)
-
-
-def test_lock_step_runs_are_identical(make_world, make_stand):
     first, second = (side(make_world, make_stand)[0].run(0.1) for _ in range(2))
     assert first.q.tobytes() == second.q.tobytes()
     assert first.tau.tobytes() == second.tau.tobytes()
 
 
-def test_lost_replies_trigger_the_failsafe(make_world, make_stand):
+def test_lost_replies_trigger_the_failsafe_and_the_world_goes_on(make_world, make_stand):
+    """Otherwise a robot that falls after its stop would not be seen to fall."""
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3)
     modes = [trace.modes[i] for i in trace.mode]
@@ -154,10 +152,6 @@ def test_lost_replies_trigger_the_failsafe(make_world, make_stand):
     assert first["failsafe:stopped"] == 49 + 100
     assert robot_side.stopped
     assert np.isnan(trace.round_trip[50:]).all()
-
-
-def test_the_world_goes_on_after_a_permanent_stop(make_world, make_stand):
-    """Otherwise a robot that falls after its stop would not be seen to fall."""
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3, (), Posture(robot_side.world.robot, Flat(), robot_side.world.q))
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
@@ -178,9 +172,6 @@ def test_a_stopped_robot_stands_until_reset(make_world, make_stand):
     again = robot_side.run(0.3)
     assert again.share("ok") == 1
     np.testing.assert_allclose(again.q[-1], trace.q[0], atol=1e-3)
-
-
-def test_a_refused_reset_leaves_the_robot_stopped(make_world, make_stand):
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
     robot_side.run(0.3)
     robot_side.world.v = np.full(18, 20.0)
@@ -475,6 +466,10 @@ def test_the_controller_that_is_asked_for_is_no_other_one(plan):
     assert other_controller(plan, served_controller(msgspec.to_builtins(asked))) == ""
     renamed = msgspec.structs.replace(asked, robot="/somewhere/quadruped.toml")
     assert other_controller(plan, renamed) == ""  # the server compares the models themselves
+    settings = msgspec.structs.replace(plan.settings, laws=("no-slip", "cone"))
+    both = msgspec.structs.replace(plan, settings=settings)
+    assert other_controller(both, with_controller(plan, {"law": "cone"}).controller) == ""
+    assert "law.kind = 'sap' instead of 'no-slip'" in other_controller(both, with_controller(plan, {"law": "sap"}).controller)
 
 
 def test_each_setting_that_differs_is_named_with_both_values(plan):
@@ -492,13 +487,6 @@ def test_each_setting_that_differs_is_named_with_both_values(plan):
     assert "period" not in other_controller(plan, gait)  # the settings of another kind are not compared
     grips = msgspec.structs.replace(plan.controller, grip=load_plan("grasp").controller.grip)
     assert "grip = 'spring' instead of None" in other_controller(plan, grips)
-
-
-def test_any_law_of_the_experiment_will_do(plan):
-    settings = msgspec.structs.replace(plan.settings, laws=("no-slip", "cone"))
-    both = msgspec.structs.replace(plan, settings=settings)
-    assert other_controller(both, with_controller(plan, {"law": "cone"}).controller) == ""
-    assert "law.kind = 'sap' instead of 'no-slip'" in other_controller(both, with_controller(plan, {"law": "sap"}).controller)
 
 
 @full

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scs
 from fast import every, fast, first_is_fast, full
+from problems import random_problems
 from sap_bodies import DT, Body, G, cube, near, point_mass
 from scipy import sparse
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
-from test_engines import random_problems
 
 from idyn.status import SOLVED, Status
 from sim_harness.engines.linalg import (
@@ -157,9 +157,6 @@ def test_boundary_points_belong_to_the_right_region():
     G = np.full((3, 3), np.nan)
     cone_slope(1.0, 0.0, LAW, 0.0, region, G)
     assert np.linalg.eigvalsh(G)[2] > 1.0
-
-
-def test_a_bilateral_constraint_pulls_and_pushes():
     law = np.array([np.inf, 0.01, 0.04, 0.0])
     assert project_cone(1.0, -2.0, -3.0, law) == (1.0, -2.0, -3.0, STICKING)
 
@@ -413,13 +410,6 @@ def test_reported_errors_match_a_recomputation():
         assert solution.accuracy.slackness == pytest.approx(slack, abs=1e-12)
 
 
-def test_equal_problems_give_identical_results():
-    for problem in random_problems("quadruped", 20):
-        one, two = Sap().solve(problem), Sap().solve(problem)
-        assert one.v_plus.tobytes() == two.v_plus.tobytes()
-        assert one.p.tobytes() == two.p.tobytes()
-
-
 def test_the_derivative_by_torques_matches_finite_differences():
     """dv/dτ = dt H⁻¹, against differences of the engine's own solutions where no contact changes its region."""
     engine, compared = Sap(tolerance=1e-13), 0
@@ -494,7 +484,7 @@ def definite(rng, n):
     return B @ B.T + np.eye(n)
 
 
-def test_trees_are_the_blocks_of_the_inertia():
+def test_trees_are_the_blocks_of_the_inertia_and_constraints_list_them():
     rng = np.random.default_rng(1)
     M = block_diag(definite(rng, 3), np.diag([2.0]), definite(rng, 4))
     assert trees_of(M).tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
@@ -502,6 +492,9 @@ def test_trees_are_the_blocks_of_the_inertia():
     assert trees_of(M).tolist() == [0] * 8
     assert trees_of(np.eye(3)).tolist() == [0, 1, 2]
     assert trees_of(np.zeros((0, 0))).tolist() == []
+    J = np.zeros((6, 4))
+    J[1, 3], J[5, 0] = 1.0, -2.0
+    assert touched(J, np.array([0, 0, 1, 1])).tolist() == [[False, True], [True, False]]
 
 
 def test_islands_are_the_connected_components():
@@ -529,12 +522,6 @@ def test_a_chain_has_a_narrow_profile_in_any_numbering():
     order, _ = islands_of(touches)
     place = np.argsort(order)
     assert max(abs(place[names[i]] - place[names[i + 1]]) for i in range(29)) == 1
-
-
-def test_constraints_list_the_trees_they_touch():
-    J = np.zeros((6, 4))
-    J[1, 3], J[5, 0] = 1.0, -2.0
-    assert touched(J, np.array([0, 0, 1, 1])).tolist() == [[False, True], [True, False]]
 
 
 @every("n", [1, 5, 40])

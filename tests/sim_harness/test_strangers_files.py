@@ -67,6 +67,7 @@ def test_limits_and_gravity_are_those_of_the_file():
     assert Robot.from_mjcf(CASES / "m12_settotalmass.xml").total_mass == pytest.approx(20.0)
     assert Robot.from_mjcf(CASES / "m1_passive_joint.xml").description.unactuated
     assert Robot.from_mjcf(CASES / "m8_free_by_class.xml").floating
+    assert {*Robot.from_urdf(CASES / "u5_big_effort_1200.urdf").limits.tau_max.tolist()} == {1200.0}
 
 
 @every("name", ["m13_fixed_base_with_sphere", "m13b_sphere_above", "m13c_sphere_on_link", "m14_arm_base_sphere"])
@@ -74,7 +75,3 @@ def test_arms_with_spheres_hold(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert main(["new", str(CASES / f"{name}.xml"), "--out", "arm.toml"]) == 0
     assert main(["simulate", "arm.toml", "--seconds", "0.5"]) == 0
-
-
-def test_an_effort_above_1000_is_a_limit():
-    assert {*Robot.from_urdf(CASES / "u5_big_effort_1200.urdf").limits.tau_max.tolist()} == {1200.0}

@@ -110,7 +110,7 @@ def standing():
     return robot, terrain_of(plan), run_in_process(plan, "coulomb", lambda *_: None, seed=0).trace
 
 
-def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot(standing):
+def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot_if_they_have_load(standing):
     robot, terrain, trace = standing
     v = np.zeros_like(trace.v)
     assert slip_of(msgspec.structs.replace(trace, v=v), robot, terrain) == 0.0
@@ -118,10 +118,6 @@ def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot(standing):
     level = trace.q.copy()
     level[:, 3:7] = 0.0, 0.0, 0.0, 1.0
     assert slip_of(msgspec.structs.replace(trace, q=level, v=v), robot, terrain) == pytest.approx(0.5, rel=1e-12)
-
-
-def test_only_feet_with_load_slip(standing):
-    robot, terrain, trace = standing
     assert np.isnan(slip_of(msgspec.structs.replace(trace, simulated=np.zeros_like(trace.simulated)), robot, terrain))
 
 

@@ -369,15 +369,12 @@ def start_of(name, seed=1):
     return robot, stance, *perturbed(robot, stance, PerturbationSettings(shift=1e-3, speed=0.1), seed)
 
 
-def test_a_displaced_start_carries_feet_of_two_hinges_sideways():
+def test_a_displaced_start_carries_feet_of_two_hinges_sideways_and_leaves_chains_closed():
+    """In position and velocity; the motors have random speeds."""
     robot, stance, q, _ = start_of("solo8")
     shift, moved = q[:3] - stance[:3], contact_places(robot, q) - contact_places(robot, stance)
     assert np.abs(shift).min() > 1e-5
     np.testing.assert_allclose(moved, [[0.0, shift[1], 0.0]] * 4, atol=1e-9)
-
-
-def test_a_displaced_start_leaves_chains_closed():
-    """In position and velocity; the motors have random speeds."""
     robot, stance, q, v = start_of("fivebar")
     gaps, G = robot.closure_gaps(q)
     assert np.abs(gaps).max() < 1e-8

@@ -63,15 +63,12 @@ def test_a_whole_run_is_good_and_a_shorter_one_failed(stand):
     assert (short.ending, short.good, short.upright, short.at) == (Ending.FAILED, False, False, pytest.approx(0.2))
 
 
-def test_refusals_at_the_end_have_their_reason_and_their_begin(stand):
+def test_refusals_at_the_end_have_their_reason_and_their_begin_and_earlier_ones_are_none(stand):
     plan, run = stand
     refused = judged(plan, refused_from(run.trace, 120, "stale_state: expected an age of at most 10 ms"))
     assert (refused.ending, refused.at) == (Ending.REFUSED, pytest.approx(0.12))
     assert refused.text == "was refused (stale_state: expected an age of at most 10 ms) at 0.12 s"
     assert (refused.good, refused.upright) == (False, False)
-
-
-def test_a_refusal_that_ends_is_none(stand):
     plan, run = stand
     trace = refused_from(run.trace, 120, "duplicate: x")
     answer = trace.answer.copy()
@@ -93,6 +90,7 @@ def test_a_latch_is_a_stop_after_the_first_torque_and_a_refusal_before(stand):
 
 
 def test_a_fall_is_named_before_its_cause_and_a_later_stop_is_no_cause(stand):
+    """One state is enough: later rows do not make it good."""
     plan, run = stand
     q = run.trace.q.copy()
     q[200:, 2] *= 0.4
@@ -101,10 +99,6 @@ def test_a_fall_is_named_before_its_cause_and_a_later_stop_is_no_cause(stand):
     assert judged(plan, refused_from(down, 150, latched)).text == "fell at 0.20 s, was stopped by the server (x) at 0.15 s"
     assert judged(plan, refused_from(down, 250, latched)).text == "fell at 0.20 s"
     assert judged(plan, down).ending is Ending.FELL
-
-
-def test_a_robot_that_sits_down_and_rises_again_fell(stand):
-    """One state is enough: later rows do not make it good."""
     plan, run = stand
     q = run.trace.q.copy()
     q[100, 2] *= 0.4
@@ -154,7 +148,7 @@ def straight(speed, seconds, turn=0.0):
     return t, q
 
 
-def test_progress_along_a_velocity_and_about_the_vertical():
+def test_progress_along_a_velocity_about_the_vertical_and_between_waypoints():
     """An ideal point begins after `start` and is allowed half a second less."""
     t, q = straight(0.2, 4.0)
     made, expected, unit, _ = progress_of(WalkSettings(start=0.5, path=PathSettings(velocity=(0.2, 0.0, 0.0))), t, q)
@@ -164,9 +158,6 @@ def test_progress_along_a_velocity_and_about_the_vertical():
     t, q = straight(0.0, 8.0, turn=1.0)
     round_and_round = progress_of(WalkSettings(path=PathSettings(velocity=(0.0, 0.0, 1.0))), t, q)
     assert (round_and_round.made, round_and_round.unit) == (pytest.approx(8.0, abs=0.02), "rad")
-
-
-def test_progress_between_waypoints_counts_legs_and_the_covered_part_of_the_next():
     t, q = straight(0.1, 6.0)
     path = PathSettings(waypoints=((0.3, 0.0), (0.9, 0.0)), speed=0.1)
     made, _, unit, _ = progress_of(WalkSettings(path=path), t, q)
@@ -335,6 +326,7 @@ def moved(q, up=0.0, roll=0.0):
 
 
 def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
+    """Up a slope the same height over the world’s origin is a fall. A fixed base does not fall."""
     robot, q = load_robot("quadruped")
     posture = Posture(robot, Flat(), q)
     low = -0.5 * q[2]
@@ -343,6 +335,15 @@ def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
         assert posture.upright(moved(q, up, roll)[None]) is upright
         assert posture.upright(np.array([q, moved(q, up, roll), q])) is upright
     assert not posture.upright(np.full((1, robot.nq), np.nan))
+    robot, q = load_robot("quadruped")
+    posture = Posture(robot, Slope(0.3, 0.1), q)
+    along = moved(q)
+    along[0] += 0.5
+    assert not posture.upright(along[None])
+    along[2] += 0.5 * np.tan(0.3)
+    assert posture.upright(along[None])
+    robot, q = load_robot("arm")
+    assert Posture(robot, Flat(), q).upright(np.zeros((2, robot.nq)))
 
 
 def test_a_base_frame_at_the_ground_has_not_fallen_yet():
@@ -367,22 +368,6 @@ def test_a_base_frame_at_the_ground_has_not_fallen_yet():
     assert not posture.upright(moved(q, roll=0.51)[None])
 
 
-def test_height_is_measured_above_the_ground_below():
-    """Up a slope the same height over the world's origin is a fall."""
-    robot, q = load_robot("quadruped")
-    posture = Posture(robot, Slope(0.3, 0.1), q)
-    along = moved(q)
-    along[0] += 0.5
-    assert not posture.upright(along[None])
-    along[2] += 0.5 * np.tan(0.3)
-    assert posture.upright(along[None])
-
-
-def test_a_fixed_base_does_not_fall():
-    robot, q = load_robot("arm")
-    assert Posture(robot, Flat(), q).upright(np.zeros((2, robot.nq)))
-
-
 def tipped(seconds):
     """The quadruped stands for 0.1 s and is then pushed over."""
     plan = load_plan("stand", seconds)
@@ -390,16 +375,12 @@ def tipped(seconds):
     return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(push,)))
 
 
-def test_a_run_ends_with_a_fall_and_reports_its_duration():
+def test_a_run_ends_with_a_fall_and_its_trace_is_that_of_a_shorter_run():
     run = run_in_process(tipped(3.0), "", lambda *_: None)
     assert not run.summary.upright
     assert 0.1 < run.summary.seconds < 1.0
     assert len(run.trace) == round(run.summary.seconds / 1e-3)
-
-
-def test_a_trace_up_to_a_fall_equals_that_of_a_shorter_run():
-    """The rows of the run that fell are those of a shorter one."""
-    long, short = (run_in_process(tipped(seconds), "", lambda *_: None).trace for seconds in (3.0, 0.12))
+    long, short = run.trace, run_in_process(tipped(0.12), "", lambda *_: None).trace
     assert len(short) == 120
     np.testing.assert_array_equal(long.q[:120], short.q)
     np.testing.assert_array_equal(long.tau[:120], short.tau)
@@ -416,9 +397,6 @@ def test_a_repeated_push_turns_from_one_to_the_next():
     found = pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.6, turn=np.pi / 2)
     np.testing.assert_allclose([p.start for p in found], [0.5, 1.1, 1.7])
     np.testing.assert_allclose([p.force for p in found], [(3.0, 0.0, 1.0), (0.0, 3.0, 1.0), (-3.0, 0.0, 1.0)], atol=1e-12)
-
-
-def test_a_push_that_is_repeated_before_it_ends_is_refused():
     with pytest.raises(ConfigError, match=r"push\[0\]\.every: expected 0 or at least the duration 0\.1 s, got 0\.05"):
         pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.05)
 
@@ -489,31 +467,26 @@ def test_tracking_is_the_mean_magnitude_over_joints_and_time():
     s = figures(trace(q_ref=q_ref, v_ref=v_ref))
     assert s.tracking == pytest.approx(0.12 / 4 / 12)
     assert s.speed_tracking == pytest.approx(1.5)
-
-
-def test_ticks_without_a_reference_do_not_count():
     still = trace()
     q_ref = still.q_ref + 0.1
     q_ref[20:] = np.nan
     assert figures(trace(q_ref=q_ref)).tracking == pytest.approx(0.1)
 
 
-def test_torque_and_torque_rate_are_means_over_joints_and_time():
+def test_torque_and_torque_rate_are_means_without_the_first_ticks():
     tau = np.zeros((N, 12))
     tau[20:, 3] = 0.6
     s = figures(trace(tau=tau))
     assert s.torque == pytest.approx(0.6 / 2 / 12)
     assert s.torque_rate_max == pytest.approx(600.0)
     assert s.torque_rate == pytest.approx(600.0 / 12 / (N - 1 - SETTLED))
-
-
-def test_the_first_ticks_do_not_count_as_chatter():
     tau = np.zeros((N, 12))
     tau[0] = 5.0
     assert figures(trace(tau=tau)).torque_rate_max == 0.0
 
 
 def test_force_errors_absolute_and_relative():
+    """Four loaded feet: all predicted; two of them in all ticks; none of them loaded."""
     still = trace()
     predicted = still.predicted.copy()
     predicted[:, 0, 0] += 2.0
@@ -522,10 +495,6 @@ def test_force_errors_absolute_and_relative():
     s = figures(trace(predicted=predicted))
     assert s.force_error == pytest.approx(1.5)
     assert s.force_error_relative == pytest.approx(1.5 / s.weight)
-
-
-def test_loaded_contacts_without_a_prediction_are_counted():
-    """Four loaded feet: all predicted; two of them in all ticks; none of them loaded."""
     assert figures(trace()).told == 1.0
     predicted = trace().predicted.copy()
     predicted[:, :2] = np.nan
@@ -559,9 +528,6 @@ def test_the_path_error_is_the_distance_to_the_nearest_segment():
     assert path_error(trace(), robot, com[None] + [[0.3, 0.4]]) == pytest.approx(0.5)
     along = WalkSettings(path=PathSettings(waypoints=tuple(beyond)))
     assert figures(trace(), reference=along).path_error == pytest.approx(0.05)
-
-
-def test_a_repeated_path_returns_to_its_start():
     corners, (_, stance) = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)), load_robot("quadruped")
     for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
         plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
@@ -604,13 +570,10 @@ def test_tilted_and_low_robots_count_as_fallen(how):
     assert not figures(fallen).upright
 
 
-def test_step_times_are_percentiles_in_microseconds():
+def test_step_times_and_lengths_of_paths():
     s = figures(trace(solve_time=np.arange(1, N + 1) * 1e-6, round_trip=np.full(N, 2e-3)))
     assert (s.step_p50, s.step_max) == (pytest.approx(20.5), pytest.approx(40.0))
     assert (s.round_trip_p50, s.late) == (pytest.approx(2000.0), N)
-
-
-def test_path_length_and_distance_from_the_start():
     q = trace().q.copy()
     q[:20, 0] = np.linspace(0, 0.1, 20)
     q[20:, 0] = np.linspace(0.1, 0, 20)

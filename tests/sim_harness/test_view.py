@@ -79,16 +79,13 @@ def numbers(text):
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
 
-def test_a_saved_run_is_read_unchanged(runs):
+def test_a_saved_run_is_read_unchanged_and_its_log_shows_the_same_motion(runs):
     scenes = read_runs(runs)
     assert [scene.label for scene in scenes] == ["one", "two"]
     (one,) = read_runs(runs / "one")
     np.testing.assert_array_equal(one.trace.q, scenes[0].trace.q)
     assert one.controller.robot.urdf_sha256 == load_robot("quadruped")[0].urdf_sha256
     assert one.trace.modes == ("ok",)
-
-
-def test_a_log_shows_the_same_motion_and_notes_what_it_lacks(runs):
     (scene,) = read_runs(runs / "one" / "log.mcap")
     np.testing.assert_array_equal(scene.trace.q, read_run(runs / "one").trace.q)
     assert not film_of(scene.controller.robot, scene.controller.terrain, scene.trace).known
@@ -125,13 +122,22 @@ def test_a_folder_without_a_run_is_refused_by_name(tmp_path, runs):
         read_runs(tmp_path)
 
 
-def test_the_command_writes_the_page(tmp_path, runs, capsys):
+def test_the_command_writes_the_page_also_of_a_second_run_beside_the_first(tmp_path, runs, capsys):
     page = tmp_path / "walk.html"
     assert main(["view", str(runs), "--out", str(page)]) == 0
     assert "2 runs" in capsys.readouterr().out
     assert len(data_of(page.read_text())["runs"]) == 2
     assert main(["view", str(runs), "--out", str(tmp_path / "no" / "walk.html")]) == 2
     assert "existing folder" in capsys.readouterr().err
+    page = tmp_path / "both.html"
+    assert main(["view", str(runs / "two"), "--with", str(runs / "one"), "--out", str(page)]) == 0
+    data = data_of(page.read_text())
+    assert [run["label"] for run in data["runs"]] == [f"{runs.name}/two", f"{runs.name}/one"]
+    assert data["beside"] == 1
+    assert main(["view", str(runs), "--out", str(page)]) == 0
+    assert data_of(page.read_text())["beside"] is None
+    assert main(["view", str(runs / "two"), "--with", str(tmp_path), "--out", str(page)]) == 2
+    assert "expected a log" in capsys.readouterr().err
 
 
 def test_simulate_writes_a_run_that_view_shows(tmp_path, capsys):
@@ -209,18 +215,6 @@ def test_a_live_view_shows_a_running_simulation():
     place = 3 * robot.spheres.keys.index("RF_FOOT")
     np.testing.assert_allclose(first["world"][place : place + 3], [2.0, 3.0, 1.0], atol=1e-5)  # n is z, s is x, n × s is y
     np.testing.assert_allclose(first["predicted"][place : place + 3], [0.0, 0.0, 4.0], atol=1e-5)
-
-
-def test_a_second_run_is_shown_with_the_first(tmp_path, runs, capsys):
-    page = tmp_path / "both.html"
-    assert main(["view", str(runs / "two"), "--with", str(runs / "one"), "--out", str(page)]) == 0
-    data = data_of(page.read_text())
-    assert [run["label"] for run in data["runs"]] == [f"{runs.name}/two", f"{runs.name}/one"]
-    assert data["beside"] == 1
-    assert main(["view", str(runs), "--out", str(page)]) == 0
-    assert data_of(page.read_text())["beside"] is None
-    assert main(["view", str(runs / "two"), "--with", str(tmp_path), "--out", str(page)]) == 2
-    assert "expected a log" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -376,13 +370,10 @@ def test_curves_are_those_of_the_trace_with_the_limits_of_the_urdf(folder):
     np.testing.assert_allclose(panels["time"].bounds, [[-np.inf, 1.0]])
 
 
-def test_a_log_has_the_same_model_mismatch_as_its_run(folder):
+def test_a_log_has_the_mismatch_of_its_run_and_panels_without_values_are_left_out(folder):
     """Both are the `reality` of the replies."""
     (logged,) = read_runs(folder / "log.mcap")
     np.testing.assert_array_equal(logged.trace.mismatch, read_run(folder).trace.mismatch)
-
-
-def test_panels_without_values_are_left_out(folder):
     run = read_run(folder)
     unknown = np.full(len(run.trace), np.nan)
     old = msgspec.structs.replace(run.trace, mismatch=np.zeros((0, 2)), round_trip=unknown, solve_time=unknown)
@@ -489,14 +480,11 @@ def test_a_file_of_several_materials_keeps_its_colours():
     assert max(brightness) > 0.9
 
 
-def test_without_mesh_files_collision_shapes_are_drawn_and_reported():
+def test_without_meshes_or_visuals_collision_shapes_or_sticks_are_drawn():
     look = look_of(load_robot("a1")[0], [])
     assert {shape.kind for shape in look.shapes} <= {"box", "sphere", "cylinder"}
     assert len(look.shapes) > 10
     assert "visual shapes" in look.note
-
-
-def test_a_robot_without_shapes_is_drawn_as_sticks():
     robot, _ = load_robot("solo12")  # all its shapes are meshes
     look = look_of(robot, [])
     assert "collision shapes" in look.note
@@ -505,6 +493,11 @@ def test_a_robot_without_shapes_is_drawn_as_sticks():
     model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     ends = [np.array(place.translation) for place in list(model.jointPlacements)[2:]] + list(robot.spheres.offsets)
     np.testing.assert_allclose(tips, ends, atol=1e-12)
+    look = look_of(Robot(Description(urdf=CAPSULE)), [])
+    assert look.note == "the URDF has no visual shapes"
+    (shape,) = look.shapes
+    assert (shape.kind, shape.size, shape.joint) == ("cylinder", (0.1, 0.5), 1)
+    np.testing.assert_allclose(shape.placement, [0, 0.1, 0, 0, 0, 0, 1])
 
 
 CAPSULE = """
@@ -512,14 +505,6 @@ CAPSULE = """
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>
 <collision><origin xyz="0 0.1 0"/><geometry><cylinder radius="0.1" length="0.5"/></geometry></collision></link></robot>
 """
-
-
-def test_a_urdf_without_visuals_shows_its_collision_shapes():
-    look = look_of(Robot(Description(urdf=CAPSULE)), [])
-    assert look.note == "the URDF has no visual shapes"
-    (shape,) = look.shapes
-    assert (shape.kind, shape.size, shape.joint) == ("cylinder", (0.1, 0.5), 1)
-    np.testing.assert_allclose(shape.placement, [0, 0.1, 0, 0, 0, 0, 1])
 
 
 @full
@@ -535,7 +520,7 @@ def test_thinning_keeps_the_shape():
     assert thinned(mesh, 10**6) is mesh
 
 
-def test_a_mirrored_mesh_keeps_outward_faces(tmp_path):
+def test_a_mirrored_mesh_keeps_outward_faces_and_an_invalid_file_is_named(tmp_path):
     path = tmp_path / "box.stl"
     trimesh.creation.box((0.1, 0.2, 0.3)).apply_translation((1.0, 0.0, 0.0)).export(path)
     ((mesh, colour),) = load_meshes(path, np.array([-1.0, 1.0, 2.0]))
@@ -543,9 +528,6 @@ def test_a_mirrored_mesh_keeps_outward_faces(tmp_path):
     again = trimesh.Trimesh(mesh.vertices, mesh.triangles)
     assert again.volume == pytest.approx(0.012)
     np.testing.assert_allclose(again.centroid, [-1.0, 0.0, 0.0], atol=1e-9)
-
-
-def test_an_invalid_mesh_file_is_named(tmp_path):
     path = tmp_path / "torn.stl"
     path.write_bytes(b"solid nothing")
     with pytest.raises(ConfigError, match=r"torn\.stl"):

@@ -92,7 +92,7 @@ def test_the_centre_of_mass_is_moved_by_gravity_alone(make_world):
     np.testing.assert_allclose(world.robot.center_of_mass(world.q) - start, path, atol=2e-3)
 
 
-def test_a_push_gives_its_impulse_as_momentum(make_block):
+def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre(make_block):
     """Off the grid: 3.3 ms from 0.4 ms on."""
     world = make_block("lcp")
     q = world.q.copy()
@@ -105,9 +105,6 @@ def test_a_push_gives_its_impulse_as_momentum(make_block):
     expected = 3.3e-3 * np.array(push.force) - [0, 0, 2 * G * world.t]
     np.testing.assert_allclose(momentum, expected, atol=1e-12)
     np.testing.assert_allclose(world.v[3:], 0, atol=1e-15)
-
-
-def test_a_push_off_the_centre_turns_the_block(make_block):
     world = make_block("lcp")
     q = world.q.copy()
     q[2] += 1
@@ -116,17 +113,14 @@ def test_a_push_off_the_centre_turns_the_block(make_block):
     assert world.v[5] == pytest.approx(0.2 * 5 * DT / 0.04)
 
 
-def test_a_push_on_an_unknown_body_is_refused(make_world):
-    with pytest.raises(FrameNotFound, match="BODY0"):
-        make_world().step(np.zeros(12), DT, [Push(frame="BODY", force=(0, 0, 0))])
-
-
-def test_a_malformed_state_is_refused(make_world):
+def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(make_world):
     world = make_world()
     with pytest.raises(InputError, match="q: expected 19"):
         world.reset(np.zeros(18))
     with pytest.raises(InputError, match="v: expected 18"):
         world.reset(world.q, np.full(18, np.nan))
+    with pytest.raises(FrameNotFound, match="BODY0"):
+        make_world().step(np.zeros(12), DT, [Push(frame="BODY", force=(0, 0, 0))])
 
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
@@ -184,7 +178,7 @@ def test_a_drop_does_not_bounce_or_sink(make_world, make_stand):
 WEIGHT = 2 * G
 
 
-def test_a_sliding_block_decelerates_by_mu_g(make_block):
+def test_a_sliding_block_decelerates_by_mu_g_and_stops_at_the_closed_form_distance(make_block):
     world = make_block("lcp", mu=0.5)
     world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
     for k in range(1, 151):
@@ -192,9 +186,6 @@ def test_a_sliding_block_decelerates_by_mu_g(make_block):
         assert world.v[0] == pytest.approx(1 - 0.5 * G * k * DT, abs=1e-10)
         assert result.normal_force.sum() == pytest.approx(WEIGHT, rel=1e-9)
     np.testing.assert_allclose(world.v[1:], 0, atol=1e-10)
-
-
-def test_the_block_stops_at_the_closed_form_distance_and_stays(make_block):
     world = make_block("lcp", mu=0.5)
     world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
     for _ in range(400):
@@ -223,15 +214,12 @@ def test_a_push_below_the_friction_limit_sticks(make_block, share):
     assert -result.impulse[:, 0].sum() / DT == pytest.approx(push.force[0], rel=1e-9)
 
 
-def test_a_push_above_the_friction_limit_slides(make_block):
+def test_a_push_above_the_friction_limit_slides_but_infinite_friction_withstands_any(make_block):
     world = make_block("lcp", mu=0.5)
     push = Push(frame="block", force=(1.2 * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(200):
         world.step(np.zeros(0), DT, [push])
     assert world.v[0] == pytest.approx(0.2 * 0.5 * G * world.t, rel=1e-9)
-
-
-def test_infinite_friction_withstands_any_push(make_block):
     world = make_block("lcp", mu=np.inf)
     push = Push(frame="block", force=(50 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(50):
@@ -240,16 +228,13 @@ def test_infinite_friction_withstands_any_push(make_block):
     assert abs(world.q[0]) < 1e-12
 
 
-def test_penalty_creeps_below_the_cone_at_the_documented_speed(make_block):
+def test_penalty_creeps_below_the_cone_at_the_documented_speed_and_slides_as_coulomb(make_block):
     world = make_block("penalty", mu=0.5, slip_speed=1e-3)
     share = 0.6
     push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(500):
         world.step(np.zeros(0), DT, [push])
     assert world.v[0] == pytest.approx(1e-3 * share / np.sqrt(1 - share**2), rel=1e-3)
-
-
-def test_penalty_slides_as_coulomb_at_speed(make_block):
     world = make_block("penalty", mu=0.5)
     for _ in range(500):
         world.step(np.zeros(0), DT)
@@ -438,7 +423,7 @@ def test_malformed_arguments_are_named(field, order):
         assert (batch.step(tau, DT).status == 0).all()
 
 
-def test_invalid_batches_are_refused():
+def test_invalid_batches_and_quaternions_are_refused():
     robot, q, _, tau = states()
     with pytest.raises(InputError, match="count"):
         WorldBatch(PolygonLcp(), robot, Flat(), q[:0])
@@ -450,6 +435,15 @@ def test_invalid_batches_are_refused():
     batch.close()
     with pytest.raises(IdynError, match="closed"):
         batch.step(tau, DT)
+    robot, q, _, tau = states()
+    q[1, 3:7] *= 2.0
+    with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
+    with (
+        pytest.raises(InputError, match=r"^steps: .*whole"),
+        WorldBatch(PolygonLcp(), robot, Flat(), q[:1], processes=1) as one,
+    ):
+        one.step(tau[:1], DT, 1.5)
 
 
 class Raising(PolygonLcp):
@@ -490,15 +484,3 @@ def test_invalid_friction_is_refused(mu):
     robot, q, _, _ = states()
     with pytest.raises(InputError, match=r"^mu: expected 4"):
         WorldBatch(PolygonLcp(), robot, Flat(), q, mu=mu, processes=1)
-
-
-def test_quaternions_that_are_not_normalised_are_refused():
-    robot, q, _, tau = states()
-    q[1, 3:7] *= 2.0
-    with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
-    with (
-        pytest.raises(InputError, match=r"^steps: .*whole"),
-        WorldBatch(PolygonLcp(), robot, Flat(), q[:1], processes=1) as one,
-    ):
-        one.step(tau[:1], DT, 1.5)

@@ -72,9 +72,11 @@ def test_a_missing_package_is_asked_for_before_a_folder_is_made(tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_an_engine_without_scenes_is_refused(capsys):
+def test_an_engine_without_scenes_and_mixed_comparisons_are_refused(capsys, tmp_path):
     assert main(["simulate", "drop", "--engine", "bullet"]) == 2
     assert "no kind named 'bullet'" in capsys.readouterr().err
+    assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
+    assert "expected names of scenes" in capsys.readouterr().err
 
 
 def test_check_accepts_scenes(capsys):
@@ -137,11 +139,6 @@ def test_a_diverged_world_is_listed_in_the_table(tmp_path, here, capsys):
     assert "diverged" in engines_table([cell])[1][2]
     write_engine_report([cell], tmp_path)
     assert main(["compare", str(path), "--out", str(tmp_path / "again")]) == 1
-
-
-def test_scenes_and_other_comparisons_cannot_be_mixed(tmp_path, capsys):
-    assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
-    assert "expected names of scenes" in capsys.readouterr().err
 
 
 @full

@@ -84,6 +84,7 @@ def test_balls_touch_on_the_line_between_their_centres():
     np.testing.assert_allclose(spot.normal, [0.6, 0.8, 0], atol=1e-12)
     np.testing.assert_allclose(spot.point, [0.03, 0.04, 0], atol=1e-12)
     assert spot.gap == pytest.approx(0.0, abs=1e-12)
+    assert spots(place(BALL, x=0.111), place(BALL)) == []
 
 
 @every("gap", [-1e-4, 1e-4])
@@ -92,10 +93,6 @@ def test_a_lying_cylinder_touches_along_a_line(gap):
     assert sorted(round(float(s.point[1]), 6) for s in found) == [-0.05, 0.0, 0.05]
     assert [s.gap for s in found] == pytest.approx([gap] * 3, abs=1e-9)
     assert all(np.abs(s.normal - [0, 0, 1]).max() < 1e-12 for s in found)
-
-
-def test_a_ball_far_away_touches_nothing():
-    assert spots(place(BALL, x=0.111), place(BALL)) == []
 
 
 def test_the_number_of_points_per_edge_is_a_setting():
@@ -152,9 +149,6 @@ def test_two_surfaces_combine_as_springs_in_series_with_the_smaller_friction():
     hard = combined(Material(), Material(stiffness=1e4, dissipation=0.02))
     assert (hard.stiffness, hard.dissipation) == pytest.approx((1e4, 0.02))
     assert np.isinf(combined(Material(), Material()).stiffness)
-
-
-def test_points_share_the_stiffness_of_a_face():
     body = BodySettings(name="a", shape=CUBE, mass=1.0, position=(0.0, 0.0, 0.05), material=Material(stiffness=1e4))
     for edge in (1, 4):
         found = touching(scene(body, ground=GroundSettings(), shared=True, edge=edge))
@@ -233,12 +227,9 @@ def test_a_hull_touches_boxes_and_balls():
     np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
 
 
-def test_corners_without_volume_are_refused():
+def test_hulls_without_volume_or_beside_their_centre_of_mass_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="enclose a volume"):
         hull_of(((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 1.0, 0.0)))
-
-
-def test_a_hull_whose_origin_is_not_its_centre_of_mass_is_refused(tmp_path):
     path = tmp_path / "off.toml"
     path.write_text(
         'about = ""\nengines = ["lcp"]\ndt = 0.001\nduration = 0.01\n[[body]]\nname = "a"\nmass = 1.0\n'
@@ -251,7 +242,7 @@ def test_a_hull_whose_origin_is_not_its_centre_of_mass_is_refused(tmp_path):
 ARCH = ArchSettings(name="a", blocks=20, span=4.0, rise=2.0, thickness=(0.25, 0.5), width=0.5, density=800.0)
 
 
-def test_the_blocks_of_an_arch_fill_it_without_gaps():
+def test_arches_have_no_gaps_copies_are_chained_and_foundations_have_points_in_their_cells():
     blocks = blocks_of(ARCH)
     assert [block.joint for block in blocks] == ["fixed", *["free"] * 20, "fixed"]
     masses = [mass_of(block) for block in blocks]
@@ -262,9 +253,6 @@ def test_the_blocks_of_an_arch_fill_it_without_gaps():
         assert max(abs(spot.gap) for spot in found) < 1e-12
     tops = [np.array(b.shape.hull)[:, 2].max() + b.position[2] for b in blocks]
     assert max(tops) == pytest.approx(2.0 + 0.125, abs=0.01)
-
-
-def test_copies_of_a_body_can_be_chained():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0.0, 0.0, 0.0))
     link = BodySettings(
         name="l", shape=CASE, mass=1.0, position=(0.1, 0, 0), joint=(joint,), copies=3, chained=True, apart=(0.2, 0, 0)
@@ -272,9 +260,6 @@ def test_copies_of_a_body_can_be_chained():
     chain = copies_of(link)
     assert [body.parent for body in chain] == ["", "l-0", "l-1"]
     np.testing.assert_allclose([body.joint[0].anchor[0] for body in chain], [0.0, 0.2, 0.4])
-
-
-def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
     points = face_points(np.array([0.5, 0.5, 0.5]), 10)
     low = points[points[:, 2] == -0.5]
     assert len(points) == 600

@@ -69,8 +69,13 @@ def test_each_scene_matches_its_known_figures(name, engine):
         assert outcome.residuals["cone"] < 1e-8
 
 
-def test_scenes_are_shipped():
+def test_scenes_are_shipped_and_told_apart_from_comparisons():
     assert {"sliding-block", "ramp-sticks", "ramp-slides", "drop"} <= set(SCENES)
+    for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
+        data = tomllib.loads(path.read_text())
+        scene, runs = not BODY_TABLES.isdisjoint(data), "server" in data or "experiment" in data
+        assert scene + ("title" in data) + runs >= 1
+        assert not (scene and ("title" in data or runs))
 
 
 @pytest.fixture
@@ -177,12 +182,9 @@ def test_a_malformed_state_is_refused(scene):
             world.reset(*bad)
 
 
-def test_an_unknown_engine_is_refused_by_name(scene):
+def test_an_engine_that_the_scene_does_not_name_has_its_defaults_and_an_unknown_one_is_refused(scene):
     with pytest.raises(ConfigError, match="no kind named 'bullet'"):
         engine_named(load_scene(scene()), "bullet")
-
-
-def test_an_engine_not_named_by_the_scene_has_its_defaults(scene):
     assert kind_of(engine_named(load_scene(scene()), "penalty")) == "penalty"
 
 
@@ -191,14 +193,6 @@ def test_equal_scenes_give_identical_results():
     runs = [run_scene(settings, engine_named(settings, "lcp")) for _ in range(2)]
     assert (runs[0].q == runs[1].q).all()
     assert (runs[0].force == runs[1].force).all()
-
-
-def test_scenes_and_comparisons_are_told_apart():
-    for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
-        data = tomllib.loads(path.read_text())
-        scene, runs = not BODY_TABLES.isdisjoint(data), "server" in data or "experiment" in data
-        assert scene + ("title" in data) + runs >= 1
-        assert not (scene and ("title" in data or runs))
 
 
 @pytest.mark.long

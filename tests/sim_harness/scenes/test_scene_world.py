@@ -113,10 +113,12 @@ def test_a_pendulum_falls_onto_its_stop_and_stays_there():
         assert 0.29 < run.q[-1, 0] < 0.31, name
 
 
-def test_a_square_wave_repeats():
+def test_square_waves_repeat_and_rotating_forces_follow_the_axis_of_their_body():
     wave = ForceSettings(body="a", force=(2, 0, 0), otherwise=(1, 0, 0), start=1.0, duration=0.5, every=2.0)
     values = [force_now(wave, t)[0] for t in (0.5, 1.25, 1.75, 3.25, 3.75)]
     assert values == [1, 2, 1, 2, 1]
+    force = ForceSettings(body="a", force=(0.0, 0.0, -1.0), at=(0.5, 0.0, 0.2), orbit=10.0)
+    np.testing.assert_allclose(where_now(force, np.pi / 20), [0.0, 0.5, 0.2], atol=1e-12)
 
 
 def test_springs_are_stable_however_stiff():
@@ -369,11 +371,6 @@ def test_mujoco_refuses_unsupported_parts():
         scene = load_scene(name)
         with pytest.raises(ConfigError, match=field):
             build_scene(msgspec.structs.replace(scene, dt=1e-3), parse("mujoco", AnyEngine, "engine"))
-
-
-def test_a_rotating_force_follows_the_axis_of_its_body():
-    force = ForceSettings(body="a", force=(0.0, 0.0, -1.0), at=(0.5, 0.0, 0.2), orbit=10.0)
-    np.testing.assert_allclose(where_now(force, np.pi / 20), [0.0, 0.5, 0.2], atol=1e-12)
 
 
 @full
