@@ -6,7 +6,7 @@ import pytest
 
 os.environ.setdefault("IDYN_COMPILE", "wait")  # tests and their processes; those of interpreted kernels delete it
 
-OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree"}
+OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree", "realtime"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

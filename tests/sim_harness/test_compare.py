@@ -442,7 +442,8 @@ def test_a_seed_changes_the_terrain(tmp_path, monkeypatch):
     assert (plans[1].seed - plans[0].seed, plans[1].friction.seed - plans[0].friction.seed) == (3, 3)
 
 
-def test_changes_reach_the_plan(comparison):
+def test_changes_reach_the_plan_also_of_links_and_joints_not_named_in_the_experiment(comparison):
+    """Tables by name are empty in an experiment that changes nothing: new names are right, unknown settings are not."""
     settings = load_comparison(comparison)
     scene = SceneSettings(name="s", changes={"engine": "penalty", "controller": {"feedback": {"kp": 5.0}}})
     plan = plan_of(settings, scene, "id-t-2", seconds=0.5)
@@ -451,6 +452,18 @@ def test_changes_reach_the_plan(comparison):
     assert kind_of(plan.controller.reference) == "sway"
     with pytest.raises(ConfigError, match="no such setting"):
         plan_of(settings, SceneSettings(name="s", changes={"engin": "lcp"}), "pid")
+    robot = {
+        "links": {"LF_LEG_3": {"mass_factor": 2.0}},
+        "drive": {"armature": {"LF_X_1": 0.01}},
+        "ground": {"terrain": "flat"},
+    }
+    given = load_comparison(comparison)
+    plan = plan_of(given, SceneSettings(name="x", changes={"robot": robot}), "pid")
+    assert plan.settings.robot.links["LF_LEG_3"].mass_factor == 2.0
+    assert plan.settings.robot.drive.armature == {"LF_X_1": 0.01}
+    assert plan.settings.robot.ground.terrain is not None
+    with pytest.raises(ConfigError, match=r"scene\.x\.changes\.robot\.links.*mass_factr"):
+        plan_of(given, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")
 
 
 def shipped() -> list[str]:
@@ -466,22 +479,6 @@ def test_every_shipped_comparison_makes_plans(name):
     for scene in comparison.scene:
         for controller in scene.controllers or comparison.controllers:
             plan_of(comparison, scene, controller)
-
-
-def test_a_scene_may_change_links_and_joints_not_named_in_the_experiment(comparison):
-    """Tables by name are empty in an experiment that changes nothing: new names are right, unknown settings are not."""
-    robot = {
-        "links": {"LF_LEG_3": {"mass_factor": 2.0}},
-        "drive": {"armature": {"LF_X_1": 0.01}},
-        "ground": {"terrain": "flat"},
-    }
-    given = load_comparison(comparison)
-    plan = plan_of(given, SceneSettings(name="x", changes={"robot": robot}), "pid")
-    assert plan.settings.robot.links["LF_LEG_3"].mass_factor == 2.0
-    assert plan.settings.robot.drive.armature == {"LF_X_1": 0.01}
-    assert plan.settings.robot.ground.terrain is not None
-    with pytest.raises(ConfigError, match=r"scene\.x\.changes\.robot\.links.*mass_factr"):
-        plan_of(given, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")
 
 
 @full

@@ -560,8 +560,9 @@ def smooth_force(depth, tau=0.02, v=-0.1, h=1e-4):
     return solution.p[0, 2] / h
 
 
-def test_forces_of_smooth_contacts_start_at_zero():
-    """K and B that vanish at φ = 0 make λ continuous there: it falls as √depth. With B = const it jumps by B v."""
+def test_forces_of_smooth_contacts_start_at_zero_and_their_gradients_are_continuous():
+    """K and B that vanish at φ = 0 make λ continuous there: it falls as √depth. With B = const it jumps by B v. dλ/dq by
+    central differences, τ_d = 0 (Hertz alone): no jump between neighbours, down to nothing at φ = 0."""
     depths = 10.0 ** np.arange(-18, -5)
     forces = np.array([smooth_force(depth) for depth in depths])
     assert smooth_force(0.0) == pytest.approx(0.0, abs=1e-12)
@@ -569,10 +570,6 @@ def test_forces_of_smooth_contacts_start_at_zero():
     assert (np.diff(forces) > 0).all()
     plain = step_of([[1.0]], [0.0], [-0.1], 1e-4, along_normals([[1.0]]), [-1e-18], stiffness=1.0, dissipation=1e3)
     assert ENGINE.solve(plain).p[0, 2] / 1e-4 == pytest.approx(1e3 * 0.1 / 1.1, rel=1e-3)
-
-
-def test_force_gradients_of_smooth_contacts_are_continuous():
-    """dλ/dq by central differences, τ_d = 0 (Hertz alone): no jump between neighbours, down to nothing at φ = 0."""
     q = np.linspace(-1e-6, 2e-5, 2001)
     slope = np.gradient([smooth_force(depth, tau=0.0, v=0.0) for depth in q], q)
     assert slope[q < -1e-8].max() == 0.0

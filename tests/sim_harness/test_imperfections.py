@@ -206,7 +206,7 @@ def test_after_a_pause_the_newest_state_arrives():
     assert served == sorted(served)
 
 
-def test_single_losses_come_from_the_seed():
+def test_single_losses_come_from_the_seed_and_regular_bursts_once_per_period():
     loss = Loss(probability=0.1)
     got, served = arrivals(LinkSettings(lost_torques=loss), 2000, seed=7)
     lost = stream(7, Purpose.LOST_TORQUES).random((2000, 2))[:, 0] < 0.1
@@ -217,6 +217,14 @@ def test_single_losses_come_from_the_seed():
     assert served == np.flatnonzero(~lost).tolist()
     assert [tick is None for tick in got] == lost.tolist()
     assert 0.07 < lost.mean() < 0.13
+    losses = Losses(Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
+    lost = np.array([losses.next() for _ in range(10_000)]).reshape(100, 100)
+    starts = np.argmax(lost, axis=1)
+    assert (lost.sum(axis=1) == 20).all()
+    assert (np.diff(lost.astype(int), axis=1) == 1).sum() == 100
+    assert starts.min() >= 25
+    assert starts.max() <= 75
+    assert starts.std() > 10
 
 
 @full
@@ -229,17 +237,6 @@ def test_bursts_have_their_length_and_rate():
     free = (~lost).sum() * DT
     assert lengths.sum() / 20 / free == pytest.approx(2.0, abs=5 * np.sqrt(2.0 / free))
     assert len(starts) > 500
-
-
-def test_regular_bursts_come_once_per_period():
-    losses = Losses(Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
-    lost = np.array([losses.next() for _ in range(10_000)]).reshape(100, 100)
-    starts = np.argmax(lost, axis=1)
-    assert (lost.sum(axis=1) == 20).all()
-    assert (np.diff(lost.astype(int), axis=1) == 1).sum() == 100
-    assert starts.min() >= 25
-    assert starts.max() <= 75
-    assert starts.std() > 10
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

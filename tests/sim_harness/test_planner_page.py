@@ -85,7 +85,6 @@ def test_the_policy_of_the_page(tmp_path):
         try:
             ready(server.endpoint)
             time.sleep(0.02)  # its command expires
-            time.sleep(0.02)  # until that command has expired
             code("policy")["follow"](server.endpoint, policy, 6.0)
         except BaseException as error:
             problems.append(error)
@@ -244,7 +243,7 @@ def test_the_plan_is_realised(path):
     assert tilt(run.q[3:7]) < 0.005
 
 
-@full
+@pytest.mark.realtime
 def test_a_process_of_its_own_makes_the_robot_jump(path, tmp_path):
     """The planner's process commands at 50 Hz; this process is the robot, in real time or slower. Foot switches."""
     settings = ServerSettings(controller="go2", planners=("jump", "probe"), endpoint=f"ipc://{tmp_path}/s")

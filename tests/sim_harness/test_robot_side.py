@@ -197,15 +197,13 @@ def test_a_short_dropout_is_survived(make_world, make_stand):
     assert abs(trace.q[-1, 2] - trace.q[0, 2]) < 1e-3
 
 
-def test_refusals_are_counted_and_reported_once(make_world, make_stand, caplog):
+def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(make_world, make_stand, caplog):
     error = ErrorMessage(code=Code.NON_FINITE, message="expected finite numbers", recoverable=True)
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=10, back=15, error=error))
     robot_side.run(0.05)
     assert robot_side.refused == {"non_finite": 5}
     assert caplog.text.count("expected finite numbers") == 1
 
-
-def test_an_invalid_reply_counts_as_missing(make_world, make_stand):
     class Mangled(Faulty):
         def exchange(self, state):
             reply = super().exchange(state)

@@ -56,7 +56,7 @@ def test_every_point_of_every_sweep_is_measured_once():
     assert seen[-1] == (5, 6, "roots, 9")
 
 
-def test_the_report_has_tables_notes_and_pictures(tmp_path):
+def test_a_report_has_tables_notes_and_pictures_and_no_headings_without_text(tmp_path):
     report = report_of(STUDY, measure(STUDY, lambda *_: None))
     assert report.tables[0] == [["base", "squared", "cubed"], ["2", "4", "8"], ["3", "9", "27"]]
     assert report.tables[1] == [["of", "root"], ["4", "2"], ["9", "3"]]
@@ -65,9 +65,6 @@ def test_the_report_has_tables_notes_and_pictures(tmp_path):
     assert page.read_text().count("data:image/png") == 1
     assert json.loads((tmp_path / "summary.json").read_text()) == {"not finite": None}
     assert (tmp_path / "a-b-c.png").read_bytes()[1:4] == b"PNG"
-
-
-def test_the_text_of_a_report_leaves_out_headings_without_text():
     report = Report("title", "lead")
     for level, text in ((2, "empty"), (2, "full"), (3, "part"), (3, "empty part"), (2, "empty, too")):
         report.heading(text, level)

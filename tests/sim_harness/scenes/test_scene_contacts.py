@@ -161,7 +161,7 @@ CORNERS = tuple((x * 0.1, y * 0.15, z * 0.05) for x in (-1.0, 1.0) for y in (-1.
 CASE, HULL = Shape(box=BOX), Shape(hull=CORNERS)
 
 
-def test_a_hull_of_box_corners_equals_a_box():
+def test_a_hull_of_box_corners_equals_a_box_and_touches_boxes_and_balls():
     assert volume(HULL) == pytest.approx(volume(CASE), rel=1e-12)
     np.testing.assert_allclose(tensor(HULL), np.diag(inertia(CASE)), atol=1e-15)
     hull = hull_of(CORNERS)
@@ -169,6 +169,13 @@ def test_a_hull_of_box_corners_equals_a_box():
     assert len(hull.planes) == len(hull.faces) == 6
     assert all(len(face) == 4 for face in hull.faces)
     assert len(hull.edges) == 3
+    on_box = spots(PlacedShape(HULL, np.eye(3), np.array([0.0, 0.0, 0.1])), PlacedShape(CASE, np.eye(3), np.zeros(3)))
+    assert len(on_box) == 4
+    (spot,) = spots(
+        PlacedShape(Shape(sphere=0.05), np.eye(3), np.array([0.0, 0.0, 0.101])), PlacedShape(HULL, np.eye(3), np.zeros(3))
+    )
+    assert spot.gap == pytest.approx(1e-3, abs=1e-9)
+    np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
 
 
 def test_a_tetrahedron_has_its_closed_form_inertia():
@@ -193,7 +200,7 @@ def test_two_hulls_touch_at_the_corners_of_their_common_face(gap, seed):
         assert spot.gap == pytest.approx(gap, abs=1e-12)
 
 
-def test_slightly_tilted_faces_touch_at_four_corners():
+def test_slightly_tilted_hulls_touch_at_four_corners_and_crossed_edges_at_one_point():
     """With coal's own patches of hulls these are three, six or eight."""
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -203,9 +210,6 @@ def test_slightly_tilted_faces_touch_at_four_corners():
         )
         assert len(found) == 4
         assert max(abs(spot.gap) for spot in found) < 2e-5
-
-
-def test_crossed_edges_touch_at_one_point():
     up, down = (Rotation.from_euler("x", np.pi / 4).as_matrix(), Rotation.from_euler("y", np.pi / 4).as_matrix())
     cube = Shape(hull=tuple((x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)))
     height = 0.2 * np.sqrt(2)
@@ -215,16 +219,6 @@ def test_crossed_edges_touch_at_one_point():
         np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-12)
         assert spot.gap == pytest.approx(gap, abs=1e-12)
     assert spots(PlacedShape(cube, up, np.array([0.0, 0.0, height + 0.02])), PlacedShape(cube, down, np.zeros(3))) == []
-
-
-def test_a_hull_touches_boxes_and_balls():
-    on_box = spots(PlacedShape(HULL, np.eye(3), np.array([0.0, 0.0, 0.1])), PlacedShape(CASE, np.eye(3), np.zeros(3)))
-    assert len(on_box) == 4
-    (spot,) = spots(
-        PlacedShape(Shape(sphere=0.05), np.eye(3), np.array([0.0, 0.0, 0.101])), PlacedShape(HULL, np.eye(3), np.zeros(3))
-    )
-    assert spot.gap == pytest.approx(1e-3, abs=1e-9)
-    np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
 
 
 def test_hulls_without_volume_or_beside_their_centre_of_mass_are_refused(tmp_path):
