@@ -72,14 +72,12 @@ def test_notifications_arrive(tmp_path, abstract):
         assert systemd.due_ns == NEVER_NS
 
 
-def test_without_a_service_manager_nothing_is_due():
+def test_without_a_service_manager_or_its_watchdog_no_beat_is_due(tmp_path):
+    """Also where the watchdog is that of another process."""
     for systemd in (NOBODY, Systemd({"WATCHDOG_USEC": "400000"})):
         systemd.status("loading")
         systemd.ready("serving")
         assert systemd.due_ns == NEVER_NS
-
-
-def test_the_watchdog_of_another_process_or_none_expects_nothing(tmp_path):
     address = f"{tmp_path}/notify"
     for more in ({}, {"WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}):
         with manager(address):

@@ -58,13 +58,10 @@ def test_server_settings_have_bounds_with_units(tmp_path, setting, where, says):
     assert caught.value.path == f"server.mine.{where}"
 
 
-@every("port", ["99999", "-1", "http", "", "1e3", "80 "])
-def test_a_port_that_is_none_is_refused(port):
-    with pytest.raises(ConfigError, match=r"server.endpoint: expected a port from 0 to 65535"):
-        endpoint(ServerSettings(controller="quadruped", endpoint=f"tcp://127.0.0.1:{port}"))
-
-
-@every("port", ["0", "65535", "*"])
-def test_a_port_is_accepted(port):
-    address = f"tcp://127.0.0.1:{port}"
-    assert endpoint(ServerSettings(controller="quadruped", endpoint=address)) == address
+def test_ports_are_numbers_from_0_to_65535_or_a_star():
+    for port in ("99999", "-1", "http", "", "1e3", "80 "):
+        with pytest.raises(ConfigError, match=r"server.endpoint: expected a port from 0 to 65535"):
+            endpoint(ServerSettings(controller="quadruped", endpoint=f"tcp://127.0.0.1:{port}"))
+    for port in ("0", "65535", "*"):
+        address = f"tcp://127.0.0.1:{port}"
+        assert endpoint(ServerSettings(controller="quadruped", endpoint=address)) == address

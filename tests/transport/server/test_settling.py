@@ -70,15 +70,14 @@ def test_the_reply_is_ready_before_the_controller_settles(robot):
     assert client.controller.settled == 1
 
 
-@pytest.mark.parametrize("what", ["handle", "overtaken"])
-def test_the_next_message_waits_for_settling(robot, what):
+def test_the_next_message_waits_for_settling(robot):
     client = Client(robot)
     client.tick(1)
-    if what == "handle":
-        stats = expect(Stats, decode(client.service.handle(b"b", encode(StatsGet()), MS).reply))
-        assert stats.torques == 1
-    else:
-        client.service.overtaken(b"a", encode(client.rig.state(2)), 2 * MS)
+    assert expect(Stats, decode(client.service.handle(b"b", encode(StatsGet()), MS).reply)).torques == 1
+    assert client.controller.settled == 1
+    client = Client(robot)
+    client.tick(1)
+    client.service.overtaken(b"a", encode(client.rig.state(2)), 2 * MS)
     assert client.controller.settled == 1
 
 
@@ -265,7 +264,7 @@ def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(tmp
     assert "the fault log cannot be written" in caplog.text
 
 
-def test_each_kind_of_line_is_written_once_per_period():
+def test_each_kind_of_line_is_written_once_per_period_with_the_number_of_suppressed_ones():
     lines = RateLimit()
     assert lines.admit("x", 0) == 0
     assert lines.admit("x", 1) is None
@@ -273,11 +272,7 @@ def test_each_kind_of_line_is_written_once_per_period():
     assert lines.admit("y", 1) == 0
     assert lines.admit("x", PERIOD_NS) == 2
     assert lines.admit("x", 2 * PERIOD_NS) == 0
-
-
-def test_a_line_tells_only_of_lines_that_were_suppressed():
-    assert similar(0) == ""
-    assert similar(2) == "; 2 similar not logged"
+    assert (similar(0), similar(2)) == ("", "; 2 similar not logged")
 
 
 def test_the_documentation_has_the_table():
