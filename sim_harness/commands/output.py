@@ -52,9 +52,9 @@ def open_browser(url: str) -> None:
         webbrowser.open(url)
 
 
-def publish(report: Report, folder: Path, name: str = "report", figures: Any = None) -> None:
+def publish(report: Report, folder: Path, figures: Any = None) -> None:
     """Write a report; print its text and its path."""
-    path = report.write(folder, name, figures)
+    path = report.write(folder, figures=figures)
     print(f"{report.text}\nreport: {path}")
 
 

@@ -12,9 +12,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from zipfile import BadZipFile
 
+import msgspec
 import numpy as np
 from scipy.optimize import nnls
 
@@ -212,81 +213,49 @@ NEAR = 0.01
 CORNERS = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
 
 
-class Motion(Protocol):
-    """Measured samples (N): position of the centre [m] (N, 3), rotation (N, 3, 3), velocity in the world [m/s] and spin in body
-    axes [rad/s] (N, 3) since the sample before; z is up, the floor is at z = 0."""
-
-    @property
-    def position(self) -> Array: ...
-
-    @property
-    def rotation(self) -> Array: ...
-
-    @property
-    def velocity(self) -> Array: ...
-
-    @property
-    def spin(self) -> Array: ...
-
-
-class Block(NamedTuple):
-    """A block. edge [m]; mass [kg]; inertia: of each axis, relative to mass · (edge/2)²; friction coefficient"""
-
-    edge: float
-    mass: float
-    inertia: float = 10.0 / 9.0
-    friction: float = 0.18
-
+INERTIA, FRICTION = 10.0 / 9.0, 0.18
+"""Inertia of the block about each axis, relative to mass · (edge/2)²; its friction coefficient."""
 
 GRAVITY = 9.81
 """[m/s²]"""
 
 
-class Sample(NamedTuple):
-    """A step without impulses. name: for reports; v_plus: velocity at its end, in the world and in body axes (6)"""
-
-    name: str
-    problem: ForwardProblem
-    v_plus: Array
-
-
-def samples_of(name: str, motion: Motion, block: Block, dt: float) -> Iterator[Sample]:
-    """Yield the samples with corners near the floor. dt: time between two samples [s]"""
-    lowest = motion.position[:, 2] - block.edge / 2.0 * np.abs(motion.rotation[:, 2]).sum(axis=1)
+def unexplained_steps(name: str, toss: Toss) -> Iterator[Step]:
+    """Yield the steps of a toss with corners near the floor, without impulses."""
+    lowest = toss.position[:, 2] - EDGE / 2.0 * np.abs(toss.rotation[:, 2]).sum(axis=1)
     for k in np.flatnonzero(lowest[:-1] < NEAR).tolist():
-        problem = _problem(motion, k, block, dt)
+        problem = _problem(toss, k)
         if len(problem.mu):
-            v_plus = np.concatenate([motion.velocity[k + 1], motion.spin[k + 1]]).astype(float)
-            yield Sample(f"{name}, sample {k}", problem, v_plus)
+            v_plus = np.concatenate([toss.velocity[k + 1], toss.spin[k + 1]]).astype(float)
+            yield Step(name=f"{name}, sample {k}", problem=problem, p=np.zeros(len(problem.J)), v_plus=v_plus)
 
 
-def explained_step(sample: Sample) -> Step:
+def explained_step(step: Step) -> Step:
     """Return the step with the impulses that explain the motion best."""
-    p = explained(sample.problem, sample.v_plus)
-    return Step(name=sample.name, problem=sample.problem, p=p, v_plus=sample.v_plus)
+    return msgspec.structs.replace(step, p=explained(step.problem, step.v_plus))
 
 
-def _problem(motion: Motion, k: int, block: Block, dt: float) -> ForwardProblem:
+def _problem(toss: Toss, k: int) -> ForwardProblem:
     """Return the step from sample k on: world coordinates for the centre, body axes for the rotation."""
-    R, spin = motion.rotation[k].astype(float), motion.spin[k].astype(float)
-    v = np.concatenate([motion.velocity[k], spin]).astype(float)
-    inertia = block.inertia * block.mass * (block.edge / 2.0) ** 2 * np.ones(3)
+    R, spin, dt = toss.rotation[k].astype(float), toss.spin[k].astype(float), 1.0 / RATE
+    v = np.concatenate([toss.velocity[k], spin]).astype(float)
+    inertia = INERTIA * MASS * (EDGE / 2.0) ** 2 * np.ones(3)
     rows, gaps = [], []
-    for corner in block.edge / 2.0 * CORNERS:
-        gap = float(motion.position[k, 2] + R[2] @ corner)
+    for corner in EDGE / 2.0 * CORNERS:
+        gap = float(toss.position[k, 2] + R[2] @ corner)
         J = np.hstack([np.eye(3), -R @ _cross(corner)])  # velocity v + R (ω × r)
-        reach = -dt * min(J[2] @ v, J[2] @ np.concatenate([motion.velocity[k + 1], motion.spin[k + 1]]))
+        reach = -dt * min(J[2] @ v, J[2] @ np.concatenate([toss.velocity[k + 1], toss.spin[k + 1]]))
         if gap < min(NEAR, max(reach, 0.0) + NEAR / 10.0):
             rows.append(J)
             gaps.append(gap)
     n = len(gaps)
     return ForwardProblem(
-        M=np.diag(np.concatenate([block.mass * np.ones(3), inertia])),
-        h=np.concatenate([[0.0, 0.0, block.mass * GRAVITY], np.cross(spin, inertia * spin)]),
+        M=np.diag(np.concatenate([MASS * np.ones(3), inertia])),
+        h=np.concatenate([[0.0, 0.0, MASS * GRAVITY], np.cross(spin, inertia * spin)]),
         v=v,
         J=np.vstack(rows) if n else np.zeros((0, 6)),
         force=np.zeros(6),
-        mu=np.full(n, block.friction),
+        mu=np.full(n, FRICTION),
         gaps=np.array(gaps),
         dt=dt,
     )

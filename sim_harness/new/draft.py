@@ -274,12 +274,12 @@ def _controlled(
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
 
 
-def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str, hints: Sequence[str] = ()) -> Draft:
-    """Return the draft of a robot that is fixed to the world. why: it is; hints: what to change so that it can stand"""
+def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:
+    """Return the draft of a robot that is fixed to the world. why: it is"""
     given = next((Pose(known_angles(robot, pose), pose.source) for pose in poses if fits(robot, pose)), None)
     pose = given or holding_pose(robot)
     share = load(robot, standing(robot, pose.angles))
-    found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", *hints, f"standing: {pose.source}", *_unlimited(robot)]
+    found = [f"{why}: {robot.na} joints, {robot.total_mass:.4g} kg", f"standing: {pose.source}", *_unlimited(robot)]
     if share > MOST:
         found.append(f"{WEAK}: {share:.2g} times the torque limit of a joint is needed")
     refusal = mujoco_refusal(robot)
