@@ -11,13 +11,14 @@ from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare import pauses
-from sim_harness.compare.engines import ENGINES, engines_table, jobs_of, run_jobs, summary, write_engine_report
+from sim_harness.compare.engines import engines_table, jobs_of, run_jobs, summary, write_engine_report
 from sim_harness.compare.race import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.studies import STUDIES, check_options, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
+from sim_harness.judge.scenes import ENGINES
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.study import Progress
+from sim_harness.judge.scenes import ENGINES, scene_names
 from sim_harness.report.plots import ListedColormap, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
@@ -31,9 +31,6 @@ from sim_harness.scenes.recording import Diverged, run_scene
 from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.view.bodies import scene_page
 
-ENGINES = "engines"
-"""Word of the command line for all shipped scenes."""
-
 FAULT = "fault.txt"
 """File with the error of a run that diverged."""
 
@@ -52,13 +49,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     kept: SavedRun | None
     fault: str = ""
-
-
-def scene_names(words: Sequence[str]) -> list[str]:
-    """Return the named scenes, or all shipped ones for `ENGINES`."""
-    if list(words) == [ENGINES]:
-        return [name for name in sorted(files("experiments")) if is_scene(name)]
-    return list(words)
 
 
 def jobs_of(words: Sequence[str], root: Path, seconds: float | None) -> list[Job]:

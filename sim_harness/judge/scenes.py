@@ -24,7 +24,8 @@ LETTERS = {
 }  # fmt: skip
 """Letters of the table. The momentum of scenes is a residual of `idyn compare engines`, with springs, closures and schemes."""
 
-MUJOCO = "mujoco"
+ENGINES, MUJOCO = "engines", "mujoco"
+"""Word of the command line for all shipped scenes; the engine that runs on every scene."""
 
 SLOWEST = 1e-7
 """Lower end of the picture's colours [m/s]."""
@@ -49,12 +50,16 @@ class Judged(Record, frozen=True):
     fault: str = ""
 
 
+def scene_names(words: Sequence[str]) -> list[str]:
+    """Return the named scenes, or all shipped ones for `ENGINES`."""
+    return [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == [ENGINES] else list(words)
+
+
 def judged_scenes(
     words: Sequence[str], seconds: float, tolerance: float, progress: Callable[[int, int, str], None]
 ) -> list[Judged]:
     """Run scenes with the engines that they list and with MuJoCo. words: scenes, or 'engines' for all. Raises ConfigError."""
-    names = [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == ["engines"] else list(words)
-    scenes = {name: load_scene(name) for name in names}
+    scenes = {name: load_scene(name) for name in scene_names(words)}
     runs = [(name, engine) for name, s in scenes.items() for engine in dict.fromkeys([*engines_of(s), MUJOCO])]
     found = []
     for done, (name, engine) in enumerate(runs):
