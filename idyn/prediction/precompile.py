@@ -20,11 +20,10 @@ from idyn.laws.sensed import ContactFree
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import nearest_demand
-from idyn.prediction.predict import RESCUERS
-from idyn.prediction.predict import kernel as given_torques
+from idyn.prediction.predict import RESCUERS, given_torques
 from idyn.prediction.request import Request
-from idyn.prediction.rungs import RUNGS, SELECTION, python_rungs
-from idyn.prediction.solve import Method, workspace_for
+from idyn.prediction.rungs import RUNGS, SELECTION, method_of, python_rungs
+from idyn.prediction.solve import Method
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import limit_friction
 from idyn.terms.reduction import Reduced, reduce_problem, view
@@ -54,7 +53,7 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
     """
     request = Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
     later = msgspec.structs.replace(request, robot=robot.twin())
-    method, free = _method(request), _method(msgspec.structs.replace(request, law=ContactFree()))
+    method, free = method_of(request), method_of(msgspec.structs.replace(request, law=ContactFree()))
     needed: list[CompileTask] = [
         partial(_evaluated, request),
         partial(entry_point, nearest_demand, Dynamics.TYPE, VECTOR, VECTOR, REAL, FLAG),
@@ -81,22 +80,18 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
 
 
 def _evaluated(request: Request) -> Method:
-    method = _method(request)
+    method = method_of(request)
     evaluate(request.robot, request.state, request.contacts, dt=DT, ground=request.options.ground, into=method.problem)
     return method
 
 
-def _method(request: Request) -> Method:
-    return workspace_for(request.robot, len(request.contacts)).method(request)
-
-
 def _kernels(request: Request) -> None:
-    method = _method(request)
+    method = method_of(request)
     _ = method.solve_again, method.tick
 
 
 def _thorough_selection(request: Request) -> None:
-    method = _method(request)
+    method = method_of(request)
     _ = method.choose_for_kernel, method.choose_for_solution
 
 

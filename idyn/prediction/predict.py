@@ -40,7 +40,7 @@ from idyn.prediction.feasible import project
 from idyn.prediction.finish import WITHIN
 from idyn.prediction.request import Request, checked_request
 from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, NOT_LOADED, Answer, first_answer, is_loaded, last_forces, solve, waiting
-from idyn.prediction.solve import Method, workspace_for
+from idyn.prediction.solve import workspace_for
 from idyn.status import Status
 from idyn.terms.inputs import limit_friction
 from idyn.terms.stages import ReducedProblem
@@ -51,7 +51,7 @@ MOST_ROUNDS = 30
 
 
 @cache
-def kernel() -> Callable[..., bool]:
+def given_torques() -> Callable[..., bool]:
     """Return `joint_accelerations`, compiled at first use."""
     return entry_point(joint_accelerations, ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, VECTOR)
 
@@ -98,14 +98,10 @@ def _realised(request: Request, answer: Prediction) -> Array:
     return (answer.v_plus[a] - request.state.v[a]) / answer.dt
 
 
-def _method(request: Request) -> Method:
-    return workspace_for(request.robot, len(request.contacts.keys)).method(request)
-
-
 def _answer(request: Request, tau: Array, given: Array) -> Prediction | None:
     """Return the certified prediction with the dynamics of the last tick and these torques of the joints `given` (na)."""
-    method, q_ddot = _method(request), np.empty(len(tau))
-    if not kernel()(method.problem.fields, method.soft.fields, request.q_ddot, tau, given, q_ddot):
+    method, q_ddot = workspace_for(request.robot, len(request.contacts.keys)).method(request), np.empty(len(tau))
+    if not given_torques()(method.problem.fields, method.soft.fields, request.q_ddot, tau, given, q_ddot):
         return None
     change = float(np.abs(q_ddot - request.q_ddot).max(initial=0.0)) * request.dt
     answer, status = solve(request, Demand(q_ddot=q_ddot, change=change))

@@ -79,6 +79,11 @@ ANSWERED = Status.SOLVED
 """The enum member as a global of this module: faster to look up."""
 
 
+def method_of(request: Request) -> Method:
+    """Return the method for the law and options of a request."""
+    return workspace_for(request.robot, len(request.contacts.keys)).method(request)
+
+
 def first_answer(request: Request) -> Answer | None:
     """Solve the law for the first demand: the original one, or its projection under `STICK` and `HOLD`.
 
@@ -87,7 +92,7 @@ def first_answer(request: Request) -> Answer | None:
     robot, guess, c, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
     preferred, applied, state = request.preferred, request.applied, request.state
     try:
-        method = workspace_for(robot, n).method(request)
+        method = method_of(request)
         basis, torque, force, warm = method.empty, NOTHING, NO_FORCES, False
         if guess is not None:
             torque, force = guess.tau, guess.force
@@ -132,7 +137,7 @@ def first_answer(request: Request) -> Answer | None:
 def solve(request: Request, demand: Demand) -> Answer:
     """Solve the law for another demand, with the dynamics of `first_answer`."""
     guess, preferred, keys = request.guess, request.preferred, request.contacts.keys
-    method = workspace_for(request.robot, len(keys)).method(request)
+    method = method_of(request)
     basis, out, torque, force = last_basis(request), _outputs(request), NOTHING, NO_FORCES
     if guess is not None:
         torque, force = guess.tau, guess.carried_over(guess.force, keys)
@@ -204,7 +209,7 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
 def last_forces(request: Request, failure: Status) -> Prediction:
     """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
-    method, out = workspace_for(request.robot, len(request.contacts)).method(request), _outputs(request)
+    method, out = method_of(request), _outputs(request)
     method.keep_forces(method.finish.fields, (request.q_ddot, request.q_ddot), out)
     answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
