@@ -37,7 +37,6 @@ KINDS: dict[str, Any] = {
 MOST = 16
 """Messages that are taken at once."""
 
-
 BLOCKING_NS = 10_000_000
 """Most time that a reliable writer waits for slow readers [ns]."""
 

@@ -26,7 +26,6 @@ once a millisecond: with a mark of 4 it occasionally refuses a message although 
 PARTS = b"\xc1"
 """Prefix of a message that arrived in several parts, which are joined: no MessagePack begins with it, so it is refused."""
 
-
 _MAJOR = SCHEMA.split(".", maxsplit=1)[0]
 _PREFIX = _MAJOR + "."
 _TYPES = tuple(kind.__struct_config__.tag for kind in Message.__args__)

@@ -155,7 +155,6 @@ STOP_MS = 100
 RECONNECT_MS = 10
 """Interval of attempts to reconnect [ms]."""
 
-
 PROBE_MS = 500
 """Time to wait for the handshake of a server that does not answer [ms]."""
 

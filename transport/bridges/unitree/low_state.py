@@ -52,7 +52,6 @@ G1 = UnitreeRobot(
 
 ROBOTS = {"go2": GO2, "g1": G1}
 
-
 PERIOD_NS = 2_000_000
 """Period of the states [ns]."""
 

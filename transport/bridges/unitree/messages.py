@@ -265,7 +265,6 @@ REMOTE = Layout(
 
 FAMILIES = {"go": _go(), "hg": _hg()}
 
-
 STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
 """Topics of states and of commands."""
 

@@ -10,10 +10,8 @@ from transport.protocol.torque_gate import Stage, stage
 MEMORY = 31
 """Number of delays from which the median is computed."""
 
-
 STOPPED_NS = 50_000_000
 """Time without answers after which the robot's torques are taken for its own [ns]: its side stops after 100 ms or less."""
-
 
 SETTLING = 50
 """States after a lost answer in which the robot's own side may still change torques: it returns to the server's gradually."""

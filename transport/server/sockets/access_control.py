@@ -26,7 +26,6 @@ MAY_SEND: dict[str, set[str]] = {
 }
 """Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 
-
 ZAP_ADDRESS, ZAP_VERSION = "inproc://zeromq.zap.01", b"1.0"
 
 ROBOT_ROLES: frozenset[Role] = frozenset(("control", "estop"))

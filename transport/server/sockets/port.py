@@ -91,7 +91,6 @@ KEEPALIVE_S = 1
 SOCKET_MAX_BYTES = 2 * MAX_BYTES
 """Limit of a message's bytes: above MAX_BYTES it is refused with a reply, above this the connection is closed."""
 
-
 BACKGROUND_NICE = 10
 """Niceness of ZeroMQ's thread for clients besides the robot: a tenth of the processor, if others need all of it (Linux)."""
 
