@@ -345,23 +345,18 @@ def test_the_convex_law_is_judged_by_its_multipliers(law):
         assert refused(scene, law, msgspec.structs.replace(a, y=y))
 
 
-@every("field", ["p", "v_plus", "tau"])
 @every("law", LAWS)
-def test_non_finite_answers_are_refused(law, field):
-    scene, law, _, a = loaded("solo12", law)
-    for i in range(len(getattr(a, field))):
-        value = getattr(a, field).copy()
-        value[i] = np.nan
-        assert refused(scene, law, msgspec.structs.replace(a, **{field: value}))
-
-
-@every("field", ["gaps", "mu"])
-@every("law", ["no-slip", "coulomb", "convex"])
-def test_non_finite_contacts_are_refused(law, field):
-    scene, law, _, a = loaded("solo12", law)
-    value = getattr(scene.contacts, field).copy()
-    value[1] = np.nan
-    assert refused(scene, law, a, **{field: value})
+def test_non_finite_answers_and_contacts_are_refused(law):
+    scene, made, _, a = loaded("solo12", law)
+    for field in ("p", "v_plus", "tau"):
+        for i in range(len(getattr(a, field))):
+            value = getattr(a, field).copy()
+            value[i] = np.nan
+            assert refused(scene, made, msgspec.structs.replace(a, **{field: value}))
+    for field in ("gaps", "mu") if law in ("no-slip", "coulomb", "convex") else ():
+        value = getattr(scene.contacts, field).copy()
+        value[1] = np.nan
+        assert refused(scene, made, a, **{field: value})
 
 
 def mistaken(law, scene, change):

@@ -133,20 +133,6 @@ def earlier(scene, law):
     )
 
 
-@pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "convex"], "coulomb"))
-@each_walker
-def test_torque_change_is_minimal_over_the_face(name, law):
-    for scene in scenes(name, law, 20):
-        guess = earlier(scene, law)
-        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE_CHANGE, guess)
-        f = full(scene.robot, scene.state, scene.contacts)
-        face = next(g for g in faces(law, plain, f, scene.contacts) if not g.empty(f, plain.p))
-        tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, guess.tau)
-        scale = max(np.linalg.norm(plain.tau), np.linalg.norm(plain.tau - guess.tau))
-        assert np.linalg.norm(chosen.tau - guess.tau) == pytest.approx(np.linalg.norm(tau - guess.tau), abs=1e-7 * scale)
-        assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
-
-
 def in_contact_rows(contacts, impulse):
     t = np.cross(contacts.normals, contacts.tangents)
     return np.stack([(d * impulse).sum(axis=1) for d in (contacts.tangents, t, contacts.normals)], axis=1).ravel()
@@ -154,17 +140,23 @@ def in_contact_rows(contacts, impulse):
 
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "convex"], "coulomb"))
 @each_walker
-def test_impulse_change_is_minimal_over_the_face(name, law):
-    """min ‖p − p_prev‖², p_prev in the world frame: contacts may be in another order or turned since."""
+def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
+    """min ‖τ − τ_prev‖², and min ‖p − p_prev‖² with p_prev in the world: contacts may be in another order or turned."""
     for seed, scene in enumerate(scenes(name, law, 20)):
-        guess, c = earlier(scene, law), scene.contacts
-        order = np.random.default_rng(seed).permutation(len(c))
-        shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), force=guess.force[order])
-        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.IMPULSE_CHANGE, shuffled)
+        guess, c, plain = earlier(scene, law), scene.contacts, solve(scene, law, Selection.OFF)
         f = full(scene.robot, scene.state, c)
         face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
+        chosen = solve(scene, law, Selection.TORQUE_CHANGE, guess)
+        tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, guess.tau)
+        scale = max(np.linalg.norm(plain.tau), np.linalg.norm(plain.tau - guess.tau))
+        assert np.linalg.norm(chosen.tau - guess.tau) == pytest.approx(np.linalg.norm(tau - guess.tau), abs=1e-7 * scale)
+        assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
+
+        order = np.random.default_rng(seed).permutation(len(c))
+        shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), force=guess.force[order])
         before = in_contact_rows(c, DT * guess.force)
         p = face.nearest(f, plain.p, np.eye(3 * len(c)), plain.p, before)
+        chosen = solve(scene, law, Selection.IMPULSE_CHANGE, shuffled)
         np.testing.assert_allclose(chosen.p, p, atol=1e-6 * np.linalg.norm(plain.p - before))
 
 

@@ -276,7 +276,7 @@ def test_the_finger_tips_touch_the_box_from_both_sides():
 
 
 @every("seed", range(5))
-def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
+def test_contact_rows_are_the_relative_velocity_of_the_two_bodies_and_the_rate_of_the_gaps(seed):
     """Finite differences of two material points, one on each body, that coincide at the contact."""
     robot, q = grasp(seed)
     v = np.random.default_rng(seed + 10).normal(size=robot.nv)
@@ -296,9 +296,6 @@ def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
         directions = np.stack([c.tangents[i], np.cross(c.normals[i], c.tangents[i]), c.normals[i]])
         np.testing.assert_allclose(J[3 * i : 3 * i + 3] @ v, directions @ (body - other), atol=1e-7)
 
-
-@every("seed", range(5))
-def test_gaps_change_as_the_normal_rows_say(seed):
     robot, q = grasp(seed)
     v = np.random.default_rng(seed + 20).normal(size=robot.nv)
     c = contacts_from_geometry(robot, q, BELOW, margin=1.0)
