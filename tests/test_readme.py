@@ -91,9 +91,6 @@ def check_command(words):
         assert own or name in known, f"no configuration named {name}"
 
 
-# -- README.md ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_readme_is_short():
     assert len(DOCUMENTS["README.md"].splitlines()) <= 250
 
@@ -103,9 +100,6 @@ def test_the_readme_has_two_commands_the_second_marked_for_the_ci():
     assert demo.text.strip().endswith("idyn demo")
     after = DOCUMENTS["README.md"].split("<!-- test command -->\n")[1]
     assert after.startswith(f"```sh\n{tests.text}```")
-
-
-# -- code blocks ----------------------------------------------------------------------------------------------------------
 
 
 def test_code_blocks_are_of_known_languages():
@@ -202,9 +196,6 @@ def test_the_comparison_example_can_be_run(tmp_path):
         assert plan_of(comparison, comparison.scene[0], controller).controller.contact.mu == 0.1
 
 
-# -- links and names ------------------------------------------------------------------------------------------------------
-
-
 @every(("document", "link"), [(document, link) for document in DOCUMENTS for link in links(document)])
 def test_relative_links_resolve(document, link):
     target, _, anchor = link.partition("#")
@@ -225,9 +216,6 @@ def test_names_of_modules_and_files_exist(document, code):
         assert hasattr(import_module(home), name) or import_module(code)
     elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|docs|tests)/[\w/.-]*", code):
         assert (ROOT / code).exists() or re.search(r"name|[A-Z]{4}", code)  # or with a placeholder
-
-
-# -- tables ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_kinds_is_complete_with_all_settings():
