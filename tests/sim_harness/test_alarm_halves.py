@@ -17,17 +17,8 @@ from controllers.monitor.alarms import AlarmSettings
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.plan import with_controller
 
-SCALED = (
-    "joint_drift",
-    "base_drift",
-    "attitude_drift",
-    "joint_frozen",
-    "joint_rigid",
-    "base_frozen",
-    "motor",
-    "roughness",
-    "roughness_moving",
-)
+SCALED = ("joint_drift", "base_drift", "attitude_drift", "joint_frozen", "joint_rigid", "base_frozen")
+SCALED += ("motor", "roughness", "roughness_moving")
 FACTORS = (0.25, 0.35, 0.5, 0.7, 1.0)
 HALVES = ("fit", "judge")
 

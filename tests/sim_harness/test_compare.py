@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast, first_is_fast, full
+from fast import every, fast, full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -183,7 +183,7 @@ def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
 
 
 @full
-@pytest.mark.parametrize("damage", first_is_fast(["gone", "cut", "another"]))
+@pytest.mark.parametrize("damage", ["gone", "cut", "another"])
 def test_interrupted_jobs_run_again(comparison, here, tmp_path, damage):
     """Without a result, with half of one, or with one of other settings; other files in the folder are removed."""
     settings = load_comparison(comparison)
@@ -472,7 +472,7 @@ def shipped() -> list[str]:
 
 
 @full
-@pytest.mark.parametrize("name", first_is_fast(shipped()))
+@pytest.mark.parametrize("name", shipped())
 def test_every_shipped_comparison_makes_plans(name):
     """Every scene and controller makes a plan."""
     comparison = load_comparison(name)

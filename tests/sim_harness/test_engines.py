@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import Stand
-from fast import every, first_is_fast, full
+from fast import every, full
 from problems import DT, check_dynamics, random_problems, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from scipy.optimize import nnls
@@ -321,7 +321,7 @@ def test_far_slow_and_opening_contacts_do_not_bounce(engine, speed, gap):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("engine", first_is_fast([PolygonLcp, Newton]))
+@pytest.mark.parametrize("engine", [PolygonLcp, Newton])
 def test_a_ball_bounces_to_the_square_of_the_coefficient(engine):
     ball = BodySettings(name="ball", shape=Shape(sphere=0.05), mass=1.0, position=(0.0, 0.0, 0.55))
     settings = check_scene(
@@ -390,7 +390,7 @@ def test_in_a_stance_the_ground_carries_the_weight(make_world, make_stand):
 
 
 @full
-@pytest.mark.parametrize("kind", first_is_fast(["sway", "squat"]))
+@pytest.mark.parametrize("kind", ["sway", "squat"])
 def test_the_cone_law_predicts_this_engine_exactly(kind):
     """Both are cone complementarity: impulses and velocities of the one solve the other, as Coulomb's law and `lcp` do."""
     plan = load_plan("stand", 1.5)

@@ -232,18 +232,8 @@ def bodies(seed, n=3, equalities=0):
     r = np.array([0.0, 0.0, 0.0, 2.0, 0.3, -0.2, 1.0, -0.3, 0.0])
     u = np.array([0.7, 0.2, 0.1, 0.0, 0.0, 0.0, 0.0, 1.5, 0.0])
     v, lam = rng.normal(size=nv), rng.normal(size=equalities)
-    return {
-        "M": M,
-        "H": H,
-        "G": G,
-        "f": M @ v - H @ r - G @ lam,
-        "w": u - H.T @ v,
-        "b": -G.T @ v,
-        "mu": mu,
-        "r": r,
-        "u": u,
-        "v": v,
-    }
+    given = {"f": M @ v - H @ r - G @ lam, "w": u - H.T @ v, "b": -G.T @ v}
+    return {"M": M, "H": H, "G": G, **given, "mu": mu, "r": r, "u": u, "v": v}
 
 
 def write_global(path, d, form="csc"):

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast, full
+from fast import every, full
 from problems import random_problems
 from test_newton_engine import G, H, box, cross, paper, problem
 
@@ -102,7 +102,7 @@ def test_a_beam_of_sixteen_hinges_bends_by_moment_over_stiffness():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "held"), fast([("grasp-ball", True), ("grasp-ball-slips", False)], "grasp-ball-slips"))
+@pytest.mark.parametrize(("name", "held"), [("grasp-ball", True), ("grasp-ball-slips", False)])
 def test_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
     settings, found = run_newton(name)
     needed = 0.32 * G / 0.7
@@ -190,7 +190,7 @@ def assert_coulomb(given, solution, recovery=0.05):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mu", fast([*MUS, None], np.inf, None))
+@pytest.mark.parametrize("mu", [*MUS, None])
 @pytest.mark.parametrize("make", [pile, pushed_box, limbs])
 def test_random_problems_satisfy_coulombs_law(make, mu):
     """None: another μ at each contact. With μ = ∞ not all have a solution; where it is finite, piles with friction are refused

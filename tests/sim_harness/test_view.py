@@ -19,7 +19,7 @@ import pinocchio as pin
 import pytest
 import trimesh
 from browser import opened
-from fast import every, first_is_fast, full
+from fast import every, full
 
 from controllers.config.loading import find, load
 from controllers.contact.ground import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
@@ -446,7 +446,7 @@ def test_primitives_are_where_pinocchio_places_them(name):
 
 
 @full
-@pytest.mark.parametrize("name", first_is_fast(["solo12", "a1", "go2"]))
+@pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
 def test_meshes_have_the_extents_of_pinocchios(name):
     """Shape by shape in the joint's frame: the same extents, and no triangle longer than they are."""
     robot, _ = load_robot(name)

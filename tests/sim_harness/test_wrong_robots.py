@@ -201,20 +201,11 @@ def test_a_drift_shared_by_position_and_speed_is_harmless_while_it_is_small(cont
         assert found.worst < 0.1
 
 
+NOISE = {"joint_position": 1e-4, "joint_speed": 0.05, "base_position": 0.001, "base_velocity": 0.02, "base_rate": 0.01}
 DISTURBED = {
     "plain": {},
     "5 ticks of delay": {"link": {"state_delay": 3, "torque_delay": 2}},
-    "noise": {
-        "sensing": {
-            "noise": {
-                "joint_position": 1e-4,
-                "joint_speed": 0.05,
-                "base_position": 0.001,
-                "base_velocity": 0.02,
-                "base_rate": 0.01,
-            }
-        }
-    },
+    "noise": {"sensing": {"noise": NOISE}},
     "hills": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.01, "side": 9.0, "hills": 9000}}},
     "unknown hills of 3 cm": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.03, "side": 9.0, "hills": 9000}}},
     "lost answers": {"link": {"lost_torques": {"every": 0.5, "length": 0.02}}},
