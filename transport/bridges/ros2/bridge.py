@@ -29,7 +29,7 @@ try:
 
     from transport.bridges.dds import KINDS, Participant, RawReader, RawWriter, Unsent, array, quality, raw, sequence, structure
 except ImportError as error:
-    raise missing_extra("bridge", "a bridge to ROS 2", error.name or "cyclonedds", "ros2") from error
+    raise missing_extra("bridge", "a bridge to ROS 2", (error.name or "cyclonedds").partition(".")[0], "ros2") from error
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 """Definitions of all messages. Those of the bridge are the same from Humble on."""

@@ -9,11 +9,22 @@ from time import monotonic, sleep
 from typing import Any
 
 from idyn.errors import ConfigError, missing_extra
-from transport.bridges.dds import KINDS, quality, sequence, structure, typed_reader, typed_writer
 from transport.bridges.unitree.messages import Layout, Message, Structure
 
 try:
-    from transport.bridges.dds import KINDS, Participant, RawReader, RawWriter, array, quality, raw, structure
+    from transport.bridges.dds import (
+        KINDS,
+        Participant,
+        RawReader,
+        RawWriter,
+        array,
+        quality,
+        raw,
+        sequence,
+        structure,
+        typed_reader,
+        typed_writer,
+    )
 except ImportError as error:
     raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
 
