@@ -1,4 +1,6 @@
-"""Joint feedback: from tracking errors to demanded accelerations  [ZD §7.2; MATHEMATICS §8].
+"""Feedback of joints and base, internal forces that bring feet back, and compensation of the actuation delay.
+
+Joint feedback demands accelerations from tracking errors  [ZD §7.2; MATHEMATICS §8]:
 
 q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
 
@@ -122,7 +124,7 @@ class StabilisationSettings(Settings, frozen=True):
 
     kp: on position and attitude [N/m, N·m/rad]; only height, roll and pitch: the others must be 0
     kv: on velocity [N·s/m, N·m·s/rad]
-    literal: as in the authors' software, see above
+    literal: as in the authors' software, see `Stabilisation`
     """
 
     kp: Gains = ZERO
@@ -131,7 +133,16 @@ class StabilisationSettings(Settings, frozen=True):
 
 
 class Stabilisation:
-    """Joint torques from the errors of the base. Stateless."""
+    """VIIP: virtual compressive forces at the standing feet, which correct the base  [ZD §7.3; MATHEMATICS §8]. Stateless.
+
+        w = Kp (x_des ⊖ x) + Kv (v_des − v)                 wrench on the base (6)
+        f = max(0, N_b w)                                   along each contact's normal
+        τ = −N_qᵀ f
+    N_b, N_q are the columns of the base and of the joints in the normal rows of the contact Jacobian. The forces have no
+    tangential part: they neither pull nor slip, and realise the wrench only as far as pushing forces can. As no system of
+    equations is solved for w, the gains are not the stiffness and damping of the base. `literal` reproduces the authors'
+    software: all three rows of each contact, N, S and T, and the positive tangential components.
+    """
 
     def __init__(self, settings: StabilisationSettings, robot: Robot, height: float) -> None:
         """height: nominal height of the base above the contact points of the standing feet [m]. Raises ConfigError."""
@@ -200,7 +211,14 @@ class SpreadSettings(Settings, frozen=True):
 
 
 class Spread:
-    """Internal forces that push displaced feet towards their reference positions. Stateless."""
+    """Brings displaced feet back by internal contact forces. Stateless.
+
+    On compliant ground, feet under tangential load creep, and after a push feet stay where they slid. Joint feedback cannot
+    bring them back: contacts do not permit this motion, and the projection removes it from the demand (`Consistency.HOLD`). So
+    each foot pushes along the ground towards its reference position relative to the base, with f = k m g (x − x_ref) up to a
+    share of the weight that friction can always carry. On ground that creeps the feet return; elsewhere friction balances
+    these forces.
+    """
 
     def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
         self._robot = robot
@@ -266,7 +284,11 @@ MAX_TICKS = 20
 
 
 class DelayCompensation:
-    """Extrapolates states. Stores the velocity changes predicted in the last ticks."""
+    """Extrapolates the measured state over a known actuation delay. Stores the velocity changes predicted in the last ticks.
+
+    The robot moves on under earlier torques: v ← v + a_k dt, q ← q ⊕ v dt with the accelerations a_k predicted for the torques
+    that had not acted when the state was measured. Prediction errors accumulate over the delay only.
+    """
 
     def __init__(self, robot: Robot, period: float) -> None:
         """period: control period [s]"""

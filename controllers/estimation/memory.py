@@ -1,4 +1,10 @@
-"""State of the estimator's kernels."""
+"""Settings and state of the estimator, and the kernel of its force estimate: contact forces of the feet from the torques that
+motors and inertia do not explain.
+
+    r = M v̇ + h − S τ,  averaged over 1/`OBSERVER`;     Jᵀ f = r in the rows of the joints, with the least f
+
+M must contain the armature of the motors: a leg that swings would seem to be pushed.
+"""
 
 import numpy as np
 

@@ -5,7 +5,7 @@ Each time
 2. contact table and reference of the body over the horizon
 3. contact forces and motion of a single rigid body                        `controllers.planners.rigid_body`
 4. tasks: accelerations of the centre of mass and of the base, feet, preferred forces. The contact law decides which forces act
-                                                                           `controllers.planners.mpc`
+
 Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in its
 swing has landed.
 """

@@ -1,4 +1,7 @@
-"""Record of the gait plan; see `controllers.planners.locomotion`, and `controllers.planners.steps` for its kernels."""
+"""Record of the gait plan, its cubics, and kernels of the feet and the ground in the level frame of the base.
+
+See `controllers.planners.locomotion` for the method, and `controllers.planners.steps` for the update in each tick.
+"""
 
 import numpy as np
 

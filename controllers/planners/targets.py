@@ -1,4 +1,4 @@
-"""Targets of commanded tasks: extrapolated by their derivatives, or at rest."""
+"""Targets of commanded tasks between commands: completed, blended, extrapolated by their derivatives, or at rest."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -25,7 +25,48 @@ from idyn.types import Array, ContactSet, Kinematics, State
 UNREACHED = "reference out of reach: a leg does not reach its foot at the commanded height and attitude"
 
 
-class Stand:
+class Trajectory(Protocol):
+    """Reference of the joints over time. Base class of those that follow no commands."""
+
+    @property
+    def limits(self) -> Array | None:
+        """Limits of a commanded height [m], roll and pitch [rad] (3, 2); None: the trajectory does not follow them."""
+        return None
+
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
+        """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
+        ...
+
+    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
+        """Raise InputError for a steering, or tasks beside it, that cannot be followed, with the field of a command."""
+        if steering.velocity is not None:
+            raise InputError("velocity", "the controller's reference has no gait that could follow it")
+        if steering.gait is not None:
+            raise InputError("gait", "the controller's reference is no gait")
+        if steering.posed and self.limits is None:
+            field = "height" if steering.height is not None else "attitude"
+            raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of hinges")
+        if steering.posed and self.limits is not None:
+            check_pose(steering.pose, self.limits)
+
+    def steer(self, steering: Steering) -> None:
+        """Follow this steering from now on until `reset`."""
+        return
+
+    def on(self, terrain: Terrain, known: Known) -> None:
+        """Move on this terrain. known: what the controller knows of it"""
+        return
+
+    def prepare(self) -> None:
+        """Compile the kernels that steering needs."""
+        return
+
+    def reset(self) -> None:
+        """Forget earlier times."""
+        return
+
+
+class Stand(Trajectory):
     """Holds the stance of a robot on legs as `Legs` describes. The feet stay in place while the base moves."""
 
     def __init__(self, robot: Robot, stance: Array, pose: PoseSettings) -> None:
@@ -43,27 +84,13 @@ class Stand:
         """Limits of height [m], roll and pitch [rad] (3, 2)."""
         return self._reach.limits(self._base.bounds)
 
-    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
-        """Raise InputError for a steering that cannot be followed, with the field of a command."""
-        if steering.velocity is not None:
-            raise InputError("velocity", "the controller's reference has no gait that could follow it")
-        if steering.gait is not None:
-            raise InputError("gait", "the controller's reference is no gait")
-        if steering.posed:
-            check_pose(steering.pose, self.limits)
-
     def steer(self, steering: Steering) -> None:
-        """Move to the height and attitude of a steering."""
         if steering is not self._steering:
             self._steering = steering
             self._base.target[:] = steering.pose
             self._moves = True
 
-    def on(self, terrain: Terrain, known: Known) -> None:
-        """The feet stay where they are on any terrain."""
-
     def prepare(self) -> None:
-        """Compile the kernels that steering needs."""
         _ = self.limits
 
     def reset(self) -> None:
@@ -87,40 +114,6 @@ class Stand:
         if not base.x.any() and not base.dx.any():
             self._last, self._bent = self._still, self._angles
         return self._last
-
-
-class Trajectory(Protocol):
-    """Reference of the joints over time. Base class of stateless trajectories, which do not follow commands."""
-
-    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
-        ...
-
-    def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
-        """Raise InputError for a steering, or tasks beside it, that cannot be followed, with the field of a command."""
-        if steering.velocity is not None:
-            raise InputError("velocity", "the controller's reference has no gait that could follow it")
-        if steering.gait is not None:
-            raise InputError("gait", "the controller's reference is no gait")
-        if steering.posed:
-            field = "height" if steering.height is not None else "attitude"
-            raise InputError(field, "expected a reference `hold` or `gait` of a robot on legs of hinges")
-
-    def steer(self, steering: Steering) -> None:
-        """Follow this steering from now on until `reset`."""
-        return
-
-    def on(self, terrain: Terrain, known: Known) -> None:
-        """Move on this terrain. known: what the controller knows of it"""
-        return
-
-    def prepare(self) -> None:
-        """Compile the kernels that steering needs."""
-        return
-
-    def reset(self) -> None:
-        """Forget earlier times."""
-        return
 
 
 class Hold(Trajectory):

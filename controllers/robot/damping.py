@@ -1,4 +1,4 @@
-"""Damping of the joints that is stable in discrete time."""
+"""Damping of the joints that is stable in discrete time, and gains of the drives."""
 
 from collections.abc import Collection
 
@@ -63,7 +63,10 @@ PERIOD = 1e-3
 
 
 class DriveSettings(Settings, frozen=True):
-    """Drive gains of every joint that follows the reference. Both 0: no gains are sent; in an outage, the drives only damp.
+    """Drive gains of every joint that follows the reference, sent beside the torque: τ + kp (q_ref(t) − q) + kd (q̇_ref(t) − q̇).
+
+    They act while replies are missing; else the controller computes the feedback, from the state of the whole robot. Both 0: no
+    gains are sent; in an outage, the drives only damp.
 
     kp: [N·m/rad]; it must support the robot without feed-forward torque: the robot's weight times the height of its hips, or a
         little more

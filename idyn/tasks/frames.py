@@ -1,4 +1,4 @@
-"""The equations of a task on the pose of a frame, as a kernel."""
+"""The equations of a task on the pose of a frame, as a kernel; motion of frames and of the centre of mass at one state."""
 
 from collections.abc import Callable
 from functools import cache, cached_property

@@ -6,6 +6,10 @@
 v̇ is the acceleration without the memory of the contact compliance model (ρ = T_p/dt), f are the forces that act. Both are
 affine in coordinates x = (y, w):  v̇ = v̇₀ + V x,  f = f₀ + F x,  τ = τ₀ + T x. Inconsistent held rows are met in the sense of
 least squares.
+
+The program of a tick has the equations of each level and the limits in these coordinates. Rows of the limits, in the order of
+`idyn.tasks.modes.names_of`: facets of the contact modes, torques, joint accelerations, distances between links. Equations of
+forces are divided by the mass. After the levels of the tasks, joints that no task moves come to rest, and forces are least.
 """
 
 from collections.abc import Callable

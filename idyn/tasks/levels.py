@@ -2,8 +2,8 @@
 
     for each level in turn:  minimise ‖A x − b‖²  subject to  lower ≤ G x ≤ upper,  A′ x = A′ x* of all levels above
 
-Limits that no x meets are widened by the smallest sum of squares. Kernels advance through levels in which no limit binds
-(`idyn.tasks.levels`); DAQP solves the others, and the solution is made exact on its active set.
+Limits that no x meets are widened by the smallest sum of squares. Kernels advance through levels in which no limit binds;
+DAQP solves the others, and the solution is made exact on its active set.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law."""
+"""`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law; checks of the prediction."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial

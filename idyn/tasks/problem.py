@@ -1,6 +1,10 @@
 """The problem of one tick: equations of the tasks, and its solution for given contact modes.
 
 Two solutions of the same problem: `follow` without limits, by kernels; `resolve` with limits, for ticks in which one binds.
+
+The error of a task that is not met would fall along the gradient Aᵀ W (A x − b). Something prevents this: rows that contacts
+hold, limits that are active, tasks of higher levels, and other tasks of the same level. The gradient is written as a sum over
+their rows; those with a large share are named.
 """
 
 from collections.abc import Callable, Sequence

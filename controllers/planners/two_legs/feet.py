@@ -1,4 +1,13 @@
-"""The two feet of a robot: frames, soles, and where they are."""
+"""The two feet of a robot: frames, soles, where they are, the path of a swing; and the divergent component of motion.
+
+The DCM ξ (capture point) of a linear inverted pendulum in the plane, with its centre of mass c at the height h:
+
+    ξ = c + ċ/ω,   ω = √(g/h),   ξ̇ = ω (ξ − p),   c̈ = ω² (c − p)      p: centre of pressure
+While p moves at a constant rate ṗ for the duration D,
+
+    ξ(0) = p(0) + ṗ/ω + (ξ(D) − p(D) − ṗ/ω) e^{−ωD}
+so that a plan of p gives ξ by recursion from its end, where the errors vanish [Englsberger].
+"""
 
 from collections.abc import Sequence
 from math import exp

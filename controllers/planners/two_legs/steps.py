@@ -1,4 +1,4 @@
-"""When which foot stands, and where the centre of pressure moves.
+"""When which foot stands, and where the centre of pressure moves; settings of steps and balance.
 
 standing → (command) → double support → single support → double support → … → (no command, feet abreast) → standing
 """
