@@ -6,11 +6,9 @@ import numpy as np
 from controllers.config.loading import Settings
 from controllers.controller import Controller
 from controllers.settings import PidSettings
-from idyn.contact.ground import Ground
 from idyn.laws import MujocoLawSettings, SapSettings
-from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
-from idyn.types import Array, ContactSet
+from idyn.types import Array
 
 DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])
 """Dampings of the floor that are tried [N·s/m]."""
@@ -49,42 +47,6 @@ class VerticalLeg(Settings, frozen=True):
         P = self.torque_kd + self.torque_kp / s
         Z = (self.base * (GC - H / max(self.relaxation, self.period)) + P) / (1.0 + GC / s + P / (self.base * s))
         return float(-Z.real.min())
-
-
-def vertical_leg(
-    robot: Robot, stance: Array, contacts: ContactSet, ground: Ground, gains: tuple[float, float, float, float], period: float
-) -> VerticalLeg | None:
-    """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of it.
-
-    The foot's mass is (J M⁻¹ Jᵀ)⁻¹ along the normal, with the base held. Gains on joint torques count as −J⁻ᵀ K J⁻¹.
-
-    stance: configuration (nq); contacts: of all feet; gains: kp [1/s²], kd [1/s], torque kp [N·m/rad], torque kd [N·m·s/rad]
-    period: dt [s]
-    None: no free base, or feet that the joints cannot move.
-    """
-    n, a = len(contacts.keys), robot.tree.a
-    if not robot.floating or not n:
-        return None
-    at = robot.terms(stance, np.zeros(robot.nv))
-    J = contact_jacobian(robot, at, contacts)[2::3][:, a]
-    mobility = np.diag(J @ np.linalg.solve(at.M[np.ix_(a, a)], J.T))
-    squared = (J**2).sum(axis=1)
-    if not (mobility > 0.0).all():
-        return None
-    foot, share = float((1.0 / mobility).mean()), robot.total_mass / n
-    kp, kd, torque_kp, torque_kd = gains
-    leverage = float((1.0 / squared).mean())
-    return VerticalLeg(
-        base=max(share - foot, 0.1 * share),
-        foot=foot,
-        kp=kp,
-        kd=kd,
-        torque_kp=torque_kp * leverage,
-        torque_kd=torque_kd * leverage,
-        relaxation=ground.relaxation,
-        memory=ground.memory,
-        period=period,
-    )
 
 
 def critical_damping(leg: VerticalLeg, stiffness: float, delay: int) -> float:
@@ -228,12 +190,31 @@ def _oscillating(leg: VerticalLeg) -> float | None:
 
 
 def _leg_of(controller: Controller) -> VerticalLeg | None:
-    """Return the leg of a controller; None if the model does not apply."""
-    robot, settings = controller.robot, controller.settings
-    if isinstance(settings.law, PidSettings | SapSettings | MujocoLawSettings):
-        return None
-    gains, torque = settings.feedback, settings.torque_feedback
+    """Return the leg of a robot that stands: its share of the mass, and the mean over its feet of what the floor feels of it.
+
+    The foot's mass is (J M⁻¹ Jᵀ)⁻¹ along the normal, with the base held. Gains on joint torques count as −J⁻ᵀ K J⁻¹.
+    None: no free base, feet that the joints cannot move, or a law that knows no relaxation.
+    """
+    robot, settings, a = controller.robot, controller.settings, controller.robot.tree.a
     contacts = controller.contacts(controller.stance, robot.contact_names)
-    return vertical_leg(
-        robot, controller.stance, contacts, settings.ground.build(), (gains.kp, gains.kd, torque.kp, torque.kd), settings.period
+    lawless = isinstance(settings.law, PidSettings | SapSettings | MujocoLawSettings)
+    if lawless or not robot.floating or not len(contacts):
+        return None
+    at = robot.terms(controller.stance, np.zeros(robot.nv))
+    J = contact_jacobian(robot, at, contacts)[2::3][:, a]
+    mobility = np.diag(J @ np.linalg.solve(at.M[np.ix_(a, a)], J.T))
+    if not (mobility > 0.0).all():
+        return None
+    foot, share, ground = float((1.0 / mobility).mean()), robot.total_mass / len(contacts), settings.ground.build()
+    leverage = float((1.0 / (J**2).sum(axis=1)).mean())
+    return VerticalLeg(
+        base=max(share - foot, 0.1 * share),
+        foot=foot,
+        kp=settings.feedback.kp,
+        kd=settings.feedback.kd,
+        torque_kp=settings.torque_feedback.kp * leverage,
+        torque_kd=settings.torque_feedback.kd * leverage,
+        relaxation=ground.relaxation,
+        memory=ground.memory,
+        period=settings.period,
     )
