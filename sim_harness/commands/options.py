@@ -364,7 +364,7 @@ COMMANDS = {
     "demo": Command("comparisons", demo),
     "serve": Command("server", serve),
     "drive": Command("clients", drive),
-    "plan": Command("clients", plan),
+    "plan": Command("plan", plan),
     "bridge": Command("bridges", bridge),
     "top": Command("clients", top),
     "simulate": Command("runs", simulate),

@@ -17,8 +17,8 @@ from controllers.planners import rigid_body
 from controllers.planners.mpc import MpcPlanner, MpcSettings
 from idyn.model.so3 import tilt
 from idyn.status import Status
-from sim_harness.commands.clients import run_plan
 from sim_harness.commands.main import build_parser
+from sim_harness.commands.plan import run_plan
 from sim_harness.run.experiment import run_connected
 from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
