@@ -16,8 +16,8 @@ from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.hardware import Hardware, Purpose, stream
 from sim_harness.robot.imperfections import LinkSettings, Loss
 from sim_harness.world.world import Push, World
-from transport.protocol.agreement import BASE_Q, BASE_V
 from transport.protocol.errors import ProtocolError, printable
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset, ResetAck

@@ -19,7 +19,7 @@ from idyn.contact.terrain import Flat
 from sim_harness.commands.main import main
 from sim_harness.new.draft import draft, load
 from sim_harness.new.source import find_model, poses_of
-from transport.protocol.agreement import joint_slots
+from transport.protocol.joint_map import joint_slots
 
 DATA = "example-robot-data:"
 QUADRUPEDS = {

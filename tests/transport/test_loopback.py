@@ -12,7 +12,7 @@ from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from transport.protocol.agreement import joint_slots
+from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import Reference, StateMessage, TorqueMessage

@@ -5,9 +5,10 @@ import math
 from controllers.estimation.estimator import UNIT, Estimate, Estimator, Measurement
 from idyn.errors import InputError
 from idyn.types import Array, State
-from transport.protocol.agreement import BASE_Q, BASE_V, Agreement
+from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import TorqueMessage

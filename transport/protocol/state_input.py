@@ -12,10 +12,11 @@ from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
-from transport.protocol.agreement import BASE_Q, BASE_V, Agreement, check_contact_frame
+from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import FLOAT64, Parts, concatenated, not_finite, refuse_non_finite, vector, vectors
 from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import state as wire
 from transport.protocol.messages.base import Code, Vector
 from transport.protocol.messages.state import ON_TIME, StateMessage, Watchdog

@@ -11,8 +11,8 @@ from zmq.utils.monitor import recv_monitor_message
 from idyn.errors import IdynError
 from idyn.model.robot import Robot
 from transport.keys import Keys
-from transport.protocol.agreement import joint_slots
 from transport.protocol.codec import HIGH_WATER, decode, encode
+from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import Base, Client, ClientKind, Hello, Model, Stop, StopAck, Welcome

@@ -12,8 +12,8 @@ from idyn.model.robot import Robot
 from idyn.prediction.precompile import CompileTasks
 from idyn.tasks import TaskOutcome, TaskStack
 from idyn.types import Array, ContactSet, Prediction, Record, State
-from transport.protocol.agreement import BASE_Q, BASE_V
 from transport.protocol.contact_input import FootSwitches
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.requests import Tick, WorldForce
 from transport.protocol.messages.state import (

@@ -18,7 +18,7 @@ from idyn.jit.compiled import CompileTask, compiling
 from idyn.prediction.precompile import CompileTasks
 from idyn.prediction.rungs import defer, loaded
 from idyn.types import ContactSet
-from transport.protocol.agreement import BASE_Q, BASE_V
+from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
 from transport.robot.client import hello_for

@@ -13,8 +13,8 @@ from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.tasks.motion import PostureTask
 from idyn.types import Array
-from transport.protocol.agreement import joint_slots
 from transport.protocol.errors import printable
+from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.requests import Stats, Tick
 from transport.protocol.messages.state import Imu
 

@@ -12,10 +12,11 @@ from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
 from idyn.tasks import TaskStack
 from idyn.types import Array, Record
-from transport.protocol.agreement import Agreement, JointMap, build_joint_map, check_contact_frame
+from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import limits as read_limits
 from transport.protocol.codec import vector
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import JointMap, build_joint_map
 from transport.protocol.messages.base import Code, Vector
 from transport.protocol.messages.requests import ClientLimits, EffectiveLimits, Hello, Welcome
 from transport.protocol.torque_gate import Gate, TorqueLimits, limits_of

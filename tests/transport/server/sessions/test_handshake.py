@@ -12,9 +12,10 @@ from wire import expect
 
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from transport.protocol.agreement import build_joint_map, check_contact_frame, joint_slots, rotation
+from transport.protocol.agreement import check_contact_frame
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import (
     Base,
