@@ -67,15 +67,50 @@ def test_a_system_without_that_library_is_told_what_to_install(tmp_path):
     assert done.stderr == "idyn: Pinocchio needs libgomp.so.1 of the system; Debian, Ubuntu: apt install libgomp1\n"
 
 
+def without(folder, *packages):
+    """Return a function that runs a program of Python to which these packages seem not to be installed."""
+    for name in packages:
+        (folder / f"{name}.py").write_text(
+            f"raise ModuleNotFoundError('No module named {name}', name='{name}')", encoding="utf-8"
+        )
+    return partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False)
+
+
 def test_matplotlib_is_needed_only_to_draw(tmp_path):
-    """Commands other than comparisons and the demo load without it; one that draws names the extra."""
-    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('no module named matplotlib')", encoding="utf-8")
-    run = partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
-    quiet = {f"sim_harness.commands.{command.module}" for command in COMMANDS.values()} - {"sim_harness.commands.comparisons"}
-    assert run([sys.executable, "-c", f"import {', '.join(quiet)}"]).returncode == 0
-    done = run([sys.executable, "-m", "idyn", "compare", "cone-study"])
+    """A command that draws names the extra."""
+    done = without(tmp_path, "matplotlib")([sys.executable, "-m", "idyn", "compare", "cone-study"])
     assert done.returncode == 2
     assert done.stderr.startswith("idyn: picture: drawing needs the package matplotlib, which is not installed: pip install")
+
+
+NEEDED = {"comparisons": {"matplotlib"}, "bridges": {"cyclonedds"}}
+"""Optional packages without which a module of commands does not load, whatever its options."""
+
+OPTIONAL = {
+    "matplotlib",
+    "mujoco",
+    "rosbags",
+    "cyclonedds",
+    "meshcat",
+    "pygame",
+    "prometheus_client",
+    "foxglove",
+    "rerun",
+    "pyarrow",
+    "h5py",
+}
+
+
+def test_commands_load_without_the_extras_of_others(tmp_path):
+    failed = {}
+    for module in sorted({command.module for command in COMMANDS.values()}):
+        (folder := tmp_path / module).mkdir()
+        done = without(folder, *OPTIONAL - NEEDED.get(module, set()))(
+            [sys.executable, "-c", f"import sim_harness.commands.{module}"]
+        )
+        if done.returncode:
+            failed[module] = done.stderr.splitlines()[-1]
+    assert not failed
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from sim_harness.commands.clients import keys_of
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.judge.files import steps_of
 from sim_harness.judge.verdict import answer_to, judge, report_of
-from sim_harness.mujoco.law import differences
+from sim_harness.mujoco.mujoco_settings import differences
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.tables import text_summary, text_table

@@ -26,6 +26,9 @@ How = dict[str, Any]
 
 AS_THEY_END = {"return_as": "generator_unordered", "batch_size": 1}
 
+UNDER_WAY = 2
+"""Tasks of each worker that joblib has dispatched at a time, the first of those that are left."""
+
 ROUNDS = 4
 """Tasks of each worker between two looks at the outcomes, where an executor does not give them as tasks end."""
 
@@ -77,12 +80,13 @@ def run_tasks(executor: str, function: Callable[..., None], tasks: Sequence[Task
 
 
 def _outcomes(executor: str, function: Callable[..., None], rest: dict[int, Task], jobs: int) -> Iterator[Outcome]:
-    """Run tasks. When a process dies, joblib drops all that is under way: what is left then runs one task at a time."""
+    """Run tasks. When a process dies, joblib drops all that is under way: these run again, one task at a time."""
     joblib, loky = _library("joblib"), _library("joblib.externals.loky.process_executor")
     with EXECUTORS[executor](jobs) as how:
-        size = len(rest) if "return_as" in how else ROUNDS * how["n_jobs"]
+        size, alone = len(rest) if "return_as" in how else ROUNDS * how["n_jobs"], 0
         while rest:
-            part = list(rest.items())[:size]
+            part = list(rest.items())[: 1 if alone else size]
+            alone = max(alone - 1, 0)
             try:
                 for outcome in joblib.Parallel(**how)(joblib.delayed(_guarded)(function, i, task) for i, task in part):
                     del rest[outcome[0]]
@@ -91,7 +95,8 @@ def _outcomes(executor: str, function: Callable[..., None], rest: dict[int, Task
                 if len(part) == 1:
                     del rest[part[0][0]]
                     yield part[0][0], f"its process ended: {error}"
-                size = 1
+                else:
+                    alone = UNDER_WAY * how["n_jobs"]
 
 
 def _guarded(function: Callable[..., None], index: int, task: Task) -> Outcome:

@@ -311,6 +311,26 @@ def test_every_task_has_an_outcome(jobs):
         assert outcomes[index] == expected or expected in outcomes[index]
 
 
+MEET = """
+import time
+from pathlib import Path
+Path({mine!r}).touch()
+end = time.monotonic() + 60
+while not Path({other!r}).exists():
+    assert time.monotonic() < end, "alone"
+    time.sleep(0.01)
+"""
+"""A task that ends only beside another one."""
+
+
+def test_tasks_run_side_by_side_again_after_one_has_ended_its_process(tmp_path):
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    tasks = ["import os; os._exit(3)", *["pass"] * 3, MEET.format(mine=a, other=b), MEET.format(mine=b, other=a)]
+    outcomes = dict(run_tasks("processes", exec, [(source,) for source in tasks], 2))
+    assert "EXIT(3)" in outcomes.pop(0)
+    assert outcomes == dict.fromkeys(range(1, 6))
+
+
 @every("name", ["dask", "ray"])
 def test_an_executor_that_is_not_installed_says_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)

@@ -13,8 +13,7 @@ from idyn.terms.dynamics import contact_jacobian
 from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
-from sim_harness.mujoco.law import differences
-from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings, differences
 from sim_harness.run.plan import frictions, load_plan
 from sim_harness.world.worlds import build_world
 

@@ -92,10 +92,34 @@ def test_bytes_are_those_of_ros(kind, data):
     assert plain(decode(kind, encode(kind, message))) == message
 
 
-def test_type_hashes_are_those_of_ros():
-    """That of the ROS distributions; the bridge's tests compare those that it announces."""
-    known = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18"
-    assert STORE.hash_rihs01("std_msgs/msg/String") == known
+KNOWN = {
+    "std_msgs/String": ("df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18", None, ""),
+    "geometry_msgs/Twist": (
+        "9c45bf16fe0983d80e3cfe750d6835843d265a9a6c46bd2e609fcddde6fb8d2a",
+        {"linear": {"x": 0.5, "y": -0.25}, "angular": {"z": 1.5}},
+        "000000000000e03f 000000000000d0bf 0000000000000000 0000000000000000 0000000000000000 000000000000f83f",
+    ),
+    "sensor_msgs/JointState": (
+        "a13ee3a330e346c9d87b5aa18d24e11690752bd33a0350f11c5882bc9179260e",
+        {
+            "header": {"stamp": {"sec": 3, "nanosec": 7}, "frame_id": "odom"},
+            "name": ["a", "hip"],
+            "position": [0.5, -1.0],
+            "velocity": [2.0],
+        },
+        "03000000 07000000 05000000 6f646f6d00 000000 02000000 02000000 6100 0000 04000000 68697000"
+        " 02000000 00000000 000000000000e03f 000000000000f0bf 01000000 00000000 0000000000000040 00000000",
+    ),
+}
+"""Kind → (type hash, message, its bytes behind the header), which two implementations found independently."""
+
+
+@every("kind", sorted(KNOWN))
+def test_type_hashes_and_bytes_are_known(kind):
+    type_hash, message, fields = KNOWN[kind]
+    assert STORE.hash_rihs01(full_name(kind)) == f"RIHS01_{type_hash}"
+    if message is not None:
+        assert encode(kind, message) == b"\0\1\0\0" + bytes.fromhex(fields)
 
 
 @each_whole
