@@ -18,8 +18,8 @@ from idyn.types import Array
 
 
 class StandingPlane:
-    """A plane through a fixed point, level until a gait gives it its gradient. Only its normals are meaningful: where it is,
-    the feet tell.
+    """A plane through a fixed point, level until a gait gives it its gradient. Contacts that are found in the geometry have its
+    distances as gaps; those of foot switches and planned stances use its normals alone.
 
     gradient: of its height, world frame (2); the gait that owns the array changes it
     """
