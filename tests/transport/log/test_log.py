@@ -372,6 +372,7 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from standin import solo
+from test_log import open_recorder, run
 robot = solo()
 path = Path(sys.argv[1])
 recorder = open_recorder(path, robot)
