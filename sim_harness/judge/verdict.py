@@ -35,8 +35,8 @@ class Kind(StrEnum):
     PENETRATES = "penetrates"
     PULLS = "pulls"
     OUTSIDE = "outside the friction cone"
-    SLIPS = "moves under friction's limit"
-    ENERGY = "energy from nothing"
+    SLIPS = "slips below the friction limit"
+    ENERGY = "contacts add energy"
     SIDEWAYS = "friction not against the sliding"
     PUSHES = "pushes while opening"
 
