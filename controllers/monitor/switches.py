@@ -1,4 +1,8 @@
-"""Foot switches that contradict kinematics and forces.
+"""Foot switches that contradict kinematics and forces, or that flicker.
+
+A switch that opens while its foot stays where it touched counts as closed for `LONG`: a foot that carries less than the switch
+needs is still a contact. Without it, two feet of a light robot that close their switches by turns are never loaded together.
+Nothing is reported.
 
 Four contradictions are watched, each over a time:
 
@@ -31,7 +35,8 @@ OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
 """Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
 
 LONG = 0.02
-"""Time after which a switch in the air, a held foot and a force at an open switch are contradictions [s]."""
+"""Time after which a switch in the air, a held foot and a force at an open switch are contradictions, and for which a switch
+that opens at a resting foot counts as closed [s]."""
 
 REST = 2e-3
 """A foot stays where it is while it moves by less than this [m]."""
@@ -65,8 +70,8 @@ CONTRADICTIONS = (
     Contradiction("closed without a force", "switch_unloaded", "is closed without a force for {value:.1f} s", after=0.0),
 )
 
-AIR, HELD, FORCE, UNLOADED, NOTHING = range(5)
-"""Their numbers, and that of a switch without one."""
+AIR, HELD, FORCE, UNLOADED, NOTHING, RESTING = range(6)
+"""Their numbers, that of a switch without one, and that of a switch that has just opened at a resting foot."""
 
 
 class SwitchState(ArrayRecord):
@@ -76,7 +81,7 @@ class SwitchState(ArrayRecord):
     anchor: place where a foot with an open switch stays [m] (n, 3); since: distance of the joints from
         their references when it came there (n, na)
     still, high, pressed, idle: times for which the foot stays, is in the air with a closed switch, presses on an open one,
-        carries nothing with a closed one [s] (n)
+        carries nothing with a closed one [s] (n); opened: time since the switch opened at a foot that stays, else ∞ [s] (n)
     stuck: 1 for switches that are open at a held foot (n); found: contradictions, values: their measures (n)
     limits: thresholds; weight: of the robot [N]
     """
@@ -88,6 +93,7 @@ class SwitchState(ArrayRecord):
     high: Vector
     pressed: Vector
     idle: Vector
+    opened: Vector
     stuck: Vector
     found: Vector
     values: Vector
@@ -98,12 +104,14 @@ class SwitchState(ArrayRecord):
         n, na = legs.shape
         self.put(legs=legs, anchor=np.zeros((n, 3)), since=np.zeros((n, na)))
         self.put(**{name: np.zeros(n) for name in ("still", "high", "pressed", "idle", "stuck", "found", "values")})
+        self.put(opened=np.full(n, np.inf))
         self.put(limits=AlarmNumbers(settings), weight=weight)
 
     def reset(self) -> None:
         """Forget all states."""
         for each in (self.anchor, self.since, self.still, self.high, self.pressed, self.idle, self.stuck, self.found):
             each.fill(0.0)
+        self.opened.fill(np.inf)
 
 
 class Switches:
@@ -166,17 +174,17 @@ class Switches:
             found = int(record.found[k])
             if found == AIR:
                 believed.remove(place)
-            elif found in (HELD, FORCE):
+            elif found in (HELD, FORCE, RESTING):
                 believed.append(place)
-            if found != NOTHING:
+            if found not in (NOTHING, RESTING):
                 row = CONTRADICTIONS[found]
                 said.append(f"{place} {row.text.format(value=record.values[k])}{row.counts_as}")
-        return tuple(believed), f"foot switch: {'; '.join(said)}"
+        return tuple(believed), f"foot switch: {'; '.join(said)}" if said else ""
 
 
 @compiled
 def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, ...]) -> int:
-    """Update all switches. Return the number of contradictions; `found` and `values` have them.
+    """Update all switches. Return the number of switches with a finding; `found` and `values` have them.
 
     dt: time since the last state [s]; acted: whether the asked torques acted meanwhile
     measured: spheres: centres (n, 3) and radii (n) [m], distances (n) [m] and normals (n, 3) of the terrain, switches: CLOSED,
@@ -200,6 +208,7 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
         switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > pressing else 0.0
         switches.idle[k] = switches.idle[k] + dt if shut and force < idle else 0.0
+        switches.opened[k] = 0.0 if shut else switches.opened[k] + dt if switches.still[k] > 0.0 else np.inf
         if shut or flies or closed[k] == UNKNOWN:
             switches.stuck[k] = 0.0
         elif switches.still[k] >= LONG and leg > switches.limits.switch_held:
@@ -213,6 +222,8 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
             found = HELD
         elif switches.idle[k] > switches.limits.switch_unloaded:
             found, switches.values[k] = UNLOADED, switches.idle[k]
+        elif not shut and not flies and switches.opened[k] <= LONG:
+            found = RESTING
         switches.found[k] = found
         count += found != NOTHING
     return count
