@@ -34,11 +34,8 @@ KINDS: dict[str, Any] = {
 }
 """Format of NumPy, `str` or `byte` → type of Cyclone DDS. Readers and writers match only if these agree: byte is not uint8."""
 
-MOST = 16
-"""Messages that are taken at once."""
-
-BLOCKING_NS = 10_000_000
-"""Most time that a reliable writer waits for slow readers [ns]."""
+MOST = 16  # messages that are taken at once
+BLOCKING_NS = 10_000_000  # most time that a reliable writer waits for slow readers [ns]
 
 
 def quality(*, depth: int, reliable: bool = False, latched: bool = False, user_data: bytes = b"") -> Qos:

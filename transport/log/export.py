@@ -17,8 +17,7 @@ from transport.log.reader import LogReader
 from transport.log.recorder import PROFILE, Entry, LogError
 from transport.protocol.messages import Message
 
-UNREADABLE = "unreadable"
-"""Topic of malformed messages; only their length is exported."""
+UNREADABLE = "unreadable"  # topic of malformed messages; only their length is exported
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -131,8 +130,7 @@ def _plain(value: Any) -> Any:
 REFUSALS = ("default", "required", "additionalProperties", "minimum", "maximum")
 """Schema keywords for validation. They are left out: a log also holds refused messages."""
 
-TYPES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Message)}
-"""Message classes by message type."""
+TYPES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Message)}  # message classes by message type
 
 
 def schema_of(kind: str) -> dict[str, Any]:

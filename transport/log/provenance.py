@@ -15,8 +15,7 @@ from idyn.model.robot import Robot
 from transport.log.reader import LogReader
 from transport.log.recorder import CLOCKS, Attachment, LogError
 
-RECORD, KEY = "settings", "settings_version"
-"""Metadata record that holds the version, and its key there."""
+RECORD, KEY = "settings", "settings_version"  # metadata record that holds the version, and its key there
 
 
 class MigrationError(ValueError):
@@ -96,11 +95,8 @@ MIGRATIONS = (
 )
 """Entry k leads from version k to version k + 1."""
 
-FINITE_EFFORTS = 5
-"""First version in which all efforts of a URDF are limits."""
-
-SETTINGS_VERSION = len(MIGRATIONS)
-"""Version of the settings that this code reads and writes."""
+FINITE_EFFORTS = 5  # first version in which all efforts of a URDF are limits
+SETTINGS_VERSION = len(MIGRATIONS)  # version of the settings that this code reads and writes
 
 
 def version_record() -> dict[str, dict[str, str]]:

@@ -38,8 +38,7 @@ from transport.protocol.codec import decode, message_type
 from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages.base import ErrorMessage
 
-CHUNK_MAX_BYTES = 16 * 1024 * 1024
-"""A chunk longer than this, decompressed, is refused [bytes]."""
+CHUNK_MAX_BYTES = 16 * 1024 * 1024  # a chunk longer than this, decompressed, is refused [bytes]
 
 
 def chunk_data(chunk: Chunk) -> bytes:
@@ -75,8 +74,7 @@ def _decompressed(compression: str, data: bytes) -> bytes:
 
 log = logging.getLogger(__name__)
 
-RECORD_MAX_BYTES = 64 * 1024 * 1024
-"""A record longer than this is damaged [bytes]."""
+RECORD_MAX_BYTES = 64 * 1024 * 1024  # a record longer than this is damaged [bytes]
 
 EMPTY_MAX = 10_000
 """Records in a row, other than messages and chunks, after which a log is damaged; at its end each chunk has one more."""

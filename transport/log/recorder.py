@@ -17,11 +17,8 @@ from mcap.writer import CompressionType, IndexType, Writer
 from idyn.errors import IdynError
 from transport.protocol.messages.base import SCHEMA
 
-RECORD = "sha256"
-"""Metadata record that holds the checksums."""
-
-METADATA = "metadata"
-"""Key of the checksum of all other metadata records; the other keys are names of attachments."""
+RECORD = "sha256"  # metadata record that holds the checksums
+METADATA = "metadata"  # key of the checksum of all other metadata records; the other keys are names of attachments
 
 
 def checksums(attachments: Mapping[str, bytes], metadata: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -44,8 +41,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-CHUNK_BYTES = 64 * 1024
-"""Length at which a chunk is written [bytes]: about 30 ticks."""
+CHUNK_BYTES = 64 * 1024  # length at which a chunk is written [bytes]: about 30 ticks
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a file is created: never in the place of another one, or of a link."""
@@ -54,8 +50,7 @@ PROFILE = "idyn"
 STATE, TORQUE, SESSION, REFUSED = "/state", "/torque", "/session", "/refused"
 REQUEST, REPLY = "request", "reply"
 
-CLOCKS = "clocks"
-"""Metadata record with the time on both clocks at the start of the log: `monotonic_ns`, `wall_ns`."""
+CLOCKS = "clocks"  # metadata record with the time on both clocks at the start of the log: `monotonic_ns`, `wall_ns`
 
 CONTINUES, NEXT = "continues", "next"
 """Metadata record at the end of a file that is continued in another one, and its key for that file's name."""
@@ -208,17 +203,10 @@ class LogPart:
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 20_000
-"""Exchanges that may wait for the disk: 20 s at 1 kHz, about 40 MB. More end the log."""
-
-CHECK_S = 1.0
-"""Interval at which the writer checks that its file still exists [s]."""
-
-PART_BYTES = 500_000_000
-"""Length at which a file is continued in the next one [bytes]: about four minutes at 1 kHz."""
-
-PART_S = 3600.0
-"""Age at which a file is continued in the next one [s]."""
+WAITING_MAX = 20_000  # exchanges that may wait for the disk: 20 s at 1 kHz, about 40 MB. More end the log
+CHECK_S = 1.0  # interval at which the writer checks that its file still exists [s]
+PART_BYTES = 500_000_000  # length at which a file is continued in the next one [bytes]: about four minutes at 1 kHz
+PART_S = 3600.0  # age at which a file is continued in the next one [s]
 
 
 class Recorder:

@@ -172,8 +172,7 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str,
     return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
 
 
-TICKS_AT_ONCE = 100
-"""Ticks between two calls of `progress`."""
+TICKS_AT_ONCE = 100  # ticks between two calls of `progress`
 
 
 class Differences(msgspec.Struct, frozen=True, kw_only=True):

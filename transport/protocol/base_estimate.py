@@ -14,8 +14,7 @@ from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import TorqueMessage
 from transport.protocol.state_input import Measured, imu_readings
 
-MISSING_IMU = "imu", "expected with base.measured 'imu'"
-"""Field and text of the refusal."""
+MISSING_IMU = "imu", "expected with base.measured 'imu'"  # field and text of the refusal
 
 
 class BaseEstimator:

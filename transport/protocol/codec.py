@@ -13,8 +13,7 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
 from transport.protocol.messages.base import SCHEMA, Code, Vector
 
-MAX_BYTES = 64 * 1024
-"""Largest message that is decoded [bytes]. A state of a 50-joint robot with 20 contacts has about 8 KiB."""
+MAX_BYTES = 64 * 1024  # largest message that is decoded [bytes]. A state of a 50-joint robot with 20 contacts has about 8 KiB
 
 HIGH_WATER = 64
 """Messages that may wait in a socket (ZMQ high-water mark).
@@ -111,8 +110,7 @@ def vector(value: Vector, n: int, field: str) -> Array:
     return vectors((value, n, field))
 
 
-Parts = tuple[tuple[Vector, int, str], ...]
-"""Wire vectors, each (value, n, field)."""
+Parts = tuple[tuple[Vector, int, str], ...]  # wire vectors, each (value, n, field)
 
 
 def vectors(*parts: tuple[Vector, int, str]) -> Array:

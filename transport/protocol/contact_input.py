@@ -67,11 +67,8 @@ def read_switches(active: list[tuple[int, Contact]], forces: dict[str, float], a
     return FootSwitches(keys=tuple(keys), mu=tuple(friction) if given else None, forces=forces)
 
 
-RIGHT_HANDED_TOLERANCE = 1e-6
-"""Largest difference of a given t2 from n × t1, in any component."""
-
-Active = list[tuple[int, Contact]]
-"""The active contacts of a message, each with its index in the message."""
+RIGHT_HANDED_TOLERANCE = 1e-6  # largest difference of a given t2 from n × t1, in any component
+Active = list[tuple[int, Contact]]  # the active contacts of a message, each with its index in the message
 
 
 def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[ContactSet | FootSwitches, Array | None]:

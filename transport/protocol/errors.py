@@ -5,11 +5,8 @@ from typing import Any, TextIO
 from idyn.errors import IdynError
 from transport.protocol.messages.base import Code, ErrorMessage
 
-LONGEST = 500
-"""Length of texts inside a line [characters]: they may quote a message of any length."""
-
-LAYOUT = "\n\t"
-"""Control characters of our own output."""
+LONGEST = 500  # length of texts inside a line [characters]: they may quote a message of any length
+LAYOUT = "\n\t"  # control characters of our own output
 
 
 def printable(text: str) -> str:

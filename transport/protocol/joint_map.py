@@ -16,8 +16,7 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import Base
 
-BASE_Q, BASE_V = 7, 6
-"""Sizes of the free flyer in q (position, quaternion xyzw) and v (linear, angular)."""
+BASE_Q, BASE_V = 7, 6  # sizes of the free flyer in q (position, quaternion xyzw) and v (linear, angular)
 
 
 class JointSlots(msgspec.Struct, frozen=True):

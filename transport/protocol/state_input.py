@@ -24,11 +24,8 @@ from transport.protocol.messages.state import ON_TIME, StateMessage, Watchdog
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 """`tau_applied` is ignored above this multiple of a joint's torque limit or, for joints without a limit, this torque [N·m]."""
 
-LARGEST_FORCE = 1e5
-"""Larger external forces [N] and moments [N·m] are errors of units."""
-
-QUATERNION_TOLERANCE = 1e-3
-"""Largest |length − 1| of a base quaternion that is accepted, and then normalised."""
+LARGEST_FORCE = 1e5  # larger external forces [N] and moments [N·m] are errors of units
+QUATERNION_TOLERANCE = 1e-3  # largest |length − 1| of a base quaternion that is accepted, and then normalised
 
 GIVEN, FILLED = Borrowed(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Arguments of `_convert`.
@@ -44,8 +41,7 @@ VALID, NOT_FINITE, TOO_LARGE, BEYOND = -1, -2, -3, -4
 SANE, TURN, SLOW = 10.0, 2.0 * np.pi, 10.0
 """Multiple of its limits that a joint is believed; range and speed that every joint is taken to have [rad or m, per s]."""
 
-ANGLE, RATE = 1e4, 1e3
-"""Bounds of joints without limits, the second also of rates of bases and gyros [rad or m, per s]."""
+ANGLE, RATE = 1e4, 1e3  # bounds of joints without limits, the second also of rates of bases and gyros [rad or m, per s]
 
 FAR, FALL, IMPACT = 1e6, 981.0, 9810.0
 """Bounds of a base's place [m], its speed, as after a fall of 100 s [m/s], and its specific force, 1000 g [m/s²]."""

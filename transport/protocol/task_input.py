@@ -21,15 +21,13 @@ from transport.protocol.messages.command import AnyTask, ComPart, ForcePart, Fra
 
 MOST_TASKS = 32
 
-LARGEST = 1e6
-"""Largest gain, weight, position [m] and angle [rad]."""
+LARGEST = 1e6  # largest gain, weight, position [m] and angle [rad]
 
 MULTIPLE, GRAVITY, ARM, TIME = 100.0, 9.81, 0.1, 0.1
 """Larger targets are errors: accelerations of `MULTIPLE` times gravity [m/s²], turning about an `ARM` [m]; speeds that they
 give in `TIME` [s]; forces of as many weights, their moments with an arm of 1 m, and angular momenta that these give in 1 s."""
 
-UNIT = 1e-3
-"""Largest deviation of a quaternion's length from 1; it is normalised."""
+UNIT = 1e-3  # largest deviation of a quaternion's length from 1; it is normalised
 
 SIZES = {"position": 3, "point": 3, "force": 3, "momentum": 3, "momentum_rate": 3, "rotation": 4}
 """Vector fields of fixed length → length. `velocity` and `acceleration` depend on the kind."""

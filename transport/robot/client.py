@@ -146,17 +146,10 @@ class BaseClient:
         raise NotImplementedError
 
 
-DEADLINE_MS = 5
-"""Default time to wait for a torque [ms]: at 1 kHz a later torque is useless."""
-
-STOP_MS = 100
-"""Time to wait for the answer to `stop` on closing [ms]."""
-
-RECONNECT_MS = 10
-"""Interval of attempts to reconnect [ms]."""
-
-PROBE_MS = 500
-"""Time to wait for the handshake of a server that does not answer [ms]."""
+DEADLINE_MS = 5  # default time to wait for a torque [ms]: at 1 kHz a later torque is useless
+STOP_MS = 100  # time to wait for the answer to `stop` on closing [ms]
+RECONNECT_MS = 10  # interval of attempts to reconnect [ms]
+PROBE_MS = 500  # time to wait for the handshake of a server that does not answer [ms]
 
 KEYLESS = "it admits keys only, and this client has none (--secret, --server-key)"
 SILENT = {

@@ -40,11 +40,8 @@ class FailsafeMode(StrEnum):
     DAMPING = "damping"
 
 
-FADE = 0.05
-"""Time over which the last torque fades to 0 at rest [s]."""
-
-GIVE_WAY = 0.6
-"""Largest error of a joint from the rest posture; with a larger one the robot damps until `reset` [rad]."""
+FADE = 0.05  # time over which the last torque fades to 0 at rest [s]
+GIVE_WAY = 0.6  # largest error of a joint from the rest posture; with a larger one the robot damps until `reset` [rad]
 
 
 class FailsafeSettings(Settings, frozen=True):

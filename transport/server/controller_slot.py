@@ -229,11 +229,8 @@ def build_host(controller: ServedController, settings: ServerSettings) -> Host:
     )
 
 
-RUNS = (Mode.OK, Mode.DEGRADED)
-"""Modes in which the torque follows the model."""
-
-GATED = 50
-"""Ticks after a torque that the gate changed in which motors are not compared with the controller's torques."""
+RUNS = (Mode.OK, Mode.DEGRADED)  # modes in which the torque follows the model
+GATED = 50  # ticks after a torque that the gate changed in which motors are not compared with the controller's torques
 
 
 class ControllerSlot:

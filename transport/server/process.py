@@ -22,19 +22,15 @@ SWITCH_INTERVAL = 2e-4
 RealTime = Literal["auto", "off", "required"]
 """Whether the server asks for real-time rights: what is permitted, none, or all of them."""
 
-PRIORITY = 50
-"""Priority of the loop (SCHED_FIFO, 1 to 99), as that of interrupt threads of a real-time kernel."""
-
-SOCKET_THREADS = "ZMQbg/IO/"
-"""Beginning of the names of ZeroMQ's threads that move messages between sockets and the loop."""
+PRIORITY = 50  # priority of the loop (SCHED_FIFO, 1 to 99), as that of interrupt threads of a real-time kernel
+SOCKET_THREADS = "ZMQbg/IO/"  # beginning of the names of ZeroMQ's threads that move messages between sockets and the loop
 
 _PR_SET_TIMERSLACK = 29
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 """Flags of mlockall: pages that are mapped, pages mapped later, and only when they are first used [mlockall(2)]."""
 
-_CAP_IPC_LOCK = 14
-"""Number of the capability to lock memory beyond RLIMIT_MEMLOCK [capabilities(7)]."""
+_CAP_IPC_LOCK = 14  # number of the capability to lock memory beyond RLIMIT_MEMLOCK [capabilities(7)]
 
 
 @contextmanager
@@ -86,8 +82,7 @@ def real_time(wanted: RealTime) -> Iterator[None]:
         yield
 
 
-Undo = Callable[..., object]
-"""Registers a function, with its arguments, that undoes a change."""
+Undo = Callable[..., object]  # registers a function, with its arguments, that undoes a change
 
 
 def _schedule(undo: Undo) -> str:
@@ -207,11 +202,8 @@ def _place(cores: set[int]) -> None:
             os.sched_setaffinity(int(thread), cores)
 
 
-NEVER_NS = 2**63 - 1
-"""A time that is never reached [ns]."""
-
-AGAIN_NS = 10_000_000
-"""Time after which a notification is repeated that systemd had no room for [ns]."""
+NEVER_NS = 2**63 - 1  # a time that is never reached [ns]
+AGAIN_NS = 10_000_000  # time after which a notification is repeated that systemd had no room for [ns]
 
 
 class Systemd:
@@ -281,5 +273,4 @@ def _watchdog_ns(environment: Mapping[str, str]) -> int:
     return int(text) * 1000 if meant == str(os.getpid()) else 0
 
 
-NOBODY = Systemd({})
-"""No service manager."""
+NOBODY = Systemd({})  # no service manager

@@ -17,8 +17,7 @@ from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import ConfigSet
 from transport.server.controller_slot import ServedController
 
-COLLECT_EVERY = 16
-"""Requests between two garbage collections; a replaced controller has 0.7 MB."""
+COLLECT_EVERY = 16  # requests between two garbage collections; a replaced controller has 0.7 MB
 
 Rebuild = Callable[[dict[str, Any]], ServedController]
 """Build a controller from a changed snapshot, precompiled for its first state. Raises IdynError."""

@@ -44,8 +44,7 @@ from transport.server.sessions.session import (
 )
 from transport.server.settings import ServerSettings
 
-PERIOD_NS = 1_000_000_000
-"""Minimum interval of lines of one kind [ns]."""
+PERIOD_NS = 1_000_000_000  # minimum interval of lines of one kind [ns]
 
 
 def similar(suppressed: int) -> str:

@@ -27,13 +27,11 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
-TICKS = 10
-"""Number of states of each kind."""
+TICKS = 10  # number of states of each kind
 
 TICK_NS = 1_000_000
 
-SWAY = 1e-3
-"""Speed of every joint in every second state [rad/s]; states at rest take other branches."""
+SWAY = 1e-3  # speed of every joint in every second state [rad/s]; states at rest take other branches
 
 
 def warm_up(controller: ServedController, settings: ServerSettings, tasks: CompileTasks | None = None) -> None:

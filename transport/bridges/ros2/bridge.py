@@ -31,14 +31,12 @@ try:
 except ImportError as error:
     raise missing_extra("bridge", "a bridge to ROS 2", (error.name or "cyclonedds").partition(".")[0], "ros2") from error
 
-STORE = get_typestore(Stores.ROS2_JAZZY)
-"""Definitions of all messages. Those of the bridge are the same from Humble on."""
+STORE = get_typestore(Stores.ROS2_JAZZY)  # definitions of all messages. Those of the bridge are the same from Humble on
 
 FORMS = {"string": "str", "byte": "byte", "int32": "i4", "uint32": "u4", "float64": "f8"}
 """Type in ROS → that of `transport.bridges.dds`."""
 
-LITTLE_ENDIAN, HEADER = b"\x00\x01", 4
-"""First bytes of a message on the wire, plain CDR; length of what is before its fields."""
+LITTLE_ENDIAN, HEADER = b"\x00\x01", 4  # first bytes of a message on the wire, plain CDR; length of what is before its fields
 
 
 def encode(kind: str, message: Mapping[str, Any]) -> bytes:
@@ -162,8 +160,7 @@ def _form(form: Any) -> Any:
     return array(_form(one), size) if node == Nodetype.ARRAY else sequence(_form(one))
 
 
-TIMEOUT_MS = 500
-"""Default time to wait for an answer [ms]."""
+TIMEOUT_MS = 500  # default time to wait for an answer [ms]
 
 
 class ServerLink:
@@ -236,11 +233,8 @@ class ServerLink:
         return Observer(self._endpoint, timeout_ms=self._timeout_ms, keys=self._keys)
 
 
-VALID_S = 0.5
-"""Validity of a command [s]: the robot stops when its messages stop."""
-
-TELL_S = 1.0
-"""Period of the diagnostics [s]."""
+VALID_S = 0.5  # validity of a command [s]: the robot stops when its messages stop
+TELL_S = 1.0  # period of the diagnostics [s]
 
 STEP_NS, SMOOTHING = 50_000_000, 0.01
 """A difference of clocks that changes by more than this is taken over at once [ns]; otherwise by this share per tick."""

@@ -18,11 +18,8 @@ from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.requests import Stats, Tick
 from transport.protocol.messages.state import Imu
 
-WORLD = "odom"
-"""Frame of the poses."""
-
-ATTITUDE = slice(3, 7)
-"""Of a floating base in q: quaternion xyzw."""
+WORLD = "odom"  # frame of the poses
+ATTITUDE = slice(3, 7)  # of a floating base in q: quaternion xyzw
 
 Message = dict[str, Any]
 
@@ -168,11 +165,8 @@ def posture_of(joints: Any) -> PostureTask:
     return PostureTask(name="joint_commands", joints=names, angles=angles, velocity=speeds or None)
 
 
-OK, WARN, ERROR, STALE = 0, 1, 2, 3
-"""Levels of a status."""
-
-LEVELS = {"ok": OK, "degraded": WARN, "hold": WARN, "damping": ERROR, "fault": ERROR}
-"""Status of an answer → level."""
+OK, WARN, ERROR, STALE = 0, 1, 2, 3  # levels of a status
+LEVELS = {"ok": OK, "degraded": WARN, "hold": WARN, "damping": ERROR, "fault": ERROR}  # status of an answer → level
 
 
 def diagnostics(hardware: str, stamp_ns: int, tick: Tick | None, stats: Stats | None, refusal: str) -> Message:

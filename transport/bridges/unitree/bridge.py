@@ -22,11 +22,8 @@ from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
 
-VELOCITY_S, REPEAT_NS = 0.5, 50_000_000
-"""Validity of a velocity command [s], and time after which it is sent again [ns]."""
-
-STICKS = np.array([0.4, 0.25, 1.0])
-"""Velocities at the ends of the remote control's sticks: forward, left [m/s], turn [rad/s]."""
+VELOCITY_S, REPEAT_NS = 0.5, 50_000_000  # validity of a velocity command [s], and time after which it is sent again [ns]
+STICKS = np.array([0.4, 0.25, 1.0])  # velocities at the ends of the remote control's sticks: forward, left [m/s], turn [rad/s]
 
 
 class ServedRobot:
@@ -131,21 +128,15 @@ def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
     )
 
 
-SILENCE_S = 0.1
-"""Time without states after which the bridge damps and ends [s]."""
-
-START_S = 5.0
-"""Time to wait for the first state [s]."""
+SILENCE_S = 0.1  # time without states after which the bridge damps and ends [s]
+START_S = 5.0  # time to wait for the first state [s]
 
 HOLD_S, RISE_SPEED, MOVE_SPEED = 0.3, 0.1, 0.5
 """Time for which the motors of a robot that hangs hold it before torques do [s]; speeds of its knees then, and of a step
 `move` [rad/s]."""
 
-ALONE_EVERY = 50
-"""States between two looks for another process that sends commands."""
-
-COLUMNS = 4
-"""Figures kept of each answered state, 32 bytes: time, delay, tilt, largest torque."""
+ALONE_EVERY = 50  # states between two looks for another process that sends commands
+COLUMNS = 4  # figures kept of each answered state, 32 bytes: time, delay, tilt, largest torque
 
 DAMPING_S, SINKING_S, AT_REST = 0.2, 2.0, 0.1
 """Shortest and longest time for which a bridge damps before it ends [s]; it ends when no joint is faster than this [rad/s]."""

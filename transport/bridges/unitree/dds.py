@@ -28,8 +28,7 @@ try:
 except ImportError as error:
     raise missing_extra("bridge", "a bridge to Unitree's robots", "cyclonedds", "unitree") from error
 
-DEPTH = 16
-"""Messages that a reader keeps, so that none is lost during a pause of up to 32 ms at 500 Hz."""
+DEPTH = 16  # messages that a reader keeps, so that none is lost during a pause of up to 32 ms at 500 Hz
 
 
 class Bus(Participant):
@@ -72,8 +71,7 @@ def _type_of(layout: Structure) -> Any:
     return structure(layout.name, fields)
 
 
-CHECK, RELEASE = 1001, 1003
-"""Numbers of the requests."""
+CHECK, RELEASE = 1001, 1003  # numbers of the requests
 
 CONNECT_S, ANSWER_S, RELEASE_S, PAUSE_S = 2.0, 1.0, 10.0, 0.5
 """Longest times to find the service, to get an answer, and until no controller is active; pause between two looks [s]."""

@@ -14,8 +14,7 @@ from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_state import LowState, StateDecoder, stops, wishes
 from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
 
-DISCOVERY_S = 0.5
-"""Time in which participants on a network find each other [s]."""
+DISCOVERY_S = 0.5  # time in which participants on a network find each other [s]
 
 BETWEEN_S = 0.006
 """Longest usual time between two commands [s]: three periods. Until then the joints move on under the old command."""
@@ -23,11 +22,8 @@ BETWEEN_S = 0.006
 REMOTE_TOPIC, REMOTE_S = "rt/wirelesscontroller", 0.5
 """Topic of a remote control beside the one in the states, and the time for which its message holds [s]."""
 
-SERVO = 1
-"""Mode of a motor that follows commands."""
-
-HEAD, LOW_LEVEL = (0xFE, 0xEF), 0xFF
-"""First bytes of a command of the family `go`, and its level flag."""
+SERVO = 1  # mode of a motor that follows commands
+HEAD, LOW_LEVEL = (0xFE, 0xEF), 0xFF  # first bytes of a command of the family `go`, and its level flag
 
 
 class MotorCommand(Record, frozen=True):

@@ -52,20 +52,11 @@ G1 = UnitreeRobot(
 
 ROBOTS = {"go2": GO2, "g1": G1}
 
-PERIOD_NS = 2_000_000
-"""Period of the states [ns]."""
-
-WRAP = 2**32
-"""Number of values of the robot's tick."""
-
-MILLISECOND_NS = 1_000_000
-"""Unit of the tick [ns]."""
-
-MOVING = 0.3
-"""Norm of the joint speeds at which motion and times of sending count equally [rad/s]."""
-
-MOST_PERIODS = 50
-"""Longest time between two states by their motion; after a longer pause the times of sending count [periods]."""
+PERIOD_NS = 2_000_000  # period of the states [ns]
+WRAP = 2**32  # number of values of the robot's tick
+MILLISECOND_NS = 1_000_000  # unit of the tick [ns]
+MOVING = 0.3  # norm of the joint speeds at which motion and times of sending count equally [rad/s]
+MOST_PERIODS = 50  # longest time between two states by their motion; after a longer pause the times of sending count [periods]
 
 
 class RobotClock:
@@ -118,20 +109,14 @@ class RobotClock:
         return share * min(max(by_motion, 1.0), MOST_PERIODS) + (1.0 - share) * by_sending
 
 
-REPEATED_NS = 20_000_000
-"""Time for which a state that repeats the one before is left out [ns]; then the robot rests."""
+REPEATED_NS = 20_000_000  # time for which a state that repeats the one before is left out [ns]; then the robot rests
 
 MID_STEP_NS, WHOLE = 5_000_000, 0.75
 """Time after a state in which one in the middle of a simulator's step may follow [ns]; least share of a step of a whole one."""
 
-STOP_BUTTONS = 1 << 5 | 1 << 9
-"""L2 and B of the remote control, in its 16 bits of buttons."""
-
-FROZEN = 25
-"""Number of states after which an IMU that sends the same numbers is broken; its noise changes the last digits."""
-
-MOST_LOST = 100
-"""Largest number of commands that a motor may lose."""
+STOP_BUTTONS = 1 << 5 | 1 << 9  # L2 and B of the remote control, in its 16 bits of buttons
+FROZEN = 25  # number of states after which an IMU that sends the same numbers is broken; its noise changes the last digits
+MOST_LOST = 100  # largest number of commands that a motor may lose
 
 
 class LowState(Record, frozen=True):

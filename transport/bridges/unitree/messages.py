@@ -15,11 +15,8 @@ from mcap.writer import CompressionType, Writer
 
 from idyn.types import Array
 
-HEADER = b"\x00\x01\x00\x00"
-"""First bytes of a message on the wire: CDR, little-endian."""
-
-MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-"""Each byte with its bits in reverse order."""
+HEADER = b"\x00\x01\x00\x00"  # first bytes of a message on the wire: CDR, little-endian
+MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # each byte with its bits in reverse order
 
 
 class Structure(NamedTuple):
@@ -265,8 +262,7 @@ REMOTE = Layout(
 
 FAMILIES = {"go": _go(), "hg": _hg()}
 
-STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
-"""Topics of states and of commands."""
+STATE, COMMAND = "rt/lowstate", "rt/lowcmd"  # topics of states and of commands
 
 KINDS = {"u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32", "f4": "float"}
 """Format of NumPy → type of OMG IDL."""

@@ -21,17 +21,10 @@ from idyn.errors import ConfigError
 from idyn.types import Array
 from transport.bridges.unitree.low_level import MotorCommand
 
-KD = 3.0
-"""Damping of the motors between postures, and at the end [N·m·s/rad]."""
-
-SOFT_S = 0.3
-"""Time over which the gains rise at the start of a motion [s]."""
-
-SPEED = 1.5
-"""Mean speed of the joint that moves farthest [rad/s]."""
-
-LEAST_S = 1.0
-"""Shortest time of a motion [s]."""
+KD = 3.0  # damping of the motors between postures, and at the end [N·m·s/rad]
+SOFT_S = 0.3  # time over which the gains rise at the start of a motion [s]
+SPEED = 1.5  # mean speed of the joint that moves farthest [rad/s]
+LEAST_S = 1.0  # shortest time of a motion [s]
 
 
 class Wanted(NamedTuple):

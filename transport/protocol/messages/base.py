@@ -14,21 +14,15 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA = "1.2"
-"""Schema version major.minor: another major is refused, another minor is read."""
-
-MOST = 1024
-"""Largest number of entries in a list of a client's message. It is checked before the entries are decoded."""
+SCHEMA = "1.2"  # schema version major.minor: another major is refused, another minor is read
+MOST = 1024  # largest number of entries in a list of a client's message. It is checked before the entries are decoded
 
 Vector = bytes | Annotated[list[float], msgspec.Meta(max_length=MOST)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 Names = Annotated[list[Name], msgspec.Meta(max_length=MOST)]
 Frames = Annotated[list[Name], msgspec.Meta(max_length=256)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-"""Integer ≥ 0. Servers write at most 53 bits; a client may send 64."""
-
-Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-"""Time [ns]; the bounds keep sums within 64 bits."""
+Count = Annotated[int, msgspec.Meta(ge=0)]  # integer ≥ 0. Servers write at most 53 bits; a client may send 64
+Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # time [ns]; the bounds keep sums within 64 bits
 
 
 class Part(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):

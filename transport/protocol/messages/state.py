@@ -7,8 +7,7 @@ import msgspec
 
 from transport.protocol.messages.base import ClientMessage, Count, Name, Part, ServerMessage, ServerPart, Time, Vector
 
-Few = msgspec.Meta(max_length=256)
-"""Bound of contacts in a state."""
+Few = msgspec.Meta(max_length=256)  # bound of contacts in a state
 
 
 class Imu(Part):

@@ -7,8 +7,7 @@ from collections import deque
 from transport.protocol.messages.state import ON_TIME, Comm, Watchdog, WatchdogLevel
 from transport.protocol.torque_gate import Stage, stage
 
-MEMORY = 31
-"""Number of delays from which the median is computed."""
+MEMORY = 31  # number of delays from which the median is computed
 
 STOPPED_NS = 50_000_000
 """Time without answers after which the robot's torques are taken for its own [ns]: its side stops after 100 ms or less."""
@@ -66,8 +65,7 @@ WINDOW = 1024
 Clock drift (50 ppm) within two windows is far below the length of a tick.
 """
 
-STEP_STATES = 25
-"""Consecutive outliers with about the same delay that make it the new offset."""
+STEP_STATES = 25  # consecutive outliers with about the same delay that make it the new offset
 
 
 class ClockOffset:
@@ -115,20 +113,14 @@ class ClockOffset:
             self._offset, self._smallest, self._states, self._outliers = self._outlier, None, 0, 0
 
 
-STATES = 100
-"""Number of states in which the rate is judged."""
-
-FIRST = 10
-"""State from which it is judged; before, single delays count too much."""
-
-FACTOR = 30.0
-"""Rates between 1/FACTOR and FACTOR are not errors of units: these are factors of 1000."""
+STATES = 100  # number of states in which the rate is judged
+FIRST = 10  # state from which it is judged; before, single delays count too much
+FACTOR = 30.0  # rates between 1/FACTOR and FACTOR are not errors of units: these are factors of 1000
 
 PERIODS = (0.5, 5.0)
 """Bounds of the mean period as multiples of `dt_nominal`: beyond them the measured period of a tick is clamped."""
 
-UNITS = {0: "ns", -1: "µs", -2: "ms", -3: "s"}
-"""Unit of `t_robot` for each power of 1000 of r."""
+UNITS = {0: "ns", -1: "µs", -2: "ms", -3: "s"}  # unit of `t_robot` for each power of 1000 of r
 
 
 class ClockRate:
@@ -229,11 +221,8 @@ SUCCESS_WINDOW = 100
 
 _MASK = (1 << SUCCESS_WINDOW) - 1
 
-RTT_WINDOW = 128
-"""Number of reported round trips from which the percentiles are computed."""
-
-DEGRADED_MISSES = 5
-"""Consecutive missing ticks from which the watchdog level is `degraded`."""
+RTT_WINDOW = 128  # number of reported round trips from which the percentiles are computed
+DEGRADED_MISSES = 5  # consecutive missing ticks from which the watchdog level is `degraded`
 
 
 class CommStats:

@@ -47,8 +47,7 @@ from transport.server.sessions.session import (
     TickRequest,
 )
 
-MOST_PLANNERS = 16
-"""Largest number of planners with a session; a further one ends the oldest session."""
+MOST_PLANNERS = 16  # largest number of planners with a session; a further one ends the oldest session
 
 
 class PlannerSessions:

@@ -19,14 +19,9 @@ from transport.server.settings import ServerSettings
 
 WORD = b"estop"
 
-NO_STOP = (b"\xc2", b"\xc0", b"\x00")
-"""MessagePack of false, nil and 0: the values of `estop` that do not stop."""
-
-MOST_KNOWN = 1024
-"""Number of connections of emergency-stop clients that are remembered."""
-
-SHORT = 256
-"""Longest value that is decoded of a malformed message [bytes]."""
+NO_STOP = (b"\xc2", b"\xc0", b"\x00")  # MessagePack of false, nil and 0: the values of `estop` that do not stop
+MOST_KNOWN = 1024  # number of connections of emergency-stop clients that are remembered
+SHORT = 256  # longest value that is decoded of a malformed message [bytes]
 
 
 class StopRequest(msgspec.Struct, frozen=True):

@@ -71,11 +71,8 @@ def effective_limits(limits: TorqueLimits, joints: JointMap) -> EffectiveLimits:
 
 SERVER = f"idyn {version('idyn')}"
 
-MASS_TOLERANCE = 1e-3
-"""Largest relative difference of total masses of the same robot."""
-
-DT_RANGE = (1e-5, 0.1)
-"""Range of nominal periods [s]; others are errors of units."""
+MASS_TOLERANCE = 1e-3  # largest relative difference of total masses of the same robot
+DT_RANGE = (1e-5, 0.1)  # range of nominal periods [s]; others are errors of units
 
 
 def _any_steering(steering: Steering, tasks: TaskStack | None) -> None:

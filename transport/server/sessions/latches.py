@@ -134,14 +134,12 @@ def _check_speed(v: Array, allowed: float, what: str) -> None:
         raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed:g}, got {fastest:.2f}")
 
 
-LONGEST_S = 60.0
-"""Largest `valid_for` [s]: a longer one would outlast the operator's attention."""
+LONGEST_S = 60.0  # largest `valid_for` [s]: a longer one would outlast the operator's attention
 
 FASTEST = np.array([10.0, 10.0, 10.0])
 """Largest velocity of a command: forward, left [m/s], turn [rad/s]. Larger ones are errors of units."""
 
-MOST_KNOWN = 1024
-"""Number of commands without `seq` that are remembered of a session."""
+MOST_KNOWN = 1024  # number of commands without `seq` that are remembered of a session
 
 TASKS_SHARE, MOST_LONG = 0.8, 20
 """Part of the period that a tick with commanded tasks may take, as the rest is for transmission; ticks beyond it, less those

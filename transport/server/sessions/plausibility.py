@@ -23,18 +23,14 @@ from transport.protocol.messages.command import SeenState
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
-Reported = ContactSet | FootSwitches | None
-"""Contacts of a state as the client reports them; None: it does not."""
-
-WINDOW_S = 0.1
-"""Time constant of the count of changes [s]."""
+Reported = ContactSet | FootSwitches | None  # contacts of a state as the client reports them; None: it does not
+WINDOW_S = 0.1  # time constant of the count of changes [s]
 
 FLICKERS, QUIET = 35.0, 10.0
 """Changes in `WINDOW_S` above which a switch flickers, and below which it is quiet again. Feet that bounce as they land have up
 to 21 (four robots that trot in MuJoCo, also on hills)."""
 
-FORGOTTEN = 0.01
-"""Changes in `WINDOW_S` below which a switch counts as one that never changed."""
+FORGOTTEN = 0.01  # changes in `WINDOW_S` below which a switch counts as one that never changed
 
 
 class SwitchDebounce:
@@ -99,8 +95,7 @@ OF_IMU = ("specific_force", "the specific force changed by {value:.3g} m/s²")
 FROZEN = ("rate of the base", "joints move"), ("speeds of the joints", "base turns")
 """Frozen sensors, and what changes meanwhile, in the order of the rows of `Plausibility`'s memory."""
 
-LIVE = 0.1
-"""Time for which all numbers must have changed in every state before their repeats count [s]."""
+LIVE = 0.1  # time for which all numbers must have changed in every state before their repeats count [s]
 
 CHANGE, BOUNDS, TIMES = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR), several(REAL, 3)
 """Arguments of the kernels.

@@ -23,14 +23,9 @@ from transport.server.sessions.latches import CommandLatch, CommandOrder, Exchan
 from transport.server.sessions.plausibility import Plausibility, SwitchDebounce
 from transport.server.settings import ServerSettings
 
-DT_FACTORS = (0.5, 5.0)
-"""Bounds of the measured period, as multiples of the nominal one."""
-
-RING = 50
-"""Number of exchanges that are stored, for answers to duplicates and for the log of a fault."""
-
-MOST_UNANSWERED = 20
-"""States since the one whose torque the motors apply, beyond which they apply one of the robot's own side."""
+DT_FACTORS = (0.5, 5.0)  # bounds of the measured period, as multiples of the nominal one
+RING = 50  # number of exchanges that are stored, for answers to duplicates and for the log of a fault
+MOST_UNANSWERED = 20  # states since the one whose torque the motors apply, beyond which they apply one of the robot's own side
 
 MAX_LOST = 1_000_000
 """Largest plausible number of lost states in a row. A larger `seq` is refused; accepting it would make all later ones old."""

@@ -28,8 +28,7 @@ MAY_SEND: dict[str, set[str]] = {
 
 ZAP_ADDRESS, ZAP_VERSION = "inproc://zeromq.zap.01", b"1.0"
 
-ROBOT_ROLES: frozenset[Role] = frozenset(("control", "estop"))
-"""Roles that are admitted to an address of the robot's own."""
+ROBOT_ROLES: frozenset[Role] = frozenset(("control", "estop"))  # roles that are admitted to an address of the robot's own
 
 
 class AccessControl:

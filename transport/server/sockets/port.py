@@ -21,8 +21,7 @@ from transport.protocol.codec import HIGH_WATER, MAX_BYTES, PARTS
 from transport.server.service import RateLimit, similar
 from transport.server.sockets.access_control import AccessControl
 
-LOOK_NS = 1_000_000_000
-"""Interval at which the file is looked for [ns]."""
+LOOK_NS = 1_000_000_000  # interval at which the file is looked for [ns]
 
 
 def file_of(address: str) -> Path | None:
@@ -82,8 +81,7 @@ class AddressFile:
         return status.st_dev, status.st_ino
 
 
-IDLE_MS = 10
-"""Interval at which the loop checks for `stop` without messages [ms]."""
+IDLE_MS = 10  # interval at which the loop checks for `stop` without messages [ms]
 
 KEEPALIVE_S = 1
 """Interval of TCP keep-alives; three without an answer close the connection. A stopped process still answers them [s]."""
@@ -145,21 +143,15 @@ def _seed_identities() -> None:
 
 log = logging.getLogger(__name__)
 
-CHECK_NS = 10_000_000
-"""Interval of checks [ns]."""
-
-PER_CHECK = 64
-"""Number of connections that one check covers; checks go through all connections in turn."""
-
-SPARE_BYTES = 20
-"""Bytes between two checks that are not counted: ZMQ's own heartbeats, which are not messages."""
+CHECK_NS = 10_000_000  # interval of checks [ns]
+PER_CHECK = 64  # number of connections that one check covers; checks go through all connections in turn
+SPARE_BYTES = 20  # bytes between two checks that are not counted: ZMQ's own heartbeats, which are not messages
 
 UNREAD_FACTOR = 64
 """Factor on the limit while complete messages wait to be read: until then it is unknown on which connection they arrived."""
 
 RECEIVED = struct.Struct("<Q")
-RECEIVED_AT = 128
-"""Offset of the number of received bytes in `tcp_info`, the kernel's record of a connection (Linux)."""
+RECEIVED_AT = 128  # offset of the number of received bytes in `tcp_info`, the kernel's record of a connection (Linux)
 
 
 class Peer:

@@ -32,8 +32,7 @@ GENERATED = b"\0"
 """Prefix of identities that a socket generates; ZeroMQ reserves it. Only these may have sessions: any client could claim an
 identity that another client chose."""
 
-REFUSED: Message = b"", b"", 0
-"""Stands for a message that was refused here."""
+REFUSED: Message = b"", b"", 0  # stands for a message that was refused here
 
 
 def _refusal(code: Code, field: str | None, text: str) -> bytes:
@@ -79,32 +78,21 @@ def _form_refusal(dispatcher: Dispatcher, identity: bytes, data: bytes, in_parts
     return b""
 
 
-DRAIN_MAX = 128
-"""Largest number of waiting messages that are read before states are answered."""
+DRAIN_MAX = 128  # largest number of waiting messages that are read before states are answered
 
 EMPTY_NS = 20_000
 """If the socket was empty within this time before a message, the server does not check for a second message [ns]."""
 
-OTHER_MARK = b"o"
-"""Appended to the identities of clients of the address that is not the robot's own."""
-
-PLAIN = 5
-"""Length of an identity that ZeroMQ generates [bytes]."""
+OTHER_MARK = b"o"  # appended to the identities of clients of the address that is not the robot's own
+PLAIN = 5  # length of an identity that ZeroMQ generates [bytes]
 
 FOREIGN_MAX = 4
 """Messages of others, besides one of each waiting client, that are read in a row while the robot's state is looked for."""
 
-PAUSE_NS = 20_000
-"""Time without reading between two such looks, and before the state is due when others have no time left [ns]."""
-
-WITHOUT_TIME_S = 1e-3
-"""Longest wait for the robot's next message when messages of others wait for time [s]."""
-
-LOOK_NS = 5_000_000
-"""Longest time without reading a message of others, where the robot has an address of its own [ns]."""
-
-FAREWELL_S = 0.05
-"""Time that the sockets have to send the goodbyes before they are closed [s]."""
+PAUSE_NS = 20_000  # time without reading between two such looks, and before the state is due when others have no time left [ns]
+WITHOUT_TIME_S = 1e-3  # longest wait for the robot's next message when messages of others wait for time [s]
+LOOK_NS = 5_000_000  # longest time without reading a message of others, where the robot has an address of its own [ns]
+FAREWELL_S = 0.05  # time that the sockets have to send the goodbyes before they are closed [s]
 
 
 class Router:

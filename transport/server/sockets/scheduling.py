@@ -11,11 +11,8 @@ from time import thread_time_ns
 from transport.protocol.codec import message_type
 from transport.server.service import Service
 
-REGULAR = 0.2
-"""Largest relative difference of two successive intervals of a regular client."""
-
-SOON_NS = 200_000
-"""Time around a due state in which no other client is served [ns]."""
+REGULAR = 0.2  # largest relative difference of two successive intervals of a regular client
+SOON_NS = 200_000  # time around a due state in which no other client is served [ns]
 
 
 class Anticipation:
@@ -60,8 +57,7 @@ class Anticipation:
 SHARE = 0.04
 """Part of the server's time: 40 µs of a tick of 1 ms. Time in which the system runs other processes is not counted as spent."""
 
-MOST_CREDIT_NS = 100_000
-"""Unused time that is kept [ns]."""
+MOST_CREDIT_NS = 100_000  # unused time that is kept [ns]
 
 MOST_DEBT_NS = 50_000_000
 """Time beyond their share that others pay back [ns], within 1.25 s: a flood that has ended does not shut them out."""
@@ -73,8 +69,7 @@ MOST_BYTES = 16 * 1024
 """Longest message of a client without a session [bytes], while another one controls the robot. A hello of a robot of 50 joints,
 with all limits, has about 6 KiB."""
 
-Message = tuple[bytes, bytes, int]
-"""Identity, bytes, arrival on the server's clock [ns]."""
+Message = tuple[bytes, bytes, int]  # identity, bytes, arrival on the server's clock [ns]
 
 
 class Others:
