@@ -279,8 +279,7 @@ def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], st
                 force[i, c] *= most / np.sqrt(square)
 
 
-MAX_TICKS = 20
-"""Longest extrapolation [ticks]. A longer one would be less accurate than the measurement itself."""
+MAX_TICKS = 20  # longest extrapolation [ticks]. A longer one would be less accurate than the measurement itself
 
 
 class DelayCompensation:

@@ -10,14 +10,12 @@ from idyn.laws import MujocoLawSettings, SapSettings
 from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array
 
-DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])
-"""Dampings of the floor that are tried [N·s/m]."""
+DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])  # dampings of the floor that are tried [N·s/m]
 
 FREQUENCIES = np.geomspace(1e-2, 1e6, 4001)
 """Angular frequencies at which the foot's port is examined [rad/s]."""
 
-STABLE = 1.0 + 1e-9
-"""Largest magnitude of an eigenvalue of a stable loop."""
+STABLE = 1.0 + 1e-9  # largest magnitude of an eigenvalue of a stable loop
 
 
 class VerticalLeg(Settings, frozen=True):
@@ -121,11 +119,8 @@ def _exponential(x: Array) -> Array:
     return total
 
 
-STIFFNESSES = (1e3, 1e4, 1e5, 1e6)
-"""Stiffness of the floor per foot [N/m]."""
-
-DELAYS = (0, 1, 2, 3, 4, 5)
-"""Actuation delays [ticks]."""
+STIFFNESSES = (1e3, 1e4, 1e5, 1e6)  # stiffness of the floor per foot [N/m]
+DELAYS = (0, 1, 2, 3, 4, 5)  # actuation delays [ticks]
 
 LIGHT = 10.0 / 1.2
 """A lightly damped floor, for each kilogram of a foot's share of the robot [N·s/(m kg)]: 10 N·s/m for the quadruped."""

@@ -13,11 +13,8 @@ from idyn.errors import ConfigError, nearest
 
 T = TypeVar("T")
 
-NonNegative = Annotated[float, msgspec.Meta(ge=0)]
-"""Setting ≥ 0; inf is allowed, NaN is not."""
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-"""Setting > 0; inf is allowed, NaN is not."""
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]  # setting ≥ 0; inf is allowed, NaN is not
+Positive = Annotated[float, msgspec.Meta(gt=0)]  # setting > 0; inf is allowed, NaN is not
 
 Pattern = Literal["trot", "walk", "pace", "bound", "stand"]
 """Order of the steps of a gait that a command may ask for; `stand`: none."""
@@ -61,11 +58,8 @@ def files(kind: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.rglob("*.toml"))}
 
 
-REFERENCES = ("controller", "robot", "server", "experiment")
-"""Settings with the name or path of another configuration."""
-
-PATHS = ("secret", "log_directory")
-"""Settings with a path."""
+REFERENCES = ("controller", "robot", "server", "experiment")  # settings with the name or path of another configuration
+PATHS = ("secret", "log_directory")  # settings with a path
 
 
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:

@@ -26,8 +26,7 @@ MOVED = {
 
 Table = dict[str, Any]
 
-Choice = str | Table
-"""The name of a kind, or a table to merge into the configured one."""
+Choice = str | Table  # the name of a kind, or a table to merge into the configured one
 
 
 def kind_of(settings: Any) -> str | None:

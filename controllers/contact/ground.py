@@ -100,11 +100,8 @@ AnyGround = YieldingSettings | RigidSettings
 """Type of `[ground]` in a controller's file."""
 
 
-MAX_LINES = 2000
-"""Largest number of grid lines of a heightmap along each side."""
-
-MAX_WORK = 2e7
-"""Largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds."""
+MAX_LINES = 2000  # largest number of grid lines of a heightmap along each side
+MAX_WORK = 2e7  # largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds
 
 
 Known = Literal["flat", "standing", "told", "estimated", "felt"]

@@ -32,8 +32,7 @@ STANDS = 3
 """Number of ticks with contact after which a foot counts as standing. In the first of these ticks it still has its touchdown
 speed."""
 
-RESTS = 2e-5
-"""Largest gap of a standing contact [m]. A foot with a larger gap must land again before it counts as standing."""
+RESTS = 2e-5  # largest gap of a standing contact [m]. A foot with a larger gap must land again before it counts as standing
 
 DAMPING = 1e-6
 """Relative damping of the leg's inverse, for stretched legs and legs with fewer than three joints."""

@@ -78,8 +78,7 @@ def put_on_ground(x: EstimatorState, places: Array) -> None:
         x.p[c] = dot(x.R[c], x.imu)  # the base above the origin
 
 
-LONGEST = 0.1
-"""After a longer time without a measurement the estimate begins anew [s]."""
+LONGEST = 0.1  # after a longer time without a measurement the estimate begins anew [s]
 
 UNIT = 0.01
 """Largest deviation of a quaternion's length from 1."""

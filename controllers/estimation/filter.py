@@ -18,8 +18,7 @@ from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import copy, copy_rows, dot, fill, fill_rows
 from idyn.types import Array
 
-SMALL = 1e-9
-"""Rotation angles below this have no axis [rad]."""
+SMALL = 1e-9  # rotation angles below this have no axis [rad]
 
 
 @compiled
@@ -109,11 +108,8 @@ def put_cross(column: Array, first: int, a: Array, b: Array) -> None:
 
 Arrays = tuple[Array, ...]
 
-GYRO_DRIFT, ACCELEROMETER_DRIFT = 1e-4, 1e-3
-"""Growth of the standard deviations of the biases in a second [rad/s], [m/s²]."""
-
-SETTLE = 0.03
-"""Time after a touchdown in which a foot still slides, and is not used [s]."""
+GYRO_DRIFT, ACCELEROMETER_DRIFT = 1e-4, 1e-3  # growth of the standard deviations of the biases in a second [rad/s], [m/s²]
+SETTLE = 0.03  # time after a touchdown in which a foot still slides, and is not used [s]
 
 START = (1e-3, 1e-2, 1e-6, 1e-3, 0.03)
 """Standard deviations at the start: tilt [rad], velocity [m/s], position [m], gyro bias [rad/s], accelerometer bias [m/s²]."""

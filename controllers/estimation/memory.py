@@ -125,14 +125,9 @@ class EstimatorState(ArrayRecord):
         )
 
 
-RIDGE = 1e-4
-"""Weight of ‖f‖² relative to the error of the torques [m²]: legs near their singularity would amplify errors."""
-
-OBSERVER = 250.0
-"""Bandwidth of the force estimate [1/s]."""
-
-STILL = 0.05
-"""Speed above which dry friction has its full size [rad/s]."""
+RIDGE = 1e-4  # weight of ‖f‖² relative to the error of the torques [m²]: legs near their singularity would amplify errors
+OBSERVER = 250.0  # bandwidth of the force estimate [1/s]
+STILL = 0.05  # speed above which dry friction has its full size [rad/s]
 
 
 @compiled

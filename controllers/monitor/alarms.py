@@ -105,8 +105,7 @@ class Verdict(NamedTuple):
 POWER = {"hot motor": ("motor_warm", "motor_hot"), "low voltage": ("volt_low", "volt_empty")}
 """Alarm → its settings of warning and stop."""
 
-POWER_STOP = 0.1
-"""Time beyond `motor_hot` or `volt_empty` until the robot stops [s]."""
+POWER_STOP = 0.1  # time beyond `motor_hot` or `volt_empty` until the robot stops [s]
 
 
 class Power:
@@ -141,15 +140,13 @@ class Power:
         return max(found, key=lambda verdict: verdict.stops, default=None)
 
 
-MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)
-"""Type of the argument `measured` of `watch`."""
+MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)  # type of the argument `measured` of `watch`
 
 LOST = 1.5
 """Between states that are further apart others were lost [periods]. A drift then counts only as far as no speed between the two
 measured ones explains it."""
 
-MAX_GAP = 4.5
-"""States that are further apart are not compared [periods]: between them speeds and torques are unknown."""
+MAX_GAP = 4.5  # states that are further apart are not compared [periods]: between them speeds and torques are unknown
 
 
 class Alarm(NamedTuple):

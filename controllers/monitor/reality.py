@@ -46,8 +46,7 @@ from idyn.status import Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Kinematics, Prediction, Record, State
 
-EPSILON = 1e-9
-"""Regularisation of J M⁻¹ Jᵀ, relative to its mean diagonal. It permits redundant contact rows."""
+EPSILON = 1e-9  # regularisation of J M⁻¹ Jᵀ, relative to its mean diagonal. It permits redundant contact rows
 
 
 @compiled
@@ -152,8 +151,7 @@ def _towards_root(L: Array, X: Array) -> None:
 
 Arrays = tuple[Array, ...]
 
-AT_STOP = 0.02
-"""Distance from the end of its range at which a joint is at its stop [rad, m]."""
+AT_STOP = 0.02  # distance from the end of its range at which a joint is at its stop [rad, m]
 
 MAX_GAP = 5
 """Longest time between two states that are compared [periods]. If it is longer, the drives have applied other torques."""

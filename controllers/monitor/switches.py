@@ -38,11 +38,8 @@ LONG = 0.02
 """Time after which a switch in the air, a held foot and a force at an open switch are contradictions, and for which a switch
 that opens at a resting foot counts as closed [s]."""
 
-REST = 2e-3
-"""A foot stays where it is while it moves by less than this [m]."""
-
-NO_FORCE = 0.005
-"""Largest force of a foot that carries nothing, as a share of the weight."""
+REST = 2e-3  # a foot stays where it is while it moves by less than this [m]
+NO_FORCE = 0.005  # largest force of a foot that carries nothing, as a share of the weight
 
 
 class Contradiction(NamedTuple):

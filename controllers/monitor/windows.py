@@ -128,11 +128,8 @@ SUNK = REALITY + 1
 WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03
 """Time constants [s] of roughness and saturation, of drifts, and of the motors' share."""
 
-FROZEN = 0.015
-"""A value that stays the same for this long is frozen, if it should have changed [s]."""
-
-RIGID = 0.05
-"""The same for angles whose torque changes while the references of other joints move [s]."""
+FROZEN = 0.015  # a value that stays the same for this long is frozen, if it should have changed [s]
+RIGID = 0.05  # the same for angles whose torque changes while the references of other joints move [s]
 
 SWING, LOADED, FULL_SHARE = 0.07, 0.05, 0.999
 """Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques by which motors are judged; the

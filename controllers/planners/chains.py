@@ -20,11 +20,8 @@ from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import copy, fill, fill_rows, lu_solve
 from idyn.types import Array
 
-SINGULAR = 1e-4
-"""Smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg."""
-
-SLACK = 1e-10
-"""J δθ = x − f holds up to this much of the change of λ [m²]. It bounds the joint speeds near a stretched leg."""
+SINGULAR = 1e-4  # smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg
+SLACK = 1e-10  # J δθ = x − f holds up to this much of the change of λ [m²]. It bounds the joint speeds near a stretched leg
 
 
 @compiled

@@ -24,11 +24,8 @@ of four beats, a pace (pairs of one side) and a bound (front and hind pair)."""
 LIMITS = {"period": (0.15, 2.0, "s"), "duty": (0.5, 0.95, ""), "step_height": (0.005, 0.3, "m")}
 """Range of each number of a commanded gait. The legs may reach less than the largest step height."""
 
-SHORTEST_SWING = 0.05
-"""Shortest swing of a commanded gait [s]."""
-
-WALK_DUTY = 0.75
-"""Smallest duty factor of a commanded walk: three feet stand."""
+SHORTEST_SWING = 0.05  # shortest swing of a commanded gait [s]
+WALK_DUTY = 0.75  # smallest duty factor of a commanded walk: three feet stand
 
 
 class FastSettings(Settings, frozen=True):

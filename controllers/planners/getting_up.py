@@ -95,17 +95,10 @@ def within_limits(robot: Robot, angles: Array, where: str) -> Array:
 LEVEL, TIPPED = 0.6, 1.0
 """Tilts: below the first a robot lies on its belly, beyond the second a rising or standing one begins anew [rad]."""
 
-STILL, REST = 0.3, 1.0
-"""Folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]."""
-
-HELD = 0.3
-"""Time for which a push lasts after its motion [s]."""
-
-PEAK = 15.0 / 8.0
-"""Largest speed of a quintic, relative to its mean speed."""
-
-Sample = tuple[Array, Array, Array]
-"""Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
+STILL, REST = 0.3, 1.0  # folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]
+HELD = 0.3  # time for which a push lasts after its motion [s]
+PEAK = 15.0 / 8.0  # largest speed of a quintic, relative to its mean speed
+Sample = tuple[Array, Array, Array]  # angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)
 
 
 class Motion(Record, frozen=True):

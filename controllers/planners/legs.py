@@ -35,30 +35,21 @@ from idyn.solvers.linalg import copy, copy_rows, fill, lu_factor, lu_solve
 from idyn.types import Array
 
 Triad = tuple[Array, Array, Array]
-Placed = tuple[Array, Array, Array, Array]
-"""Directions w and points r of the hinges, foot x and Jacobian J of a chain."""
-
-TOLERANCE = 1e-12
-"""Largest position error of a foot in a solution [m]."""
+Placed = tuple[Array, Array, Array, Array]  # directions w and points r of the hinges, foot x and Jacobian J of a chain
+TOLERANCE = 1e-12  # largest position error of a foot in a solution [m]
 
 ITERATIONS = 30
 """Largest number of Newton steps. From the last tick's solution it takes two or three."""
 
-LARGEST_STEP = 0.3
-"""Largest change of a joint angle in one Newton step [rad]."""
+LARGEST_STEP = 0.3  # largest change of a joint angle in one Newton step [rad]
 
 LEFT_OUT = 0.03
 """Largest distance from a foot's target across the plane of a leg of two hinges [m]. Farther is out of reach. It allows
 attitudes of a tenth of a radian, and says that a robot cannot step sideways."""
 
-CURVED = 1e-3
-"""Farther from the target [m], the steps of a leg of more than three hinges ignore the curvature λ·H."""
-
-ARRIVED = 1e-9
-"""Largest error of the angles in a solution of a leg of more than three hinges [rad]."""
-
-BASE = 6
-"""Number of velocities of a floating base."""
+CURVED = 1e-3  # farther from the target [m], the steps of a leg of more than three hinges ignore the curvature λ·H
+ARRIVED = 1e-9  # largest error of the angles in a solution of a leg of more than three hinges [rad]
+BASE = 6  # number of velocities of a floating base
 
 
 class Legs(ArrayRecord):

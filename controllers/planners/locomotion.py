@@ -44,17 +44,10 @@ from idyn.model.so3 import rotation, yaw
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
 
-MARGIN = 0.03
-"""Distance from an edge at which a foothold is safe [m]."""
-
-EDGE = 0.01
-"""Bend of the ground within the margin that counts as an edge: |h(−) − 2 h(0) + h(+)| [m]. It is 0 on every slope."""
-
-FARTHEST, RINGS, RAYS = 0.1, 5, 8
-"""Search for a foothold: largest displacement [m], number of circles, and of places on each."""
-
-HABIT = 0.5
-"""Cost of a change of the displacement since the last search, relative to that of a displacement."""
+MARGIN = 0.03  # distance from an edge at which a foothold is safe [m]
+EDGE = 0.01  # bend of the ground within the margin that counts as an edge: |h(−) − 2 h(0) + h(+)| [m]. It is 0 on every slope
+FARTHEST, RINGS, RAYS = 0.1, 5, 8  # search for a foothold: largest displacement [m], number of circles, and of places on each
+HABIT = 0.5  # cost of a change of the displacement since the last search, relative to that of a displacement
 
 AROUND = MARGIN * np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7], [0.7, -0.7]])
 """From a foothold to one half of its surroundings; the other half is opposite [m]."""
@@ -95,12 +88,10 @@ def _candidates() -> Array:
 
 CANDIDATES = _candidates()
 
-HIGH = 10.0
-"""Height from which the ground is searched [m]."""
+HIGH = 10.0  # height from which the ground is searched [m]
 
 
-LOOKS = 0.5
-"""Share of the swing time, before its end, until which a foothold moves away from edges. Later a foot keeps its way."""
+LOOKS = 0.5  # share of the swing time, before its end, until which a foothold moves away from edges. Later a foot keeps its way
 
 
 class Footholds:

@@ -51,8 +51,7 @@ class MpcSettings(Settings, frozen=True):
     path: PathSettings = PathSettings(acceleration=1.0)
 
 
-LATE, TOUCHES = 0.6, 1e-3
-"""Share of a swing after which a foot lower than this above its goal has landed [m]."""
+LATE, TOUCHES = 0.6, 1e-3  # share of a swing after which a foot lower than this above its goal has landed [m]
 
 
 class Phases:
@@ -209,24 +208,17 @@ def angles_of(R: Array) -> Array:
     return np.array([np.arctan2(R[2, 1], R[2, 2]), -np.arcsin(np.clip(R[2, 0], -1.0, 1.0)), np.arctan2(R[1, 0], R[0, 0])])
 
 
-AHEAD = 0.03
-"""Largest distance of the reference from the measured body in the plane [m, rad]: after a push it does not return."""
+AHEAD = 0.03  # largest distance of the reference from the measured body in the plane [m, rad]: after a push it does not return
 
 ERRORS = np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0])
 """Weights of errors: roll, pitch, yaw [1/rad²], centre of mass [1/m²], angular velocity [s²/rad²], velocity [s²/m²]."""
 
-FORCE = 3.0
-"""Weight of the difference of the forces from equal shares of the weight [1/weight²]."""
-
-STRONGEST = 3.0
-"""Largest planned normal force of a foot, in weights."""
-
-OPENS = 0.5
-"""Share of a swing in which the contact of the foot is told to be open; later a foot that touches stands."""
+FORCE = 3.0  # weight of the difference of the forces from equal shares of the weight [1/weight²]
+STRONGEST = 3.0  # largest planned normal force of a foot, in weights
+OPENS = 0.5  # share of a swing in which the contact of the foot is told to be open; later a foot that touches stands
 
 
-HORIZON = 3
-"""Validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands."""
+HORIZON = 3  # validity of a command, in periods of the planner: so many late plans do not matter. Then the robot stands
 
 
 class Asked(NamedTuple):

@@ -14,20 +14,17 @@ from idyn.types import Array
 
 Triple = tuple[float, float, float]
 
-NEXT, DONE = 0, 1
-"""Indices into `Path.progress`."""
+NEXT, DONE = 0, 1  # indices into `Path.progress`
 
 FACING = math.cos(0.7)
 """Cosine of the heading error beyond which the base turns in place. Below it, the forward speed grows with the alignment."""
 
-TURN_GAIN = 3.0
-"""Turn rate per heading error [1/s]."""
+TURN_GAIN = 3.0  # turn rate per heading error [1/s]
 
 TRIM_GAIN, TRIM_LEAST, TRIM_SHARE = 1.0, 0.05, 0.25
 """Correction of the planned velocity: integral gain [1/s], bound at rest [m/s, rad/s], and its increase per wanted velocity."""
 
-TURN_ACCELERATION = 2.0
-"""Largest change of the turn rate [rad/s²]."""
+TURN_ACCELERATION = 2.0  # largest change of the turn rate [rad/s²]
 
 
 class PathSettings(Settings, frozen=True):

@@ -77,11 +77,8 @@ def aim(cubics: Cubics, i: int, k: int, t: float, until: float, goal: float, vel
     cubics.since[i, k], cubics.until[i, k] = t, until
 
 
-HOLDS, HALTS, READY = 0, 1, 2
-"""Indices into `Plan.change`."""
-
-GRAVITY = 9.81
-"""[m/s²]"""
+HOLDS, HALTS, READY = 0, 1, 2  # indices into `Plan.change`
+GRAVITY = 9.81  # [m/s²]
 
 
 class Plan(ArrayRecord):

@@ -24,26 +24,13 @@ from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.model.so3 import cross
 from idyn.types import Array
 
-GAIN = 6.0
-"""Rate per distance to the target [1/s]; the rate follows with four times this gain, which is critical damping."""
-
-FASTEST = (0.1, 0.4, 0.4)
-"""Largest rates of height [m/s], roll and pitch [rad/s]."""
-
-HASTE = 10.0
-"""Largest acceleration per largest rate [1/s]; above `GAIN`, so that the motion stops without overshoot."""
-
-ARRIVED = 1e-6
-"""Distance and rate below which the motion has arrived [m, rad; m/s, rad/s]."""
-
-BISECTIONS = 7
-"""Number of bisections for the reach in the plane."""
-
-SHARES = 21
-"""Number of shares of the configured limits that are tried for the reach of the legs."""
-
-FEET, MOTION = Borrowed(MATRIX), Output(VECTOR, VECTOR, VECTOR)
-"""Types of the arguments `feet` and `motion` of `stand`."""
+GAIN = 6.0  # rate per distance to the target [1/s]; the rate follows with four times this gain, which is critical damping
+FASTEST = (0.1, 0.4, 0.4)  # largest rates of height [m/s], roll and pitch [rad/s]
+HASTE = 10.0  # largest acceleration per largest rate [1/s]; above `GAIN`, so that the motion stops without overshoot
+ARRIVED = 1e-6  # distance and rate below which the motion has arrived [m, rad; m/s, rad/s]
+BISECTIONS = 7  # number of bisections for the reach in the plane
+SHARES = 21  # number of shares of the configured limits that are tried for the reach of the legs
+FEET, MOTION = Borrowed(MATRIX), Output(VECTOR, VECTOR, VECTOR)  # types of the arguments `feet` and `motion` of `stand`
 
 
 class PoseSettings(Settings, frozen=True):

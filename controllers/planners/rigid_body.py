@@ -17,8 +17,7 @@ from controllers.planners.plan import GRAVITY
 from idyn.solvers.qp import solve_qp
 from idyn.types import Array
 
-STATE = 12
-"""Number of states: attitude, centre of mass, angular velocity, velocity."""
+STATE = 12  # number of states: attitude, centre of mass, angular velocity, velocity
 
 PYRAMID = np.array([[1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
 """Rows of the friction pyramid and of the bounds of f_z, with μ to be put in for the first four of the last column."""

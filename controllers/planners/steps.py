@@ -37,20 +37,17 @@ from idyn.solvers.linalg import copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
-SMOOTHING = 0.015
-"""Time constant of the measured velocity [s]."""
+SMOOTHING = 0.015  # time constant of the measured velocity [s]
 
 BANDS = (0.15, 0.15, 0.5)
 """Deviation of the measured from the planned velocity to which the plan does not yield [m/s, m/s, rad/s]; trots sway less."""
 
-YIELDING = 30.0
-"""Rate at which the planned velocity follows the measured one outside of the bands [1/s]."""
+YIELDING = 30.0  # rate at which the planned velocity follows the measured one outside of the bands [1/s]
 
 RETURN_TIME, RETURN = 0.1, (3.0, 3.0, 8.0)
 """Time constant of the return of the planned velocity to the commanded one [s], and its largest rate [m/s², rad/s²]."""
 
-NEAR = 1e-4
-"""Difference from the commanded velocity at which the return ends [m/s, rad/s]."""
+NEAR = 1e-4  # difference from the commanded velocity at which the return ends [m/s, rad/s]
 
 RISE, FALL = 10.0, 1.0
 """Largest rates of the share of the fast gait [1/s]. The duty factor must not grow faster than the phase of a swinging foot."""
@@ -148,14 +145,9 @@ LANDING = 0.1
 """Share of the swing time. The height target of a swing is last updated this long before touchdown; a foot that seeks the
 ground is aimed this far ahead."""
 
-EARLY = 0.4
-"""Share of the swing time, before its planned end, in which touching the ground ends the swing."""
-
-REDIRECT = 0.75
-"""Share of the swing time during which the foothold is updated by the command."""
-
-STEP = 0.01
-"""Difference of the heights of two footholds from which a swing counts as one up or down a step [m]."""
+EARLY = 0.4  # share of the swing time, before its planned end, in which touching the ground ends the swing
+REDIRECT = 0.75  # share of the swing time during which the foothold is updated by the command
+STEP = 0.01  # difference of the heights of two footholds from which a swing counts as one up or down a step [m]
 
 STRAIGHT_UP, OVER_EDGE = 0.25, 0.35
 """Shares of the swing time: up a step, and where there may be one, a foot first rises that long before it moves forwards; down
@@ -164,17 +156,10 @@ a step, it descends last."""
 TOUCHDOWN_SPEED, SEEKING_SPEED = 0.15, 0.4
 """Vertical speed of a foot at touchdown, and of one that seeks the ground of a step down [m/s]."""
 
-TOUCHING = 1e-4
-"""Largest gap of a foot that touches [m]."""
-
-LOST = 0.01
-"""A standing foot that does not touch for longer is lowered until it touches [s]."""
-
-ROUNDING = 1e-9
-"""Share of the period by which swings end before their paths do, so that no foot rests in the air."""
-
-SETTLE = 0.1
-"""Time after touchdown in which a foot moves to its nominal height below a level base [s]."""
+TOUCHING = 1e-4  # largest gap of a foot that touches [m]
+LOST = 0.01  # a standing foot that does not touch for longer is lowered until it touches [s]
+ROUNDING = 1e-9  # share of the period by which swings end before their paths do, so that no foot rests in the air
+SETTLE = 0.1  # time after touchdown in which a foot moves to its nominal height below a level base [s]
 
 
 @compiled

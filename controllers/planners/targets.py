@@ -12,8 +12,7 @@ from idyn.tasks.forces import ContactTask
 from idyn.tasks.stack import MOST_LEVELS
 from idyn.types import Array, ContactSet
 
-SMALL = 1e-8
-"""Angle below which series replace quotients [rad]."""
+SMALL = 1e-8  # angle below which series replace quotients [rad]
 
 
 def exponential(vector: Array) -> Array:
@@ -50,8 +49,7 @@ def left_jacobian(vector: Array) -> Array:
     return np.eye(3) + a * K + b * (K @ K)
 
 
-LAST_LEVEL = MOST_LEVELS - 1
-"""Level of the posture below all commanded tasks."""
+LAST_LEVEL = MOST_LEVELS - 1  # level of the posture below all commanded tasks
 
 
 LOWERING, YIELD = 0.4, 40.0
@@ -133,11 +131,8 @@ def _present(task: Any, keys: Sequence[str]) -> bool:
     return all(key in keys for key in ((own,) if isinstance(own, str) else own))
 
 
-STRETCH = 1.25
-"""Duration of a transition per interval between the commands."""
-
-LONGEST = 0.1
-"""Longest interval between commands that are a stream [s]; after a longer one a transition takes as long."""
+STRETCH = 1.25  # duration of a transition per interval between the commands
+LONGEST = 0.1  # longest interval between commands that are a stream [s]; after a longer one a transition takes as long
 
 
 class Transition:

@@ -8,15 +8,13 @@ from controllers.config.loading import NonNegative, Settings
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
 
-FASTEST = 1.6
-"""Largest eigenvalue of dt M⁻¹ D; from 2 on, motion grows."""
+FASTEST = 1.6  # largest eigenvalue of dt M⁻¹ D; from 2 on, motion grows
 
 DELAYED = 0.5
 """Largest share of a joint's speed that the damping of a feedback takes within a period: from 1 on, motion grows if the torque
 is one period late."""
 
-LEAST_SHARE = 0.15
-"""Of a feedback, whatever the delay: a robot whose rotors are large and real stands by it."""
+LEAST_SHARE = 0.15  # of a feedback, whatever the delay: a robot whose rotors are large and real stands by it
 
 
 def damping_gains(damping: float, robot: Robot, q: Array, dt: float) -> Array:
@@ -58,8 +56,7 @@ def carried_late(gains: tuple[float, float], robot: Robot, q: Array, dt: float, 
     return np.array(shares)
 
 
-PERIOD = 1e-3
-"""Largest period of the drives [s]."""
+PERIOD = 1e-3  # largest period of the drives [s]
 
 
 class DriveSettings(Settings, frozen=True):

@@ -13,18 +13,12 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
 
-CLOSED = 1e-5
-"""A closed chain with gaps smaller than this counts as closed [m]."""
-
-TOLERANCE = 1e-11
-"""Largest position error of a contact sphere in a solution [m]."""
+CLOSED = 1e-5  # a closed chain with gaps smaller than this counts as closed [m]
+TOLERANCE = 1e-11  # largest position error of a contact sphere in a solution [m]
 
 
-KNOTS = 41
-"""Solutions along a motion of the base."""
-
-STANDS = 0.05
-"""A contact sphere higher than this above the lowest one is no foot [m]."""
+KNOTS = 41  # solutions along a motion of the base
+STANDS = 0.05  # a contact sphere higher than this above the lowest one is no foot [m]
 
 
 def contact_places(robot: Robot, q: Array) -> Array:

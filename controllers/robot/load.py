@@ -15,14 +15,12 @@ from idyn.model.description import Box, Closure, ContactPoint, Sole
 from idyn.model.robot import Robot
 from idyn.types import Array
 
-ROBOT_DATA = "example-robot-data:"
-"""Prefix of paths below the robots folder of `example-robot-data` (extra `[robots]`)."""
+ROBOT_DATA = "example-robot-data:"  # prefix of paths below the robots folder of `example-robot-data` (extra `[robots]`)
 
 DESCRIPTIONS = "robot_descriptions:"
 """Prefix of names of `robot_descriptions` (extra `[descriptions]`), with or without its ending `_description`."""
 
-FORMATS = ("URDF_PATH", "MJCF_PATH")
-"""Names of the paths in a module of `robot_descriptions`."""
+FORMATS = ("URDF_PATH", "MJCF_PATH")  # names of the paths in a module of `robot_descriptions`
 
 
 def shared_folder() -> Path | None:

@@ -9,8 +9,7 @@ from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.types import Array
 
-CLOSING_STEPS = 50
-"""Largest number of Newton steps that close the chains."""
+CLOSING_STEPS = 50  # largest number of Newton steps that close the chains
 
 OUT_OF_PLANE = 1e-5
 """Largest gap of a closed chain [m]. Planar linkages whose links are not exactly in one plane cannot close further."""
@@ -19,8 +18,7 @@ SLANTED = 1e-8
 """Largest position error of a resting foot [m] where an exact solution needs a third joint: for a leg of two joints whose plane
 is not exactly vertical, as with an angle of 1.57075 rad in the URDF."""
 
-RESTING = 1e-10
-"""Convergence limit: gap of a resting foot [m], last joint step [rad or m]."""
+RESTING = 1e-10  # convergence limit: gap of a resting foot [m], last joint step [rad or m]
 
 
 def standing(robot: Robot, angles: dict[str, float]) -> Array:

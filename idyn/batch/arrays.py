@@ -90,8 +90,7 @@ class ExpandedBatch(NamedTuple):
         return ContactSet(**{name: array[i] for name, array in rows}, keys=self.keys)
 
 
-TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps", "radii")
-"""Arrays of a contact set, in order."""
+TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps", "radii")  # arrays of a contact set, in order
 
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 

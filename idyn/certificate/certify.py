@@ -54,8 +54,7 @@ class Conditions(IntEnum):
     SOFT = 8
 
 
-SEPARATING = 1e-9
-"""A contact separates if it opens faster than this with a normal impulse of at most this [m/s], see `Contact`."""
+SEPARATING = 1e-9  # a contact separates if it opens faster than this with a normal impulse of at most this [m/s], see `Contact`
 
 
 class Contact(NamedTuple):

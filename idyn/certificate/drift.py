@@ -93,8 +93,7 @@ def midpoint(g: Given, k: int) -> tuple[float, float, float]:
 INDEPENDENT = 1e-7
 """A direction of the closures is moved by joints without a motor if this share of it, relative to the largest, is."""
 
-FOLLOWED, SHARE = 1e-3, 1e-3
-"""THETA and INDEPENDENT of `idyn.terms.drift`."""
+FOLLOWED, SHARE = 1e-3, 1e-3  # THETA and INDEPENDENT of `idyn.terms.drift`
 
 
 @compiled

@@ -16,8 +16,7 @@ from idyn.types import Array, ContactSet, Kinematics, Record
 AT_SURFACE = 1e-12
 """A centre nearer than this to the box counts as inside: the direction to the nearest point does not define a normal [m]."""
 
-UNIT_TOLERANCE = 1e-6
-"""Tolerance of the length of unit vectors. Accepted normals are normalised again."""
+UNIT_TOLERANCE = 1e-6  # tolerance of the length of unit vectors. Accepted normals are normalised again
 
 
 def contacts_from_geometry(

@@ -95,11 +95,8 @@ class Material(NamedTuple):
     drift: bool = True
 
 
-RIGID = Material()
-"""Placeholder for laws without a material."""
-
-MOST_FRICTION = 10.0
-"""Maximum friction coefficient on compliant ground, where a sliding contact rises at μ times its speed."""
+RIGID = Material()  # placeholder for laws without a material
+MOST_FRICTION = 10.0  # maximum friction coefficient on compliant ground, where a sliding contact rises at μ times its speed
 
 
 @compiled

@@ -10,11 +10,8 @@ from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.types import Array
 
-PATCHES = 256
-"""Number of patches in x and in y after which a friction map repeats."""
-
-AT_SURFACE = 1e-12
-"""At smaller distances to a step [m] the direction to the nearest point is too inaccurate to define a normal."""
+PATCHES = 256  # number of patches in x and in y after which a friction map repeats
+AT_SURFACE = 1e-12  # at smaller distances to a step [m] the direction to the nearest point is too inaccurate to define a normal
 
 
 class FrictionMap:
@@ -102,8 +99,7 @@ class Stairs:
         return heights
 
 
-DROPS, LANDED = 20, 1e-6
-"""Search for the ground below a point: largest number of iterations, tolerance [m]."""
+DROPS, LANDED = 20, 1e-6  # search for the ground below a point: largest number of iterations, tolerance [m]
 
 
 def heights_below(terrain: Terrain, points: Array) -> Array:
@@ -177,8 +173,7 @@ def _stairs(
             normals[i] *= -1.0
 
 
-MAX_STEPS = 50
-"""Maximum number of Newton steps for a nearest point. Usual: 3 to 5 within a centimetre of the ground."""
+MAX_STEPS = 50  # maximum number of Newton steps for a nearest point. Usual: 3 to 5 within a centimetre of the ground
 
 CONVERGED = 1e-14
 """Newton's method ends when a step is shorter than this [m]."""

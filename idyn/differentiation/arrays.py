@@ -11,17 +11,13 @@ from idyn.solvers.linalg import backward, copy, fill, fill_rows, forward
 from idyn.solvers.rows import reduce_rows
 from idyn.types import Array
 
-NONE, FORCES, TORQUES = range(3)
-"""Objectives of the selection."""
+NONE, FORCES, TORQUES = range(3)  # objectives of the selection
 
 CODES = 4
 """Place of the first contact's code in `Expansion.marks`."""
 
-V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)
-"""Rows of `Expansion.motions`."""
-
-P, CHANGE, HOLDING = range(3)
-"""Rows of `Expansion.impulses`."""
+V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)  # rows of `Expansion.motions`
+P, CHANGE, HOLDING = range(3)  # rows of `Expansion.impulses`
 
 DIMENSION, OBJECTIVE, RANK, DRIFTS = range(4)
 """First entries of `Expansion.marks`; then the codes of the contacts, then the order of the held rows."""
@@ -108,8 +104,7 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
     )  # fmt: skip
 
 
-DEPENDENT = 1e-12
-"""A row is dependent if the square of its remaining part is at most this share of the largest square."""
+DEPENDENT = 1e-12  # a row is dependent if the square of its remaining part is at most this share of the largest square
 
 
 @compiled

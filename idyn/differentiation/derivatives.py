@@ -25,8 +25,7 @@ from idyn.terms.inputs import CONTACTS, check_request, numbers
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, State
 
-EXPANSION = VECTOR, INDICES
-"""Types of the arrays of an `Expansion`."""
+EXPANSION = VECTOR, INDICES  # types of the arrays of an `Expansion`
 
 Arrays = tuple[Array, ...]
 

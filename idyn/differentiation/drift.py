@@ -18,8 +18,7 @@ from idyn.types import Array
 
 Six = tuple[float, float, float, float, float, float]
 
-FOLLOWS = 2
-"""Value of `Expansion.marks[DRIFTS]` where rows may depend on each other."""
+FOLLOWS = 2  # value of `Expansion.marks[DRIFTS]` where rows may depend on each other
 
 
 class Followed(NamedTuple):

@@ -10,17 +10,10 @@ from idyn.laws.law import SLIPS, is_free
 from idyn.solvers.rows import solve_and_span
 from idyn.types import Array
 
-TIGHT = 1e-9
-"""Slack of a friction facet that counts as zero, as a share of the largest impulse."""
-
-EQUAL = 1e-11
-"""Difference of the speeds along two corners of a friction polygon between which the friction is [m/s]."""
-
-NEAR = 1e-6
-"""Speeds [m/s] and shares of the largest impulse below which a contact is at a switch."""
-
-SMALLEST = 1e-12
-"""Lower bound of the largest impulse [N·s]."""
+TIGHT = 1e-9  # slack of a friction facet that counts as zero, as a share of the largest impulse
+EQUAL = 1e-11  # difference of the speeds along two corners of a friction polygon between which the friction is [m/s]
+NEAR = 1e-6  # speeds [m/s] and shares of the largest impulse below which a contact is at a switch
+SMALLEST = 1e-12  # lower bound of the largest impulse [N·s]
 
 SWITCHES = (
     "may close",
@@ -35,11 +28,8 @@ SWITCHES = (
 
 CLOSES, OPENS, TURNS, CORNER, STICKS, TIE, EDGE = (1 << k for k in range(len(SWITCHES)))
 
-STICKING, SLIDING, TURNING = range(3)
-"""Whether no contact slides, some do, and some on round cones."""
-
-COLUMNS, HELD, FACE, FACETS = range(4)
-"""Places in `Basis.counts`."""
+STICKING, SLIDING, TURNING = range(3)  # whether no contact slides, some do, and some on round cones
+COLUMNS, HELD, FACE, FACETS = range(4)  # places in `Basis.counts`
 
 
 class Basis(NamedTuple):

@@ -39,8 +39,7 @@ from idyn.types import Array
 
 Arrays = tuple[Array, ...]
 
-Numbers = tuple[float, float, float]
-"""Period dt [s], keep = 1 − dt/T_r, ρ = T_p/dt."""
+Numbers = tuple[float, float, float]  # period dt [s], keep = 1 − dt/T_r, ρ = T_p/dt
 
 
 class Seeds(NamedTuple):

@@ -20,8 +20,7 @@ from idyn.laws.sensed import ContactFree, Sensed
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
-LARGE = 1e6
-"""Upper limit of settings that must be finite."""
+LARGE = 1e6  # upper limit of settings that must be finite
 
 
 class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -71,8 +70,7 @@ class ConvexSettings(LawSettings, frozen=True, tag="convex"):
     circumscribed: bool = False
     backend: str = "daqp"
 
-    variant: ClassVar[dict[str, Any]] = {}
-    """Further arguments of `Convex` that distinguish the kinds."""
+    variant: ClassVar[dict[str, Any]] = {}  # further arguments of `Convex` that distinguish the kinds
 
     def build(self) -> Law:
         return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)

@@ -59,8 +59,7 @@ from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
-MOST_PIVOTS = 1000
-"""Maximum number of pivots of one attempt."""
+MOST_PIVOTS = 1000  # maximum number of pivots of one attempt
 
 SPREADS = 0.01, 1.0
 """Spreads of the first and second covering vector, see `idyn.solvers.lemke.covering`. Problems of standing robots have many
@@ -203,8 +202,7 @@ ONE_STAGE = 1e-8
 """ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses are within 1e-4 N of those
 of least norm; with smaller ε results depend on the back end; with 1e-3 other contacts are active."""
 
-MAX_RELAXATION = 4e-9
-"""Maximum contact velocity ε p due to the one-stage term [m/s]."""
+MAX_RELAXATION = 4e-9  # maximum contact velocity ε p due to the one-stage term [m/s]
 
 
 class Convex(Law):

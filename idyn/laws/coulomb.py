@@ -98,8 +98,7 @@ def _friction(mu: Array, k: int, i: int, j: int) -> float:
     return 1.0 if mu[contact] < np.inf and n + k * contact <= i < n + k * (contact + 1) else 0.0
 
 
-NEGATIVE = 1e-10
-"""A basis is accepted if no variable of the normalised problem is below −NEGATIVE."""
+NEGATIVE = 1e-10  # a basis is accepted if no variable of the normalised problem is below −NEGATIVE
 
 REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 """Shares of ‖D‖ that the regularised solver attempts (rungs) add to the diagonal of D. The certificate checks the problem

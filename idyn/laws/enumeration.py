@@ -21,11 +21,8 @@ from idyn.status import SINGULAR, SOLVED, TOO_MANY_CONTACTS
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
-MOST_CONTACTS = 2
-"""Maximum number of contacts: three would have 2^18 bases."""
-
-EDGES = 4
-"""Number of edges of the friction polygon: each further pair of edges increases the time twentyfold."""
+MOST_CONTACTS = 2  # maximum number of contacts: three would have 2^18 bases
+EDGES = 4  # number of edges of the friction polygon: each further pair of edges increases the time twentyfold
 
 
 class Enumeration(Coulomb):

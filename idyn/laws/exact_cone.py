@@ -43,11 +43,8 @@ from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
-EDGES = (4, 8)
-"""Edges of the polygons whose solutions are starts."""
-
-RHO, EPSILON = 1e-1, 1e-5
-"""ρ as a share of the mean diagonal of D_NN, and ε."""
+EDGES = (4, 8)  # edges of the polygons whose solutions are starts
+RHO, EPSILON = 1e-1, 1e-5  # ρ as a share of the mean diagonal of D_NN, and ε
 
 CONVERGED, STALLED = 1e-13, 1e-10
 """Shares of the largest speed over ρ. Newton's method has converged when ‖F‖ is below the first. Below the second it also ends

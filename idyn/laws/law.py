@@ -29,8 +29,7 @@ complementarity by at most this."""
 MOST_EDGES = 64
 """Maximum number of edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges."""
 
-SLIPS = 1e-7
-"""Tangential speed û above which a contact slides [m/s]."""
+SLIPS = 1e-7  # tangential speed û above which a contact slides [m/s]
 
 NOTHING, NO_FRICTION = np.zeros(0), np.zeros((0, 2))
 

@@ -43,8 +43,7 @@ MOST_ROUNDS = 50
 """Maximum number of rounds with a step that is implicit. For given torques a round leaves of the error the share
 h D/(M + h D) of the damping D; usual: 4 to 8."""
 
-ROWS = 3
-"""Constraints of a joint: dry friction, and both ends of its range."""
+ROWS = 3  # constraints of a joint: dry friction, and both ends of its range
 
 
 @compiled

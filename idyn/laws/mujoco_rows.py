@@ -15,11 +15,8 @@ from idyn.solvers.linalg import backward, cholesky, dot, fill, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array
 
-LEAST, LARGEST = 1e-4, 0.9999
-"""Range of impedances and of the midpoint."""
-
-LEAST_R = 1e-15
-"""Smallest regularisation R."""
+LEAST, LARGEST = 1e-4, 0.9999  # range of impedances and of the midpoint
+LEAST_R = 1e-15  # smallest regularisation R
 
 
 @compiled

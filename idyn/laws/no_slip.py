@@ -121,11 +121,8 @@ kilonewtons that cancel."""
 MAX_UPDATES = 20
 """Maximum number of repetitions in step 5: when a body just lifts off, hundreds of contact points may change their set."""
 
-MOST_SEARCHED = 5
-"""Maximum number of contacts for which step 5 tries all sets."""
-
-ZERO_SPEED = 1e-10
-"""Closing speeds up to this [m/s] count as zero: rounding errors of velocities that rank selection amplifies."""
+MOST_SEARCHED = 5  # maximum number of contacts for which step 5 tries all sets
+ZERO_SPEED = 1e-10  # closing speeds up to this [m/s] count as zero: rounding errors of velocities that rank selection amplifies
 
 PRINCIPAL, DUAL = 0, 1
 
@@ -292,8 +289,7 @@ def hold(
     return p, w, status, pivots, active
 
 
-BARELY = 0.01
-"""A contact is barely loaded if its normal impulse is at most this share of the largest one."""
+BARELY = 0.01  # a contact is barely loaded if its normal impulse is at most this share of the largest one
 
 
 def without_separating(

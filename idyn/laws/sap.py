@@ -31,11 +31,8 @@ from idyn.types import Array
 
 Block = tuple[int, ...]
 
-THREE, SIX = (0, 1, 2), (0, 1, 2, 3, 4, 5)
-"""Rows of a contact."""
-
-MOST_STEPS = 100
-"""Maximum number of Newton steps. Usual: 2 to 5."""
+THREE, SIX = (0, 1, 2), (0, 1, 2, 3, 4, 5)  # rows of a contact
+MOST_STEPS = 100  # maximum number of Newton steps. Usual: 2 to 5
 
 CONVERGED = 1e-13
 """Newton's method has converged when the gradient is below this share of its largest term."""
@@ -44,8 +41,7 @@ STALLED = 1e-8
 """Newton's method also ends when the gradient is below this share and does not decrease: it then consists of rounding errors.
 The certificate checks the result."""
 
-FLAT = 1e-10
-"""The line search ends when the slope is below this share of the initial one."""
+FLAT = 1e-10  # the line search ends when the slope is below this share of the initial one
 
 
 @compiled

@@ -18,17 +18,13 @@ from idyn.model.mjcf import build_mjcf, is_mjcf
 from idyn.model.tree import Limits
 from idyn.model.urdf import ROOT_JOINT, lines_of, parse_urdf, with_counted_turns, without_shapes
 
-ROUNDING = 1e-6
-"""A principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits."""
-
-ROUNDING_RADIUS = 1e-6
-"""A radius of gyration below this is rounding [m]: the link is a point mass."""
+ROUNDING = 1e-6  # a principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits
+ROUNDING_RADIUS = 1e-6  # a radius of gyration below this is rounding [m]: the link is a point mass
 
 MAX_GYRATION = 1.5
 """Root mean square distance of a link's mass from its centre beyond which its inertia is doubtful [m]."""
 
-MAX_MASS = 1e6
-"""Of a link [kg]."""
+MAX_MASS = 1e6  # of a link [kg]
 
 MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 
@@ -216,8 +212,7 @@ def _finite(text: str, what: str) -> float:
 
 
 MAX_LINKS = 2000
-MAX_DEPTH = 500
-"""Joints between the root and a link: the parsers are recursive."""
+MAX_DEPTH = 500  # joints between the root and a link: the parsers are recursive
 
 MAX_VELOCITIES = 250
 """Pinocchio's workspaces grow with the cube of their number: 2.3 GB at 250."""
@@ -299,11 +294,8 @@ def _error(where: str, message: str, element: str = "") -> Finding:
     return Finding(severity="error", where=where, message=message, element=element)
 
 
-SHOWN = 8
-"""Number of errors in one message."""
-
-SINGULAR = 1e-13
-"""A pivot of the mass matrix below this share of its diagonal element is rounding."""
+SHOWN = 8  # number of errors in one message
+SINGULAR = 1e-13  # a pivot of the mass matrix below this share of its diagonal element is rounding
 
 
 def read_text(path: str | Path) -> str:

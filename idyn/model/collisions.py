@@ -14,8 +14,7 @@ from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
-Pairs = list[tuple[int, int]]
-"""Pairs of indices of shapes."""
+Pairs = list[tuple[int, int]]  # pairs of indices of shapes
 
 
 class Near(NamedTuple):

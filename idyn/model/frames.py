@@ -9,8 +9,7 @@ import pinocchio as pin
 from idyn.errors import FrameNotFound, InputError
 from idyn.types import Array
 
-FAR = 1000.0
-"""Largest coordinate of a base at which terms are computed [m]."""
+FAR = 1000.0  # largest coordinate of a base at which terms are computed [m]
 
 
 def nearby(q: Array) -> Array:
@@ -28,8 +27,7 @@ Axes = Literal["local_world_aligned", "local", "world"]
 """Where a velocity is expressed: at the frame's origin in world axes; there in the frame's axes; at the world's origin in world
 axes (Pinocchio's `ReferenceFrame`)."""
 
-ON_AXIS = 1e-3
-"""Distance from the axis of a joint up to which a frame counts as on it [m]."""
+ON_AXIS = 1e-3  # distance from the axis of a joint up to which a frame counts as on it [m]
 
 _REFERENCE = {name: getattr(pin.ReferenceFrame, name.upper()) for name in get_args(Axes)}
 

@@ -26,8 +26,7 @@ from idyn.model.description import Closure, ContactPoint
 from idyn.model.urdf import ROOT_JOINT, add_origin, pose_of, rotation_of, text_of
 from idyn.types import Array
 
-SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))
-"""Beginning and end of what may stand before the root element."""
+SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))  # beginning and end of what may stand before the root element
 
 FREE, BALL, SLIDE, HINGE = range(4)
 """MuJoCo's types of joints."""

@@ -32,11 +32,8 @@ from idyn.model.tree import (
 from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
-WORLD = pin.Convention.WORLD
-"""With this convention `pin.crba` computes the joint axes in world coordinates."""
-
-STANDARD_GRAVITY = 9.81
-"""Of the Earth [m/s²]."""
+WORLD = pin.Convention.WORLD  # with this convention `pin.crba` computes the joint axes in world coordinates
+STANDARD_GRAVITY = 9.81  # of the Earth [m/s²]
 
 
 class Robot:

@@ -65,18 +65,14 @@ def split_capsule(link: Element, shape: Element) -> None:
         SubElement(SubElement(part, "geometry"), kind, own)
 
 
-MAX_BYTES = 16 * 1024 * 1024
-"""Length of a URDF text [bytes]."""
-
-MAX_NESTING = 100
-"""Nesting of XML elements; a URDF has 5 levels."""
+MAX_BYTES = 16 * 1024 * 1024  # length of a URDF text [bytes]
+MAX_NESTING = 100  # nesting of XML elements; a URDF has 5 levels
 
 
 ROOT_JOINT = "root_joint"
 """Name of Pinocchio's joint of a floating base."""
 
-PREFIXES = re.compile(r"</?([A-Za-z_][\w.-]*):|\s([A-Za-z_][\w.-]*):[\w.-]+\s*=")
-"""A prefix of an element or of an attribute."""
+PREFIXES = re.compile(r"</?([A-Za-z_][\w.-]*):|\s([A-Za-z_][\w.-]*):[\w.-]+\s*=")  # a prefix of an element or of an attribute
 
 
 def parse_urdf(text: str, source: str) -> ElementTree.Element:

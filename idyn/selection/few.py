@@ -24,15 +24,11 @@ TIE_BREAK, UNLIMITED = 1e-10, 1e-6
 and a smaller weight feet would press against each other with kilonewtons to save the last mN·m of torque; larger weights than
 1e-6 increase the torque."""
 
-INSIDE = 1e-10
-"""Forces outside a cone by up to this count as inside [N]."""
-
-MAX_PIVOTS = 200
-"""Maximum number of principal pivots; then `idyn.selection.many` is used."""
+INSIDE = 1e-10  # forces outside a cone by up to this count as inside [N]
+MAX_PIVOTS = 200  # maximum number of principal pivots; then `idyn.selection.many` is used
 
 
-FEW = 18
-"""Maximum dimension of a choice for the dense program: eight sticking feet, or thirty sliding points."""
+FEW = 18  # maximum dimension of a choice for the dense program: eight sticking feet, or thirty sliding points
 
 
 class Program(NamedTuple):

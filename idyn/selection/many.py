@@ -27,8 +27,7 @@ SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)
 """Values of σ, relative to the largest squared lever, in the order in which they are used. With unlimited friction f' stays 0;
 otherwise feet would press against each other with kilonewtons to save the last mN·m of torque."""
 
-SOFT_TORQUES = 1e10
-"""Value of σ for objectives of forces: torques have no weight, only limits."""
+SOFT_TORQUES = 1e10  # value of σ for objectives of forces: torques have no weight, only limits
 
 SOFTENING = (1e4, 1e3, 1e2)
 """If torque limits cannot be met, their excess is minimised with the usual weight of torques, and the weight of torques is
@@ -37,11 +36,8 @@ divided by one of these factors. The factors are tried in turn, as large ones ar
 MAX_COST_RATIO = 1e3
 """Torque limits and friction cones are given up if the cost exceeds that of the law's forces by this factor."""
 
-INDEPENDENT = 1e-9
-"""A row of E is independent if its orthogonal part is longer than this share of the longest row."""
-
-MARGIN = 1e-9
-"""Torque limits are reduced by this share, so that rounding errors do not exceed them."""
+INDEPENDENT = 1e-9  # a row of E is independent if its orthogonal part is longer than this share of the longest row
+MARGIN = 1e-9  # torque limits are reduced by this share, so that rounding errors do not exceed them
 
 
 class Rows(NamedTuple):

@@ -23,11 +23,8 @@ from idyn.types import Array
 
 Three = tuple[float, float, float]
 
-THETA = 1e-3
-"""θ: motions that move the contacts by less per unit velocity do not follow the drift [m/s per m/s or rad/s]."""
-
-INDEPENDENT = 1e-3
-"""A row is independent of earlier ones if more than this share of its length is orthogonal to them."""
+THETA = 1e-3  # θ: motions that move the contacts by less per unit velocity do not follow the drift [m/s per m/s or rad/s]
+INDEPENDENT = 1e-3  # a row is independent of earlier ones if more than this share of its length is orthogonal to them
 
 
 class Motions(NamedTuple):

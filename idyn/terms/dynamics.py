@@ -23,8 +23,7 @@ from idyn.types import Array, ContactSet, Kinematics, State
 
 Pair, Triple = tuple[Array, Array], tuple[Array, Array, Array]
 
-NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
-"""Arguments for predictions without an applied force and without a last tick."""
+NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))  # arguments for predictions without an applied force and without a last tick
 
 
 @compiled

@@ -18,11 +18,8 @@ from idyn.types import Array, ContactSet, Guess, Record, State
 
 R = TypeVar("R", bound=Record)
 
-UNIT = 1e-5
-"""Tolerance of the length of quaternions, normals and tangents, and of the cosine between normals and tangents."""
-
-LARGEST_FORCE = 1e9
-"""Largest component of a preferred force [N]: rounding of larger ones would reach the torques."""
+UNIT = 1e-5  # tolerance of the length of quaternions, normals and tangents, and of the cosine between normals and tangents
+LARGEST_FORCE = 1e9  # largest component of a preferred force [N]: rounding of larger ones would reach the torques
 
 OF_CONTACTS = {
     1: ("points", "expected finite coordinates"),

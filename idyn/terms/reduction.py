@@ -16,8 +16,7 @@ from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, 
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, Record
 
-INDEPENDENT = 1e-7
-"""A row is independent of earlier rows if its orthogonal part is longer than this share of the longest row."""
+INDEPENDENT = 1e-7  # a row is independent of earlier rows if its orthogonal part is longer than this share of the longest row
 
 
 @compiled

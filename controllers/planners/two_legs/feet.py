@@ -19,8 +19,7 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
 
-FLAT = 1e-3
-"""Soles that are smaller than this are points [m]."""
+FLAT = 1e-3  # soles that are smaller than this are points [m]
 
 
 class Pose(NamedTuple):
@@ -163,8 +162,7 @@ def _left_turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, f
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-SETTLED = 0.06
-"""Time before touchdown from which the target no longer changes [s]."""
+SETTLED = 0.06  # time before touchdown from which the target no longer changes [s]
 
 
 class Swing:

@@ -49,8 +49,7 @@ class BalanceSettings(Settings, frozen=True):
     lower: NonNegative = 0.03
 
 
-SIDES = (1.0, -1.0)
-"""Direction to the side of the left and of the right foot."""
+SIDES = (1.0, -1.0)  # direction to the side of the left and of the right foot
 
 
 def next_step(stands: Pose, foot: int, velocity: Array, width: float, period: float) -> Pose:
@@ -84,21 +83,18 @@ def abreast(feet: tuple[Pose, Pose], width: float) -> float:
     return max(float(np.linalg.norm((left.position - place.position)[:2])), abs(left.yaw - right.yaw))
 
 
-PREVIEW = 3
-"""Number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each."""
+PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each
 
 FIRST = 0.6
 """Duration of the double support before the first step, and after the last one [s]; before the first step on point feet it is a
 period."""
 
-ABREAST = 0.03
-"""Feet that are nearer to their places beside each other than this stand still [m, rad]."""
+ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
 
 LEARNING = 0.1
 """Share of the difference of a step of a point foot from the commanded one by which the next steps are planned shorter."""
 
-EARLY = 0.6
-"""Share of the swing after which a foot that touches has landed."""
+EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
 
 class Steps:

@@ -95,8 +95,7 @@ def _swing(foot: Foot, swing: Swing) -> FrameTask:
     )
 
 
-LOWERING = 0.05
-"""Speed at which a foot that is to stand but does not touch goes down [m/s]."""
+LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
 
 
 def _landing(foot: Foot, planted: Pose) -> FrameTask:

@@ -29,14 +29,12 @@ from idyn.types import Array, ContactSet, Kinematics, State
 
 Command = tuple[float, float, float, float]
 
-TICK = 0.01
-"""Step of integration of the commands [s]."""
+TICK = 0.01  # step of integration of the commands [s]
 
 ANKLE = 0.8
 """Share of the way to the edge of a sole up to which the centre of pressure corrects the motion alone, without the steps."""
 
-TOUCHES = 5e-4
-"""Largest gap of a foot that touches [m]."""
+TOUCHES = 5e-4  # largest gap of a foot that touches [m]
 
 
 class TwoLegs(Trajectory):
