@@ -21,14 +21,13 @@ from transport.log.reader import LogReader
 from transport.log.recorder import Entry, LogError
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.state import ContactForce
-from transport.server.controller_slot import ServedController
 from transport.server.process import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import warm_up
 
-Build = Callable[[dict[str, Any]], ServedController]
+Build = Callable[[dict[str, Any]], Controller]
 
 OTHER_TORQUES = {"alarms": {"motor": inf, "roughness_stop": inf, "reality_stop": inf}}
 """Changes to a controller whose torques the recorded robot did not get: neither what it compares with the robot's motion, nor
@@ -167,8 +166,7 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str,
         snapshot["settings"] = merged(snapshot["settings"], OTHER_TORQUES | given)
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
-    if isinstance(controller, Controller):
-        warm_up(controller, settings)  # as the server does at its start
+    warm_up(controller, settings)  # as the server does at its start
     return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
 
 

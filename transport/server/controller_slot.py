@@ -1,17 +1,14 @@
 """A controller in service, and the reply that its command becomes."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
-
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode, Steering
-from controllers.estimation.estimator import Estimate, Estimator
+from controllers.command import Command, Mode
+from controllers.controller import Controller
+from controllers.estimation.estimator import Estimate
 from controllers.monitor.safety import SafetySettings, torque_rates
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTasks
-from idyn.tasks import TaskOutcome, TaskStack
-from idyn.types import Array, ContactSet, Prediction, Record, State
+from idyn.tasks import TaskOutcome
+from idyn.types import Array, ContactSet, Prediction, Record
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.command import SeenState
@@ -163,60 +160,7 @@ def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool
     )
 
 
-class ServedController(Protocol):
-    """The methods that the service needs of a controller, as `controllers.controller.Controller` has them."""
-
-    @property
-    def robot(self) -> Robot:
-        """The robot's model."""
-        ...
-
-    @property
-    def stance(self) -> Array:
-        """Configuration at the start of trajectories (nq)."""
-
-    def estimator(self) -> Estimator | None:
-        """Return a new estimator of the base; None: the base must be measured."""
-        ...
-
-    def check_steering(self, steering: Steering, tasks: TaskStack | None) -> None:
-        """Raise InputError for a steering, or tasks beside it, that the controller cannot follow, with a command's field."""
-
-    @property
-    def realises_tasks(self) -> bool:
-        """Whether `Inputs.tasks` has an effect."""
-        ...
-
-    def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
-        """Return the contacts at a configuration or state, from geometry.
-
-        touching: names of the contact places that touch; return exactly these, in this order
-        """
-
-    def believed(
-        self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
-    ) -> tuple[tuple[str, ...], str]:
-        """Return the contact places whose foot switches count as closed, and which switches contradict, '' without any."""
-        ...
-
-    def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """Return the command of this tick."""
-
-    def settle(self) -> None:
-        """Do the work that can wait until the last answer has been sent: the answer does not depend on it."""
-
-    def compile_tasks(self) -> CompileTasks:
-        """Return tasks that together compile every kernel a step may need. Reset the controller after the needed ones."""
-        ...
-
-    def reset(self) -> None:
-        """Forget all previous ticks."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return everything the controller is built from, as JSON values: `settings`, `urdf` (text) and more."""
-
-
-def build_host(controller: ServedController, settings: ServerSettings) -> Host:
+def build_host(controller: Controller, settings: ServerSettings) -> Host:
     """Return the server's side of handshakes for this controller."""
     snapshot = controller.snapshot()["settings"]
     return Host(
@@ -241,7 +185,7 @@ class ControllerSlot:
     last_ff: its feed-forward part [N·m] (na); None: not yet, and after a torque that did not follow the model
     """
 
-    def __init__(self, controller: ServedController) -> None:
+    def __init__(self, controller: Controller) -> None:
         self.controller = controller
         safety = controller.snapshot()["settings"].get("safety", {})
         own = SafetySettings(torque_rate=safety.get("torque_rate", np.inf))

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from controllers.config.tables import merged
+from controllers.controller import Controller
 from idyn.errors import ConfigError, IdynError
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Code
 from transport.protocol.messages.requests import ConfigSet
-from transport.server.controller_slot import ServedController
 
 COLLECT_EVERY = 16  # requests between two garbage collections; a replaced controller has 0.7 MB
 
-Rebuild = Callable[[dict[str, Any]], ServedController]
+Rebuild = Callable[[dict[str, Any]], Controller]
 """Build a controller from a changed snapshot, precompiled for its first state. Raises IdynError."""
 
 AT_MOST = ("torque_rate", "max_tilt", "max_base_speed", "max_joint_speed")
@@ -77,7 +77,7 @@ class BuildResult(msgspec.Struct, frozen=True):
     """The outcome of a build request. problem: why it failed, '' if it did not"""
 
     request: BuildRequest
-    controller: ServedController | None
+    controller: Controller | None
     problem: str = ""
 
 

@@ -11,6 +11,7 @@ from time import monotonic_ns
 import msgspec
 
 from controllers.command import Mode
+from controllers.controller import Controller
 from controllers.monitor.safety import slowest_rate
 from idyn.terms.inputs import finite
 from transport.log.recorder import Entry, Recorder
@@ -18,12 +19,11 @@ from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError, printable
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.requests import Config, ConfigSet, Stats
+from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet, TickGet
 from transport.protocol.messages.state import StateMessage
 from transport.server.controller_slot import (
     ControllerSlot,
     Decision,
-    ServedController,
     build_host,
     tick_message,
     torque_message,
@@ -31,17 +31,7 @@ from transport.server.controller_slot import (
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.session import (
-    Accepted,
-    Arrival,
-    Refusal,
-    Resend,
-    Restart,
-    Session,
-    SettingsRequest,
-    StatsRequest,
-    TickRequest,
-)
+from transport.server.sessions.session import Accepted, Arrival, Refusal, Request, Resend, Restart, Session
 from transport.server.settings import ServerSettings
 
 PERIOD_NS = 1_000_000_000  # minimum interval of lines of one kind [ns]
@@ -133,10 +123,10 @@ class Service:
 
     def __init__(
         self,
-        controller: ServedController,
+        controller: Controller,
         settings: ServerSettings,
         *,
-        shadow: ServedController | None = None,
+        shadow: Controller | None = None,
         clock: Callable[[], int] = monotonic_ns,
         recorder: Recorder | None = None,
         builder: ControllerBuilder | None = None,
@@ -160,7 +150,7 @@ class Service:
         self.dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
 
     @property
-    def controller(self) -> ServedController:
+    def controller(self) -> Controller:
         """The current controller; `config_set` replaces it."""
         return self._slots[False].controller
 
@@ -243,14 +233,20 @@ class Service:
         if isinstance(outcome, Restart):
             self._slots[outcome.session.agreement.dry_run].reset()
             return Answer(encode(outcome.message), fault=outcome.fault)
-        if isinstance(outcome, StatsRequest):
-            return Answer(encode(self.timings.report(self.dispatcher, outcome.session)))
-        if isinstance(outcome, TickRequest):
-            slot = self._slots[False]
-            return Answer(encode(tick_message(slot.controller.robot, slot.last if outcome.controlled else None)))
-        if isinstance(outcome, SettingsRequest):
-            return Answer(self._build(outcome.session, outcome.message, arrival))
+        if isinstance(outcome, Request):
+            return Answer(self._requested(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
+
+    def _requested(self, session: Session | None, message: StatsGet | TickGet | ConfigSet, arrival: Arrival) -> bytes:
+        """Return the reply to a request, empty if it comes later."""
+        if isinstance(message, StatsGet):
+            return encode(self.timings.report(self.dispatcher, session))
+        if isinstance(message, TickGet):
+            slot = self._slots[False]
+            return encode(
+                tick_message(slot.controller.robot, slot.last if self.dispatcher.controlling(arrival.now_ns) else None)
+            )
+        return self._build(session, message, arrival)
 
     def _record(self, arrival: Arrival, answer: Answer) -> None:
         if self._recorder is not None:

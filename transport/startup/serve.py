@@ -20,7 +20,6 @@ from idyn.model.robot import Robot
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Entry, LogError, Recorder
 from transport.protocol.errors import printable
-from transport.server.controller_slot import ServedController
 from transport.server.process import Systemd, on_core, real_time, steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
@@ -33,7 +32,7 @@ from transport.startup.warm_up import Precompilation, warm_up
 log = logging.getLogger(__name__)
 
 
-def keep_fault(fault: Fault, directory: Path, controller: ServedController, settings: ServerSettings) -> None:
+def keep_fault(fault: Fault, directory: Path, controller: Controller, settings: ServerSettings) -> None:
     """Write the exchanges of a fault to a new log in `directory`. An error is logged, not raised.
 
     Runs outside of the server's loop, so that a slow disk does not delay torques.
@@ -235,7 +234,7 @@ def _check_start(settings: ServerSettings, controller: Controller) -> None:
 
 
 def _open_recorder(
-    controller: ServedController, settings: ServerSettings, log_path: Path | None, seed: int | None
+    controller: Controller, settings: ServerSettings, log_path: Path | None, seed: int | None
 ) -> Recorder | None:
     if log_path is None:
         if settings.log_directory is None:

@@ -22,7 +22,6 @@ from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
 from transport.robot.client import hello_for
-from transport.server.controller_slot import ServedController
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -34,7 +33,7 @@ TICK_NS = 1_000_000
 SWAY = 1e-3  # speed of every joint in every second state [rad/s]; states at rest take other branches
 
 
-def warm_up(controller: ServedController, settings: ServerSettings, tasks: CompileTasks | None = None) -> None:
+def warm_up(controller: Controller, settings: ServerSettings, tasks: CompileTasks | None = None) -> None:
     """Run compile tasks; then send encoded states of every kind in the stance to a service, and reset the controller.
 
     The controller is also reset before each kind of state.
@@ -59,7 +58,7 @@ def warm_up(controller: ServedController, settings: ServerSettings, tasks: Compi
     controller.reset()
 
 
-def connected(controller: ServedController, settings: ServerSettings, clock: Callable[[], int]) -> tuple[Service, Loopback]:
+def connected(controller: Controller, settings: ServerSettings, clock: Callable[[], int]) -> tuple[Service, Loopback]:
     """Return a service and its client, which has said hello: kernels of the service are compiled. clock: time [ns]"""
     service = Service(controller, settings)
     client = Loopback(service, hello_for(controller.robot, TICK_NS * 1e-9, kind="sim"), clock=clock)
@@ -67,7 +66,7 @@ def connected(controller: ServedController, settings: ServerSettings, clock: Cal
     return service, client
 
 
-def _warm_up_estimator(controller: ServedController, service: Service, clock: Callable[[], int]) -> None:
+def _warm_up_estimator(controller: Controller, service: Service, clock: Callable[[], int]) -> None:
     """Send states without a base."""
     robot, q = controller.robot, controller.stance[BASE_Q:].tobytes()
     level = Imu(quat=[0.0, 0.0, 0.0, 1.0], gyro=[0.0] * 3, acc=(-np.array(robot.bodies.gravity)).tobytes())
@@ -78,7 +77,7 @@ def _warm_up_estimator(controller: ServedController, service: Service, clock: Ca
         client.exchange(StateMessage(q=q, vel=rest, t_robot=(tick + 1) * TICK_NS, tau_meas=no_torque, imu=level))
 
 
-def _kinds(controller: ServedController) -> Iterator[dict[str, object]]:
+def _kinds(controller: Controller) -> Iterator[dict[str, object]]:
     """Yield the optional fields of states, kind by kind."""
     robot, q = controller.robot, controller.stance
     contacts = controller.contacts(q)

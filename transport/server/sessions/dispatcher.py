@@ -39,12 +39,10 @@ from transport.server.sessions.session import (
     Phase,
     Refusal,
     Reply,
+    Request,
     Resend,
     Restart,
     Session,
-    SettingsRequest,
-    StatsRequest,
-    TickRequest,
 )
 
 MOST_PLANNERS = 16  # largest number of planners with a session; a further one ends the oldest session
@@ -125,10 +123,10 @@ class Dispatcher:
         always: dict[type, Handler] = {
             Hello: self._begin,
             Stop: self._end,
-            StatsGet: self._report,
-            TickGet: self._show,
+            StatsGet: self._pass_on,
+            TickGet: self._pass_on,
+            ConfigSet: self._pass_on,
             ConfigGet: self._send_settings,
-            ConfigSet: self._change_settings,
             PlanHello: self._begin_plan,
             CommandMessage: self._accept_command,
             Estop: self._stop_from_anywhere,
@@ -185,8 +183,7 @@ class Dispatcher:
 
     def controlling(self, now_ns: int) -> bytes:
         """Return the identity of the client that controls the robot; b'' without one."""
-        session = self.sessions.get(self._control)
-        return self._control if session is not None and self._controls(session, now_ns) else b""
+        return self._control if self._controlling(now_ns) is not None else b""
 
     def period_ns(self) -> int:
         """Return the nominal period of the client that took control last [ns]; 0 without one."""
@@ -301,17 +298,11 @@ class Dispatcher:
         reason = self._latches.estop
         return Reply(EstopAck(stopped=bool(reason), reason=reason, timeout_ms=self.host.settings.estop_timeout_ms))
 
-    def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> StatsRequest:
-        return StatsRequest(session)
-
-    def _show(self, session: Session | None, request: TickGet, arrival: Arrival) -> TickRequest:
-        return TickRequest(self._controlling(arrival.now_ns) is not None)
+    def _pass_on(self, session: Session | None, request: StatsGet | TickGet | ConfigSet, arrival: Arrival) -> Request:
+        return Request(session, request)
 
     def _send_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
         return Reply(Config(settings=self.host.controller))
-
-    def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> SettingsRequest:
-        return SettingsRequest(session, request)
 
     def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
         return self._planners.begin(hello, arrival, self._seen(arrival.now_ns))
@@ -349,8 +340,8 @@ class Dispatcher:
         return not session.ended and now_ns - session.heard_ns < self._release_ns
 
     def _controlling(self, now_ns: int) -> Session | None:
-        """Return the session of the controlling client."""
-        return next((session for session in self.sessions.values() if self._controls(session, now_ns)), None)
+        session = self.sessions.get(self._control)
+        return session if session is not None and self._controls(session, now_ns) else None
 
     def _controls(self, session: Session, now_ns: int) -> bool:
         return not session.agreement.dry_run and self._alive(session, now_ns)

@@ -15,7 +15,7 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import SeenState
-from transport.protocol.messages.requests import ConfigSet, Reset, ResetAck, Welcome
+from transport.protocol.messages.requests import ConfigSet, Reset, ResetAck, StatsGet, TickGet, Welcome
 from transport.protocol.messages.state import ON_TIME, StateMessage, Watchdog, WatchdogLevel
 from transport.protocol.state_input import Measured, StateReader, external_force
 from transport.server.sessions.clocks import ActuationDelay, ClockOffset, ClockRate, CommStats, OutageTimer, late_ns, watchdog
@@ -318,24 +318,12 @@ class Refusal(msgspec.Struct, frozen=True):
     fault: Fault | None
 
 
-class StatsRequest(msgspec.Struct, frozen=True):
-    """Send the statistics."""
+class Request(msgspec.Struct, frozen=True):
+    """Send the statistics or the last tick, or build a controller with other settings."""
 
     session: Session | None
+    message: StatsGet | TickGet | ConfigSet
 
 
-class TickRequest(msgspec.Struct, frozen=True):
-    """Send the last tick. controlled: whether a client controls the robot"""
-
-    controlled: bool
-
-
-class SettingsRequest(msgspec.Struct, frozen=True):
-    """Build a controller with other settings."""
-
-    session: Session | None
-    message: ConfigSet
-
-
-Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | TickRequest | SettingsRequest
+Outcome = Accepted | Resend | Restart | Reply | Refusal | Request
 """The outcome of a message, for the service to carry out."""
