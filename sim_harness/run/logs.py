@@ -32,8 +32,7 @@ from transport.protocol.messages.command import CommandAck, CommandMessage
 from transport.protocol.messages.requests import Hello, Welcome
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
-from transport.server.controller_slot import build_host
-from transport.server.sessions.handshake import agree
+from transport.server.sessions.handshake import Host, agree
 from transport.server.settings import ServerSettings
 
 TICKS = 1000  # largest number of ticks in a block. Decoded, the messages of a tick take about 10 kB
@@ -80,7 +79,7 @@ class LogBlocks:
         except LogError:
             self._reader.__exit__()
             raise
-        self._host = build_host(self.controller, settings)
+        self._host = Host(self.controller, settings)
         self._numbered = 0
         self.steered = self.complete = False
 

@@ -25,9 +25,7 @@ from transport.protocol.messages.state import (
 )
 from transport.protocol.state_input import Measured
 from transport.protocol.torque_gate import Gate, Passed, TwinGate
-from transport.server.sessions.handshake import Host
 from transport.server.sessions.session import Accepted
-from transport.server.settings import ServerSettings
 
 
 class Decision(Record, frozen=True):
@@ -157,19 +155,6 @@ def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool
         n_contacts,
         prediction.null_dim,
         prediction.demand_change,
-    )
-
-
-def build_host(controller: Controller, settings: ServerSettings) -> Host:
-    """Return the server's side of handshakes for this controller."""
-    snapshot = controller.snapshot()["settings"]
-    return Host(
-        robot=controller.robot,
-        settings=settings,
-        controller=snapshot,
-        check_steering=controller.check_steering,
-        realises_tasks=controller.realises_tasks,
-        estimator=controller.estimator,
     )
 
 

@@ -21,15 +21,10 @@ from transport.protocol.messages import FromServer
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet, TickGet
 from transport.protocol.messages.state import StateMessage
-from transport.server.controller_slot import (
-    ControllerSlot,
-    Decision,
-    build_host,
-    tick_message,
-    torque_message,
-)
+from transport.server.controller_slot import ControllerSlot, Decision, tick_message, torque_message
 from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.sessions.dispatcher import Dispatcher
+from transport.server.sessions.handshake import Host
 from transport.server.sessions.latches import Fault
 from transport.server.sessions.session import Accepted, Arrival, Refusal, Request, Resend, Restart, Session
 from transport.server.settings import ServerSettings
@@ -146,8 +141,7 @@ class Service:
         self._unsettled: tuple[Arrival, Answer] | None = None
         self._lines = RateLimit()
         self._slots = {False: ControllerSlot(controller)} | ({True: ControllerSlot(shadow)} if shadow else {})
-        host = build_host(controller, settings)
-        self.dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
+        self.dispatcher = Dispatcher(Host(controller, settings), shadows=len(self._slots) - 1)
 
     @property
     def controller(self) -> Controller:
@@ -346,8 +340,8 @@ class Service:
             return self.dispatcher.refuse(error, session, result.request.message)
         self._slots[False] = ControllerSlot(result.controller)
         self.dispatcher.end_sessions()
-        self.dispatcher.host = build_host(result.controller, self._settings)
-        return Config(settings=self.dispatcher.host.controller)
+        self.dispatcher.host = Host(result.controller, self._settings)
+        return Config(settings=self.dispatcher.host.controller_settings)
 
     def _check_idle(self, now_ns: int) -> None:
         if self.dispatcher.controlling(now_ns):

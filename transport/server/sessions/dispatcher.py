@@ -89,7 +89,7 @@ class PlannerSessions:
                 model_name=robot.name,
                 joint_names=list(robot.joint_names),
                 contact_frames=list(robot.contact_names),
-                controller=host.controller,
+                controller=host.controller_settings,
                 state=state,
             )
         )
@@ -302,7 +302,7 @@ class Dispatcher:
         return Request(session, request)
 
     def _send_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
-        return Reply(Config(settings=self.host.controller))
+        return Reply(Config(settings=self.host.controller_settings))
 
     def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
         return self._planners.begin(hello, arrival, self._seen(arrival.now_ns))
@@ -320,7 +320,7 @@ class Dispatcher:
         order.check(command, arrival.data, arrival.now_ns)
         if (fault := self._latches.fault) is not None:
             raise ProtocolError(Code.LATCHED_FAULT, None, fault.refusal)
-        if command.tasks and not self.host.realises_tasks:
+        if command.tasks and not self.host.controller.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
         if command.tasks and not is_loaded(TASKS):
             raise ProtocolError(

@@ -1,17 +1,15 @@
 """The handshake: checks of a hello, and the welcome."""
 
 import hashlib
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from controllers.command import Steering
+from controllers.controller import Controller
 from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
-from idyn.tasks import TaskStack
-from idyn.types import Array, Record
+from idyn.types import Array
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import limits as read_limits
 from transport.protocol.codec import vector
@@ -75,29 +73,12 @@ MASS_TOLERANCE = 1e-3  # largest relative difference of total masses of the same
 DT_RANGE = (1e-5, 0.1)  # range of nominal periods [s]; others are errors of units
 
 
-def _any_steering(steering: Steering, tasks: TaskStack | None) -> None:
-    """Accept it."""
+class Host:
+    """The server's side of a handshake. robot, controller_settings: of the controller; the latter as in `welcome`"""
 
-
-def _no_estimator() -> None:
-    """Return None."""
-
-
-class Host(Record, frozen=True):
-    """The server's side of a handshake.
-
-    controller: settings of the controller, as in `welcome`
-    check_steering: raises InputError for a steering, or tasks beside it, that the controller cannot follow
-    realises_tasks: whether it follows commanded tasks
-    estimator: returns a new estimator of the base; None: the base must be measured
-    """
-
-    robot: Robot
-    settings: ServerSettings
-    controller: dict[str, Any]
-    check_steering: Callable[[Steering, TaskStack | None], None] = _any_steering
-    realises_tasks: bool = False
-    estimator: Callable[[], Estimator | None] = _no_estimator
+    def __init__(self, controller: Controller, settings: ServerSettings) -> None:
+        self.controller, self.settings, self.robot = controller, settings, controller.robot
+        self.controller_settings: dict[str, Any] = controller.snapshot()["settings"]
 
 
 def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
@@ -146,7 +127,7 @@ def welcome(agreement: Agreement, host: Host, latched: str) -> Welcome:
         urdf_sha256=robot.urdf_sha256,
         joint_names=list(robot.joint_names),
         contact_frames=list(robot.contact_names),
-        controller=host.controller,
+        controller=host.controller_settings,
     )
 
 
@@ -154,7 +135,7 @@ def _estimator(hello: Hello, host: Host) -> Estimator | None:
     """Return an estimator of the base, None if the client measures it. Raises ProtocolError if the server has none."""
     if hello.base.measured == "state":
         return None
-    found = host.estimator()
+    found = host.controller.estimator()
     if found is None:
         problem = "expected 'state': the server's controller has no table [estimator]"
         raise ProtocolError(Code.BAD_SCHEMA, "base.measured", problem)

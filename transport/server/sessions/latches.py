@@ -196,7 +196,7 @@ class CommandLatch:
         if tasks is not None and len(tasks.tasks) > self._most_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", f"expected at most {self._most_tasks}: {self._costly}")
         try:
-            host.check_steering(steering, tasks)
+            host.controller.check_steering(steering, tasks)
         except InputError as error:
             raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from error
         if steering.velocity is None and not steering.posed and steering.gait is None and tasks is None:
