@@ -23,6 +23,7 @@ from idyn.types import State
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import SCHEMA, Code, ErrorMessage
+from transport.protocol.messages.command import PlanHello, PlanWelcome
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, StatsGet, Welcome
 from transport.protocol.messages.state import TorqueMessage
 from transport.server.process import steady
@@ -154,7 +155,8 @@ class Slow:
 
 
 def service_of(robot: Robot, build: Slow) -> Service:
-    return Service(SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(build, in_thread=True))
+    settings = ServerSettings(controller="standin", planners=("mpc",))
+    return Service(SpringDamper(robot), settings, builder=ControllerBuilder(build, in_thread=True))
 
 
 def finished(service: Service) -> tuple[bytes, Any]:
@@ -178,6 +180,8 @@ def test_the_loop_continues_while_a_controller_is_built(robot):
     assert identity == b"a"
     assert config.settings["feedback"]["kp"] == 5.0
     assert service.controller.snapshot()["settings"] == config.settings  # as the head of a fault's log tells it
+    planned = expect(PlanWelcome, decode(service.handle(b"p", encode(PlanHello(name="mpc")), 0).reply))
+    assert planned.controller == config.settings
 
 
 def test_a_client_that_took_control_meanwhile_keeps_the_old_controller(robot):

@@ -51,9 +51,9 @@ MOST_PLANNERS = 16  # largest number of planners with a session; a further one e
 class PlannerSessions:
     """Identity, session number and commands of each planner, by its name."""
 
-    def __init__(self, host: Host, command: CommandLatch) -> None:
+    def __init__(self, command: CommandLatch) -> None:
         """command: the command in force"""
-        self._host, self._command = host, command
+        self._command = command
         self._sessions: dict[str, tuple[bytes, int, CommandOrder]] = {}
 
     def knows(self, identity: bytes) -> bool:
@@ -64,13 +64,12 @@ class PlannerSessions:
         """Return the commands of the session of this number; None if it is not this client's."""
         return next((order for *own, order in self._sessions.values() if own == [identity, session]), None)
 
-    def begin(self, hello: PlanHello, arrival: Arrival, state: SeenState | None) -> Reply:
+    def begin(self, hello: PlanHello, arrival: Arrival, host: Host, state: SeenState | None) -> Reply:
         """Start a session. Planners over CURVE have keys of the role 'plan'; others are listed by name.
 
         state: last state of the robot, None without one
         Raises ProtocolError for a name that is not listed, and while a command of another client of this name is in force.
         """
-        host = self._host
         if host.settings.curve is None and hello.name not in host.settings.planners:
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
         other, *_ = self._sessions.get(hello.name, (arrival.identity,))
@@ -113,7 +112,7 @@ class Dispatcher:
         settings = host.settings
         self.stops = StopClients(settings, self.sessions, self._latches)
         self._control = b""  # identity of the last client that took control
-        self._planners = PlannerSessions(host, self._command)
+        self._planners = PlannerSessions(self._command)
         self._release_ns = round(settings.release_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
         self.table = self._state_table()
@@ -305,7 +304,7 @@ class Dispatcher:
         return Reply(Config(settings=self.host.controller_settings))
 
     def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
-        return self._planners.begin(hello, arrival, self._seen(arrival.now_ns))
+        return self._planners.begin(hello, arrival, self.host, self._seen(arrival.now_ns))
 
     def _accept_command(self, session: Session | None, command: CommandMessage, arrival: Arrival) -> Reply:
         """Put the command of the controlling client or of a planner in force."""
