@@ -7,7 +7,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import backward, copy, fill, fill_rows, forward
+from idyn.solvers.linalg import axpy, backward, copy, fill, fill_rows, forward, scale
 from idyn.solvers.rows import reduce_rows
 from idyn.types import Array
 
@@ -105,42 +105,6 @@ def carve(values: Array, marks: Array, n: int, sizes: tuple[int, int]) -> Expans
 
 
 DEPENDENT = 1e-12  # a row is dependent if the square of its remaining part is at most this share of the largest square
-
-
-@compiled
-def axpy(s: float, x: Array, y: Array) -> None:
-    """Add s x to y."""
-    for c in range(len(y)):
-        y[c] += s * x[c]
-
-
-@compiled
-def scale(s: float, x: Array) -> None:
-    """Multiply x by s."""
-    for c in range(len(x)):
-        x[c] *= s
-
-
-@compiled
-def multiply(A: Array, X: Array, sign: float, Y: Array) -> None:
-    """Add sign A X to Y."""
-    for i in range(len(Y)):
-        y = Y[i]
-        for k in range(len(X)):
-            s = sign * A[i, k]
-            if s != 0.0:
-                axpy(s, X[k], y)
-
-
-@compiled
-def multiply_transposed(A: Array, X: Array, sign: float, Y: Array) -> None:
-    """Add sign Aᵀ X to Y."""
-    for k in range(len(X)):
-        x = X[k]
-        for i in range(len(Y)):
-            s = sign * A[k, i]
-            if s != 0.0:
-                axpy(s, x, Y[i])
 
 
 @compiled

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.arrays import DRIFTS, VELOCITY, Expansion, axpy, scale
+from idyn.differentiation.arrays import DRIFTS, VELOCITY, Expansion
 from idyn.differentiation.motions import Places, turn_forces, turn_velocities
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.model.so3 import Three, cross
-from idyn.solvers.linalg import backward, cholesky, copy, dot, forward
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, forward, scale
 from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions
 from idyn.terms.stages import Model
 from idyn.types import Array

@@ -26,7 +26,6 @@ from idyn.differentiation.arrays import (
     carve,
     gather,
     inverse,
-    scale,
 )
 from idyn.differentiation.faces import FACETS, TURNING, Basis, Friction, fill_basis
 from idyn.differentiation.motions import hold
@@ -34,7 +33,7 @@ from idyn.differentiation.operators import Choice, fill_operators
 from idyn.differentiation.parts import by_demand
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows
+from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows, scale
 from idyn.terms.drift import slipping_point
 from idyn.terms.inputs import recall
 from idyn.terms.stages import Dynamics, Given

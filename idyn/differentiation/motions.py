@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.differentiation.arrays import CODES, HELD_Y, HOLDING, RANK, Expansion, axpy, forward_columns, pivoted_cholesky, scale
+from idyn.differentiation.arrays import CODES, HELD_Y, HOLDING, RANK, Expansion, forward_columns, pivoted_cholesky
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.prediction.feasible import EPSILON
-from idyn.solvers.linalg import backward, copy, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import axpy, backward, copy, dot, fill, fill_rows, forward, scale
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array
 

@@ -4,25 +4,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.arrays import (
-    DIMENSION,
-    FORCES,
-    NONE,
-    PULL,
-    TORQUES,
-    Expansion,
-    P,
-    axpy,
-    multiply,
-    multiply_transposed,
-    scale,
-    split,
-)
+from idyn.differentiation.arrays import DIMENSION, FORCES, NONE, PULL, TORQUES, Expansion, P, split
 from idyn.differentiation.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, STICKING, TURNING, Basis
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.selection.few import TIE_BREAK, UNLIMITED
-from idyn.solvers.linalg import backward, cholesky, copy, fill, fill_rows, forward, forward_rows
+from idyn.solvers.linalg import (
+    axpy,
+    backward,
+    cholesky,
+    copy,
+    fill,
+    fill_rows,
+    forward,
+    forward_rows,
+    multiply,
+    multiply_transposed,
+    scale,
+)
 from idyn.solvers.rows import solve_and_span
 from idyn.types import Array
 

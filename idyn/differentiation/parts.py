@@ -17,9 +17,7 @@ from idyn.differentiation.arrays import (
     V_HAT,
     Expansion,
     P,
-    axpy,
     carve,
-    scale,
 )
 from idyn.differentiation.drift import drift_by_place, drift_by_velocity
 from idyn.differentiation.motions import (
@@ -33,7 +31,7 @@ from idyn.differentiation.motions import (
 )
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import copy, fill_rows
+from idyn.solvers.linalg import axpy, copy, fill_rows, scale
 from idyn.terms.stages import Model
 from idyn.types import Array
 

@@ -46,6 +46,42 @@ def dot(a: Array, b: Array) -> float:
 
 
 @compiled
+def axpy(s: float, x: Array, y: Array) -> None:
+    """Add s x to y."""
+    for c in range(len(y)):
+        y[c] += s * x[c]
+
+
+@compiled
+def scale(s: float, x: Array) -> None:
+    """Multiply x by s."""
+    for c in range(len(x)):
+        x[c] *= s
+
+
+@compiled
+def multiply(A: Array, X: Array, sign: float, Y: Array) -> None:
+    """Add sign A X to Y."""
+    for i in range(len(Y)):
+        y = Y[i]
+        for k in range(len(X)):
+            s = sign * A[i, k]
+            if s != 0.0:
+                axpy(s, X[k], y)
+
+
+@compiled
+def multiply_transposed(A: Array, X: Array, sign: float, Y: Array) -> None:
+    """Add sign Aᵀ X to Y."""
+    for k in range(len(X)):
+        x = X[k]
+        for i in range(len(Y)):
+            s = sign * A[k, i]
+            if s != 0.0:
+                axpy(s, x, Y[i])
+
+
+@compiled
 def least(a: Array) -> float:
     """Return the least element; NaN if there is a NaN, ∞ if there are none."""
     value = np.inf

@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.differentiation.arrays import axpy, multiply
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.solvers.linalg import backward, cholesky, copy, dot, fill_rows, forward
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill_rows, forward, multiply
 from idyn.solvers.rows import solve_all, solve_and_span
 from idyn.tasks.follow import REST, ROWS
 from idyn.tasks.modes import ModeRows

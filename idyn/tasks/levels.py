@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.differentiation.arrays import axpy
 from idyn.jit.compiled import INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.solvers.linalg import copy, dot, fill
+from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.qp import solve_qp
 from idyn.solvers.rows import solve_and_span
 from idyn.tasks.held import Program
