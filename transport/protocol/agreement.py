@@ -8,7 +8,7 @@ from idyn.types import Record
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import JointMap
 from transport.protocol.messages.base import Code
-from transport.protocol.torque_gate import Gate
+from transport.protocol.torque_gate import TorqueLimits
 
 
 class Agreement(Record, frozen=True):
@@ -16,7 +16,7 @@ class Agreement(Record, frozen=True):
 
     id: session number; hello: bytes of the message that started the session
     joints: conversion between the client's and the robot's order of joints
-    gate: torque gate with the effective limits
+    limits: the effective ones
     dt_ns: nominal period [ns]
     mu: default friction coefficient of contacts without one; None: the robot's own
     contact_frames: frames that contacts may name; None: all frames of the model
@@ -30,7 +30,7 @@ class Agreement(Record, frozen=True):
     hello: bytes
     robot: Robot
     joints: JointMap
-    gate: Gate
+    limits: TorqueLimits
     dt_ns: int
     mu: float | None
     contact_frames: frozenset[str] | None

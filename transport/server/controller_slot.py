@@ -11,20 +11,11 @@ from idyn.tasks import TaskOutcome
 from idyn.types import Array, ContactSet, Prediction, Record
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.joint_map import BASE_Q, BASE_V
+from transport.protocol.messages import state as wire
 from transport.protocol.messages.command import SeenState
 from transport.protocol.messages.requests import Tick, WorldForce
-from transport.protocol.messages.state import (
-    BaseEstimate,
-    ContactForce,
-    FootEstimate,
-    Reality,
-    Reference,
-    Solver,
-    TaskReport,
-    TorqueMessage,
-)
 from transport.protocol.state_input import Measured
-from transport.protocol.torque_gate import Gate, Passed, TwinGate
+from transport.protocol.torque_gate import Passed, TorqueLimits, TwinGate
 from transport.server.sessions.session import Accepted
 
 
@@ -41,13 +32,13 @@ class Decision(Record, frozen=True):
     contacts: ContactSet
     command: Command
     tau: Array
-    reply: TorqueMessage
+    reply: wire.TorqueMessage
     step_ns: int
 
 
 def torque_message(
     accepted: Accepted, command: Command, passed: Passed, note: str, times: tuple[int, int, int], *, in_time: bool, warm: bool
-) -> TorqueMessage:
+) -> wire.TorqueMessage:
     """Return the reply to an accepted state.
 
     passed: torques of the command after the gate; note: for the client, '' without any
@@ -64,10 +55,10 @@ def torque_message(
     contact_force = [] if prediction is None else _contact_forces(prediction)
     solver = None if prediction is None else _solver(prediction, step_ns, len(contact_force), warm=warm)
     wanted, found = command.reference, command.reality
-    ref = None if wanted is None else Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
+    ref = None if wanted is None else wire.Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
     kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
-    reality = None if found is None else Reality(motion=found.motion, force=found.force)
-    return TorqueMessage(  # positional, in the order of the fields: keywords would cost as much time as the forces
+    reality = None if found is None else wire.Reality(motion=found.motion, force=found.force)
+    return wire.TorqueMessage(  # positional, in the order of the fields: keywords would cost as much time as the forces
         session.id,
         request.seq,
         request.t_robot,
@@ -98,12 +89,12 @@ def torque_message(
     )
 
 
-def _estimate(estimate: Estimate, robot: Robot) -> BaseEstimate:
+def _estimate(estimate: Estimate, robot: Robot) -> wire.BaseEstimate:
     q, v, feet = estimate.state.q.tolist(), estimate.state.v.tolist(), []
     rows = estimate.touching.tolist(), estimate.probability.tolist(), estimate.slipped.tolist()
     for key, touches, probability, slipped in zip(robot.spheres.keys, *rows, strict=True):
-        feet.append(FootEstimate(key, touches, probability, slipped))
-    return BaseEstimate(q[:3], q[3:BASE_Q], v[:BASE_V], estimate.deviations.tolist(), feet)
+        feet.append(wire.FootEstimate(key, touches, probability, slipped))
+    return wire.BaseEstimate(q[:3], q[3:BASE_Q], v[:BASE_V], estimate.deviations.tolist(), feet)
 
 
 def tick_message(robot: Robot, decision: Decision | None) -> Tick:
@@ -128,21 +119,21 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
     )
 
 
-def _task(outcome: TaskOutcome) -> TaskReport:
+def _task(outcome: TaskOutcome) -> wire.TaskReport:
     missing = float(np.abs(outcome.missing).max(initial=0.0))
-    return TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=missing)
+    return wire.TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=missing)
 
 
-def _contact_forces(prediction: Prediction) -> list[ContactForce]:
+def _contact_forces(prediction: Prediction) -> list[wire.ContactForce]:
     impulses, dt, forces = iter(prediction.p.tolist()), prediction.dt, []
     for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses):  # noqa: B905
-        forces.append(ContactForce(key, n / dt, s / dt, t / dt))
+        forces.append(wire.ContactForce(key, n / dt, s / dt, t / dt))
     return forces
 
 
-def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool) -> Solver:
+def _solver(prediction: Prediction, step_ns: int, n_contacts: int, *, warm: bool) -> wire.Solver:
     residuals = prediction.residuals
-    return Solver(  # positional, as above
+    return wire.Solver(  # positional, as above
         prediction.law,
         prediction.rung,
         prediction.iterations,
@@ -175,7 +166,7 @@ class ControllerSlot:
         safety = controller.snapshot()["settings"].get("safety", {})
         own = SafetySettings(torque_rate=safety.get("torque_rate", np.inf))
         self._rates = torque_rates(own, controller.robot.limits)
-        self._gate: tuple[Gate, TwinGate] | None = None  # the gate of the session, and the one with its limits
+        self._gate: tuple[TorqueLimits, TwinGate] | None = None  # of the session
         self._gated = 0
         self.last: Decision | None = None
         self.last_tau: Array | None = None
@@ -203,14 +194,14 @@ class ControllerSlot:
         measured.doubt = measured.doubt or problem
         return given.changed(keys).on(self.controller.contacts(state, keys))
 
-    def gate(self, measured: Measured, command: Command, own: Gate) -> Passed:
+    def gate(self, measured: Measured, command: Command, limits: TorqueLimits) -> Passed:
         """Return the torques of a command, and their feed-forward part, within the limits.
 
-        own: gate of the session
+        limits: of the session
         The rate of the feed-forward part counts from the last one. A torque that stops or damps has none, at once.
         """
-        if self._gate is None or self._gate[0] is not own:
-            self._gate = own, TwinGate(own.limits, self._rates)
+        if self._gate is None or self._gate[0] is not limits:
+            self._gate = limits, TwinGate(limits, self._rates)
         runs = command.mode in RUNS
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied, self.last_ff if runs else None
         torques, at = (command.tau, command.tau_ff), (measured.angles, measured.speeds)

@@ -26,7 +26,7 @@ from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBu
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.handshake import Host
 from transport.server.sessions.latches import Fault
-from transport.server.sessions.session import Accepted, Arrival, Refusal, Request, Resend, Restart, Session
+from transport.server.sessions.session import Accepted, Arrival, Refusal, Request, Requested, Resend, Restart, Session
 from transport.server.settings import ServerSettings
 
 PERIOD_NS = 1_000_000_000  # minimum interval of lines of one kind [ns]
@@ -231,7 +231,7 @@ class Service:
             return Answer(self._requested(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
 
-    def _requested(self, session: Session | None, message: StatsGet | TickGet | ConfigSet, arrival: Arrival) -> bytes:
+    def _requested(self, session: Session | None, message: Requested, arrival: Arrival) -> bytes:
         """Return the reply to a request, empty if it comes later."""
         if isinstance(message, StatsGet):
             return encode(self.timings.report(self.dispatcher, session))
@@ -275,7 +275,7 @@ class Service:
             return self._fail(session, accepted.message, printable(f"the controller failed ({error})"), arrival.now_ns)
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
-        passed = slot.gate(measured, command, session.agreement.gate)
+        passed = slot.gate(measured, command, session.agreement.limits)
         notes = command.message, measured.note, self._log_problem()
         note = "; ".join(filter(None, notes)) if any(notes) else ""
         t_send = self._clock()

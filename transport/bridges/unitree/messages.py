@@ -51,9 +51,8 @@ class Layout:
             for there, here in zip(found, wire[path][1], strict=True):
                 size = np.dtype(kind).itemsize
                 self._gather[there : there + size] = np.arange(here, here + size)
-        words = (
-            np.arange(length - 4).reshape(-1, 4)[:, ::-1].ravel()
-        )  # without the checksum itself; most significant byte first
+        # without the checksum itself; most significant byte first
+        words = np.arange(length - 4).reshape(-1, 4)[:, ::-1].ravel()
         self._gather = self._gather[words]
 
     def checksum(self, payload: Array) -> int:
@@ -152,112 +151,53 @@ class Family(NamedTuple):
     motors: int
 
 
-def _named(family: str, name: str, *fields: tuple[str, str | Structure, int]) -> Structure:
-    return Structure(f"unitree_{family}.msg.dds_.{name}_", fields)
+def _structure(family: str, name: str, declarations: str, **parts: Structure) -> Structure:
+    """Return a structure. declarations: as in C, with formats of NumPy or names of `parts` as types"""
+    fields: list[tuple[str, str | Structure, int]] = []
+    for declaration in declarations.split(";"):
+        kind, *names = declaration.split()
+        for field, _, count in (each.rstrip("]").partition("[") for each in names):
+            fields.append((field, parts.get(kind, kind), int(count or 1)))
+    return Structure(f"unitree_{family}.msg.dds_.{name}_", tuple(fields))
 
 
-def _imu(family: str, temperature: str) -> Structure:
-    vectors = [(name, "f4", 3) for name in ("gyroscope", "accelerometer", "rpy")]
-    return _named(family, "IMUState", ("quaternion", "f4", 4), *vectors, ("temperature", temperature, 1))
-
-
-def _motor_command(family: str, reserve: int) -> Structure:
-    numbers = [(name, "f4", 1) for name in ("q", "dq", "tau", "kp", "kd")]
-    return _named(family, "MotorCmd", ("mode", "u1", 1), *numbers, ("reserve", "u4", reserve))
+IMU = "f4 quaternion[4] gyroscope[3] accelerometer[3] rpy[3]; "
+MOTOR_COMMAND = "u1 mode; f4 q dq tau kp kd; "
 
 
 def _go() -> Family:
-    head = (
-        ("head", "u1", 2),
-        ("level_flag", "u1", 1),
-        ("frame_reserve", "u1", 1),
-        ("sn", "u4", 2),
-        ("version", "u4", 2),
-        ("bandwidth", "u2", 1),
+    imu = _structure("go", "IMUState", f"{IMU} u1 temperature")
+    numbers = "q dq ddq tau_est q_raw dq_raw ddq_raw"
+    motor = _structure("go", "MotorState", f"u1 mode; f4 {numbers}; u1 temperature; u4 lost reserve[2]")
+    cells = "u2 cycle; u1 bq_ntc[2] mcu_ntc[2]; u2 cell_vol[15]"
+    battery = _structure("go", "BmsState", f"u1 version_high version_low status soc; i4 current; {cells}")
+    head = "u1 head[2] level_flag frame_reserve; u4 sn[2] version[2]; u2 bandwidth; "
+    sensors = "imu imu_state; motor motor_state[20]; battery bms_state; i2 foot_force[4] foot_force_est[4]; u4 tick; "
+    others = "u1 wireless_remote[40] bit_flag; f4 adc_reel; u1 temperature_ntc1 temperature_ntc2; f4 power_v power_a; "
+    end = "u2 fan_frequency[4]; u4 reserve crc"
+    state = _structure("go", "LowState", head + sensors + others + end, imu=imu, motor=motor, battery=battery)
+    motor, battery = (
+        _structure("go", "MotorCmd", f"{MOTOR_COMMAND} u4 reserve[3]"),
+        _structure("go", "BmsCmd", "u1 off reserve[3]"),
     )
-    numbers = [(name, "f4", 1) for name in ("q", "dq", "ddq", "tau_est", "q_raw", "dq_raw", "ddq_raw")]
-    motor = _named(
-        "go", "MotorState", ("mode", "u1", 1), *numbers, ("temperature", "u1", 1), ("lost", "u4", 1), ("reserve", "u4", 2)
-    )
-    battery = _named(
-        "go",
-        "BmsState",
-        *[(name, "u1", 1) for name in ("version_high", "version_low", "status", "soc")],
-        ("current", "i4", 1),
-        ("cycle", "u2", 1),
-        ("bq_ntc", "u1", 2),
-        ("mcu_ntc", "u1", 2),
-        ("cell_vol", "u2", 15),
-    )
-    state = _named(
-        "go",
-        "LowState",
-        *head,
-        ("imu_state", _imu("go", "u1"), 1),
-        ("motor_state", motor, 20),
-        ("bms_state", battery, 1),
-        ("foot_force", "i2", 4),
-        ("foot_force_est", "i2", 4),
-        ("tick", "u4", 1),
-        ("wireless_remote", "u1", 40),
-        ("bit_flag", "u1", 1),
-        ("adc_reel", "f4", 1),
-        ("temperature_ntc1", "u1", 1),
-        ("temperature_ntc2", "u1", 1),
-        ("power_v", "f4", 1),
-        ("power_a", "f4", 1),
-        ("fan_frequency", "u2", 4),
-        ("reserve", "u4", 1),
-        ("crc", "u4", 1),
-    )
-    command = _named(
-        "go",
-        "LowCmd",
-        *head,
-        ("motor_cmd", _motor_command("go", 3), 20),
-        ("bms_cmd", _named("go", "BmsCmd", ("off", "u1", 1), ("reserve", "u1", 3)), 1),
-        ("wireless_remote", "u1", 40),
-        ("led", "u1", 12),
-        ("fan", "u1", 2),
-        ("gpio", "u1", 1),
-        ("reserve", "u4", 1),
-        ("crc", "u4", 1),
-    )
-    return Family("go", Layout(state), Layout(command), 20)
+    others = "u1 wireless_remote[40] led[12] fan[2] gpio; u4 reserve crc"
+    command = f"{head} motor motor_cmd[20]; battery bms_cmd; {others}"
+    return Family("go", Layout(state), Layout(_structure("go", "LowCmd", command, motor=motor, battery=battery)), 20)
 
 
 def _hg() -> Family:
-    motor = _named(
-        "hg",
-        "MotorState",
-        ("mode", "u1", 1),
-        *[(name, "f4", 1) for name in ("q", "dq", "ddq", "tau_est")],
-        ("temperature", "i2", 2),
-        ("vol", "f4", 1),
-        ("sensor", "u4", 2),
-        ("motorstate", "u4", 1),
-        ("reserve", "u4", 4),
-    )
-    modes = ("mode_pr", "u1", 1), ("mode_machine", "u1", 1)
-    end = ("reserve", "u4", 4), ("crc", "u4", 1)
-    state = _named(
-        "hg",
-        "LowState",
-        ("version", "u4", 2),
-        *modes,
-        ("tick", "u4", 1),
-        ("imu_state", _imu("hg", "i2"), 1),
-        ("motor_state", motor, 35),
-        ("wireless_remote", "u1", 40),
-        *end,
-    )
-    command = _named("hg", "LowCmd", *modes, ("motor_cmd", _motor_command("hg", 1), 35), *end)
+    imu = _structure("hg", "IMUState", f"{IMU} i2 temperature")
+    numbers = "f4 q dq ddq tau_est; i2 temperature[2]; f4 vol; u4 sensor[2] motorstate reserve[4]"
+    motor = _structure("hg", "MotorState", f"u1 mode; {numbers}")
+    modes, end = "u1 mode_pr mode_machine; ", "u4 reserve[4] crc"
+    fields = "u4 tick; imu imu_state; motor motor_state[35]; u1 wireless_remote[40]; "
+    state = _structure("hg", "LowState", "u4 version[2]; " + modes + fields + end, imu=imu, motor=motor)
+    motor = _structure("hg", "MotorCmd", f"{MOTOR_COMMAND} u4 reserve")
+    command = _structure("hg", "LowCmd", f"{modes} motor motor_cmd[35]; {end}", motor=motor)
     return Family("hg", Layout(state), Layout(command), 35)
 
 
-REMOTE = Layout(
-    _named("go", "WirelessController", *((stick, "f4", 1) for stick in ("lx", "ly", "rx", "ry")), ("keys", "u2", 1))
-)
+REMOTE = Layout(_structure("go", "WirelessController", "f4 lx ly rx ry; u2 keys"))
 """Sticks and buttons of a remote control, the same for both families."""
 
 FAMILIES = {"go": _go(), "hg": _hg()}

@@ -32,11 +32,6 @@ class ActuationDelay:
         self._measured: deque[int] = deque()
         self._ordered: list[int] = []
 
-    def reset(self) -> None:
-        """Forget all measurements."""
-        self._measured.clear()
-        self._ordered.clear()
-
     def accepted(self, t_robot: int, t_applied: int | None) -> float:
         """Add the delay of an accepted state and return the median of the last delays [s], ≥ 0; 0 before the first one.
 

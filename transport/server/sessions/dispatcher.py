@@ -10,24 +10,9 @@ from collections.abc import Callable
 from idyn.prediction.rungs import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
+from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
-from transport.protocol.messages.requests import (
-    Config,
-    ConfigGet,
-    ConfigSet,
-    Estop,
-    EstopAck,
-    Heartbeat,
-    HeartbeatAck,
-    Hello,
-    Reset,
-    ResetAck,
-    StatsGet,
-    Stop,
-    StopAck,
-    TickGet,
-)
 from transport.protocol.messages.state import Comm, StateMessage
 from transport.server.sessions.emergency_stop import StopClients
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
@@ -40,6 +25,7 @@ from transport.server.sessions.session import (
     Refusal,
     Reply,
     Request,
+    Requested,
     Resend,
     Restart,
     Session,
@@ -120,18 +106,18 @@ class Dispatcher:
     def _state_table(self) -> dict[Phase, dict[type, Handler]]:
         """Return the handler of each message type in each phase of a session; other types are refused."""
         always: dict[type, Handler] = {
-            Hello: self._begin,
-            Stop: self._end,
-            StatsGet: self._pass_on,
-            TickGet: self._pass_on,
-            ConfigSet: self._pass_on,
-            ConfigGet: self._send_settings,
+            requests.Hello: self._begin,
+            requests.Stop: self._end,
+            requests.StatsGet: self._pass_on,
+            requests.TickGet: self._pass_on,
+            requests.ConfigSet: self._pass_on,
+            requests.ConfigGet: self._send_settings,
             PlanHello: self._begin_plan,
             CommandMessage: self._accept_command,
-            Estop: self._stop_from_anywhere,
+            requests.Estop: self._stop_from_anywhere,
         }
-        without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_without_session)
-        within = always | {StateMessage: self._tick, Reset: self._reset, Heartbeat: self._echo}
+        without = always | dict.fromkeys((StateMessage, requests.Reset, requests.Heartbeat), self._refuse_without_session)
+        within = always | {StateMessage: self._tick, requests.Reset: self._reset, requests.Heartbeat: self._echo}
         latched = within | {StateMessage: self._refuse_latched}
         return {Phase.ABSENT: without, Phase.RUNNING: within, Phase.LATCHED: latched, Phase.ENDED: dict(without)}
 
@@ -207,11 +193,11 @@ class Dispatcher:
         session = self.sessions.get(identity)
         return session is not None and session.agreement.dry_run
 
-    def farewell(self, reason: str) -> list[tuple[bytes, StopAck]]:
+    def farewell(self, reason: str) -> list[tuple[bytes, requests.StopAck]]:
         """End all sessions because the server ends. Return identity and message for each client."""
         running = [(identity, session) for identity, session in self.sessions.items() if not session.ended]
         self.sessions.clear()
-        return [(identity, StopAck(session=session.id, reason=reason)) for identity, session in running]
+        return [(identity, requests.StopAck(session=session.id, reason=reason)) for identity, session in running]
 
     def end_sessions(self) -> None:
         """End all sessions except shadows: after a change of the controller a client needs a new hello."""
@@ -220,7 +206,7 @@ class Dispatcher:
 
     # -- the handlers of the state table ----------------------------------------------------------------------------------
 
-    def _begin(self, session: Session | None, hello: Hello, arrival: Arrival) -> Restart:
+    def _begin(self, session: Session | None, hello: requests.Hello, arrival: Arrival) -> Restart:
         """Start a session. A hello that is repeated before its client has used the session gets the same welcome."""
         if session is not None and not (session.used or session.ended) and session.agreement.hello == arrival.data:
             session.heard_ns = arrival.now_ns
@@ -261,19 +247,19 @@ class Dispatcher:
     def _refuse_without_session(self, session: Session | None, message: object, arrival: Arrival) -> Outcome:
         raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
 
-    def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Restart:
+    def _reset(self, session: Session, reset: requests.Reset, arrival: Arrival) -> Restart:
         session.check_number(reset.session)
         session.heard_ns = arrival.now_ns
         if not session.agreement.dry_run and (silence := self.stops.silence(arrival.now_ns)):
             raise ProtocolError(Code.LATCHED_FAULT, None, silence)
         session.reset(reset)
-        return Restart(session, ResetAck(session=session.id))
+        return Restart(session, requests.ResetAck(session=session.id))
 
-    def _echo(self, session: Session, heartbeat: Heartbeat, arrival: Arrival) -> Reply:
+    def _echo(self, session: Session, heartbeat: requests.Heartbeat, arrival: Arrival) -> Reply:
         """Answer a heartbeat. It does not prolong the client's control of the robot."""
         session.check_number(heartbeat.session)
         return Reply(
-            HeartbeatAck(
+            requests.HeartbeatAck(
                 session=session.id,
                 t_send=heartbeat.t_send,
                 t_recv=arrival.now_ns,
@@ -281,27 +267,27 @@ class Dispatcher:
             )
         )
 
-    def _end(self, session: Session | None, stop: Stop, arrival: Arrival) -> Reply:
+    def _end(self, session: Session | None, stop: requests.Stop, arrival: Arrival) -> Reply:
         """End the session. The session number is not checked, so that `stop` always works."""
         if session is not None:
             session.ended = True
             if not session.agreement.dry_run:
                 self._latches.heard_ns = None
-        return Reply(StopAck(session=stop.session))
+        return Reply(requests.StopAck(session=stop.session))
 
-    def _stop_from_anywhere(self, session: Session | None, estop: Estop, arrival: Arrival) -> Reply:
+    def _stop_from_anywhere(self, session: Session | None, estop: requests.Estop, arrival: Arrival) -> Reply:
         """Acknowledge an emergency stop, which `receive` has engaged, or a heartbeat of its client."""
         if not self.stops.allows(estop.name):
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{estop.name}' is not in the server's setting `estops`")
         self.stops.hear(arrival.identity, arrival.now_ns)
         reason = self._latches.estop
-        return Reply(EstopAck(stopped=bool(reason), reason=reason, timeout_ms=self.host.settings.estop_timeout_ms))
+        return Reply(requests.EstopAck(stopped=bool(reason), reason=reason, timeout_ms=self.host.settings.estop_timeout_ms))
 
-    def _pass_on(self, session: Session | None, request: StatsGet | TickGet | ConfigSet, arrival: Arrival) -> Request:
+    def _pass_on(self, session: Session | None, request: Requested, arrival: Arrival) -> Request:
         return Request(session, request)
 
-    def _send_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
-        return Reply(Config(settings=self.host.controller_settings))
+    def _send_settings(self, session: Session | None, request: requests.ConfigGet, arrival: Arrival) -> Reply:
+        return Reply(requests.Config(settings=self.host.controller_settings))
 
     def _begin_plan(self, session: Session | None, hello: PlanHello, arrival: Arrival) -> Reply:
         return self._planners.begin(hello, arrival, self.host, self._seen(arrival.now_ns))

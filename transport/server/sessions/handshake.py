@@ -17,7 +17,7 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import JointMap, build_joint_map
 from transport.protocol.messages.base import Code, Vector
 from transport.protocol.messages.requests import ClientLimits, EffectiveLimits, Hello, Welcome
-from transport.protocol.torque_gate import Gate, TorqueLimits, limits_of
+from transport.protocol.torque_gate import TorqueLimits, limits_of
 from transport.server.settings import ServerSettings
 
 
@@ -98,7 +98,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         hello=data,
         robot=host.robot,
         joints=joints,
-        gate=Gate(limits_in_force(host.robot, hello.limits, joints)),
+        limits=limits_in_force(host.robot, hello.limits, joints),
         dt_ns=round(hello.dt_nominal * 1e9),
         mu=hello.mu,
         contact_frames=_contact_frames(hello, host.robot),
@@ -116,7 +116,7 @@ def welcome(agreement: Agreement, host: Host, latched: str) -> Welcome:
         session=agreement.id,
         server=SERVER,
         dry_run=agreement.dry_run,
-        limits=effective_limits(agreement.gate.limits, agreement.joints),
+        limits=effective_limits(agreement.limits, agreement.joints),
         watchdog_ms=settings.watchdog.hold_ms,
         latch_ms=settings.watchdog.latch_ms,
         deadline_us=settings.deadline_us,

@@ -25,25 +25,14 @@ from transport.protocol.task_input import MOST_TASKS, read_tasks
 from transport.server.sessions.handshake import Host
 from transport.server.settings import Start
 
-
-class StartLimits(msgspec.Struct, frozen=True):
-    """Limits of a robot that is put under control.
-
-    tilt: of the base from upright [rad]; base: its velocity [m/s] and rate [rad/s]; joint: speed of every joint [rad/s]
-    """
-
-    tilt: float
-    base: float
-    joint: float
-
-
-LIMITS: dict[Start, StartLimits] = {
-    "rest": StartLimits(tilt=1.0, base=1.0, joint=1.0),
-    "lying": StartLimits(tilt=math.pi, base=0.2, joint=0.2),
-    "motion": StartLimits(tilt=1.0, base=1.0, joint=1.0),
+LIMITS: dict[Start, tuple[float, float, float]] = {
+    "rest": (1.0, 1.0, 1.0),
+    "lying": (math.pi, 0.2, 0.2),
+    "motion": (1.0, 1.0, 1.0),
 }
-"""Limits of `reset` and, unless a robot may start in motion, of the first state of a session. A robot at rest may shake; one
-that lies in any attitude must not move, apart from noise."""
+"""Limits of a robot that is put under control: tilt of the base from upright [rad], its velocity [m/s] and rate [rad/s], speeds
+of the joints [rad/s]. They are those of `reset` and, unless a robot may start in motion, of the first state of a session. A
+robot at rest may shake; one that lies in any attitude must not move, apart from noise."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -118,13 +107,13 @@ class Latches:
 
 def check_start(measured: Measured, robot: Robot, start: Start) -> None:
     """Raise ProtocolError for a robot that tilts or moves too much to be put under control."""
-    limits = LIMITS[start]
+    most_tilt, most_base, most_joint = LIMITS[start]
     if robot.floating:
         tilted = tilt(measured.state.q[3:7])
-        if tilted > limits.tilt:
-            raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {limits.tilt:g} rad, got {tilted:.2f}")
-        _check_speed(measured.state.v[:6], limits.base, "base")
-    _check_speed(measured.speeds, limits.joint, "joint")
+        if tilted > most_tilt:
+            raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {most_tilt:g} rad, got {tilted:.2f}")
+        _check_speed(measured.state.v[:6], most_base, "base")
+    _check_speed(measured.speeds, most_joint, "joint")
 
 
 def _check_speed(v: Array, allowed: float, what: str) -> None:

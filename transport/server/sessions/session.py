@@ -318,11 +318,14 @@ class Refusal(msgspec.Struct, frozen=True):
     fault: Fault | None
 
 
+Requested = StatsGet | TickGet | ConfigSet
+
+
 class Request(msgspec.Struct, frozen=True):
     """Send the statistics or the last tick, or build a controller with other settings."""
 
     session: Session | None
-    message: StatsGet | TickGet | ConfigSet
+    message: Requested
 
 
 Outcome = Accepted | Resend | Restart | Reply | Refusal | Request
