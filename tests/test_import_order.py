@@ -116,10 +116,10 @@ IMPORTERS = {
         "idyn.model.robot",
         "idyn.solvers.qp",  # contact solvers
         "sim_harness.shapes",  # geometry
-        "sim_harness.compare.tasks.peers.tsid_controller",  # in an environment of its own
+        "sim_harness.studies.peers.tsid_controller",  # in an environment of its own
     },
-    "tsid": {"sim_harness.compare.tasks.peers.tsid_controller"},
-    "placo": {"sim_harness.compare.tasks.peers.placo_controller"},
+    "tsid": {"sim_harness.studies.peers.tsid_controller"},
+    "placo": {"sim_harness.studies.peers.placo_controller"},
     "coal": {"sim_harness.scenes.contacts"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
@@ -249,7 +249,7 @@ def test_groups_import_downwards(package):
 
 
 def test_scripts_for_other_environments_import_nothing_of_ours():
-    scripts = [name for name in MODULES if within(name, ["sim_harness.compare.tasks.peers"])]
+    scripts = [name for name in MODULES if within(name, ["sim_harness.studies.peers"])]
     assert len(scripts) > 2
     assert {name for name in scripts if ours()[name]} == set()
 

@@ -26,7 +26,7 @@ HEAVY = ("numpy", "scipy", "numba", "pinocchio", "matplotlib", "zmq")
 def test_the_options_offer_the_names_of_the_code():
     assert set(engines.NAMES) == {kind_of(each) for each in get_args(worlds.AnyEngine)}
     assert set(options.LISTS) == set(setup.LISTS)
-    assert all(find_spec(f"sim_harness.compare.tasks.peers.{peer}_controller") for peer in PEERS)
+    assert all(find_spec(f"sim_harness.studies.peers.{peer}_controller") for peer in PEERS)
 
 
 def test_every_study_takes_the_options_of_its_row():

@@ -1,7 +1,6 @@
 """Benchmark of ticks of tasks, in units of a prediction and of the shipped controller's tick: standing, and along a trot."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, ContactSet, State
 from sim_harness.bench.laws import Sample, workload
-from sim_harness.compare.tasks.peer import Peer
+from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.measure.run_time import DT, without_gc
 from sim_harness.report.tables import Table
@@ -140,7 +139,10 @@ def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Co
     with several predictions are a kind of their own. at: robot and stance"""
     robot, stance = at
     other, spent, several = robot.twin(), dict[str, Array](), dict[str, Array]()
-    peers = {} if tsid is None else {name: TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
+    peers = {}
+    if tsid is not None:
+        study = study_module("--tsid", f"{CHECKOUT}.tasks")
+        peers = {name: study.TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
     for turn in range(1 + TURNS):
         for name, ticks in runs.items():
             with without_gc():
@@ -160,45 +162,6 @@ def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Co
                     del medians["tsid_us"]
                 found[kind] = {"share": float(chosen.mean()), **medians, "on_top": on_top}
     return found
-
-
-class TsidTicks:
-    """TSID on the states and targets of ticks: base, frames that no contact holds, posture of the stance."""
-
-    def __init__(self, python: Path, robot: Robot, stance: Array, ticks: list[Tick]) -> None:
-        """Start its process, see `Peer`."""
-        tasks = [[task for task in tick.stack.tasks if isinstance(task, FrameTask)] for tick in ticks]
-        frames = sorted({str(task.frame) for each in tasks for task in each[1:]})
-        self._peer = Peer("tsid", python, robot, stance, frames, mu=float(ticks[0].contacts.mu[0]))
-        self._arguments = [_targets_of(robot, tick, each, frames) for tick, each in zip(ticks, tasks, strict=True)]
-
-    def times(self) -> Array:
-        """Return the run time of each tick [s] (ticks); NaN without a solution."""
-        answers = [self._peer.tick(*each) for each in self._arguments]
-        return np.array([answer.seconds if answer.ok else np.nan for answer in answers])
-
-    def close(self) -> None:
-        """End the process."""
-        self._peer.close()
-
-
-def _targets_of(
-    robot: Robot, tick: Tick, tasks: list[FrameTask], frames: Sequence[str]
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the arguments of `Peer.tick`. tasks: those of frames, first that of the base"""
-    stands = np.array([key in tick.contacts.keys for key in robot.spheres.keys])
-    held = {place.frame for place, there in zip(robot.description.contact, stands, strict=True) if there}
-    rows = np.full((len(frames), 9), np.nan)
-    for task in tasks[1:]:
-        if task.frame not in held:
-            rows[frames.index(str(task.frame))] = _row(task)
-    return tick.state.q, tick.state.v, _row(tasks[0]), rows, stands
-
-
-def _row(task: FrameTask) -> Array:
-    """Return position, velocity and acceleration of the target of a frame in the world (9)."""
-    parts = (task.position, task.velocity, task.acceleration)
-    return np.concatenate([np.zeros(3) if part is None else np.asarray(part, np.float64).ravel()[:3] for part in parts])
 
 
 def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller | None) -> tuple[Array, Array]:

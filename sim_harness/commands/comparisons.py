@@ -10,13 +10,12 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
-from sim_harness.compare import pauses
 from sim_harness.compare.engines import engines_table, jobs_of, run_jobs, summary, write_engine_report
 from sim_harness.compare.race import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
-from sim_harness.compare.studies import STUDIES, check_options, study_of
+from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
 from sim_harness.judge.scenes import ENGINES
 from sim_harness.report.report import Report
@@ -91,7 +90,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
 
 
 def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:
-    study = pauses.study(options.experiment, options.law, options.milliseconds)
+    study = study_module("pauses", f"{CHECKOUT}.pauses").study(options.experiment, options.law, options.milliseconds)
     _, found = _measured(study, new_folder(Path(options.out)))
     outcomes = found["pauses"].values()
     return [outcome.figures for outcome in outcomes], all(outcome.upright for outcome in outcomes)

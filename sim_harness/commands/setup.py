@@ -35,7 +35,7 @@ from sim_harness.bench.machine import Fact, bench_server, facts, server_table
 from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
-from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
+from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, runs_of
 from sim_harness.compare.study import measure, report_of
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
@@ -140,7 +140,7 @@ def _load(kind: str, what: str) -> Robot:
         return SceneModel(load_scene(what)).robot
     if is_comparison(what):
         comparison = load_comparison(what)
-        robots = [plan.controller.robot for plan in plans(comparison)]
+        robots = [plan.controller.robot for _, plan, _ in runs_of(comparison)]
         name = robots[0] if comparison.timing is None else comparison.timing.robot
         return load_robot(name)[0]
     return build_controller(load_plan(what).controller).robot

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ from idyn.types import Array
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.matrix import Panel, decide_cells, matrix_figure, part_figure, quantity_table, upright_table
-from sim_harness.compare.race import Race, RaceSettings, Standing, standings
 from sim_harness.compare.results import Outcome, Results, Runs, Statistic, decide, either, statistic, verdict, verdicts
 from sim_harness.compare.settings import ComparisonSettings, MatrixSettings, SceneSettings, cells, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
@@ -22,6 +21,9 @@ from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table, listed
+
+if TYPE_CHECKING:
+    from sim_harness.studies.race import Race
 
 WINDOW = 0.1
 """Length of the moving mean that smooths noisy lines [s]."""
@@ -88,7 +90,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     comparison: ComparisonSettings
     results: Results
     timings: Timings | None = None
-    race: Race | None = None
+    race: "Race | None" = None
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -96,8 +98,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
         if self.timings is not None and self.comparison.timing is not None:
             decided += timing_outcomes(self.comparison.timing, self.timings)
-        if self.race is not None and self.comparison.race is not None:
-            decided += race_outcomes(self.comparison.race, self.race)
+        if self.race is not None:
+            decided += self.race.outcomes()
         if (matrix := self.comparison.matrix) is not None:
             decided += [decide_cells(check, matrix, self.results) for check in matrix.check]
         return decided
@@ -190,11 +192,10 @@ def _add_results(report: Report, finding: Finding) -> None:
         report.table(timing_table(finding.timings))
         caption = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
         report.picture(run_time_figure(finding.timings), caption, name)
-    if comparison.race is not None and finding.race is not None:
-        ranking = standings(comparison.race, finding.race)
-        report.table(race_table(comparison.race, ranking))
+    if finding.race is not None:
+        report.table(finding.race.table())
         caption = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
-        report.picture(race_figure(ranking), caption, name)
+        report.picture(finding.race.figure(), caption, name)
 
 
 def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results) -> None:
@@ -240,7 +241,7 @@ def figures_of(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _figures(finding: Finding) -> dict[str, Any]:
-    comparison, results, race = finding.comparison, finding.results, finding.comparison.race
+    comparison, results = finding.comparison, finding.results
     return {
         "title": comparison.title,
         "scenes": {
@@ -254,7 +255,7 @@ def _figures(finding: Finding) -> dict[str, Any]:
         "cells": [] if comparison.matrix is None else _cells(comparison.matrix, results),
         "claims": [outcome._asdict() for outcome in finding.outcomes],
         "run times": None if finding.timings is None else {"controllers": finding.timings},
-        "race": [] if race is None or finding.race is None else standings(race, finding.race),
+        "race": [] if finding.race is None else finding.race.standings(),
     }
 
 
@@ -275,46 +276,3 @@ def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
         }
         for cell in cells(matrix)
     ]
-
-
-def race_table(settings: RaceSettings, ranking: Sequence[Standing]) -> Table:
-    """Return a table with one row per runner: times, ratios (our, the paper's), iterations, failures, drift in the long run."""
-    columns: dict[str, Callable[[Standing], str]] = {
-        "step µs": lambda p: f"{p.total:.1f}" + ("" if math.isnan(p.spread) else f" ± {p.spread:.1f}"),
-        "engine µs": lambda p: f"{p.engine:.1f}",
-        "step / reference": lambda p: f"{p.total_ratio:.2f}",
-        "engine / reference": lambda p: f"{p.engine_ratio:.2f}",
-        "paper / reference": lambda p: "–" if p.paper_ratio is None else f"{p.paper_ratio:.2f}",
-        "iterations (max)": lambda p: f"{p.iterations:.1f} ({p.most})",
-        "contacts": lambda p: f"{p.contacts:.1f}",
-        "unsolved %": lambda p: f"{100 * p.unsolved:.1f}",
-        f"moved in {settings.lasting * settings.dt:g} s, mm": lambda p: f"{1e3 * p.moved:.3g}",
-        "unsolved in this run %": lambda p: f"{100 * p.lasting_unsolved:.1f}",
-    }
-    return listed("contact model", ((runner.title, runner) for runner in ranking), columns)
-
-
-def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
-    """Check for each runner with a time in the paper the claim that it takes longer than the reference."""
-    return [
-        Outcome(
-            f"{one.title} takes longer than {settings.reference}",
-            one.engine_ratio > 1.0,
-            f"time ratio of the engine {one.engine_ratio:.2f}, of the step {one.total_ratio:.2f}; paper {one.paper_ratio:.2f}",
-            "",
-        )
-        for one in standings(settings, race)
-        if one.paper_ratio is not None and one.paper_ratio != 1.0
-    ]
-
-
-def race_figure(ranking: Sequence[Standing]) -> bytes:
-    """Draw three bars for each runner, relative to the reference: whole step, engine, paper."""
-    bars = {
-        "whole step": [p.total_ratio for p in ranking],
-        "engine alone": [p.engine_ratio for p in ranking],
-        "paper": [np.nan if p.paper_ratio is None else p.paper_ratio for p in ranking],
-    }
-    ticks = {p.title.replace(" (", "\n("): k for k, p in enumerate(ranking)}
-    labels = {"ylabel": "time / time of the reference"}
-    return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))

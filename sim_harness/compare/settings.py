@@ -10,16 +10,18 @@ from itertools import product
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
+import numpy as np
 
-from controllers.config.loading import Settings, load
+from controllers.config.loading import NonNegative, Positive, Settings, load
 from controllers.config.tables import kind_of
 from controllers.settings import AnyControlLaw
 from idyn.errors import ConfigError
 from sim_harness.compare.controllers import CONTROLLERS, Changes, check_known, plan_with
-from sim_harness.compare.race import RaceSettings, check_race
 from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.run.plan import Plan, with_controller
+from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene_settings import Count
+from sim_harness.world.worlds import OwnEngine
 
 KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
 """Kinds of laws that a controller can have."""
@@ -173,11 +175,6 @@ def check_matrix(matrix: MatrixSettings, where: str) -> None:
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 
-PAPER = (
-    "table-3", "table-4", "table-5", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-19", "appendix-a",
-)  # fmt: skip
-"""Comparisons of the paper in `configs/experiments`; its Figure 6 equals Figure 15."""
-
 FIGURES = ("tracking", "torque-rate", "path", "forces")
 """Names of the plots of a scene (`sim_harness.compare.report`)."""
 
@@ -239,6 +236,39 @@ class TimingSettings(Settings, frozen=True):
     robot: str = "quadruped"
     repeat: Count = 200
     slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+
+
+class RunnerSettings(Settings, frozen=True):
+    """A runner: an engine with its settings.
+
+    mu: friction coefficient of all contacts, may be inf; None: that of the world
+    paper: run time in the paper, in a unit common to all runners
+    """
+
+    title: str
+    engine: OwnEngine
+    mu: NonNegative | None = None
+    paper: Positive | None = None
+
+
+class RaceSettings(Settings, frozen=True):
+    """A world and the runners, which all simulate it.
+
+    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
+    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
+    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
+    reference: title of the runner with which the others are compared
+    """
+
+    runner: tuple[RunnerSettings, ...]
+    reference: str
+    dt: Positive
+    duration: Positive
+    scene: str = ""
+    robot: str = ""
+    points: Count = 1
+    trials: Count = 10
+    lasting: Count = 1
 
 
 class ComparisonSettings(Settings, frozen=True):
@@ -310,8 +340,22 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
     if c.matrix is not None:
         check_matrix(c.matrix, "comparison.matrix")
     if c.race is not None:
-        check_race(c.race, "comparison.race")
+        _check_race(c.race)
     return c
+
+
+def _check_race(race: RaceSettings) -> None:
+    """Check the settings of a race. Raises ConfigError."""
+    titles = [runner.title for runner in race.runner]
+    if len(set(titles)) != len(titles) or race.reference not in titles:
+        expected = f"expected one of the titles {titles}, all different"
+        raise ConfigError("comparison.race.reference", f"{expected}, got '{race.reference}'")
+    if bool(race.scene) == bool(race.robot):
+        raise ConfigError("comparison.race.scene", "expected a scene or a robot, got " + ("both" if race.scene else "neither"))
+    if not race.dt <= race.duration < np.inf:
+        raise ConfigError("comparison.race.duration", f"expected at least one step of {race.dt} s, got {race.duration}")
+    if race.scene:
+        load_scene(race.scene)
 
 
 def _check_claim(comparison: ComparisonSettings, check: CheckSettings) -> None:
@@ -353,8 +397,3 @@ def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Ite
         seeds = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
         for cell in cells(comparison.matrix):
             yield cell, plan_of_cell(comparison, cell, seconds), seeds[cell.part]
-
-
-def plans(comparison: ComparisonSettings) -> Iterator[Plan]:
-    """Yield the plans of all runs of a comparison. Raises ConfigError."""
-    return (plan for _, plan, _ in runs_of(comparison))

@@ -5,7 +5,7 @@ A study is a module with a function `study` that returns a `Study`. Those in `si
 
 from argparse import Namespace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idyn.errors import ConfigError
 
@@ -36,7 +36,7 @@ STUDIES = {
     "first-order-study": Entry(f"{CHECKOUT}.first_order_study"),
     "cone-study": Entry(f"{CHECKOUT}.cone_study"),
     "mujoco-law": Entry(f"{CHECKOUT}.mujoco_law"),
-    "tasks": Entry("sim_harness.compare.tasks.study", PEERS),
+    "tasks": Entry(f"{CHECKOUT}.tasks", PEERS),
     "contact-models": Entry(f"{CHECKOUT}.contact_models", (PEERS[0], "seeds")),
     "mpc": Entry(f"{CHECKOUT}.mpc", ("seeds",)),
     "own-robots": Entry("sim_harness.compare.own_robots", words=True),
@@ -55,14 +55,19 @@ def study_of(what: list[str], options: Namespace) -> "Study":
     entry = STUDIES[name]
     if words and not entry.words:
         raise ConfigError(name, f"expected nothing behind the name, got {' '.join(words)}")
+    given = {option: getattr(options, option) for option in entry.options}
+    study: Study = study_module(name, entry.module).study(*words, **given)
+    return study
+
+
+def study_module(name: str, module: str) -> Any:
+    """Return the module of a study. Raises ConfigError with its name where only a checkout has it."""
     try:
-        module = import_module(entry.module)
+        return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != CHECKOUT:
             raise
         raise ConfigError(name, "this study runs from a checkout of the repository only") from None
-    study: Study = module.study(*words, **{option: getattr(options, option) for option in entry.options})
-    return study
 
 
 def check_options(what: list[str], options: Namespace) -> None:

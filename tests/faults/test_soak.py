@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from controllers.robot.load import load_robot
-from sim_harness.compare.pauses import walking
 from sim_harness.run.plan import simulated_robot
 from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.pauses import walking
 from transport.log.reader import LogReader
 from transport.robot.client import RobotClient, hello_for
 

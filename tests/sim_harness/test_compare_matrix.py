@@ -18,8 +18,7 @@ from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Panel, decide_cells, part_figure, quantity_table, upright_table
-from sim_harness.compare.race import March, Race, Stopwatch, Trial, run_race, standings
-from sim_harness.compare.report import Finding, comparison_report, race_figure, race_outcomes, race_table
+from sim_harness.compare.report import Finding, comparison_report
 from sim_harness.compare.results import Runs, statistic
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
@@ -31,6 +30,7 @@ from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
+from sim_harness.studies.race import March, Race, Stopwatch, Trial, run_race
 from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
@@ -353,18 +353,19 @@ def test_ratios_of_means_are_listed_beside_the_published_ones():
         return Trial(total=total, engine=engine, iterations=[2, 4], contacts=36.0, unsolved=0.5, moved=0.0123)
 
     race = Race(
+        settings=settings,
         trials={title: [trial(t, t / 2), trial(2 * t, t / 2)] for title, t in times.items()},
         lasting={title: trial(1.0, 1.0) for title in times},
     )
-    first = standings(settings, race)[0]
+    first = race.standings()[0]
     assert (first.total_ratio, first.engine_ratio) == pytest.approx((3.0, 3.0))
     assert first.paper_ratio == pytest.approx(10.9681 / 1.6680)
     assert (first.iterations, first.most, first.unsolved) == (3.0, 4, 0.5)
-    assert [outcome.holds for outcome in race_outcomes(settings, race)] == [True, False]
-    assert "4500.0 ± 2121.3" in text_table(race_table(settings, standings(settings, race)))
-    assert "moved in 1 s, mm" in race_table(settings, standings(settings, race))[0]
+    assert [outcome.holds for outcome in race.outcomes()] == [True, False]
+    assert "4500.0 ± 2121.3" in text_table(race.table())
+    assert "moved in 1 s, mm" in race.table()[0]
     assert first.moved == 0.0123
-    assert race_figure(standings(settings, race))[:4] == b"\x89PNG"
+    assert race.figure()[:4] == b"\x89PNG"
 
 
 def test_a_timed_engine_differs_only_by_its_friction():

@@ -8,8 +8,8 @@ from controllers.robot.load import load_robot
 from idyn import Flat, State, contacts_from_geometry
 from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
-from sim_harness.compare.tasks.runs import ramp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.studies.tasks import ramp
 from sim_harness.world.worlds import build_world
 
 DT, FOOT, PRESS = 0.001, "FL_foot", 20.0

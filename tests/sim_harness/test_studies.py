@@ -19,17 +19,15 @@ from idyn.errors import ConfigError
 from idyn.laws import make_law
 from sim_harness.commands.main import main
 from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
-from sim_harness.compare.tasks import study as tasks_study
-from sim_harness.compare.tasks.peer import PeerController, contact_link, with_contact_links
-from sim_harness.compare.tasks.runs import RUNS, circle, ramp, stance, targets_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import terrain_of
-from sim_harness.studies import cone_study, contact_models
+from sim_harness.studies import cone_study, contact_models, tasks
 from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors
 from sim_harness.studies.contact_models import SCENES, by_touch_down, outcome_of, plan_of, slip_of
+from sim_harness.studies.tasks import RUNS, PeerController, circle, contact_link, ramp, stance, targets_of, with_contact_links
 
 STUDY = Study(
     "Powers",
@@ -194,8 +192,8 @@ def test_an_environment_without_the_project_is_named(python, said):
 
 
 def test_the_page_of_tasks_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tasks_study, "RUNS", {"a foot presses 45 N": RUNS["a foot presses 45 N"]})
-    monkeypatch.setattr(tasks_study, "SECONDS", 0.3)
+    monkeypatch.setattr(tasks, "RUNS", {"a foot presses 45 N": RUNS["a foot presses 45 N"]})
+    monkeypatch.setattr(tasks, "SECONDS", 0.3)
     assert main(["compare", "tasks", "--out", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "tasks.png"}
     printed = capsys.readouterr().out

@@ -11,18 +11,20 @@ from statistics import mean, stdev
 import msgspec
 import numpy as np
 
-from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array
+from sim_harness.compare.results import Outcome
+from sim_harness.compare.settings import RaceSettings, RunnerSettings
+from sim_harness.compare.study import Progress
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.scene_settings import Count
 from sim_harness.world.world import StepResult, World, contact_jacobian
-from sim_harness.world.worlds import OwnEngine, build_scene, build_world
+from sim_harness.world.worlds import build_scene, build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2
 """Stiffness [N·m/rad] and damping [N·m·s/rad] of the joints."""
@@ -81,39 +83,6 @@ def _holding_torque(world: World) -> Array:
     return (terms.h - N.T @ np.full(len(N), robot.total_mass * 9.81 / len(N)))[robot.tree.a]
 
 
-class RunnerSettings(Settings, frozen=True):
-    """A runner: an engine with its settings.
-
-    mu: friction coefficient of all contacts, may be inf; None: that of the world
-    paper: run time in the paper, in a unit common to all runners
-    """
-
-    title: str
-    engine: OwnEngine
-    mu: NonNegative | None = None
-    paper: Positive | None = None
-
-
-class RaceSettings(Settings, frozen=True):
-    """A world and the runners, which all simulate it.
-
-    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
-    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
-    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
-    reference: title of the runner with which the others are compared
-    """
-
-    runner: tuple[RunnerSettings, ...]
-    reference: str
-    dt: Positive
-    duration: Positive
-    scene: str = ""
-    robot: str = ""
-    points: Count = 1
-    trials: Count = 10
-    lasting: Count = 1
-
-
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one run.
 
@@ -128,97 +97,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     contacts: float
     unsolved: float
     moved: float
-
-
-class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """Results by title of the runner. trials: the timed runs; lasting: the long run"""
-
-    trials: dict[str, list[Trial]]
-    lasting: dict[str, Trial]
-
-
-class Stopwatch:
-    """An engine that applies the runner's friction coefficient, and measures the time and counts of its solutions."""
-
-    def __init__(self, runner: RunnerSettings) -> None:
-        self._runner = runner
-        self.begin()
-
-    def begin(self) -> None:
-        """Reset all counts."""
-        self.seconds = 0.0
-        self.iterations: list[int] = []
-        self.contacts: list[int] = []
-        self.unsolved = 0
-
-    def solve(self, problem: ForwardProblem) -> ForwardSolution:
-        mu = self._runner.mu
-        if mu is not None:
-            problem = msgspec.structs.replace(problem, mu=np.full(len(problem.mu), mu))
-        start = time.perf_counter()
-        solution = self._runner.engine.solve(problem)
-        self.seconds += time.perf_counter() - start
-        self.iterations.append(solution.iterations)
-        self.contacts.append(len(problem.mu))
-        self.unsolved += not solution.status.ok
-        return solution
-
-
-def check_race(settings: RaceSettings, where: str) -> None:
-    """Check the settings of a race. Raises ConfigError."""
-    titles = [runner.title for runner in settings.runner]
-    if len(set(titles)) != len(titles) or settings.reference not in titles:
-        raise ConfigError(
-            f"{where}.reference", f"expected one of the titles {titles}, all different, got '{settings.reference}'"
-        )
-    if bool(settings.scene) == bool(settings.robot):
-        raise ConfigError(f"{where}.scene", "expected a scene or a robot, got " + ("both" if settings.scene else "neither"))
-    if not settings.dt <= settings.duration < np.inf:
-        raise ConfigError(f"{where}.duration", f"expected at least one step of {settings.dt} s, got {settings.duration}")
-    if settings.scene:
-        load_scene(settings.scene)
-
-
-def run_race(settings: RaceSettings, progress: Callable[[int, int, str], None]) -> Race:
-    """Run all trials in this process; runners take turns, so that other load on the machine affects all alike."""
-    watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
-    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # also compiles kernels
-    total, done = settings.trials * len(watches), 0
-    trials: dict[str, list[Trial]] = {title: [] for title in watches}
-    for _ in range(settings.trials):
-        for title, watch in watches.items():
-            trials[title].append(_trial(settings, watch, round(settings.duration / settings.dt)))
-            done += 1
-            progress(done, total, title)
-    return Race(trials=trials, lasting=lasting)
-
-
-def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
-    """Run `steps` steps from the initial state of the world."""
-    step, positions = _world(settings, watch)
-    before = positions()
-    watch.begin()
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    spent = time.perf_counter() - start
-    return Trial(
-        total=spent / steps,
-        engine=watch.seconds / steps,
-        iterations=watch.iterations,
-        contacts=mean(watch.contacts),
-        unsolved=watch.unsolved / steps,
-        moved=float(np.linalg.norm(positions() - before, axis=1).max()),
-    )
-
-
-def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
-    """Return two functions: one steps the world, the other returns the positions of its bodies [m] (·, 3)."""
-    if settings.scene:
-        scene = build_scene(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
-        return scene.step, lambda: np.array(scene.bodies.place(scene.state.q)[1])
-    march = March(settings.robot, settings.points, engine, settings.dt)
-    return march.step, lambda: np.array(march.world.q[None, :3])
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,25 +127,143 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     paper_ratio: float | None
 
 
-def standings(settings: RaceSettings, race: Race) -> list[Standing]:
-    """Return the figures of all runners, in the order of the settings."""
-    papers = {runner.title: runner.paper for runner in settings.runner}
-    base, own = race.trials[settings.reference], papers[settings.reference]
-    return [
-        Standing(
-            title=title,
-            total=1e6 * mean(t.total for t in trials),
-            spread=1e6 * stdev(t.total for t in trials) if len(trials) > 1 else math.nan,
-            engine=1e6 * mean(t.engine for t in trials),
-            iterations=mean(i for t in trials for i in t.iterations),
-            most=max(i for t in trials for i in t.iterations),
-            contacts=mean(t.contacts for t in trials),
-            unsolved=mean(t.unsolved for t in trials),
-            moved=race.lasting[title].moved,
-            lasting_unsolved=race.lasting[title].unsolved,
-            total_ratio=mean(t.total for t in trials) / mean(t.total for t in base),
-            engine_ratio=mean(t.engine for t in trials) / mean(t.engine for t in base),
-            paper_ratio=None if (paper := papers[title]) is None or own is None else paper / own,
-        )
-        for title, trials in race.trials.items()
-    ]
+class Race(msgspec.Struct, frozen=True, kw_only=True):
+    """Results by title of the runner. trials: the timed runs; lasting: the long run"""
+
+    settings: RaceSettings
+    trials: dict[str, list[Trial]]
+    lasting: dict[str, Trial]
+
+    def standings(self) -> list[Standing]:
+        """Return the figures of all runners, in the order of the settings."""
+        papers = {runner.title: runner.paper for runner in self.settings.runner}
+        base, own = self.trials[self.settings.reference], papers[self.settings.reference]
+        return [
+            Standing(
+                title=title,
+                total=1e6 * mean(t.total for t in trials),
+                spread=1e6 * stdev(t.total for t in trials) if len(trials) > 1 else math.nan,
+                engine=1e6 * mean(t.engine for t in trials),
+                iterations=mean(i for t in trials for i in t.iterations),
+                most=max(i for t in trials for i in t.iterations),
+                contacts=mean(t.contacts for t in trials),
+                unsolved=mean(t.unsolved for t in trials),
+                moved=self.lasting[title].moved,
+                lasting_unsolved=self.lasting[title].unsolved,
+                total_ratio=mean(t.total for t in trials) / mean(t.total for t in base),
+                engine_ratio=mean(t.engine for t in trials) / mean(t.engine for t in base),
+                paper_ratio=None if (paper := papers[title]) is None or own is None else paper / own,
+            )
+            for title, trials in self.trials.items()
+        ]
+
+    def table(self) -> Table:
+        """Return a table with one row per runner: times, ratios (ours, the paper's), iterations, failures, drift."""
+        columns: dict[str, Callable[[Standing], str]] = {
+            "step µs": lambda p: f"{p.total:.1f}" + ("" if math.isnan(p.spread) else f" ± {p.spread:.1f}"),
+            "engine µs": lambda p: f"{p.engine:.1f}",
+            "step / reference": lambda p: f"{p.total_ratio:.2f}",
+            "engine / reference": lambda p: f"{p.engine_ratio:.2f}",
+            "paper / reference": lambda p: "–" if p.paper_ratio is None else f"{p.paper_ratio:.2f}",
+            "iterations (max)": lambda p: f"{p.iterations:.1f} ({p.most})",
+            "contacts": lambda p: f"{p.contacts:.1f}",
+            "unsolved %": lambda p: f"{100 * p.unsolved:.1f}",
+            f"moved in {self.settings.lasting * self.settings.dt:g} s, mm": lambda p: f"{1e3 * p.moved:.3g}",
+            "unsolved in this run %": lambda p: f"{100 * p.lasting_unsolved:.1f}",
+        }
+        return listed("contact model", ((runner.title, runner) for runner in self.standings()), columns)
+
+    def outcomes(self) -> list[Outcome]:
+        """Check for each runner with a time in the paper the claim that it takes longer than the reference."""
+        return [
+            Outcome(
+                f"{one.title} takes longer than {self.settings.reference}",
+                one.engine_ratio > 1.0,
+                f"time ratio of the engine {one.engine_ratio:.2f}, of the step {one.total_ratio:.2f}; "
+                f"paper {one.paper_ratio:.2f}",
+                "",
+            )
+            for one in self.standings()
+            if one.paper_ratio is not None and one.paper_ratio != 1.0
+        ]
+
+    def figure(self) -> bytes:
+        """Draw three bars for each runner, relative to the reference: whole step, engine, paper."""
+        ranking = self.standings()
+        bars = {
+            "whole step": [p.total_ratio for p in ranking],
+            "engine alone": [p.engine_ratio for p in ranking],
+            "paper": [np.nan if p.paper_ratio is None else p.paper_ratio for p in ranking],
+        }
+        ticks = {p.title.replace(" (", "\n("): k for k, p in enumerate(ranking)}
+        labels = {"ylabel": "time / time of the reference"}
+        return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))
+
+
+class Stopwatch:
+    """An engine that applies the runner's friction coefficient, and measures the time and counts of its solutions."""
+
+    def __init__(self, runner: RunnerSettings) -> None:
+        self._runner = runner
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset all counts."""
+        self.seconds = 0.0
+        self.iterations: list[int] = []
+        self.contacts: list[int] = []
+        self.unsolved = 0
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        mu = self._runner.mu
+        if mu is not None:
+            problem = msgspec.structs.replace(problem, mu=np.full(len(problem.mu), mu))
+        start = time.perf_counter()
+        solution = self._runner.engine.solve(problem)
+        self.seconds += time.perf_counter() - start
+        self.iterations.append(solution.iterations)
+        self.contacts.append(len(problem.mu))
+        self.unsolved += not solution.status.ok
+        return solution
+
+
+def run_race(settings: RaceSettings, progress: Progress) -> Race:
+    """Run all trials in this process; runners take turns, so that other load on the machine affects all alike."""
+    watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
+    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # also compiles kernels
+    total, done = settings.trials * len(watches), 0
+    trials: dict[str, list[Trial]] = {title: [] for title in watches}
+    for _ in range(settings.trials):
+        for title, watch in watches.items():
+            trials[title].append(_trial(settings, watch, round(settings.duration / settings.dt)))
+            done += 1
+            progress(done, total, title)
+    return Race(settings=settings, trials=trials, lasting=lasting)
+
+
+def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
+    """Run `steps` steps from the initial state of the world."""
+    step, positions = _world(settings, watch)
+    before = positions()
+    watch.begin()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    spent = time.perf_counter() - start
+    return Trial(
+        total=spent / steps,
+        engine=watch.seconds / steps,
+        iterations=watch.iterations,
+        contacts=mean(watch.contacts),
+        unsolved=watch.unsolved / steps,
+        moved=float(np.linalg.norm(positions() - before, axis=1).max()),
+    )
+
+
+def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
+    """Return two functions: one steps the world, the other returns the positions of its bodies [m] (·, 3)."""
+    if settings.scene:
+        scene = build_scene(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
+        return scene.step, lambda: np.array(scene.bodies.place(scene.state.q)[1])
+    march = March(settings.robot, settings.points, engine, settings.dt)
+    return march.step, lambda: np.array(march.world.q[None, :3])

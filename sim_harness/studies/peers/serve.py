@@ -1,4 +1,4 @@
-"""Run another project's task controller: `PYTHON serve.py tsid|placo`, started by `sim_harness.compare.tasks.peer`.
+"""Run another project's task controller: `PYTHON serve.py tsid|placo`, started by `sim_harness.studies.tasks`.
 
 The first line on stdin is JSON, as `Setup`. Then each tick is a block of doubles: q (nq) and v (nv) in Pinocchio's order; trunk
 and frames (9 each: position, velocity, acceleration; NaN: not asked for); which contacts stand (0 or 1); normal force that is

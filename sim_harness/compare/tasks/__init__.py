@@ -1,1 +1,0 @@
-"""Task controllers compared in one loop: `idyn.tasks`, and other projects in processes of their own."""
