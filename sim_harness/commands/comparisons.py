@@ -11,10 +11,9 @@ from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.engines import engines_table, jobs_of, run_jobs, summary, write_engine_report
-from sim_harness.compare.race import run_race
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
-from sim_harness.compare.settings import PAPER, load_comparison
+from sim_harness.compare.settings import load_comparison
 from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
 from sim_harness.judge.scenes import ENGINES
@@ -23,6 +22,11 @@ from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
 from sim_harness.scenes.scene_settings import is_scene
+
+PAPER = (
+    "table-3", "table-4", "table-5", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-19", "appendix-a",
+)  # fmt: skip
+"""Comparisons of the paper in `configs/experiments`; its Figure 6 equals Figure 15."""
 
 
 def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -68,6 +72,8 @@ def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     """Run comparisons. Return the outcomes of their claims, and whether all claims hold that could be decided."""
     comparisons = [load_comparison(name) for name in names]
+    racing = next((name for name, each in zip(names, comparisons, strict=True) if each.race is not None), None)
+    racer = None if racing is None else study_module(racing, f"{CHECKOUT}.race")
     how = Options(
         seeds=options.seeds,
         seconds=options.seconds,
@@ -79,7 +85,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     with run_bar() as progress:
         results = run_comparisons(comparisons, runs, how, progress)
         timings = [run_timings(comparison, runs, progress) for comparison in comparisons]
-        races = [None if comparison.race is None else run_race(comparison.race, progress) for comparison in comparisons]
+        races = [None if racer is None or each.race is None else racer.run_race(each.race, progress) for each in comparisons]
     findings = [
         Finding(name=Path(name).stem, comparison=comparison, results=result, timings=timing, race=race)
         for name, comparison, result, timing, race in zip(names, comparisons, results, timings, races, strict=True)
