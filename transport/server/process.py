@@ -41,7 +41,9 @@ def steady() -> Iterator[None]:
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    _exact_timers()
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    if prctl is None or prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:  # 1 ns, on Linux
+        log.warning("timer slack cannot be set; wake-ups may be 50 µs late")
     try:
         yield
     finally:
@@ -49,13 +51,6 @@ def steady() -> Iterator[None]:
         gc.unfreeze()
         if collecting:
             gc.enable()
-
-
-def _exact_timers() -> None:
-    """Set the timer slack of this thread to 1 ns (Linux)."""
-    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    if prctl is None or prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
-        log.warning("timer slack cannot be set; wake-ups may be 50 µs late")
 
 
 class Denied(Exception):
@@ -134,17 +129,12 @@ def _lock_memory(undo: Undo) -> str:
 
     remedy = "needs LimitMEMLOCK=infinity in the unit, or `memlock unlimited` in limits.conf"
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if limit != resource.RLIM_INFINITY and not _has_capability(_CAP_IPC_LOCK):
+    if limit != resource.RLIM_INFINITY and not int(_status("CapEff"), 16) >> _CAP_IPC_LOCK & 1:
         raise Denied(f"memory is not locked (RLIMIT_MEMLOCK is {limit / 2**20:.0f} MB); {remedy}")
     undo(libc.munlockall)
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) != 0:
         raise Denied(f"memory is not locked ({os.strerror(ctypes.get_errno())}); {remedy}")
     return f"memory is locked, {int(_status('VmRSS').split()[0]) / 1024:.0f} MB now"
-
-
-def _has_capability(number: int) -> bool:
-    """Return whether this process has a capability of Linux."""
-    return bool(int(_status("CapEff"), 16) >> number & 1)
 
 
 def _status(name: str) -> str:

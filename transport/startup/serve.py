@@ -125,10 +125,8 @@ class Collector:
 
 def _warn_of_limits(robot: Robot) -> None:
     """Log which joints have no torque limit: the file has none, or 0, and the configuration no `tau_max`."""
-    names = [
-        name for name, most in zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True) if not math.isfinite(most)
-    ]
-    if names:
+    limits = zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True)
+    if names := [name for name, most in limits if not math.isfinite(most)]:
         log.warning("no torque limit: %s; `tau_max` of the robot's configuration gives one", ", ".join(names))
 
 
@@ -223,14 +221,9 @@ def _controller(settings: ServerSettings, own: ControllerSettings | None) -> Con
             log.warning("%s.%s: %s", controller.robot.name, finding.where, finding.message)
     if warning := floor_warning(controller):
         log.warning("%s", warning)
-    _check_start(settings, controller)
-    return controller
-
-
-def _check_start(settings: ServerSettings, controller: Controller) -> None:
-    """Raise ConfigError if a robot may start lying, but a tilt is a fault of the controller."""
     if settings.start == "lying" and (max_tilt := controller.settings.safety.max_tilt) < math.pi:
         raise ConfigError("server.start", f"'lying' needs `safety.max_tilt` ≥ π in the controller's settings, got {max_tilt:g}")
+    return controller
 
 
 def _open_recorder(

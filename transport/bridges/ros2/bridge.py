@@ -192,15 +192,14 @@ class ServerLink:
         if self._planner is not None:
             self._planner.close()
 
-    def tick(self) -> Tick | None:
-        """Return the last tick; None without an answer."""
-        tick = self._ask(TickGet())
-        return tick if isinstance(tick, Tick) else None
-
-    def stats(self) -> Stats | None:
-        """Return the statistics; None without an answer."""
-        stats = self._ask(StatsGet())
-        return stats if isinstance(stats, Stats) else None
+    def ask(self, request: FromClient) -> FromServer | None:
+        """Return the answer to a request; None without one."""
+        try:
+            return self._observer.ask(request)
+        except ConnectionFailed:
+            self._observer.close()
+            self._observer = self._observe()
+            return None
 
     def command(self, **command: Any) -> str:
         """Command the robot, see `PlannerClient.command`. Return why it was refused, ''."""
@@ -215,14 +214,6 @@ class ServerLink:
                 self._planner = None
             return str(error)
         return ""
-
-    def _ask(self, request: FromClient) -> FromServer | None:
-        try:
-            return self._observer.ask(request)
-        except ConnectionFailed:
-            self._observer.close()
-            self._observer = self._observe()
-            return None
 
     def _plan(self) -> None:
         """Start the session of a planner, if there is none."""
@@ -293,7 +284,8 @@ class Bridge:
         due = monotonic()
         while not end.wait(max(0.0, due - monotonic())):
             due = max(due + period, monotonic())
-            tick = self._link.tick()
+            answer = self._link.ask(TickGet())
+            tick = answer if isinstance(answer, Tick) else None
             if tick is not None:
                 self._publish(tick)
             self._listen()
@@ -344,5 +336,6 @@ class Bridge:
 
     def _tell(self, tick: Tick | None) -> None:
         self._told = monotonic()
-        stats = None if tick is None else self._link.stats()
+        answer = None if tick is None else self._link.ask(StatsGet())
+        stats = answer if isinstance(answer, Stats) else None
         self._send(DIAGNOSTICS, diagnostics(self._robot.name, time_ns(), tick, stats, self._refusal))

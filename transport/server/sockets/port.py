@@ -154,18 +154,6 @@ RECEIVED = struct.Struct("<Q")
 RECEIVED_AT = 128  # offset of the number of received bytes in `tcp_info`, the kernel's record of a connection (Linux)
 
 
-class Peer:
-    """A connection.
-
-    complete_at: bytes received when its last message was complete
-    completed: a message has been completed since the last check
-    """
-
-    def __init__(self) -> None:
-        self.complete_at = 0
-        self.completed = False
-
-
 class Connections:
     """Closes connections that send more than `most` bytes without completing a message."""
 
@@ -173,7 +161,8 @@ class Connections:
         """server: ROUTER socket, not yet bound; most: limit of bytes of an incomplete message"""
         self._server, self._most = server, most
         self._events = server.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self._peers: dict[int, Peer] = {}
+        self._complete_at: dict[int, int] = {}  # file descriptor → bytes received when its last message was complete
+        self._completed: set[int] = set()  # a message has been completed since the last check
         self._checked_ns = 0
         self._next = 0
         self._was_idle = False
@@ -181,8 +170,8 @@ class Connections:
 
     def complete(self, fd: int) -> None:
         """Note a complete message on the connection of this file descriptor."""
-        if (peer := self._peers.get(fd)) is not None:
-            peer.completed = True
+        if fd in self._complete_at:
+            self._completed.add(fd)
 
     def check(self, now_ns: int, waiting: Callable[[], bool]) -> None:
         """Close connections above the limit, once per `CHECK_NS`. waiting: whether messages wait to be read"""
@@ -193,10 +182,10 @@ class Connections:
         idle = not waiting()
         most = self._most if idle and self._was_idle else UNREAD_FACTOR * self._most
         self._was_idle = idle
-        descriptors = list(self._peers)
+        descriptors = list(self._complete_at)
         self._next = self._next % max(1, len(descriptors))
         for fd in descriptors[self._next : self._next + PER_CHECK]:
-            self._check_peer(fd, self._peers[fd], most, now_ns)
+            self._check_peer(fd, most, now_ns)
         self._next += PER_CHECK
 
     def close(self) -> None:
@@ -207,19 +196,22 @@ class Connections:
     def _note_events(self) -> None:
         while self._events.poll(0):
             event = recv_monitor_message(self._events)
+            fd = int(event["value"])
+            self._completed.discard(fd)
             if event["event"] == zmq.EVENT_ACCEPTED:
-                self._peers[int(event["value"])] = Peer()
+                self._complete_at[fd] = 0
             else:
-                self._peers.pop(int(event["value"]), None)
+                self._complete_at.pop(fd, None)
 
-    def _check_peer(self, fd: int, peer: Peer, most: int, now_ns: int) -> None:
+    def _check_peer(self, fd: int, most: int, now_ns: int) -> None:
         received = _received(fd)
         if received is None:
             return
-        if peer.completed:
-            peer.complete_at, peer.completed = received, False
-        open_bytes = received - peer.complete_at
-        peer.complete_at += min(SPARE_BYTES, open_bytes)
+        if fd in self._completed:
+            self._completed.remove(fd)
+            self._complete_at[fd] = received
+        open_bytes = received - self._complete_at[fd]
+        self._complete_at[fd] += min(SPARE_BYTES, open_bytes)
         if open_bytes > most:
             _cut(fd)
             if (silent := self._lines.admit("cut", now_ns)) is not None:
