@@ -81,24 +81,6 @@ def test_lcp_agrees_with_an_independent_lemke(name):
     assert compared >= 40
 
 
-def test_polygon_rows_match_their_definition():
-    rng = np.random.default_rng(5)
-    J = rng.normal(size=(6, 9))
-    D, b, mu = J @ J.T, rng.normal(size=6), np.array([0.7, np.inf])
-    c = np.array([0.1, -0.2])
-    A, r, contact, direction = polygon_lcp(D, b, mu, c, 6)
-    assert len(r) == 2 + 7 + 6
-    B = np.zeros((len(r), 6))
-    for row in range(len(r)):
-        B[row, 3 * contact[row] : 3 * contact[row] + 3] = direction[row]
-    expected = B @ D @ B.T
-    expected[2:8, 8] += 1
-    expected[8, 2:8] -= 1
-    expected[8, 0] += 0.7
-    np.testing.assert_allclose(A, expected, atol=1e-14)
-    np.testing.assert_allclose(r, B @ b + np.r_[c, np.zeros(13)], atol=1e-14)
-
-
 @every("name", ["quadruped", "solo12"])
 def test_penalty_forces_follow_springs_and_dampers(name):
     engine = Penalty()

@@ -292,30 +292,6 @@ def test_a_robot_on_viscous_ground_slides_without_error(make_world, make_stand):
         assert np.isfinite(world.q).all()
 
 
-def test_the_acceleration_level_matches_the_published_mlcp():
-    """(29)–(32) by a QP in v̇: min ½ v̇ᵀMv̇ − f*ᵀv̇ with N v̇ + Ṅ v ≥ 0, for contacts that rest."""
-    rng = np.random.default_rng(3)
-    pressing = 0
-    for problem in random_problems("quadruped", 80):
-        n = len(problem.mu)
-        N = problem.J[2::3]
-        slide = np.linalg.svd(N)[2][n:].T if n else np.eye(18)
-        bias = rng.normal(size=n)
-        p = msgspec.structs.replace(problem, v=slide @ slide.T @ problem.v, gaps=np.zeros(n), bias=lambda bias=bias: bias)
-        on = touching(p)
-        T = p.J.reshape(-1, 3, 18)[on, :2].reshape(-1, 18)
-        f = p.force - p.h - 5.0 * T.T @ T @ p.v
-        scale = np.linalg.norm(p.M)
-        answer = solve_qp(p.M / scale, -f / scale, N[on], -bias[on])
-        solution = Viscous(coefficient=5.0, level="acceleration").solve(p)
-        assert solution.status.ok
-        check_dynamics(p, solution)
-        np.testing.assert_allclose((solution.v_plus - p.v) / DT, answer.x, atol=1e-5 * max(1.0, np.abs(answer.x).max()))
-        np.testing.assert_allclose(solution.p[:, :2], -DT * 5.0 * (p.J @ p.v).reshape(-1, 3)[:, :2] * on[:, None], atol=1e-12)
-        pressing += np.count_nonzero(solution.p[:, 2])
-    assert pressing > 50
-
-
 def test_an_impact_at_the_acceleration_level_is_inelastic_and_needs_the_bias():
     problem = block_problem(block_world("viscous"), np.array([0, 0, -2 * 9.81]))
     falling = msgspec.structs.replace(problem, v=np.array([0, 0, -0.7, 0, 0, 0]), bias=lambda: np.zeros(4))

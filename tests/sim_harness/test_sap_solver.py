@@ -6,25 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 import scs
-from fast import every, fast, first_is_fast, full
+from fast import every, fast, first_is_fast
 from problems import random_problems
 from sap_bodies import DT, Body, G, cube, near, point_mass
 from scipy import sparse
-from scipy.linalg import block_diag, cho_factor, cho_solve
-from scipy.sparse.csgraph import connected_components
 
 from idyn.status import SOLVED, Status
 from sim_harness.engines.linalg import (
     Sparse,
-    backward_within,
-    cholesky_within,
-    forward_within,
     islands_of,
-    profile,
     sparse_pushed,
     speeds,
-    touched,
-    trees_of,
 )
 from sim_harness.engines.sap import Sap, constraint_laws, free_motion, solve_islands
 from sim_harness.engines.sap_newton import (
@@ -35,17 +27,14 @@ from sim_harness.engines.sap_newton import (
     SLIDING,
     STICKING,
     V_HAT,
-    Line,
     Motion,
     Rules,
     cone_slope,
     convex_problem,
-    exact_share,
     hessian,
     impulses,
     minimise,
     project_cone,
-    slope_along,
     symmetric_times,
 )
 
@@ -109,22 +98,6 @@ def random_law(rng):
     return np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
 
 
-@every(
-    ("y", "expected", "region"),
-    [
-        ((1, 0, 3), (1, 0, 3), STICKING),
-        ((2, 0, 1), (0.588235, 0, 1.176471), SLIDING),
-        ((0.3, 0.4, -0.01), (0.0148235, 0.0197647, 0.0494118), SLIDING),
-        ((0.3, 0.4, -0.2), (0, 0, 0), APART),
-    ],
-)
-def test_the_projection_has_three_regions(y, expected, region):
-    *gamma, where = project_cone(*map(float, y), LAW)
-    np.testing.assert_allclose(gamma, expected, atol=5e-7)
-    assert where == region
-
-
-@full
 def test_the_projection_solves_its_variational_inequality():
     rng = np.random.default_rng(1)
     seen = set()
@@ -140,12 +113,6 @@ def test_the_projection_solves_its_variational_inequality():
         np.testing.assert_allclose(gamma, nearest_in_cone(y, law), atol=1e-12 * size)
         seen.add(region)
     assert seen == {APART, STICKING, SLIDING}
-
-
-@every("y", [(0.0, 0.0, -1.0), (1.0, 0.0, -1.0), (0.0, 0.0, 0.0), (1.0, 0.0, 2.0)])
-def test_a_frictionless_contact_never_pulls(y):
-    s, t, n, _ = project_cone(*y, np.array([0.0, 0.01, 0.04, 0.0]))
-    assert (s, t, n) == (0.0, 0.0, max(0.0, y[2]))
 
 
 def test_boundary_points_belong_to_the_right_region():
@@ -187,18 +154,6 @@ def test_the_dual_program_has_the_same_impulses():
         np.testing.assert_allclose(gamma, oracle, atol=1e-6 * max(1.0, np.abs(oracle).max()))
 
 
-def test_the_gradient_matches_the_cost():
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        c, A, J, v = random_convex(rng)
-        h, numeric = 1e-4, np.zeros(len(v))
-        for d, e in enumerate(np.eye(len(v))):
-            outer = (cost(c, A, J, v + 2 * h * e) - cost(c, A, J, v - 2 * h * e)) / (4 * h)
-            numeric[d] = (4 * (cost(c, A, J, v + h * e) - cost(c, A, J, v - h * e)) / (2 * h) - outer) / 3
-        if len({regions(c, v + a * h * e) for e in np.eye(len(v)) for a in (-2, 2)}) == 1:
-            assert np.abs(numeric - gradient(c, v)).max() < 1e-8 * np.abs(numeric).max()
-
-
 def regions(c, v):
     """Of all contacts at v."""
     u = speeds(c.J, v)
@@ -206,34 +161,6 @@ def regions(c, v):
         -u[:, 0] / c.laws[:, R_T], -u[:, 1] / c.laws[:, R_T], (c.laws[:, V_HAT] - u[:, 2]) / c.laws[:, R_N], strict=True
     )
     return tuple(project_cone(*y, law)[3] for y, law in zip(scaled, c.laws, strict=True))
-
-
-def test_the_hessian_matches_the_gradient_and_is_at_least_A():
-    rng = np.random.default_rng(4)
-    compared = 0
-    for _ in range(60):
-        c, A, _, v = random_convex(rng)
-        H = hessian(c, speeds(c.J, v))
-        H = np.tril(H) + np.tril(H, -1).T
-        assert np.linalg.eigvalsh(H)[0] >= np.linalg.eigvalsh(A)[0] - 1e-9
-        h = 1e-4
-        if len({regions(c, v + a * h * e) for e in np.eye(len(v)) for a in (-2, 2)}) > 1:
-            continue
-        compared += 1
-        near = np.array([gradient(c, v + h * e) - gradient(c, v - h * e) for e in np.eye(len(v))]) / (2 * h)
-        far = np.array([gradient(c, v + 2 * h * e) - gradient(c, v - 2 * h * e) for e in np.eye(len(v))]) / (4 * h)
-        np.testing.assert_allclose((4 * near - far) / 3, H, atol=1e-8 * np.abs(H).max())
-    assert compared > 40
-
-
-def test_the_slope_of_the_impulses_is_symmetric_and_positive_semidefinite():
-    rng = np.random.default_rng(5)
-    for _ in range(1000):
-        law, y, G = random_law(rng), rng.normal(size=3), np.zeros((3, 3))
-        *_, normal, region = project_cone(*y, law)
-        cone_slope(y[0], y[1], law, normal, region, G)
-        assert (G == G.T).all()
-        assert np.linalg.eigvalsh(G)[0] >= -1e-12 * np.abs(G).max()
 
 
 def parts(engine, problem):
@@ -290,21 +217,6 @@ def test_a_body_at_rest_takes_at_most_one_iteration():
     body, engine = cube(), near(stiffness=np.inf, dissipation=DT, tolerance=1e-5)
     body.run(engine, DT, 500)
     assert max(body.step(engine, DT).iterations for _ in range(100)) <= 1
-
-
-def test_the_exact_line_search_finds_the_minimum():
-    rng = np.random.default_rng(26)
-    for _ in range(50):
-        c, A, _, v = random_convex(rng)
-        u = speeds(c.J, v)
-        way = -np.linalg.solve(symmetric(hessian(c, u)), gradient(c, v))
-        pull = A @ (v - c.v_star)
-        line = Line(u, speeds(c.J, way), way @ pull, way @ A @ way)
-        share = exact_share(c, line)
-        falls = way @ gradient(c, v)
-        assert slope_along(c, line, 0.0)[0] == pytest.approx(falls, rel=1e-9)
-        assert abs(slope_along(c, line, share)[0]) < 1e-12 * abs(falls)
-        assert abs(way @ gradient(c, v + share * way)) < 1e-11 * abs(falls)
 
 
 @every("tolerance", [1e-1, 1e-3, 1e-6, 1e-9])
@@ -464,53 +376,11 @@ def test_a_step_that_does_not_converge_is_reported():
     assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
 
 
-def test_impulses_satisfy_the_momentum_balance():
-    rng = np.random.default_rng(31)
-    c, A, J, v = random_convex(rng)
-    gamma = rng.normal(size=(5, 3))
-    np.testing.assert_allclose(sparse_pushed(c.J, gamma), J.T @ gamma.ravel(), atol=1e-12)
-    np.testing.assert_allclose(symmetric_times(c.A, c.J.first, v), A @ v, atol=1e-12)
-
-
 def test_point_masses_with_any_friction_come_to_rest():
     for mu in (0.0, 0.5, np.inf):
         body = point_mass(mu=mu)
         body.run(Sap(), DT, 500)
         assert abs(body.v[2]) < 1e-3
-
-
-def definite(rng, n):
-    B = rng.normal(size=(n, n))
-    return B @ B.T + np.eye(n)
-
-
-def test_trees_are_the_blocks_of_the_inertia_and_constraints_list_them():
-    rng = np.random.default_rng(1)
-    M = block_diag(definite(rng, 3), np.diag([2.0]), definite(rng, 4))
-    assert trees_of(M).tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
-    M[0, 7] = M[7, 0] = 0.1
-    assert trees_of(M).tolist() == [0] * 8
-    assert trees_of(np.eye(3)).tolist() == [0, 1, 2]
-    assert trees_of(np.zeros((0, 0))).tolist() == []
-    J = np.zeros((6, 4))
-    J[1, 3], J[5, 0] = 1.0, -2.0
-    assert touched(J, np.array([0, 0, 1, 1])).tolist() == [[False, True], [True, False]]
-
-
-def test_islands_are_the_connected_components():
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        trees = int(rng.integers(1, 15))
-        touches = np.zeros((int(rng.integers(0, trees)), trees), dtype=bool)
-        for row in touches:
-            row[rng.choice(trees, size=min(trees, int(rng.integers(1, 4))), replace=False)] = True
-        order, island = islands_of(touches)
-        count, expected = connected_components(touches.T.astype(int) @ touches, directed=False)
-        assert sorted(order.tolist()) == list(range(trees))
-        assert island.max() + 1 == count
-        for a in range(trees):
-            assert ((island == island[a]) == (expected == expected[a])).all()
-        assert (np.diff(island[order]) >= 0).all()
 
 
 def test_a_chain_has_a_narrow_profile_in_any_numbering():
@@ -522,21 +392,6 @@ def test_a_chain_has_a_narrow_profile_in_any_numbering():
     order, _ = islands_of(touches)
     place = np.argsort(order)
     assert max(abs(place[names[i]] - place[names[i + 1]]) for i in range(29)) == 1
-
-
-@every("n", [1, 5, 40])
-def test_the_profile_factor_solves_linear_systems(n):
-    rng = np.random.default_rng(n)
-    A = definite(rng, n) + n * np.eye(n)
-    for i in range(n):
-        A[i, : max(0, i - int(rng.integers(0, 5)))] = 0.0
-    A = np.tril(A) + np.tril(A, -1).T
-    first, b = profile(A), rng.normal(size=n)
-    L, x = A.copy(), b.copy()
-    cholesky_within(L, first)
-    forward_within(L, first, x)
-    backward_within(L, first, x)
-    np.testing.assert_allclose(x, cho_solve(cho_factor(A), b), atol=1e-12)
 
 
 @pytest.mark.parametrize("count", fast([1, 2, 5, 10], 5))

@@ -344,11 +344,9 @@ def test_arrows_have_a_round_scale_that_suits_the_robot(trot):
         assert 0.5 < weight / newtons / size < 2.5
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    run_in_process(load_plan("trot", 0.3), "coulomb", quiet, log=folder / "log.mcap").save(folder)
-    return folder
+@pytest.fixture
+def folder(runs):
+    return runs / "one"
 
 
 def test_curves_are_those_of_the_trace_with_the_limits_of_the_urdf(folder):
