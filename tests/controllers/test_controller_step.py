@@ -473,13 +473,13 @@ def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
     assert np.abs(travel).max() > 0.009
 
 
-def test_selection_removes_the_chatter_of_an_indeterminate_stance():
+@every("kind", ["squat", "sway"])
+def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
     """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4]."""
-    settings = {"law": "coulomb", "consistency": "stick", "warm_start": False} | EXACT
-    settings |= {"reference__kind": "squat", "reference__start": 0.0}
+    settings = {"law": "coulomb", "consistency": "stick"} | EXACT | {"reference__kind": kind, "reference__start": 0.0}
     loops = {
-        selection: Loop(controller("solo12", selection=selection, **settings), world_of("solo12")).run(500)
-        for selection in ("torque", "off")
+        selection: Loop(controller("solo12", selection=selection, warm_start=warm, **settings), world_of("solo12")).run(500)
+        for selection, warm in (("torque", True), ("off", False))
     }
     np.testing.assert_allclose(loops["torque"].bases, loops["off"].bases, atol=1e-9)
     rate = {key: np.abs(np.diff(loop.taus, axis=0)).mean() / DT for key, loop in loops.items()}

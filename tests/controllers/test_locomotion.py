@@ -9,9 +9,8 @@ from fast import every, first_is_fast
 from walking import DT, Walker
 
 from controllers.contact.ground import StandingPlane
-from controllers.planners import plan as cubics
 from controllers.planners.gait import FastSettings, GaitSettings
-from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomotion, heights_at, plane, safe_shifts
+from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomotion, safe_shifts
 from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
@@ -233,92 +232,6 @@ def test_accelerations_are_derivatives_while_the_turn_rate_changes():
     assert np.median(error.max(axis=1)) < 0.01 * np.median(np.abs(a).max(axis=1))
 
 
-# -- cubics that are retargeted ----------------------------------------------------------------------------------------
-
-
-START = np.array([[0.1, 0.2], [0.3, -0.4]])
-
-
-class Cubics(cubics.Cubics):
-    """All coordinates of a point at once."""
-
-    def at(self, t):
-        """Points, velocities and accelerations (n, d)."""
-        n, d = self.since.shape
-        return np.moveaxis([[cubics.at(self.fields, i, k, t) for k in range(d)] for i in range(n)], 2, 0)
-
-    def aim(self, i, t, until, goal, velocity):
-        for k in range(len(goal)):
-            cubics.aim(self.fields, i, k, t, until, goal[k], velocity[k])
-
-    def stop(self, i, t):
-        for k in range(self.since.shape[1]):
-            cubics.stop(self.fields, i, k, t)
-
-
-def test_a_curve_rests_at_its_start_ends_at_its_goal_and_stays_where_it_is_stopped():
-    c = Cubics(START)
-    for t in (0.0, 1.0, 1e6):
-        p, v, a = c.at(t)
-        np.testing.assert_array_equal(p, START)
-        assert not v.any()
-        assert not a.any()
-
-    c = Cubics(START)
-    goal, velocity = np.array([0.5, -0.1]), np.array([0.3, -0.2])
-    c.aim(0, 1.0, 1.5, goal, velocity)
-    p, v, _ = c.at(1.5 - 1e-9)
-    np.testing.assert_allclose(p[0], goal, atol=1e-8)
-    np.testing.assert_allclose(v[0], velocity, atol=1e-7)
-    np.testing.assert_array_equal(p[1], START[1])
-    p, v, _ = c.at(1.0)
-    np.testing.assert_array_equal(p, START)
-    assert not v.any()
-
-    c = Cubics(START)
-    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
-    there = c.at(0.3)[0].copy()
-    c.stop(0, 0.3)
-    for t in (0.3, 0.7, 5.0):
-        p, v, a = c.at(t)
-        np.testing.assert_array_equal(p, there)
-        assert not v.any()
-        assert not a.any()
-
-
-def test_retargeting_is_continuous_and_to_the_same_goal_or_after_the_end_changes_nothing():
-    c = Cubics(START)
-    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
-    before = c.at(0.4)
-    c.aim(0, 0.4, 0.9, np.array([-1.0, 2.0]), np.ones(2))
-    after = c.at(0.4)
-    np.testing.assert_allclose(before[0], after[0], atol=1e-15)
-    np.testing.assert_allclose(before[1], after[1], atol=1e-15)
-    assert np.abs(before[2] - after[2]).max() > 1.0
-
-    c, other = Cubics(START), Cubics(START)
-    for curve in (c, other):
-        curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
-    for t in np.linspace(0.01, 0.9, 50):
-        c.aim(0, t, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
-        for one, same in zip(c.at(t + 0.05), other.at(t + 0.05), strict=True):
-            np.testing.assert_allclose(one, same, atol=1e-9)
-
-    c = Cubics(START)
-    c.aim(0, 1.0, 1.0, np.array([9.0, 9.0]), np.zeros(2))
-    np.testing.assert_array_equal(c.at(2.0)[0], START)
-
-
-def test_velocity_and_acceleration_are_derivatives():
-    c = Cubics(START)
-    c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
-    e = 1e-5
-    for t in (0.1, 0.5, 0.9):
-        before, now, after = c.at(t - e), c.at(t), c.at(t + e)
-        np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
-        np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
-
-
 # -- footholds on known ground -----------------------------------------------------------------------------------------
 
 
@@ -353,16 +266,6 @@ def test_a_foothold_keeps_its_side_and_stays_where_no_place_is_safe():
     narrow = Stairs(0.0, 0.02, 0.03, 100)
     np.testing.assert_array_equal(safe_shifts(narrow, np.array([[0.5, 0.0]]), NO_SHIFT), 0.0)
     assert np.hypot(*CANDIDATES.T).max() == pytest.approx(FARTHEST)
-
-
-def test_heights_of_treads_and_planes_through_points_are_exact():
-    places = np.array([[0.0, 0.0], [0.65, 1.0], [0.95, -1.0], [9.0, 0.0]])
-    np.testing.assert_allclose(heights_at(STAIRS, places), [0.0, 0.1, 0.2, 0.4], atol=1e-12)
-
-    places = np.array([[0.2, 0.1], [0.3, -0.2], [-0.1, 0.15], [-0.2, -0.1]])
-    height, gradient = plane(places, 0.4 + places @ (0.2, -0.3))
-    assert height == pytest.approx(0.4, abs=1e-14)
-    np.testing.assert_allclose(gradient, (0.2, -0.3), atol=1e-14)
 
 
 # -- heights of the ground from where feet touched ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ from controllers.config.loading import load, parse
 from controllers.planners.path import DONE, NEXT, Path, PathSettings, command
 from controllers.planners.trajectory import AnyTrajectory
 from controllers.robot.damping import DriveSettings, drive_gains
-from controllers.robot.kinematics import angles_for_base_shift, contact_places
+from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import ConfigError, Description, Flat, Robot, State, contacts_from_geometry
@@ -165,17 +165,6 @@ def test_feet_stay_in_place_while_the_base_moves(name, kind, axis):
         q = robot.with_joint_angles(robot.integrate(stance, shift), motion.at(t).q)
         np.testing.assert_allclose(contact_places(robot, q), places, atol=1e-6)
     assert reached > 0.0099
-
-
-@every("name", ROBOTS)
-def test_inverse_kinematics_reaches_the_moved_base(name):
-    robot, stance = load_robot(name)
-    shift = np.array([0.004, -0.006, 0.005])
-    angles = angles_for_base_shift(robot, stance, shift)
-    moved = stance.copy()
-    moved[:3] += shift
-    places = contact_places(robot, stance).copy()
-    np.testing.assert_allclose(contact_places(robot, robot.with_joint_angles(moved, angles)), places, atol=1e-10)
 
 
 def test_hold_keeps_the_stance_and_a_sinusoid_returns_to_it():

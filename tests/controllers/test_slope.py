@@ -11,7 +11,7 @@ from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
-from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, heading_axes, observe, plane_error, watch
+from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, observe, plane_error, watch
 from controllers.robot.kinematics import angles_for_places, contact_places
 from controllers.robot.load import load_robot
 from controllers.robot.stance import resting
@@ -46,16 +46,6 @@ def test_the_gradient_is_that_of_the_plane_through_the_feet(gradient):
     np.testing.assert_allclose(found, expected, atol=1e-12)
     left = plane_error(feet, up, np.ones(4, dtype=bool), tuple(expected))
     np.testing.assert_allclose(left, 0.0, atol=1e-12)
-
-
-def test_the_axes_of_the_heading_are_horizontal():
-    R = Rotation.from_rotvec([0.3, -0.2, 0.7]).as_matrix()
-    forward, left = heading_axes(R[2].copy())
-    world = np.stack([R @ forward, R @ left])
-    np.testing.assert_allclose(world[:, 2], 0.0, atol=1e-15)
-    np.testing.assert_allclose(world @ world.T, np.eye(2), atol=1e-15)
-    assert world[0, :2] @ R[:2, 0] > 0.0
-    np.testing.assert_allclose(np.cross(world[0], world[1]), [0.0, 0.0, 1.0], atol=1e-15)
 
 
 @every("pairs", [((0, 1, 2, 3),), ((0, 3), (1, 2))])

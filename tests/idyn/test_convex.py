@@ -25,7 +25,7 @@ from scenes import (
 
 from idyn import LAWS, ConfigError, Consistency, Options, Selection, State, Status, make_law
 from idyn.laws.convex import Convex, pivot_to_basis
-from idyn.laws.convex_basis import basis_of, solve_basis
+from idyn.laws.convex_basis import solve_basis
 from idyn.laws.convex_program import Program, assemble, cone_rays
 from idyn.laws.law import polygon
 from idyn.solvers.qp import backends, solve_qp
@@ -255,35 +255,6 @@ def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edge
             np.testing.assert_allclose(problem.Y.T @ warm.p, problem.Y.T @ cold.p, atol=1e-7)
             assert energy(problem, warm.p) <= energy(problem, cold.p) + 1e-9
     assert exact >= 0.95 * count
-
-
-def test_loaded_rays_are_few_and_independent():
-    """Twelve contacts share one floating base: at most six loaded rays, however the load is distributed."""
-    directions = polygon(4)
-    for problem in problems("quadruped", "finite", 10, points=3):
-        n = len(problem.mu)
-        spread = np.tile([0.0, 0.0, 1.0], n)
-        program = Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions)
-        basis, G = basis_of(program, spread, np.zeros(n)), cone_rays(program).G
-        loaded = G[basis[:, :-1].ravel()]
-        assert np.linalg.matrix_rank(loaded) == len(loaded) <= 6
-        # and they can carry the same motion with loads that push
-        x = problem.Y.T @ spread
-        c = np.linalg.lstsq(loaded.T, x, rcond=None)[0]
-        np.testing.assert_allclose(loaded.T @ c, x, atol=1e-9)
-        assert c.min() > -1e-9
-
-
-def test_a_wrong_basis_is_refused():
-    """Nothing loaded while the feet fall, or everything loaded at once."""
-    directions = polygon(4)
-    for problem in problems("quadruped", "finite", 10):
-        n = len(problem.mu)
-        if problem.b[2::3].min() >= 0:
-            continue
-        for basis in (np.zeros((n, 5), dtype=bool), np.ones((n, 5), dtype=bool)):
-            *_, solved = solve_basis(Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions), basis, False)
-            assert not solved
 
 
 @every("friction", FRICTION)

@@ -1,9 +1,6 @@
 """Measured tosses of a cube, and forecasts of them under each engine."""
 
-import base64
-import json
 import os
-import re
 from pathlib import Path
 
 import msgspec
@@ -20,7 +17,6 @@ from sim_harness.engines.sap import Sap
 from sim_harness.judge.measured import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
 from sim_harness.scenes.load import check_scene
 from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
-from sim_harness.studies.cube_tosses import depth_of, energy_of, paired, tosses_page
 from sim_harness.studies.toss_fits import (
     BOUNDS,
     ENTRIES,
@@ -104,12 +100,6 @@ def test_a_malformed_file_is_refused_by_name(tmp_path, change, where):
     assert caught.value.path == f"{FILE}: {where}"
 
 
-def test_the_split_is_300_to_100_and_has_no_common_toss():
-    fitted, judged = split(400)
-    assert (len(fitted), len(judged)) == (300, 100)
-    assert sorted([*fitted, *judged]) == list(range(400))
-
-
 def test_a_search_finds_the_least_loss_and_intervals_follow_the_scatter():
     random, best = np.random.default_rng(0), np.log([0.18, 1.2])
     centres = best + 0.1 * random.normal(size=(80, 2))
@@ -124,12 +114,6 @@ def test_a_search_finds_the_least_loss_and_intervals_follow_the_scatter():
     np.testing.assert_allclose(high - low, 2 * 1.96 * centres.std(axis=0) / np.sqrt(80), rtol=0.2)
     assert (low < centres.mean(axis=0)).all()
     assert (high > centres.mean(axis=0)).all()
-
-
-def test_a_difference_counts_beyond_two_standard_errors():
-    assert paired(np.array([-1.0, -1.1, -0.9]), ".1f").endswith("better")
-    assert paired(np.array([1.0, 1.1, 0.9]), ".1f").endswith("worse")
-    assert paired(np.array([-1.0, 1.2, 0.3]), ".1f")[-1].isdigit()
 
 
 def identified():
@@ -151,25 +135,6 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     row = next(line for line in text.splitlines() if line.startswith("lcp"))
     assert float(row.split()[1]) < 1e-3  # flights are forecast
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}
-
-
-def test_the_animation_has_both_blocks_where_they_are():
-    toss = flying(7)
-    forecast = Forecast(toss.position + np.array([0.0, 0.1, 0.0]), np.swapaxes(toss.rotation, 1, 2), 0)
-    page = tosses_page({"label of a toss": (toss, forecast)})
-    data = json.loads(re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", page, re.DOTALL)[1])
-    film = data["runs"][0]["film"]
-    poses = np.frombuffer(base64.b64decode(film["poses"]), dtype=np.float32).reshape(len(toss), film["joints"], 7)
-    assert data["runs"][0]["label"] == "label of a toss"
-    shapes = data["robots"][data["runs"][0]["robot"]]["shapes"]
-    solid, transparent = sorted(shapes, key=lambda shape: -shape["opacity"])
-    for shape, position, rotation in (
-        (solid, toss.position, toss.rotation),
-        (transparent, forecast.position, forecast.rotation),
-    ):
-        joint = shape["joint"]
-        np.testing.assert_allclose(poses[:, joint, :3], position, atol=1e-6)
-        np.testing.assert_allclose(Rotation.from_quat(poses[:, joint, 3:]).as_matrix(), rotation, atol=1e-6)
 
 
 def test_finished_fits_of_the_same_data_and_rules_are_not_repeated(tmp_path):
@@ -346,15 +311,3 @@ def test_errors_are_block_widths_and_angles():
     for errors in (whole_errors(wrong, [toss, toss]), window_errors(wrong, [toss, toss], 16)):
         np.testing.assert_allclose(errors.position, [0.1, 0.1], rtol=1e-9)
         np.testing.assert_allclose(np.degrees(errors.rotation), [10.0, 10.0], rtol=1e-9)
-
-
-def test_energy_in_flight_is_constant_and_a_corner_below_the_floor_is_a_depth():
-    toss = flying(6)
-    block = Block(half=0.05, mass=MASS, inertia=1e-3, centre=CENTRE, gravity=GRAVITY)
-    energy = energy_of(block, toss.position, toss.rotation)
-    speed, spin = RATE * np.diff(toss.position + toss.rotation @ CENTRE, axis=0)[0], toss.spin[0]
-    height = (toss.position + toss.rotation @ CENTRE)[:2, 2].mean()
-    expected = 0.5 * MASS * speed @ speed + 0.5e-3 * spin @ spin + MASS * GRAVITY * height
-    np.testing.assert_allclose(energy, expected, rtol=1e-4)  # half a sample of gravity apart
-    flat = np.array([[0.0, 0.0, 0.049], [0.0, 0.0, 0.06]]), np.tile(np.eye(3), (2, 1, 1))
-    assert depth_of(block, *flat) == pytest.approx(0.001)

@@ -3,14 +3,9 @@
 import msgspec
 import numpy as np
 import pytest
-import scs
-from fast import fast, first_is_fast, full
-from scipy.optimize import NonlinearConstraint, minimize
-from scipy.sparse import csc_matrix
-from test_sap_solver import TIGHT, random_convex
+from fast import fast, full
 
 from controllers.config.loading import parse
-from sim_harness.engines.sap_newton import MU, R_N, R_T, V_HAT, minimise
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.recording import run_scene
 from sim_harness.scenes.scene_settings import Material
@@ -157,78 +152,3 @@ def test_sap_near_rigid_and_lcp_slip_at_the_same_force(make_block):
     near_rigid = slip_onset(make_block("sap", stiffness=np.inf, dissipation=1e-3))
     assert near_rigid == pytest.approx(rigid, rel=0.01)
     assert near_rigid == pytest.approx(0.5 * WEIGHT, rel=0.01)
-
-
-def dual_by_splitting(A, J, laws, v_star, tolerance):
-    """γ of (22), min ½ γᵀ(W + R)γ + rᵀγ in the friction cones, by SCS, a first-order conic solver; and its iterations."""
-    n, R = len(laws), np.column_stack([laws[:, R_T], laws[:, R_T], laws[:, R_N]]).ravel()
-    r = J @ v_star
-    r[2::3] -= laws[:, V_HAT]
-    P = J @ np.linalg.solve(A, J.T) + np.diag(R)
-    rows = np.zeros((3 * n, 3 * n))  # s = (μ γ_n, γ_t) in second-order cones
-    for i in range(n):
-        rows[3 * i, 3 * i + 2] = -laws[i, MU]
-        rows[3 * i + 1, 3 * i] = rows[3 * i + 2, 3 * i + 1] = -1.0
-    data = {"P": csc_matrix(np.triu(P)), "A": csc_matrix(rows), "b": np.zeros(3 * n), "c": r}
-    found = scs.SCS(data, {"q": [3] * n}, verbose=False, eps_abs=tolerance, eps_rel=tolerance).solve()
-    return found["x"], found["info"]["iter"]
-
-
-def primal_by_interior_points(A, J, laws, v_star):
-    """v of (19), min ½‖v − v*‖²_A + ½‖σ‖²_R with J v − v̂ + R σ in the dual cones, by SciPy's interior-point method."""
-    nv, n = len(v_star), len(laws)
-    R = np.column_stack([laws[:, R_T], laws[:, R_T], laws[:, R_N]]).ravel()
-    v_hat, mu = np.zeros(3 * n), laws[:, MU]
-    v_hat[2::3] = laws[:, V_HAT]
-    G = np.hstack([J, np.diag(R)])
-    H = np.zeros((nv + 3 * n, nv + 3 * n))
-    H[:nv, :nv], H[nv:, nv:] = A, np.diag(R)
-    linear = np.r_[-A @ v_star, np.zeros(3 * n)]
-
-    def dual_cone(x):  # g_n ≥ μ ‖g_t‖, smooth as squares with g_n ≥ 0
-        g = (G @ x - v_hat).reshape(-1, 3)
-        return np.r_[g[:, 2] ** 2 - mu**2 * (g[:, :2] ** 2).sum(axis=1), g[:, 2]]
-
-    def slope(x):
-        g, rows = (G @ x - v_hat).reshape(-1, 3), G.reshape(n, 3, -1)
-        square = 2 * (g[:, 2, None] * rows[:, 2] - mu[:, None] ** 2 * (g[:, :2, None] * rows[:, :2]).sum(axis=1))
-        return np.vstack([square, rows[:, 2]])
-
-    each = G.reshape(n, 3, -1)
-    bends = 2 * (
-        np.einsum("ia,ib->iab", each[:, 2], each[:, 2])
-        - mu[:, None, None] ** 2 * np.einsum("ija,ijb->iab", each[:, :2], each[:, :2])
-    )
-    start = np.r_[v_star, np.linalg.solve(np.diag(R), v_hat - J @ v_star + np.tile([0.0, 0.0, 10.0], n))]
-    found = minimize(
-        lambda x: 0.5 * x @ H @ x + linear @ x, start, jac=lambda x: H @ x + linear, hess=lambda x: H, method="trust-constr",
-        constraints=NonlinearConstraint(dual_cone, 0.0, np.inf, jac=slope, hess=lambda _, w: np.tensordot(w[:n], bends, 1)),
-        options={"gtol": 1e-10, "xtol": 1e-14, "maxiter": 3000},
-    )  # fmt: skip
-    return found.x[:nv], found.x[nv:]
-
-
-def momentum_error(A, J, v, v_star, gamma):
-    """e_m of (32) with A for M, unscaled."""
-    return np.linalg.norm(A @ (v - v_star) - J.T @ gamma) / max(np.linalg.norm(A @ v), np.linalg.norm(J.T @ gamma))
-
-
-@pytest.mark.parametrize("seed", first_is_fast([0, 1, 2, 3]))
-def test_sap_agrees_with_an_interior_point_and_a_first_order_solver(seed):
-    """The same impulses from (24), (19) and (22) [SAP §VI-C]: SAP in at most 10 iterations, SCS in more and more with its
-    tolerance; e_m of SAP is rounding, of the dual solution too, as v follows from γ there."""
-    c, A, J, start = random_convex(np.random.default_rng(38 + seed), k=4)
-    v, gamma, _, steps = minimise(c, start, TIGHT)
-    gamma = gamma.ravel()
-    assert steps <= 10
-    assert momentum_error(A, J, v, c.v_star, gamma) < 1e-12
-    taken = []
-    for tolerance in (1e-3, 1e-6, 1e-9):
-        found, iterations = dual_by_splitting(A, J, c.laws, c.v_star, tolerance)
-        np.testing.assert_allclose(found, gamma, atol=100 * tolerance * max(1.0, np.abs(gamma).max()))
-        taken.append(iterations)
-    assert steps < taken[0] <= taken[1] < taken[2]
-    interior, sigma = primal_by_interior_points(A, J, c.laws, c.v_star)
-    np.testing.assert_allclose(interior, v, atol=1e-4)
-    np.testing.assert_allclose(sigma, gamma, atol=1e-3)
-    assert momentum_error(A, J, interior, c.v_star, sigma) < 1e-3

@@ -293,14 +293,6 @@ def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_sta
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
 
 
-def test_a_paced_world_that_waits_misses_no_reply(make_world, make_stand):
-    """On a machine of any speed."""
-    robot_side, _ = side(make_world, make_stand)
-    trace = robot_side.run_paced(0.1, waits=True)
-    assert len(trace) == 100
-    assert trace.share("ok") == 1
-
-
 @pytest.fixture
 def sleeping(monkeypatch):
     """Time that passes only while somebody sleeps; every sleep ends 30 µs late."""

@@ -6,14 +6,13 @@ import pytest
 from fast import fast, first_is_fast, full
 from many_hinges import PLACES, angles_of, urdf_of
 
-from controllers.build import build_controller, changed, load_controller
+from controllers.build import build_controller, changed
 from controllers.command import Inputs
 from controllers.config.loading import load, parse
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.types import Consistency, Selection, State
 from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.verdict import Ending
 from sim_harness.robot.lying import PerturbationSettings, perturbed
@@ -396,34 +395,3 @@ def test_a_squat_with_closed_legs_has_the_predicted_forces(engine, law):
     predicted, simulated = (np.nan_to_num(each[100:, :, 0]).sum(axis=1) for each in (run.trace.predicted, run.trace.simulated))
     assert simulated.mean() == pytest.approx(50.23, rel=0.02)
     assert np.abs(predicted - simulated).mean() < 5e-3 * 50.23
-
-
-TICKS = 2000
-
-
-def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Torques (n, na) and configurations (n, nq) of a stroke over four feet that stay, by the law to the letter."""
-    changes = {"law": "coulomb", "consistency": Consistency.STICK, "selection": selection, "warm_start": warm_start}
-    changes |= {"robot": name, "reference": kind, "safety": {"torque_rate": 1e9}}
-    controller = load_controller("paper-stand", changes)
-    robot, stance = load_robot(name)
-    world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
-    tau, q = np.empty((TICKS, robot.na)), np.empty((TICKS, robot.nq))
-    for k in range(TICKS):
-        state = State(q=world.q, v=world.v)
-        command = controller.step(state, controller.contacts(state.q), Inputs(dt=DT if k else 0.0))
-        world.step(command.tau, DT)
-        tau[k], q[k] = command.tau, world.q
-    return tau, q
-
-
-@full
-@pytest.mark.parametrize(("name", "kind"), [("solo12", "sway"), ("solo12", "squat")])
-def test_selection_removes_the_chatter_and_keeps_the_motion(name, kind):
-    paper, paper_motion = sway(name, kind, Selection.OFF, warm_start=False)
-    ours, our_motion = sway(name, kind, Selection.TORQUE, warm_start=True)
-    rates = [np.abs(np.diff(tau, axis=0)).mean() / DT for tau in (paper, ours)]
-    print(f"{name} {kind}: mean |dτ/dt| {rates[0]:.4g} → {rates[1]:.4g} N·m/s, {rates[0] / rates[1]:.0f} times less")
-    assert rates[0] > 100 * rates[1]
-    assert np.abs(paper_motion - our_motion).max() < 1e-9
-    assert np.abs(paper_motion - paper_motion[0]).max() > 5e-3
