@@ -53,19 +53,19 @@ def test_a_robot_stands_after_its_planner_died(k):
 
 @full
 def test_commands_change_live_and_a_log_is_replayed_bit_for_bit(tmp_path):
-    plan = plan_of("go2", "trot", True, 8.0)
+    plan = plan_of("go2", "trot", True, 5.0)
     controller = build_controller(plan.controller)
     planner = MpcPlanner(controller.robot, controller.stance, MpcSettings(gait=gait_of("go2", "trot")))
     server = msgspec.structs.replace(plan.server, planners=("plan",))
     log = Recorder(tmp_path / "log.mcap", attachments(controller.snapshot(), server), metadata(controller.robot, 0))
 
     def steer(t):
-        planner.path.steer(np.array([0.4, 0.0, 0.0] if t < 6.0 else [0.0, 0.0, 0.8]))
-        if round(100 * t) in (200, 400):
-            planner.adopt(gait_of("go2", "pace" if t < 3.0 else "bound"))
+        planner.path.steer(np.array([0.4, 0.0, 0.0] if t < 3.0 else [0.0, 0.0, 0.8]))
+        if round(100 * t) in (100, 200):
+            planner.adopt(gait_of("go2", "pace" if t < 1.5 else "bound"))
 
     client = Planned(plan, controller, planner, 100.0, steer=steer, recorder=log)
-    trace = simulated_robot(plan, client, seed=0).run(8.0)
+    trace = simulated_robot(plan, client, seed=0).run(5.0)
     log.close()
     assert client.refusals == []
     assert max(tilt(q[3:7]) for q in trace.q) < 0.25
@@ -74,7 +74,7 @@ def test_commands_change_live_and_a_log_is_replayed_bit_for_bit(tmp_path):
     assert (yaw[-1] - yaw[0]) / 1.5 == pytest.approx(0.8, abs=0.08)
     report = replay(tmp_path / "log.mcap")
     assert report.exact
-    assert report.ticks == 8000
+    assert report.ticks == 5000
 
 
 @pytest.fixture

@@ -60,13 +60,8 @@ def test_a_humanoid_stands_on_two_level_soles(tmp_path):
     assert places[:, 0].min() < robot.frames.centroidal(stance, np.zeros(robot.nv)).position[0] < places[:, 0].max()
 
 
-@pytest.mark.parametrize(
-    "urdf",
-    [
-        pytest.param("human_description/robots/human.urdf", marks=pytest.mark.long),
-        pytest.param("tiago_description/robots/tiago_dual.urdf", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("urdf", ["human_description/robots/human.urdf", "tiago_description/robots/tiago_dual.urdf"])
 def test_a_pose_at_a_joint_limit_stays_inside_it(tmp_path, urdf):
     """Limits of 1.5708 rad: an angle rounded to 1 mrad would be 1.571 rad."""
     robot, stance = load_robot(str(drafted(urdf, tmp_path)))
@@ -223,11 +218,12 @@ def test_a_mimic_is_said_before_other_warnings(tmp_path, capsys):
     assert "and 2 more warnings: idyn check" in said
 
 
-def test_a_given_srdf_is_used(tmp_path):
+@every(("value", "lowest"), [("-1.5", -1.5), ("-3.0718", -3.0718)])
+def test_a_given_srdf_is_used_also_for_a_joint_at_its_limit(tmp_path, value, lowest):
     srdf = tmp_path / "mine.srdf"
-    srdf.write_text('<robot><group_state name="standing"><joint name="panda_joint4" value="-1.5"/></group_state></robot>')
+    srdf.write_text(f'<robot><group_state name="standing"><joint name="panda_joint4" value="{value}"/></group_state></robot>')
     config = tomllib.loads(drafted("panda_description/urdf/panda.urdf", tmp_path, "--srdf", str(srdf)).read_text())
-    assert config["robot"]["standing"]["panda_joint4"] == -1.5
+    assert lowest <= config["robot"]["standing"]["panda_joint4"] == pytest.approx(lowest, abs=1e-3)
 
 
 @every(

@@ -70,7 +70,6 @@ def test_a_minute_of_random_commands(name, seed):
 def test_the_base_moves_as_commanded(name, velocity):
     drive = DrivenRobot(f"{name}-trot")
     drive.run(9.0, velocity=velocity)
-    drive.run(4.5, velocity=velocity)
     assert np.abs(drive.mean_velocity(4.5) - velocity).max() < 0.03 * np.abs(velocity).max()
 
 
@@ -88,7 +87,7 @@ def test_the_robot_stands_within_a_second_after_the_commands_end(name):
 
 ROOT = Path(__file__).parents[2]
 
-STEPS = [((0.4, 0.0, 0.0), 7.0), ((0.0, 0.3, 0.0), 7.0), ((0.0, 0.0, 1.0), 7.0), ((0.3, 0.1, 0.5), 9.0)]
+STEPS = [((0.4, 0.0, 0.0), 7.0), ((0.3, 0.1, 0.5), 9.0)]
 """Velocity forward, left [m/s], turn [rad/s], and how long it is commanded [s]."""
 
 STEADY = 4.5
@@ -130,25 +129,22 @@ class Planner:
 
 
 @full
-@pytest.mark.parametrize("name", ["go2", "a1", "solo12"])
-def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_they_end(name, tmp_path, record_property):
-    settings = ServerSettings(controller=f"{name}-trot", planners=("joystick",), endpoint=f"ipc://{tmp_path}/s")
-    controller = load("controllers", f"{name}-trot", ControllerSettings)
+def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_they_end(tmp_path):
+    """Other robots and directions: `test_the_base_moves_as_commanded`."""
+    settings = ServerSettings(controller="go2-trot", planners=("joystick",), endpoint=f"ipc://{tmp_path}/s")
     with (
-        ServerProcess(settings, controller) as server,
-        RobotClient(server.endpoint, hello_for(load_robot(name)[0], DT, kind="sim"), deadline_ms=5000) as client,
+        ServerProcess(settings, load("controllers", "go2-trot", ControllerSettings)) as server,
+        RobotClient(server.endpoint, hello_for(load_robot("go2")[0], DT, kind="sim"), deadline_ms=5000) as client,
         Planner(server.endpoint) as planner,
     ):
         client.hello()
         planner.send(STEPS[0][0])
         assert planner.process.stdout.readline() == "ready\n"
-        walk = ClientRobot(name, client)
+        walk = ClientRobot("go2", client)
         for velocity, seconds in STEPS:
             planner.send(velocity)
             walk.run(seconds)
-            error = np.abs(walk.mean_velocity(STEADY) - velocity).max() / np.abs(velocity).max()
-            record_property(f"{velocity}", float(error))  # workers send properties as plain numbers
-            assert error < 0.03
+            assert np.abs(walk.mean_velocity(STEADY) - velocity).max() < 0.03 * np.abs(velocity).max()
         planner.send(None)
         while "expired" not in walk.messages[-1]:
             walk.run(0.01)
