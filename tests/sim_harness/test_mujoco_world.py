@@ -16,7 +16,7 @@ from controllers.config.loading import parse
 from controllers.robot.load import load_robot, urdf_path
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
-from idyn.errors import ConfigError, InputError
+from idyn.errors import ConfigError
 from idyn.model.description import Box, ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.status import Status
@@ -28,7 +28,7 @@ from sim_harness.mujoco.mujoco_world import MujocoWorld
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
 from sim_harness.world.bodies import JointFriction
-from sim_harness.world.world import Push, contact_jacobian
+from sim_harness.world.world import contact_jacobian
 from sim_harness.world.worlds import AnyEngine, EngineWorld, build_world
 
 block_world, robot_world = (partial(world, "mujoco") for world in (conftest.block_world, conftest.robot_world))
@@ -200,52 +200,6 @@ DT = 1e-3
 G = 9.81
 
 
-def lifted(world, height=10.0):
-    q = world.q.copy()
-    q[2] += height
-    return q
-
-
-def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_first_order():
-    world = robot_world()
-    q, n = lifted(world), 500
-    world.reset(q)
-    for _ in range(n):
-        result = world.step(np.zeros(12), DT)
-    assert result.status is Status.SOLVED
-    assert len(result.contacts) == 0
-    assert world.t == pytest.approx(n * DT)
-    assert q[2] - world.q[2] == pytest.approx(G * DT * DT * n * (n + 1) / 2, abs=1e-10)
-    assert world.v[2] == pytest.approx(-G * world.t, abs=1e-10)
-    v0 = np.random.default_rng(2).normal(size=18)
-    drift = []
-    for dt in (1e-3, 5e-4):
-        world = robot_world()
-        q = lifted(world)
-        world.reset(q, v0)
-        before = world.robot.energy(q, v0)
-        for _ in range(round(0.2 / dt)):
-            world.step(np.zeros(12), dt)
-        drift.append(abs(world.robot.energy(world.q, world.v) - before))
-    assert drift[0] < 0.05
-    assert drift[1] == pytest.approx(drift[0] / 2, rel=0.2)
-
-
-def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre():
-    """Off the grid: 3.3 ms from 0.4 ms on, in control steps of 2 ms of two physics steps each."""
-    world = block_world()
-    world.reset(lifted(world))
-    push = Push(frame="block", force=(4.0, -3.0, 2.0), start=0.4e-3, duration=3.3e-3)
-    for _ in range(5):
-        world.step(np.zeros(0), 2 * DT, [push])
-    np.testing.assert_allclose(2 * world.v[:3], 3.3e-3 * np.array(push.force) - [0, 0, 2 * G * world.t], atol=1e-12)
-    np.testing.assert_allclose(world.v[3:], 0, atol=1e-14)
-    world = block_world()
-    world.reset(lifted(world))
-    world.step(np.zeros(0), DT, [Push(frame="block", force=(0, 5, 0), point=(0.2, 0, 0))])
-    assert world.v[5] == pytest.approx(0.2 * 5 * DT / 0.04)
-
-
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
 @every("ground", ["flat", "slope"])
 def test_the_reported_forces_satisfy_the_equation_of_motion(name, ground):
@@ -324,22 +278,6 @@ def test_a_wheel_slows_down_by_its_joint_friction(viscous, coulomb):
     assert world.v[1] == 20.0
 
 
-def test_two_runs_and_a_reset_are_identical(make_stand):
-    world, ends = robot_world(), []
-    for again in range(3):
-        if again == 2:
-            world = robot_world()
-        start = load_robot("quadruped")[1]
-        world.reset(start)
-        assert world.q.tobytes() == start.tobytes()
-        assert world.t == 0.0
-        stand = make_stand(world)
-        for _ in range(200):
-            world.step(stand.torque(), DT, [Push(frame="BODY0", force=(8, 5, 0), start=0.02, duration=0.1)])
-        ends.append((world.q.tobytes(), world.v.tobytes()))
-    assert ends[0] == ends[1] == ends[2]
-
-
 def test_a_control_period_may_have_several_physics_steps():
     """5 ms at once are five steps of 1 ms, and the impulse is theirs together."""
     coarse, fine = robot_world(), robot_world()
@@ -370,12 +308,6 @@ def test_a_diverged_world_reports_it(terrain, tmp_path, monkeypatch):
             break
     assert result.status is Status.NON_FINITE
     assert not list(tmp_path.iterdir())
-
-
-def test_a_malformed_state_is_refused():
-    world = robot_world()
-    with pytest.raises(InputError, match="q: expected 19"):
-        world.reset(np.zeros(18))
 
 
 @full
