@@ -15,7 +15,7 @@ from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.terms.dynamics import fill_dynamics
 from idyn.types import Array, ContactSet, Kinematics
 
@@ -105,7 +105,7 @@ def _land(
         trace = 0.0
         for r in range(3):
             for c in range(3):
-                G[r, c] = J[r] @ J[c]
+                G[r, c] = dot(J[r], J[c])
             trace += G[r, r]
         for r in range(3):
             G[r, r] += DAMPING * trace

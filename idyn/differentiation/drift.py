@@ -11,7 +11,7 @@ from idyn.differentiation.motions import Places, turn_forces, turn_velocities
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.model.so3 import Three, cross
-from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, forward, scale
+from idyn.solvers.linalg import apply, apply_transposed, axpy, backward, cholesky, copy, dot, forward, product_transposed, scale
 from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions
 from idyn.terms.stages import Model
 from idyn.types import Array
@@ -43,7 +43,7 @@ def drift_by_velocity(model: Model, x: Expansion, dt: float, out: Array) -> None
         f = _followed(x)
         w = _follow(x, f, out, np.zeros((out.shape[1], out.shape[1])))
         for row in f.tangents:
-            copy(np.dot(x.J[row], w), out[row])
+            apply_transposed(w, x.J[row], out[row])
 
 
 @compiled
@@ -84,7 +84,7 @@ def drift_by_place(model: Model, x: Expansion, dt: float, out: Array) -> None:
             by_v[row, j] = out[row, j] - turned[row, j]
     change = _follow(x, f, by_v, pushed)
     for row in f.tangents:
-        copy(np.dot(x.J[row], change), out[row])
+        apply_transposed(change, x.J[row], out[row])
         axpy(1.0, turned[row], out[row])
 
 
@@ -103,7 +103,7 @@ def _followed(x: Expansion) -> Followed:
                 scale(1.0 / np.sqrt(square), Q[rank])
                 bound[rank] = row
                 rank += 1
-    across, S = np.eye(nv), np.zeros((nv, nv))
+    across, S, rest = np.eye(nv), np.zeros((nv, nv)), stack_array(nv)
     for k in range(rank):
         for j in range(nv):
             axpy(-Q[k, j], Q[k], across[j])
@@ -111,7 +111,7 @@ def _followed(x: Expansion) -> Followed:
         if row % 3 < 2 and x.frames[row // 3, 13] > 0.0:
             tangents[count] = row
             count += 1
-            rest = np.dot(across, x.J[row])
+            apply(across, x.J[row], rest)
             for j in range(nv):
                 axpy(rest[j], rest, S[j])
     product = np.empty((rank, rank))
@@ -128,10 +128,11 @@ def _followed(x: Expansion) -> Followed:
 @compiled
 def _follow(x: Expansion, f: Followed, c: Array, force: Array) -> Array:
     """Return w (nv, k) for drifts c (3n, k) and forces f (nv, k), see `Followed`."""
-    w, rest = np.zeros(force.shape), force.copy()
-    columns = np.empty((c.shape[1], len(f.bound)))
+    w, rest, left = np.zeros(force.shape), force.copy(), np.empty(c.shape[1])
+    columns, more = np.empty((c.shape[1], len(f.bound))), np.empty((c.shape[1], len(w)))
     for k in range(len(f.bound)):
-        columns[:, k] = c[f.bound[k]]
+        for each in range(len(columns)):
+            columns[each, k] = c[f.bound[k], each]
     for each in columns:
         forward(f.product, each)
         backward(f.product, each)
@@ -139,10 +140,12 @@ def _follow(x: Expansion, f: Followed, c: Array, force: Array) -> Array:
         for j in range(len(w)):
             axpy(x.J[f.bound[k], j], np.ascontiguousarray(columns[:, k]), w[j])
     for row in f.tangents:
-        left = c[row] - np.dot(x.J[row], w)
+        apply_transposed(w, x.J[row], left)
+        for k in range(len(left)):
+            left[k] = c[row, k] - left[k]
         for j in range(len(w)):
             axpy(x.J[row, j], left, rest[j])
-    more = np.ascontiguousarray(np.dot(f.across, rest).T)
+    product_transposed(rest, f.across, more)  # (across rest)ᵀ, as across is symmetric
     for each in more:
         forward(f.stiffness, each)
         backward(f.stiffness, each)

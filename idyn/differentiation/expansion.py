@@ -33,7 +33,7 @@ from idyn.differentiation.operators import Choice, fill_operators
 from idyn.differentiation.parts import by_demand
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows, scale
+from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows, product_by_rows, scale
 from idyn.terms.drift import slipping_point
 from idyn.terms.inputs import recall
 from idyn.terms.stages import Dynamics, Given
@@ -185,7 +185,7 @@ def _fill_inertia(g: Given, x: Expansion, L: Array) -> None:
     for row in range(rows):
         for j in range(nu):
             x.Y[row, j] = stretch * x.J[row, u[j]]
-    np.dot(x.inertia, x.Y.T, x.push)
+    product_by_rows(x.inertia, x.Y, x.push)
     for i in range(nu):
         scale(1.0 / stretch, x.push[i])
     forward_rows(L, x.Y)

@@ -29,7 +29,19 @@ from idyn.differentiation.arrays import CODES, HELD_Y, HOLDING, RANK, Expansion,
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.prediction.feasible import EPSILON
-from idyn.solvers.linalg import axpy, backward, copy, dot, fill, fill_rows, forward, scale
+from idyn.solvers.linalg import (
+    axpy,
+    backward,
+    copy,
+    dot,
+    fill,
+    fill_rows,
+    forward,
+    product,
+    product_by_rows,
+    product_transposed,
+    scale,
+)
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array
 
@@ -81,7 +93,7 @@ def turn_forces(model: Model, places: Places, p: Array, slope: Array) -> None:
         c[3] = v1 * f2 - v2 * f1 + w1 * m2 - w2 * m1
         c[4] = v2 * f0 - v0 * f2 + w2 * m0 - w0 * m2
         c[5] = v0 * f1 - v1 * f0 + w0 * m1 - w1 * m0
-    np.dot(wrenches, axes.T, slope)
+    product_by_rows(wrenches, axes, slope)
     for k in range(nv):
         above = support[model.dof_joint[k]]
         for j in range(nv):
@@ -230,7 +242,7 @@ def hold(d: Dynamics, x: Expansion, q_ddot: Array, holds: bool, closed: bool) ->
             weighted[u[k], i] = J[u[k]] / EPSILON
         for k in range(len(a)):
             weighted[a[k], i] = J[a[k]]
-    np.dot(J_held, weighted, S)
+    product(J_held, weighted, S)
     rank = pivoted_cholesky(S, place)
     L = stack_array((rank, rank))
     for i in range(rank):
@@ -270,7 +282,7 @@ def demand_by_demand(x: Expansion, a: Array, dt: float, slope: Array) -> None:
     """Fill dt times the slope of the projected demand by the demand (na, na)."""
     joints = stack_array((x.marks[RANK], len(a)))
     _take_columns(x.held, a, joints)
-    np.dot(joints.T, joints, slope)
+    product_transposed(joints, joints, slope)
     for k in range(len(a)):
         scale(-dt, slope[k])
         slope[k, k] += dt
@@ -287,7 +299,7 @@ def demand_by_velocity(x: Expansion, a: Array, keep: float, drift: Array, slope:
     forward_columns(x.factor, rank, change)
     for i in range(rank):
         axpy(1.0 - keep, x.held[i], change[i])
-    np.dot(joints.T, change, slope)
+    product_transposed(joints, change, slope)
     for k in range(len(a)):
         scale(-1.0, slope[k])
         slope[k, a[k]] += 1.0
@@ -314,14 +326,14 @@ def demand_by_place(model: Model, x: Expansion, drift: Array, slope: Array) -> N
         copy(x.J[order[i]], weighted[i])
         for k in range(len(u)):
             weighted[i, u[k]] /= EPSILON
-    np.dot(weighted, pulled, change)
+    product(weighted, pulled, change)
     for i in range(rank):
         axpy(1.0, turned[order[i]], change[i])
         axpy(1.0, drift[order[i]], change[i])
     forward_columns(x.factor, rank, change)
     joints = stack_array((rank, len(a)))
     _take_columns(x.held, a, joints)
-    np.dot(joints.T, change, slope)
+    product_transposed(joints, change, slope)
     for k in range(len(a)):
         scale(-1.0, slope[k])
         axpy(1.0, pulled[a[k]], slope[k])

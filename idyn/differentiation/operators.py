@@ -20,6 +20,8 @@ from idyn.solvers.linalg import (
     forward_rows,
     multiply,
     multiply_transposed,
+    product,
+    product_transposed,
     scale,
 )
 from idyn.solvers.rows import solve_and_span
@@ -84,7 +86,7 @@ def fill_operators(x: Expansion, basis: Basis, choice: Choice, indices: tuple[Ar
     span = Span(factor, order, moves, rank)
     law, y = x.law[:rows], x.motions[PULL]
     _fill_law(x.Y, basis, span, choice.kinds, law)
-    np.dot(x.push, law, x.law[rows:])
+    product(x.push, law, x.law[rows:])
     fill(y, 0.0)
     fill(choice.multipliers, 0.0)
     x.marks[DIMENSION] = 0
@@ -122,7 +124,7 @@ def _fill_law(Y: Array, basis: Basis, span: Span, kinds: int, law: Array) -> Non
             for j in range(k + 1, rank):
                 axpy(-span.factor[k, j], z[j], z[k])
             scale(1.0 / span.factor[k, k], z[k])
-        np.dot(z.T, z, law)
+        product_transposed(z, z, law)
         for row in range(rows):
             scale(-1.0, law[row])
         return

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from idyn.differentiation.arrays import (
     CHANGE,
     CODES,
@@ -31,7 +29,7 @@ from idyn.differentiation.motions import (
 )
 from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
-from idyn.solvers.linalg import axpy, copy, fill_rows, scale
+from idyn.solvers.linalg import axpy, copy, fill_rows, product, product_by_rows, product_transposed, scale
 from idyn.terms.stages import Model
 from idyn.types import Array
 
@@ -69,29 +67,29 @@ def propagate(model: Model, x: Expansion, seeds: Seeds, dt: float, out: Array) -
     fill_rows(v, 0.0)
     for j in range(len(v_a)):
         copy(v_a[j], v[a[j]])
-    np.dot(x.base, v, force)
+    product(x.base, v, force)
     for i in range(nu if len(R) > 0 else 0):
         axpy(1.0, R[u[i]], force[i])
-    np.dot(x.inertia, force, free)
+    product(x.inertia, force, free)
     for i in range(nu):
         axpy(-1.0, free[i], v[u[i]])
     # db, then dp and dv_u⁺ of the law and the selection at fixed gradient and torques
-    np.dot(x.J, v, change)
+    product(x.J, v, change)
     for row in range(len(b)):
         axpy(1.0, b[row], change[row])
-    np.dot(x.law, change, moved)
+    product(x.law, change, moved)
     for row in range(rows):
         copy(moved[row], p[row])
     for i in range(nu):
         axpy(1.0, moved[rows + i], v[u[i]])
     if len(direct) > 0:
-        np.dot(x.push, direct, free)
+        product(x.push, direct, free)
         for row in range(rows):
             axpy(1.0, direct[row], p[row])
         for i in range(nu):
             axpy(1.0, free[i], v[u[i]])
     # dt τ without the part of p, then the selection's answer to changed torques and gradients, then τ
-    np.dot(x.joints, v, tau)
+    product(x.joints, v, tau)
     for j in range(na if len(R) > 0 else 0):
         axpy(1.0, R[a[j]], tau[j])
     if d > 0 and (len(gradient) > 0 or x.marks[OBJECTIVE] == TORQUES):
@@ -107,7 +105,7 @@ def _finish(model: Model, x: Expansion, dt: float, given: tuple[Array, Array, Ar
     for row in range(len(p)):
         for j in range(len(a)):
             joints[row, j] = x.J[row, a[j]]
-    np.dot(joints.T, p, pulled)
+    product_transposed(joints, p, pulled)
     for j in range(len(a)):
         for c in range(tau.shape[1]):
             tau[j, c] = (tau[j, c] - pulled[j, c]) / dt
@@ -193,7 +191,7 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
         for i in range(nu):
             for c in range(nv):
                 pushes[i, c] = turned[u[i], c] - pushes[i, c]
-        np.dot(x.push.T, pushes, pulled)
+        product_transposed(x.push, pushes, pulled)
         for row in range(rows):
             axpy(rho, pulled[row], b[row])
     if chooses:
@@ -216,8 +214,8 @@ def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> N
     for i in range(n):
         for r in range(3):
             direct[3 * i + r, i] = x.friction[i, r]
-    np.dot(x.Y.T, direct, loads)
-    np.dot(x.Y, loads, b)
+    product_transposed(x.Y, direct, loads)
+    product(x.Y, loads, b)
     # gradient: K dp, minus the turning of the facets
     fill_rows(gradient, 0.0)
     fill_rows(torque, 0.0)
@@ -246,7 +244,7 @@ def by_preferred(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> 
     for row in range(rows):
         for i in range(d):
             A[row, i] = x.chosen[row, i]
-    np.dot(A, A.T, p)
+    product_by_rows(A, A, p)
     for row in range(rows):
         scale(dt, p[row])
     _finish(model, x, dt, (slope[:na], p, stack_array((rows, na))))

@@ -16,7 +16,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
-from idyn.solvers.linalg import copy, dot, lu_refined
+from idyn.solvers.linalg import copy, dot, fill, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
@@ -179,7 +179,7 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
         # three rays of zero slope span the cone: other slopes are rounding errors
         if is_free(mu[i], program.unlimited):
             flags[i, 0] = flags[i, 4]
-            flags[i, 2:] = True
+            fill(flags[i, 2:], True)
         else:
             flags[i, 0] = flat > 0
             flags[i, 1] = mu[i] > 0.0 and steepest > FACE_ZERO and flat < 3

@@ -22,7 +22,7 @@ from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solutions, Start, polygon, unlimited_somewhere, unsolved
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import copy_rows, dot, fill, least, lu_refined
+from idyn.solvers.linalg import affine, copy_rows, dot, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -261,10 +261,11 @@ def solve_coulomb(
         M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
         fill(parts, False)
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
-        w = M @ z + q
+        w = np.empty(size)
+        affine(M, z, q, w)
         if size > 0 and (status != SOLVED or least(z) < -NEGATIVE or least(w) < -NEGATIVE):
             z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), 1.0))
-            w = M @ z + q
+            affine(M, z, q, w)
             pivots += more
 
     # p from z; the face: w_N = 0, λ > 0, w_F = 0

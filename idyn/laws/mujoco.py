@@ -34,7 +34,21 @@ from idyn.laws.mujoco_rows import (
     take_moments,
 )
 from idyn.laws.sap import CONVERGED, SIX, THREE, minimise, start
-from idyn.solvers.linalg import backward, cholesky, forward, forward_rows, lu_factor, lu_solve
+from idyn.solvers.linalg import (
+    affine,
+    apply,
+    axpy,
+    backward,
+    cholesky,
+    copy,
+    copy_rows,
+    dot,
+    fill,
+    forward,
+    forward_rows,
+    lu_factor,
+    lu_solve,
+)
 from idyn.status import SOLVED
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
@@ -87,7 +101,7 @@ def _before_step(problem: ReducedProblem, soft: SoftConstraints, asked: Array, t
     acts, touching = g.model.a[given], contact_rows(problem.dynamics, soft)
     count = contacts + ROWS * len(acts)
     laws, aim, drift, J = np.zeros((count, 7)), np.zeros(width * count), np.zeros(nv), np.zeros((width * count, nv))
-    J[: len(touching)] = touching
+    copy_rows(touching, J[: len(touching)])
     fill_contacts(g, soft, touching, laws[:contacts], aim[: len(touching)])
     for k in range(len(acts)):
         first = contacts + ROWS * k
@@ -101,7 +115,8 @@ def _before_step(problem: ReducedProblem, soft: SoftConstraints, asked: Array, t
     for i in range(len(x)):
         for k in range(i, len(x)):
             x[i] += L[k, i] * (g.v[joints[k]] - v_free[joints[k]])
-    b = J @ (v_free - g.v + drift) - aim
+    b = np.empty(len(J))
+    affine(J, v_free - g.v + drift, -aim, b)
     _, status, _ = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
     # v⁺ = v_free + L⁻ᵀ x
     backward(L, x)
@@ -133,10 +148,9 @@ def _free(g: Given, soft: SoftConstraints, unknown: Array, asked: Array, tau: Ar
         if unknown[j] < 0:
             known[j] = asked[k]
             v_free[j] += g.dt * asked[k]
-    force -= g.M @ known
     L, change = np.empty((len(x), len(x))), np.empty(len(x))
     for i in range(len(x)):
-        change[i] = force[x[i]]
+        change[i] = force[x[i]] - dot(g.M[x[i]], known)
         for k in range(len(x)):
             L[i, k] = g.M[x[i], x[k]]
     cholesky(L)
@@ -173,13 +187,14 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
 @compiled
 def _after_step(g: Given, soft: SoftConstraints, change: Array) -> Array:
     """Return a' = M̃⁻¹ M a of the acceleration a before the step (nv)."""
-    A, unit = g.M.copy(), np.zeros(len(change))
+    A, unit, momentum = g.M.copy(), np.zeros(len(change)), np.empty(len(change))
     for j in range(len(change)):
-        unit[:] = 0.0
+        fill(unit, 0.0)
         unit[j] = 1.0
-        A[:, j] += implicit_part(g, soft, unit)
+        axpy(1.0, implicit_part(g, soft, unit), A[:, j])
+    apply(g.M, change, momentum)
     LU, order, _ = lu_factor(A)
-    return lu_solve(LU, order, g.M @ change)
+    return lu_solve(LU, order, momentum)
 
 
 class Mujoco(Law):
@@ -217,7 +232,8 @@ def mujoco_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
         before = _add_implicit_terms(problem, soft, (laws, Y, J, aim), motion, x)
     elif soft.resists:
         joint_terms(problem, soft, motion.copy(), motion)
-    b = J @ motion - aim
+    b = np.empty(len(J))
+    affine(J, motion, -aim, b)
     p, status, steps = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
     if soft.turns:
         p = take_moments(problem, soft, J, p)
@@ -238,31 +254,32 @@ def _add_implicit_terms(
     x: start, becomes the minimum (nu)
     """
     (laws, Y, J, aim), g, u = contacts, problem.dynamics.given, problem.dynamics.given.model.u
-    free, change, before, y, steps = motion.copy(), motion.copy(), np.inf, np.empty(len(u)), 0
+    free, change, before, y, b, steps = motion.copy(), motion.copy(), np.inf, np.empty(len(u)), np.empty(len(J)), 0
+    shifted = np.empty(len(motion))
     for _ in range(MOST_ROUNDS):
         # dt a = v_free − v + dt (s + e) + dt M_uu⁻¹ load_u
-        motion[:] = 0.0
+        fill(motion, 0.0)
         joint_terms(problem, soft, change, motion)
         for i in range(len(u)):
             y[i] = g.dt * problem.load[u[i]]
         forward(problem.L, y)
         backward(problem.L, y)
-        shifted = free.copy()
+        copy(free, shifted)
         for i in range(len(u)):
             shifted[u[i]] += y[i]
-        motion += shifted
-        b = J @ motion - aim
+        axpy(1.0, shifted, motion)
+        affine(J, motion, -aim, b)
         _, status, more = minimise(laws, Y, b, x, SIX) if soft.turns else minimise(laws, Y, b, x, THREE)
         steps += more
         # dt a' = the same without e, plus L⁻ᵀ x
-        y[:] = x
+        copy(x, y)
         backward(problem.L, y)
         moved, largest = 0.0, 0.0
         for i in range(len(u)):
             shifted[u[i]] += y[i]
         for j in range(len(change)):
             moved, largest = max(moved, abs(shifted[j] - change[j])), max(largest, abs(shifted[j]))
-        change[:] = shifted
+        copy(shifted, change)
         if moved <= CONVERGED * largest or not moved < before or status != SOLVED:
             break
         before = moved

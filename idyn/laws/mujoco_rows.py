@@ -11,7 +11,7 @@ import numpy as np
 from idyn.contact import soft as column
 from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, dot, fill, forward
+from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array
 
@@ -130,7 +130,8 @@ def implicit_part(g: Given, soft: SoftConstraints, change: Array) -> Array:
         turned = np.zeros(len(v))
         _add_turned(g, change, v, 1.0, turned)
         _add_turned(g, v, change, 1.0, turned)
-        out += h * (g.slope @ change - g.M @ turned)
+        for j in range(len(out)):
+            out[j] += h * (dot(g.slope[j], change) - dot(g.M[j], turned))
     return out
 
 
@@ -200,7 +201,7 @@ def contact_rows(d: Dynamics, soft: SoftConstraints) -> Array:
     g, J = d.given, np.zeros((2 * len(d.J), len(d.given.v)))
     for i in range(len(g.mu)):
         roll, spin = _scales(g, soft, i)
-        J[6 * i : 6 * i + 3] = d.J[3 * i : 3 * i + 3]
+        copy_rows(d.J[3 * i : 3 * i + 3], J[6 * i : 6 * i + 3])
         s, n, body, other = g.tangents[i], g.normals[i], g.model.support[g.bodies[i]], g.model.support[g.others[i]]
         t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
         for j in range(len(g.v)):
@@ -221,7 +222,7 @@ def take_moments(problem: ReducedProblem, soft: SoftConstraints, J: Array, p: Ar
     g, forces = problem.dynamics.given, np.empty(len(p) // 2)
     for i in range(len(g.mu)):
         roll, spin = _scales(g, soft, i)
-        forces[3 * i : 3 * i + 3] = p[6 * i : 6 * i + 3]
+        copy(p[6 * i : 6 * i + 3], forces[3 * i : 3 * i + 3])
         for k, scale in ((0, roll), (1, roll), (2, spin)):
             row = 6 * i + 3 + k
             problem.moments[3 * i + k] = scale * p[row]

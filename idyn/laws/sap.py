@@ -24,7 +24,7 @@ from idyn.certificate.certify import Conditions
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
-from idyn.solvers.linalg import backward, cholesky, dot, forward
+from idyn.solvers.linalg import affine, apply, apply_transposed, axpy, backward, cholesky, dot, fill_rows, forward
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
@@ -65,13 +65,15 @@ def minimise(laws: Array, Y: Array, b: Array, x: Array, block: Block) -> tuple[A
     """
     (rows, nu), width = Y.shape, len(block)
     p, G, line, before = np.zeros(rows), np.zeros((rows, width)), np.empty(nu), np.inf
+    u, du, push, gradient = np.empty(rows), np.empty(rows), np.empty(nu), np.empty(nu)
     for step in range(MOST_STEPS):
         # gradient x − Yᵀ γ(u)
-        _impulses(laws, Y @ x + b, p, G, block)
-        push = Y.T @ p
-        gradient, steepest, largest = x - push, 0.0, 0.0
-        H = np.eye(nu)
+        affine(Y, x, b, u)
+        _impulses(laws, u, p, G, block)
+        apply_transposed(Y, p, push)
+        H, steepest, largest = np.eye(nu), 0.0, 0.0
         for i in range(nu):
+            gradient[i] = x[i] - push[i]
             steepest, largest = max(steepest, abs(gradient[i])), max(largest, abs(x[i]), abs(push[i]))
         if steepest <= CONVERGED * largest or before <= min(steepest, STALLED * largest):
             return p, SOLVED, step
@@ -93,19 +95,25 @@ def minimise(laws: Array, Y: Array, b: Array, x: Array, block: Block) -> tuple[A
         cholesky(H)
         forward(H, gradient)
         backward(H, gradient)
-        x -= _step_length(laws, Y, b, x, gradient, block) * gradient
+        apply(Y, gradient, du)
+        axpy(-_step_length(laws, u, du, x, gradient, block), gradient, x)
     return p, NOT_CERTIFIED, MOST_STEPS
 
 
 @compiled
-def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array, block: Block) -> float:
-    """Return the step length from x against `direction` (nu) to the minimum of the cost, by Newton's method in a bracket."""
-    u, du, width = Y @ x + b, Y @ direction, len(block)
-    p, G = np.zeros(len(u)), np.zeros((len(u), width))
+def _step_length(laws: Array, u: Array, du: Array, x: Array, direction: Array, block: Block) -> float:
+    """Return the step length from x against `direction` (nu) to the minimum of the cost, by Newton's method in a bracket.
+
+    u, du: Y x + b and Y `direction` (rows)
+    """
+    width = len(block)
+    p, G, moved = np.zeros(len(u)), np.zeros((len(u), width)), np.empty(len(u))
     low, high, share, flat = 0.0, np.inf, 1.0, -1.0
     for _ in range(60):
         at = 0.0 if flat < 0.0 else share  # first the slope at the start
-        _impulses(laws, u - at * du, p, G, block)
+        for row in range(len(u)):
+            moved[row] = u[row] - at * du[row]
+        _impulses(laws, moved, p, G, block)
         # slope and curvature of ½‖x‖² + ½‖γ‖²_R along −direction
         slope, curvature = 0.0, 0.0
         for i in range(len(x)):
@@ -136,7 +144,7 @@ def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array, bl
 def _impulses(laws: Array, u: Array, p: Array, G: Array, block: Block) -> None:
     """Fill p = γ(u) (rows) and G = −∂γ/∂u, a block for each contact (rows, width). laws: see above (n, 7)"""
     width = len(block)
-    G[:] = 0.0
+    fill_rows(G, 0.0)
     for i in range(len(laws)):
         first, mu, soft_n, aim = width * i, laws[i, 0], laws[i, 2], laws[i, 3]
         n = first + 2
@@ -237,7 +245,9 @@ def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array,
     """Minimise the cost over x. Return impulses (3n), status, and the number of Newton steps."""
     d = problem.dynamics
     Y, x = start(problem)
-    return minimise(contact_laws(d, material), Y, d.J @ problem.v_free + d.drift, x, THREE)
+    b = np.empty(len(d.J))
+    affine(d.J, problem.v_free, d.drift, b)
+    return minimise(contact_laws(d, material), Y, b, x, THREE)
 
 
 @compiled

@@ -18,7 +18,7 @@ from idyn.jit.compiled import compiled
 from idyn.laws.law import Face, is_free
 from idyn.selection.aim import Aim, choice_dimension, has_impulses_in_cones
 from idyn.solvers.cones import FREE, NOT_FOUND, RAYS, ROUND, TOO_COSTLY, ZERO, nearest_in_cones
-from idyn.solvers.linalg import row_basis
+from idyn.solvers.linalg import apply, copy_rows, dot, fill, row_basis
 from idyn.terms.reduction import recover
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
@@ -78,8 +78,10 @@ def _choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Ar
 
 @compiled
 def _torque2(rows: Rows, force: Array) -> float:
-    tau = rows.tau + rows.lever * (rows.K @ (force - rows.force))
-    return tau @ tau
+    change, square = force - rows.force, 0.0
+    for k in range(len(rows.tau)):
+        square += (rows.tau[k] + rows.lever * dot(rows.K[k], change)) ** 2
+    return square
 
 
 @compiled
@@ -89,21 +91,24 @@ def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> tuple[Array, i
     last: 0: torque limits are enforced; otherwise a factor of `SOFTENING`: the excess over them is minimised first
     """
     nu, na, strict = len(rows.E), len(rows.K), last == 0.0
-    # K f = τ(f)/lever + offset
-    offset = rows.K @ rows.force - rows.tau / rows.lever
-    allowed = limits * (1.0 - MARGIN) / rows.lever
-    # rules: E f = E f*; parabola of the torques about τ₀, within the limits
-    A, rules = np.vstack((rows.E, rows.K)), np.zeros((nu + na, 5))
-    rules[:nu, 0] = rows.E @ rows.force
-    rules[:nu, 3], rules[:nu, 4] = -np.inf, np.inf
-    rules[nu:, 0] = offset if aim.of_forces else offset + aim.target / rows.lever
-    rules[nu:, 3], rules[nu:, 4] = offset - allowed, offset + allowed
+    # rules: E f = E f*; parabola of the torques about τ₀, within the limits, with K f = τ(f)/lever + offset
+    A, rules = np.empty((nu + na, rows.E.shape[1])), np.zeros((nu + na, 5))
+    copy_rows(rows.E, A[:nu])
+    copy_rows(rows.K, A[nu:])
+    apply(A, rows.force, rules[:, 0])
+    fill(rules[:nu, 3], -np.inf)
+    fill(rules[:nu, 4], np.inf)
+    for k in range(na):
+        offset, allowed = rules[nu + k, 0] - rows.tau[k] / rows.lever, limits[k] * (1.0 - MARGIN) / rows.lever
+        rules[nu + k, 0] = offset if aim.of_forces else offset + aim.target[k] / rows.lever
+        rules[nu + k, 3], rules[nu + k, 4] = offset - allowed, offset + allowed
     # decreasing σ; each solution is the next center f', except with unlimited friction
     center = aim.target.copy() if aim.of_forces else np.zeros(len(rows.force))
     multipliers, before, force, status = np.zeros(nu + na), SOFTNESS[0], center, NOT_FOUND
     for softness in SOFTNESS:
         torques = SOFT_TORQUES if aim.of_forces else softness if strict else last * softness
-        rules[nu:, 1], rules[nu:, 2] = torques, 0.0 if strict else softness
+        fill(rules[nu:, 1], torques)
+        fill(rules[nu:, 2], 0.0 if strict else softness)
         multipliers *= before / softness  # the multipliers if the center were the solution
         cost_limit = _cost_limit(rows, rules[nu:], center)
         nearer, multipliers, steps = nearest_in_cones(center, A, rules, rows.kinds, rows.rays, multipliers, cost_limit)
@@ -123,19 +128,20 @@ def _cost_limit(rows: Rows, rules: Array, center: Array) -> float:
     """Return the cost above which a solution is abandoned: a multiple of the cost of the law's forces and, if torque limits are
     enforced, the cost of torques at these limits."""
     # ‖f* − center‖²
-    at, cost = rows.K @ rows.force, 1.0
+    cost = 1.0
     for k in range(len(center)):
         cost += (rows.force[k] - center[k]) ** 2
     # 2 h_k of K f*, outside the limits with the parabola of the excess
-    for k in range(len(at)):
+    for k in range(len(rules)):
         b, inside, beyond, low, high = rules[k]
-        edge = min(max(at[k], low), high)
+        at = dot(rows.K[k], rows.force)
+        edge = min(max(at, low), high)
         if beyond > 0.0:
-            over = abs(at[k] - edge)
+            over = abs(at - edge)
             cost += (edge - b) ** 2 / inside + over * over / beyond + 2.0 * abs(edge - b) * over / inside
         else:
             most = max(abs(low - b), abs(high - b))
-            cost += (most if most < np.inf else at[k] - b) ** 2 / inside / MAX_COST_RATIO
+            cost += (most if most < np.inf else at - b) ** 2 / inside / MAX_COST_RATIO
     return MAX_COST_RATIO * cost
 
 

@@ -19,7 +19,7 @@ MOST_STEPS steps.
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, copy, forward
+from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.types import Array
 
 ZERO, FREE, RAYS, ROUND = 0, 1, 2, 3
@@ -76,7 +76,7 @@ def nearest_in_cones(
         for _ in range(MOST_TRIALS):
             trial = multipliers + share * change
             new, rest, slope, compliance = _dual(trial, x0, A, rules, kinds, rays, x, slopes)
-            along = change @ slope
+            along = dot(change, slope)
             if abs(along) <= FLAT * promised or (high == 0.0 and along > 0.0):
                 break
             if along > 0.0:
@@ -110,7 +110,7 @@ def _newton_step(H: Array, gradient: Array, damping: float) -> tuple[Array, floa
     cholesky(L)
     forward(L, change)
     backward(L, change)
-    return change, change @ gradient
+    return change, dot(change, gradient)
 
 
 @compiled
@@ -184,7 +184,7 @@ def _curvature(A: Array, slopes: Array, compliance: Array) -> Array:
 @compiled
 def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
     """Replace x (3) by the nearest point of the cone, and fill the slope of this map (3, 3)."""
-    slope[:] = 0.0
+    fill_rows(slope, 0.0)
     if kind == FREE:
         slope[0, 0] = slope[1, 1] = 1.0
         if x[2] >= 0.0:
@@ -193,7 +193,7 @@ def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
             x[2] = 0.0
         return
     if kind == ZERO:
-        x[:] = 0.0
+        fill(x, 0.0)
         return
     if kind == ROUND:
         _project_on_round(x, rays[0, 0] / rays[0, 2], slope)
@@ -213,7 +213,7 @@ def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
         inside = inside and height >= 0.0
         if height > 0.0 and count > 2:
             continue
-        xa, xe, ae = x @ a, x @ e, a @ e
+        xa, xe, ae = dot(x, a), dot(x, e), dot(a, e)
         if xa - ae * xe >= 0.0 and xe - ae * xa >= 0.0 and height * height < best:
             best = height * height
             for c in range(3):
@@ -222,7 +222,7 @@ def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
                     slope[c, q] = (1.0 if c == q else 0.0) - normal[c] * normal[q] / length**2
     # inside: y = x
     if inside:
-        slope[:] = 0.0
+        fill_rows(slope, 0.0)
         slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
         return
     # edges: y = a aᵀ x if aᵀ x > 0
@@ -251,7 +251,7 @@ def _project_on_round(x: Array, mu: float, slope: Array) -> None:
     # outside: (μ (s, t)/‖(s, t)‖, 1) h, h = (μ ‖(s, t)‖ + n) / (1 + μ²), or the apex
     height = (mu * across + x[2]) / (1.0 + mu * mu)
     if height <= 0.0:
-        x[:] = 0.0
+        fill(x, 0.0)
         return
     # slope of the map
     a, c, share, along = x[0] / across, x[1] / across, mu * height / across, 1.0 / (1.0 + mu * mu)

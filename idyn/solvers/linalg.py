@@ -82,6 +82,50 @@ def multiply_transposed(A: Array, X: Array, sign: float, Y: Array) -> None:
 
 
 @compiled
+def product(A: Array, X: Array, Y: Array) -> None:
+    """Fill Y with A X."""
+    fill_rows(Y, 0.0)
+    multiply(A, X, 1.0, Y)
+
+
+@compiled
+def product_transposed(A: Array, X: Array, Y: Array) -> None:
+    """Fill Y with Aᵀ X."""
+    fill_rows(Y, 0.0)
+    multiply_transposed(A, X, 1.0, Y)
+
+
+@compiled
+def product_by_rows(A: Array, X: Array, Y: Array) -> None:
+    """Fill Y with A Xᵀ."""
+    for i in range(len(A)):
+        for j in range(len(X)):
+            Y[i, j] = dot(A[i], X[j])
+
+
+@compiled
+def apply(A: Array, x: Array, y: Array) -> None:
+    """Fill the vector y with A x."""
+    for i in range(len(A)):
+        y[i] = dot(A[i], x)
+
+
+@compiled
+def affine(A: Array, x: Array, b: Array, y: Array) -> None:
+    """Fill the vector y with A x + b."""
+    for i in range(len(A)):
+        y[i] = dot(A[i], x) + b[i]
+
+
+@compiled
+def apply_transposed(A: Array, x: Array, y: Array) -> None:
+    """Fill the vector y with Aᵀ x."""
+    fill(y, 0.0)
+    for i in range(len(A)):
+        axpy(x[i], A[i], y)
+
+
+@compiled
 def least(a: Array) -> float:
     """Return the least element; NaN if there is a NaN, ∞ if there are none."""
     value = np.inf
@@ -255,21 +299,14 @@ def row_basis(A: Array, new: float) -> Array:
         for c in range(m):
             q[c] = rest[newest, c] / length
         for k in range(rank):
-            _subtract_part(q, Q[k])
+            axpy(-dot(Q[k], q), Q[k], q)
         size = np.sqrt(dot(q, q))
         for c in range(m):
             q[c] /= size
         for row in range(rows):
-            _subtract_part(rest[row], q)
+            axpy(-dot(q, rest[row]), q, rest[row])
         rank += 1
     return Q[:rank].copy()
-
-
-@compiled
-def _subtract_part(x: Array, q: Array) -> None:
-    share = dot(q, x)
-    for c in range(len(x)):
-        x[c] -= share * q[c]
 
 
 @compiled

@@ -39,7 +39,7 @@ def fill_drift(d: Dynamics) -> None:
     """Fill `drift` (3n), and add dt Ġ v to `rate` (3m)."""
     g = d.given
     if not g.contact_drift:
-        d.drift[:] = 0.0
+        fill(d.drift, 0.0)
     if not (g.contact_drift or (g.drift and len(g.ends) > 0)):
         return
     joints = len(g.model.parents)

@@ -97,7 +97,7 @@ def orthonormalise(X: Array, share: float) -> RowFactor:
     Q, kept = np.zeros((min(m, nv), nv)), np.zeros(min(m, nv), dtype=np.int64)
     C, longest2, rank = np.zeros((m, len(Q))), 0.0, 0
     for i in range(m):
-        longest2 = max(longest2, np.dot(X[i], X[i]))
+        longest2 = max(longest2, dot(0.0, X[i], X[i]))
     for i in range(m):
         x = X[i].copy()
         length2 = dot(0.0, x, x)

@@ -20,12 +20,13 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import affine, apply_transposed, copy
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Restitution, gap_speeds
-from sim_harness.engines.linalg import SHIFTS
+from sim_harness.engines.linalg import SHIFTS, dot, largest
 
 TOLERANCE = 1e-8
 """Largest violation of the optimality conditions of a solved step, relative to the speed of the fastest contact [m/s]."""
@@ -92,7 +93,7 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
     A, lower = np.zeros((size, 3 * n)), np.zeros(size)
     row = 2 * n
     for i in range(n):
-        A[i] = D[3 * i + 2]  # D_N p ≥ −b_N − c
+        copy(D[3 * i + 2], A[i])  # D_N p ≥ −b_N − c
         lower[i] = -b[3 * i + 2] - c[i]
         A[n + i, 3 * i + 2] = 1.0  # p_N ≥ 0
         for j in range(edges if mu[i] < np.inf else 0):  # −m_j · p_T + μ cos(π/edges) p_N ≥ 0
@@ -107,8 +108,10 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
 @compiled
 def optimality(H: Array, f: Array, A: Array, lower: Array, x: Array, y: Array) -> float:
     """Return the largest violation of H x + f = Aᵀ y and of 0 ≤ y ⟂ A x − l ≥ 0, the latter as |min(y, A x − l)|."""
-    worst = np.abs(H @ x + f - A.T @ y).max()
-    slack = A @ x - lower
+    rest, pushed = np.empty(len(x)), np.empty(len(x))
+    affine(H, x, f, rest)
+    apply_transposed(A, y, pushed)
+    worst = largest(rest - pushed)
     for i in range(len(lower)):
-        worst = max(worst, abs(min(y[i], slack[i])))
+        worst = max(worst, abs(min(y[i], dot(-lower[i], A[i], x))))
     return worst

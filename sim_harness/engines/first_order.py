@@ -122,7 +122,7 @@ def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[Sparse, A
                 continue
             forward_within(free.L, free.first, y)
             column = NORMAL if e == 2 else TANGENT
-            table.weights[i, column] = max(table.weights[i, column], np.dot(y, y))
+            table.weights[i, column] = max(table.weights[i, column], dot(0.0, y, y))
             project(free.factor.Q, y)
         w[i, 2] -= table.v_hat[i]
         for e in range(2):
@@ -147,7 +147,8 @@ def velocity_after(bodies: Bodies, free: Free, Y: Sparse, order: Array, p: Array
     """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
     nv, y = len(bodies.v), sparse_pushed(Y, p)
     v_plus = np.zeros(nv)
-    v_plus[order] = y
+    for d in range(nv):
+        v_plus[order[d]] = y[d]
     backward_within(free.L, free.first, v_plus)
     v_plus += free.v_free
     # generalised impulse that the rigid rows must supply: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive

@@ -40,7 +40,7 @@ from sim_harness.engines.first_order_law import (
     slope,
     violation,
 )
-from sim_harness.engines.linalg import Sparse, sparse_pushed, speeds
+from sim_harness.engines.linalg import Sparse, dot, sparse_pushed, speeds
 from sim_harness.engines.sap_newton import APART
 
 ROUNDS = 30  # largest number of rounds. Typical: 2, or 3 where R is 0
@@ -130,10 +130,11 @@ def newton(Y: Sparse, table: Table, start: Round, y: Array, rules: Rules) -> tup
     for step in range(rules.max_steps):
         F, u = residual(Y, table, start, y)
         dy = newton_direction(Y, table, start, u, F)
-        little = SMALL * (np.sqrt(np.dot(y, y)) + np.sqrt(np.dot(F - y, F - y))) + ROUNDING * rules.motion
-        if not np.sqrt(np.dot(dy, dy)) > little:
+        push, change2 = F - y, dot(0.0, dy, dy)
+        little = SMALL * (np.sqrt(dot(0.0, y, y)) + np.sqrt(dot(0.0, push, push))) + ROUNDING * rules.motion
+        if not np.sqrt(change2) > little:
             return y + dy, step + 1
-        share = exact_share(table, start, u, speeds(Y, dy), np.dot(y, dy), np.dot(dy, dy))
+        share = exact_share(table, start, u, speeds(Y, dy), dot(0.0, y, dy), change2)
         if share == 0.0:
             return y, step + 1
         y = y + share * dy

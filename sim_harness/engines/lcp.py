@@ -28,6 +28,7 @@ import numpy as np
 from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
 from idyn.solvers.lemke import basis_solution, covering, lemke, natural_residual
+from idyn.solvers.linalg import copy_rows, fill_rows
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
@@ -105,13 +106,14 @@ def solve_polygon(D: Array, b: Array, mu: Array, c: Array, edges: int, max_pivot
             status, share = outcome, FALL * share
             continue
         basis, share = found, max(share / FALL, LEAST_YIELD)
-        p[:] = 0.0
+        fill_rows(p, 0.0)
         for x in range(len(r)):  # the direction of a λ is zero
             for e in range(3):
                 p[contact[x], e] += direction[x, e] * z[x]
         error = natural_residual(A, r, z)
         if error < CLOSER * least:
-            least, best[:] = error, p
+            least = error
+            copy_rows(p, best)
         if least <= AGREED * scale:
             break
     return best, SOLVED if least <= TOLERANCE * scale else status, pivots, least

@@ -181,7 +181,8 @@ def islands_of(touches: Array) -> tuple[Array, Array]:
             if island[i] == islands:
                 island[i] = -1
         end = _spread(linked, far, order, island, done, islands)  # start from the most distant tree: narrower fronts
-        order[done:end] = order[done:end][::-1].copy()
+        for i in range((end - done) // 2):  # reverse
+            order[done + i], order[end - 1 - i] = order[end - 1 - i], order[done + i]
         done, islands = end, islands + 1
     return order, island
 

@@ -10,7 +10,7 @@ Curnier 1991]. The paper's iteration, which keeps W fixed in each step, converge
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.solvers.linalg import copy, lu_factor, lu_solve
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_rows import Constraints, normal_row
@@ -233,14 +233,15 @@ def refine(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, i
     tried, idle, shift = 0, 0, SHIFT  # idle: consecutive steps without improvement
     while tried < limit and error > ROUNDING * c.scale and idle < IDLE:
         full = exact_step(c, at, u, F, shift)
-        before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
+        before, share, worst, falls = dot(0.0, F, F), 1.0, 0.0, False
         # backtracking on ‖F‖² with Armijo's condition; each trial is first projected onto p_N ≥ 0 and the cone
         for _ in range(HALVINGS):
-            new[:] = at + share * (full - at)
+            for i in range(m):
+                new[i] = at[i] + share * (full[i] - at[i])
             project_feasible(c, new)
             speeds_of(c, new, u_new)
             worst = natural_residual(c, new, u_new, F_new)
-            falls = np.dot(F_new, F_new) < (1.0 - ARMIJO * share) * before
+            falls = dot(0.0, F_new, F_new) < (1.0 - ARMIJO * share) * before
             if falls:
                 break
             share *= 0.5
@@ -248,12 +249,14 @@ def refine(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, i
         idle = 0 if worst < GAIN * error else idle + 1
         if falls or shift >= MOST_SHIFT:
             shift = max(SHIFT, shift / 10.0)
-            at[:], u[:], F[:] = new, u_new, F_new
+            copy(new, at)
+            copy(u_new, u)
+            copy(F_new, F)
         else:
             shift *= 100.0
         if worst < error:
             error = worst
-            p[:] = new
+            copy(new, p)
         elif error <= NEAR * c.scale:
             break
     return error, tried

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, copy, forward
+from idyn.solvers.linalg import apply, backward, cholesky, copy, forward
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_exact import (
@@ -61,34 +61,24 @@ def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
 
 
 @compiled
-def product(A: Array, x: Array, y: Array) -> None:
-    """y ← A x, in place."""
-    for i in range(len(x)):
-        s = 0.0
-        for j in range(len(x)):
-            s += A[i, j] * x[j]
-        y[i] = s
-
-
-@compiled
 def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
     """Return x (m) by the conjugate residual method with diagonal preconditioner."""
     diagonal = np.diag(A).copy()
     x, z, y = np.zeros(len(b)), b / diagonal, np.empty(len(b))
-    product(A, z, y)
+    apply(A, z, y)
     # z = diag⁻¹ (b − A x), y = A z; p directions, q = A p, conjugate in the metric of diag⁻¹
-    p, q, rho = z.copy(), y.copy(), np.dot(z, y)
+    p, q, rho = z.copy(), y.copy(), dot(0.0, z, y)
     least = NOTHING * rho
     for _ in range(iterations):
         w = q / diagonal
-        curvature = np.dot(q, w)
+        curvature = dot(0.0, q, w)
         if not (rho > least and curvature > 0.0):
             break
         a = rho / curvature
         x += a * p
         z -= a * w
-        product(A, z, y)
-        following = np.dot(z, y)
+        apply(A, z, y)
+        following = dot(0.0, z, y)
         beta = following / rho
         rho = following
         p, q = z + beta * p, y + beta * q
@@ -100,18 +90,18 @@ def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
     """Return x (m) by the conjugate gradient method with diagonal preconditioner."""
     diagonal = np.diag(A).copy()
     x, r, z, q = np.zeros(len(b)), b.copy(), b / diagonal, np.empty(len(b))
-    p, rho = z.copy(), np.dot(r, z)  # r = b − A x, z = diag⁻¹ r; p directions, q = A p
+    p, rho = z.copy(), dot(0.0, r, z)  # r = b − A x, z = diag⁻¹ r; p directions, q = A p
     least = NOTHING * rho
     for _ in range(iterations):
-        product(A, p, q)
-        curvature = np.dot(p, q)
+        apply(A, p, q)
+        curvature = dot(0.0, p, q)
         if not (rho > least and curvature > 0.0):
             break
         a = rho / curvature
         x += a * p
         r -= a * q
         z = r / diagonal
-        following = np.dot(r, z)
+        following = dot(0.0, r, z)
         beta = following / rho
         rho = following
         p = z + beta * p

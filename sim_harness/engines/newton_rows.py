@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import forward
+from idyn.solvers.linalg import fill, forward
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
 from sim_harness.engines.engine import ForwardProblem, gap_speeds
@@ -87,7 +87,7 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
         if preconditioner == UNIT:
             r[row] = 1.0 / plan.dt**2
     if preconditioner == TIME_STEP:
-        r[:] = 1.0
+        fill(r, 1.0)
     return Constraints(plan, Y, D, z_free, w, r, scale, 0.0)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.solvers.linalg import affine, lu_factor, lu_solve
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
@@ -84,10 +84,11 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
     u: initial guess of the contact velocities (3n)
     """
     p = _fixed_point(D, b, _law(u, ground)[1])
-    best, least = p, np.inf
+    best, least, moved = p, np.inf, np.empty(len(p))
     passes = 1
     while True:
-        law, viscous, slope = _law(D @ p + b, ground)
+        affine(D, p, b, moved)
+        law, viscous, slope = _law(moved, ground)
         error = _largest(p - law)
         if error < least:
             best, least = p, error
@@ -100,7 +101,8 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
         share = 1.0
         while share >= SHORTEST:
             trial = p + share * step
-            trial_error = _largest(trial - _law(D @ trial + b, ground)[0])
+            affine(D, trial, b, moved)
+            trial_error = _largest(trial - _law(moved, ground)[0])
             if trial_error <= (1.0 - 0.1 * share) * error:
                 break
             share /= 2.0

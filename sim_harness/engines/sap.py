@@ -98,7 +98,7 @@ def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
         total = 0.0
         for a in range(3):
             for b in range(3):
-                total += np.dot(Y[a], Y[b]) ** 2
+                total += dot(0.0, Y[a], Y[b]) ** 2
         row = i >= m.contacts
         w = np.sqrt(total) / (1.0 if row else 3.0)
         laws[i, MU] = m.mu[i]
@@ -126,7 +126,10 @@ def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[
             continue
         c = convex_problem(motion, J, laws, dofs, members)
         v_island, gamma_island, outcome, steps = minimise(c, motion.v[dofs], rules)
-        v[dofs], gamma[members] = v_island, gamma_island
+        for d in range(len(dofs)):
+            v[dofs[d]] = v_island[d]
+        for i in range(len(members)):
+            copy(gamma_island[i], gamma[members[i]])
         most = max(most, steps)
         if outcome == NON_FINITE or (outcome == NOT_CERTIFIED and status != NON_FINITE):
             status = outcome

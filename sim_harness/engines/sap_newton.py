@@ -27,6 +27,7 @@ from sim_harness.engines.linalg import (
     backward_within,
     cholesky_within,
     compressed,
+    dot,
     forward_within,
     profile,
     sparse_pushed,
@@ -208,7 +209,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         away = v - c.v_star
         pull = symmetric_times(c.A, c.J.first, away)
         gradient = pull - sparse_pushed(c.J, gamma)
-        cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
+        cost = 0.5 * dot(0.0, away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
         # converged: e_m ≤ ε_r; stalled: rounding keeps ℓ from falling
@@ -226,8 +227,8 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         direction = -gradient
         forward_within(H, c.J.first, direction)
         backward_within(H, c.J.first, direction)
-        curvature = np.dot(direction, symmetric_times(c.A, c.J.first, direction))
-        line = Line(u, speeds(c.J, direction), np.dot(direction, pull), curvature)
+        curvature = dot(0.0, direction, symmetric_times(c.A, c.J.first, direction))
+        line = Line(u, speeds(c.J, direction), dot(0.0, direction, pull), curvature)
         v = v + exact_share(c, line) * direction
         u = speeds(c.J, v)
     return v, gamma, status, rules.max_iterations

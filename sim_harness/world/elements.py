@@ -14,14 +14,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
 from idyn.types import Array
 
 Energy = Literal["corotational", "neo-hookean"]
 
 ROWS = 9  # number of rows of each tetrahedron
 FLAT = 1e-9  # smallest curvature h_a of a stretch, as a share of μ
-PAIRS = np.array([(0, 1), (0, 2), (1, 2)])  # pairs of axes that are flipped and twisted
+PAIRS = ((0, 1), (0, 2), (1, 2))  # pairs of axes that are flipped and twisted
 
 
 class Elastic(NamedTuple):
@@ -44,107 +43,91 @@ def elastic_body(points: Array, nodes: Array, young: float, poisson: float, ener
     return Elastic(nodes, b, np.abs(np.linalg.det(edges)) / 6, mu, lam, energy == "neo-hookean")
 
 
-@compiled
 def _constants(mu: float, lam: float) -> tuple[float, float, float]:
     """Return C₁, D₁ [Pa] and α = 1 + C₁ / D₁, for which the body is stress-free at s = 1."""
     first, second = 0.5 * mu, 0.5 * (lam + mu)
     return first, second, 1.0 + first / second
 
 
-@compiled
 def stretch_slopes(s: Array, mu: float, lam: float, hyper: bool) -> tuple[Array, Array]:
-    """Return ∂Ψ/∂s (3) and ∂²Ψ/∂s² (3, 3) [Pa] of Ψ = μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
-    c, H = np.zeros(3), np.zeros((3, 3))
+    """Return ∂Ψ/∂s (..., 3) and ∂²Ψ/∂s² (..., 3, 3) [Pa] at stretches s (..., 3) of Ψ = μ Σ (s − 1)² + ½ λ (Σ s − 3)², or
+    C₁ (Σ s² − 3) + D₁ (J − α)²."""
+    if not hyper:
+        c = 2.0 * mu * (s - 1.0) + lam * (s.sum(axis=-1, keepdims=True) - 3.0)
+        return c, np.broadcast_to(2.0 * mu * np.eye(3) + lam, (*s.shape, 3))
     first, second, alpha = _constants(mu, lam)
-    J = s[0] * s[1] * s[2]
+    J, c, H = s.prod(axis=-1), np.empty(s.shape), np.empty((*s.shape, 3))
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
-        if hyper:
-            c[i] = 2.0 * (first * s[i] + second * (J - alpha) * s[j] * s[k])
-            H[i, i] = 2.0 * (first + second * (s[j] * s[k]) ** 2)
-            H[i, j] = H[j, i] = 2.0 * second * s[k] * (2.0 * J - alpha)
-        else:
-            c[i] = 2.0 * mu * (s[i] - 1.0) + lam * (s.sum() - 3.0)
-            H[i, i] = 2.0 * mu + lam
-            H[i, j] = H[j, i] = lam
+        area = s[..., j] * s[..., k]
+        c[..., i] = 2.0 * (first * s[..., i] + second * (J - alpha) * area)
+        H[..., i, i] = 2.0 * (first + second * area**2)
+        H[..., i, j] = H[..., j, i] = 2.0 * second * s[..., k] * (2.0 * J - alpha)
     return c, H
 
 
-@compiled
-def shear_slopes(s: Array, k: int, mu: float, lam: float, hyper: bool) -> tuple[float, float]:
-    """Return the curvatures h_a of the flip and the twist in the plane of the axes i and j, those other than k [Pa].
+def shear_slopes(s: Array, k: int, mu: float, lam: float, hyper: bool) -> tuple[Array, Array]:
+    """Return the curvatures h_a of the flip and the twist in the plane of the axes i and j, those other than k, at stretches s
+    (..., 3) [Pa].
 
     flip: (Ψ_i − Ψ_j) / (s_i − s_j), twist: (Ψ_i + Ψ_j) / (s_i + s_j), with Ψ_i = ∂Ψ/∂s_i
     """
     if hyper:
         first, second, alpha = _constants(mu, lam)
-        pressure = second * (s[0] * s[1] * s[2] - alpha) * s[k]
+        pressure = second * (s.prod(axis=-1) - alpha) * s[..., k]
         return 2.0 * (first - pressure), 2.0 * (first + pressure)
-    both = s.sum() - s[k]
-    if both <= FLAT:
-        return 2.0 * mu, 0.0
-    return 2.0 * mu, 2.0 * (mu * (both - 2.0) + lam * (s.sum() - 3.0)) / both
+    total = s.sum(axis=-1)
+    both = total - s[..., k]
+    twist = 2.0 * (mu * (both - 2.0) + lam * (total - 3.0)) / np.maximum(both, FLAT)
+    return np.full(both.shape, 2.0 * mu), np.where(both > FLAT, twist, 0.0)
 
 
-@compiled
 def principal(F: Array) -> tuple[Array, Array, Array]:
-    """Return rotations U and V and stretches s with F = U diag(s) Vᵀ; the last stretch of an inverted element is negative."""
+    """Return rotations U and V (..., 3, 3) and stretches s (..., 3) with F = U diag(s) Vᵀ (..., 3, 3); the last stretch of an
+    inverted element is negative."""
     U, s, Vt = np.linalg.svd(F)
-    V = Vt.T.copy()
-    if np.linalg.det(U) < 0.0:
-        U[:, 2], s[2] = -U[:, 2], -s[2]
-    if np.linalg.det(V) < 0.0:
-        V[:, 2], s[2] = -V[:, 2], -s[2]
+    V = np.swapaxes(Vt, -1, -2)
+    for R in (U, V):
+        side = np.where(np.linalg.det(R) < 0.0, -1.0, 1.0)
+        R[..., 2] *= side[..., None]
+        s[..., 2] *= side
     return U, s, V
 
 
-@compiled
-def deformation(body: Elastic, e: int, x: Array) -> Array:
-    """Return the deformation gradient F = Σ x_k b_kᵀ of tetrahedron e; x: all corners [m] (n, 3)."""
-    F = np.zeros((3, 3))
-    for k in range(4):
-        for i in range(3):
-            for j in range(3):
-                F[i, j] += x[body.nodes[e, k], i] * body.b[e, k, j]
-    return F
+def deformation(body: Elastic, e: int | slice, x: Array) -> Array:
+    """Return the deformation gradients F = Σ x_k b_kᵀ of the tetrahedra e (..., 3, 3); x: all corners [m] (n, 3)."""
+    return np.swapaxes(x[body.nodes[e]], -1, -2) @ body.b[e]
 
 
-@compiled
 def element_rows(body: Elastic, x: Array) -> tuple[Array, Array, Array]:
     """Return the Jacobian G with respect to corner velocities (9k, 3n), g (9k) and compliance [1/J] (9k) at corners x [m]."""
     count = len(body.nodes)
-    G, g, compliance = np.zeros((ROWS * count, 3 * len(x))), np.zeros(ROWS * count), np.zeros(ROWS * count)
-    for e in range(count):
-        U, s, V = principal(deformation(body, e, x))
-        for a in range(ROWS):  # g = (∂Ψ/∂F : Q_a) / h_a, e = 1 / (volume h_a), G = U Q_a Vᵀ : ∂F/∂x
-            Q, curvature, slope = direction(body, s, a)
-            row = ROWS * e + a
-            g[row], compliance[row] = slope / curvature, 1.0 / (body.volumes[e] * curvature)
-            Q = U @ Q @ V.T
-            for k in range(4):
-                for i in range(3):
-                    for j in range(3):
-                        G[row, 3 * body.nodes[e, k] + i] += Q[i, j] * body.b[e, k, j]
-    return G, g, compliance
+    U, s, V = principal(deformation(body, slice(None), x))
+    Q, curvature, slope = _directions(body, s)
+    # g = (∂Ψ/∂F : Q_a) / h_a, e = 1 / (volume h_a), G = U Q_a Vᵀ : ∂F/∂x
+    along = U[:, None] @ Q @ np.swapaxes(V, -1, -2)[:, None]
+    G = np.zeros((count, ROWS, len(x), 3))
+    G[np.arange(count)[:, None], :, body.nodes] = np.einsum("eaij,ekj->ekai", along, body.b)
+    compliance = 1.0 / (body.volumes[:, None] * curvature)
+    return G.reshape(ROWS * count, 3 * len(x)), (slope / curvature).ravel(), compliance.ravel()
 
 
-@compiled
-def direction(body: Elastic, s: Array, a: int) -> tuple[Array, float, float]:
-    """Return Q_a in principal axes (3, 3), and curvature h_a and slope of Ψ along Q_a [Pa].
+def _directions(body: Elastic, s: Array) -> tuple[Array, Array, Array]:
+    """Return the Q_a in principal axes (k, 9, 3, 3), and the curvatures h_a and slopes of Ψ along them (k, 9) [Pa].
 
     Q_a is 0 where the curvature is negative.
     """
-    Q = np.zeros((3, 3))
-    if a < 3:
-        c, H = stretch_slopes(s, body.mu, body.lam, body.hyper)
-        curvatures, axes = np.linalg.eigh(H)
-        for i in range(3):
-            Q[i, i] = axes[i, a]
-        return Q, max(curvatures[a], FLAT * body.mu), np.dot(axes[:, a].copy(), c)
-    i, j = PAIRS[(a - 3) % 3]
-    flip, twist = shear_slopes(s, 3 - i - j, body.mu, body.lam, body.hyper)
-    curvature, sign = (flip, 1.0) if a < 6 else (twist, -1.0)
-    if curvature <= FLAT * body.mu:
-        return Q, body.mu, 0.0
-    Q[i, j], Q[j, i] = np.sqrt(0.5), sign * np.sqrt(0.5)
-    return Q, curvature, 0.0
+    count, flat = len(s), FLAT * body.mu
+    Q, curvature, slope = np.zeros((count, ROWS, 3, 3)), np.empty((count, ROWS)), np.zeros((count, ROWS))
+    c, H = stretch_slopes(s, body.mu, body.lam, body.hyper)
+    curvatures, axes = np.linalg.eigh(H)
+    curvature[:, :3], slope[:, :3] = np.maximum(curvatures, flat), np.einsum("eia,ei->ea", axes, c)
+    for i in range(3):
+        Q[:, :3, i, i] = axes[:, i]
+    for pair, (i, j) in enumerate(PAIRS):
+        shears = shear_slopes(s, 3 - i - j, body.mu, body.lam, body.hyper)
+        for a, sign, h in ((3 + pair, 1.0, shears[0]), (6 + pair, -1.0, shears[1])):
+            Q[:, a, i, j] = np.where(h > flat, np.sqrt(0.5), 0.0)
+            Q[:, a, j, i] = sign * Q[:, a, i, j]
+            curvature[:, a] = np.where(h > flat, h, body.mu)
+    return Q, curvature, slope
