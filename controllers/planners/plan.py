@@ -13,6 +13,7 @@ from controllers.planners.slope import RATE, Slope, across, advance_slope, begin
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Cube, Flags, Matrix, Vector
 from idyn.model import so3
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 
@@ -54,7 +55,7 @@ def at(cubics: Cubics, i: int, k: int, t: float) -> tuple[float, float, float]:
 def stop(cubics: Cubics, i: int, k: int, t: float) -> None:
     """Stop the coordinate at its position at time t [s]."""
     p, _, _ = at(cubics, i, k, t)
-    cubics.c[i, k] = 0.0
+    fill(cubics.c[i, k], 0.0)
     cubics.c[i, k, 0] = p
     cubics.since[i, k] = cubics.until[i, k] = t
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Matrix, Vector
-from idyn.solvers.linalg import fill
+from idyn.solvers.linalg import copy, fill
 from idyn.types import Array
 
 RATE = 10.0  # Ω, natural frequency of both filters [rad/s]
@@ -152,7 +152,7 @@ def watch(slope: Slope, places: Array, stands: Array, goals: Array, t: float) ->
     last, n = slope.last, len(places)
     for i in range(n):
         if (stands[i] or np.isnan(last[i, 0])) and np.isfinite(places[i].sum()):
-            last[i] = places[i]
+            copy(places[i], last[i])
     middle, gx, gy = plane_of(last)
     for i in range(n):
         away = last[i] - middle

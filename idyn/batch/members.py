@@ -16,7 +16,7 @@ from idyn.model.robot import Robot
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
 from idyn.prediction.request import Request
 from idyn.prediction.solve import NONE, Method, Workspace, realise
-from idyn.solvers.linalg import copy
+from idyn.solvers.linalg import copy, copy_rows
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import acceptable, finite, read_given, recall
 from idyn.terms.stages import Dynamics
@@ -121,7 +121,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         copy(s.finish.figures, m.figures[i])
         copy(s.finish.closing, m.closing[i])
         if m.moment.shape[1] > 0:
-            m.moment[i] = s.finish.moment
+            copy_rows(s.finish.moment, m.moment[i])
 
 
 @compiled

@@ -8,6 +8,7 @@ import numpy as np
 
 from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.solvers.linalg import scale
 from idyn.types import Array
 
 PATCHES = 256  # number of patches in x and in y after which a friction map repeats
@@ -170,7 +171,7 @@ def _stairs(
         distances[i] = nearest
         if z < level and nearest > AT_SURFACE:
             distances[i] = -nearest
-            normals[i] *= -1.0
+            scale(-1.0, normals[i])
 
 
 MAX_STEPS = 50  # maximum number of Newton steps for a nearest point. Usual: 3 to 5 within a centimetre of the ground

@@ -52,7 +52,7 @@ from idyn.laws.law import (
 )
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold, opening, solve_no_slip, without_separating
 from idyn.solvers.lemke import covering, lemke, pivot
-from idyn.solvers.linalg import dot
+from idyn.solvers.linalg import axpy, copy, dot
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED
 from idyn.terms.reduction import Reduced
@@ -84,13 +84,15 @@ def least_contact_energy(
     for i in range(n):
         free = is_free(mu[i], unlimited)
         for j in range(1 if mu[i] == 0.0 or free else k):
-            rows[3 * row + 2], speeds[3 * row + 2] = Y[3 * i + 2], b[3 * i + 2]
+            copy(Y[3 * i + 2], rows[3 * row + 2])
+            speeds[3 * row + 2] = b[3 * i + 2]
             for r in range(2):
                 if free:
-                    rows[3 * row + r], speeds[3 * row + r] = Y[3 * i + r], b[3 * i + r]
+                    copy(Y[3 * i + r], rows[3 * row + r])
+                    speeds[3 * row + r] = b[3 * i + r]
                     bilateral[3 * row + r] = True
                 elif mu[i] > 0.0:
-                    rows[3 * row + 2] += mu[i] * directions[j, r] * Y[3 * i + r]
+                    axpy(mu[i] * directions[j, r], Y[3 * i + r], rows[3 * row + 2])
                     speeds[3 * row + 2] += mu[i] * directions[j, r] * b[3 * i + r]
             row += 1
     # 0 ≤ c ⟂ G Gᵀ c + R b ≥ 0, zero tangential velocity with unlimited friction

@@ -54,7 +54,7 @@ def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: A
         row, gap, first, n = soft.contacts[g.bodies[i]], g.gaps[i], width * i, width * i + 2
         w = row[column.WEIGHT] + soft.contacts[g.others[i], column.WEIGHT]
         mu = sliding_friction(g, soft, i)
-        laws[i] = 0.0
+        fill(laws[i], 0.0)
         laws[i, 0] = mu
         laws[i, 1] = laws[i, 2] = np.inf
         if w == 0.0 or not gap < row[column.MARGIN]:

@@ -40,7 +40,7 @@ from idyn.laws.law import polygon
 from idyn.model.robot import Robot
 from idyn.prediction.request import Request, checked_request
 from idyn.solvers.lemke import lemke, natural_residual
-from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.linalg import axpy, copy, copy_rows, lu_refined
 from idyn.status import SOLVED
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, ContactSet, Kinematics, Prediction, Record, State
@@ -299,9 +299,11 @@ def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
         if kind == OPEN:
             A[s, s] = A[t, t] = A[n, n] = 1.0
             continue
-        A[n], c[n] = D[n], -b[n]
+        copy(D[n], A[n])
+        c[n] = -b[n]
         if kind == STICK:
-            A[s], A[t], c[s], c[t] = D[s], D[t], -b[s], -b[t]
+            copy_rows(D[s:n], A[s:n])
+            c[s], c[t] = -b[s], -b[t]
             continue
         x, y = directions[(kind - SLIDE) % k]
         if kind < SLIDE + k:
@@ -310,7 +312,9 @@ def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
         # (d_j − d_{j+1}) · û_T = 0; a + b − μ p_N = 0
         x1, y1 = directions[(kind - SLIDE + 1) % k]
         det = x * y1 - y * x1
-        A[s], c[s] = (x - x1) * D[s] + (y - y1) * D[t], -(x - x1) * b[s] - (y - y1) * b[t]
+        axpy(x - x1, D[s], A[s])
+        axpy(y - y1, D[t], A[s])
+        c[s] = -(x - x1) * b[s] - (y - y1) * b[t]
         A[t, s], A[t, t], A[t, n] = (y1 - y) / det, (x - x1) / det, -mu[i]
 
 
