@@ -13,8 +13,7 @@ import numpy as np
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.messages import COMMAND, FAMILIES, STATE, Message
 
-STOP = 1 << 5 | 1 << 9
-"""L2 and B."""
+STOP = 1 << 5 | 1 << 9  # L2 and B
 
 rng = random.Random(1)
 

@@ -175,8 +175,7 @@ def test_a_command_that_tips_the_base(trial):
     planning(trial, work, modes=("ok", "failsafe:damping"))
 
 
-COMMANDS = 120
-"""Number of contradictory commands, unless one is refused."""
+COMMANDS = 120  # number of contradictory commands, unless one is refused
 
 
 class Rehearsal:

@@ -50,8 +50,7 @@ print("cut" if news.poll(10_000) else "not cut")
 """
 """Sends a message of many parts; a process of its own, for the memory it takes."""
 
-ENOUGH_MB = 100
-"""A server whose memory grows by less has not kept such a message: 400 MB, or 2 million times 64 bytes."""
+ENOUGH_MB = 100  # a server whose memory grows by less has not kept such a message: 400 MB, or 2 million times 64 bytes
 
 
 @pytest.fixture

@@ -37,26 +37,13 @@ from transport.robot.client import RobotClient, hello_for
 from transport.server.process import steady
 from transport.server.settings import ServerSettings
 
-BLOCK, PAIRS = 250, 24
-"""Ticks of a block, and pairs of blocks."""
-
-REST_S = 2e-4
-"""Rest of a flooding process after a message on each of its connections."""
-
-VISIT_S = 2e-3
-"""Time that a key that is not listed knocks before it is tried again on a new connection."""
-
-CALM_US, CALM_BLOCKS = 5.0, 20
-"""Time on others per tick below which a flood is over [µs], and most blocks until then."""
-
-LATE_S = 2e-3
-"""A longer round trip is a gap."""
-
-MOST_OTHERS_US = 50.0
-"""Processor time that the server may spend on others per tick, with an address of the robot's own."""
-
-Prepared = Callable[[zmq.Socket[bytes]], list[bytes]]
-"""Returns the messages to send over and over on a connected socket."""
+BLOCK, PAIRS = 250, 24  # ticks of a block, and pairs of blocks
+REST_S = 2e-4  # rest of a flooding process after a message on each of its connections
+VISIT_S = 2e-3  # time that a key that is not listed knocks before it is tried again on a new connection
+CALM_US, CALM_BLOCKS = 5.0, 20  # time on others per tick below which a flood is over [µs], and most blocks until then
+LATE_S = 2e-3  # a longer round trip is a gap
+MOST_OTHERS_US = 50.0  # processor time that the server may spend on others per tick, with an address of the robot's own
+Prepared = Callable[[zmq.Socket[bytes]], list[bytes]]  # returns the messages to send over and over on a connected socket
 
 
 def fixed(*messages: bytes) -> Prepared:

@@ -39,14 +39,9 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import warm_up
 
-STALL_S = 0.05
-"""No message may keep the loop for longer, of those that a machine with other things to do did not interrupt."""
-
-GROWTH_MB = 64
-"""Memory may grow by this much at most; a leak of 100 bytes a message would be 100 MB in the long run."""
-
-ROOM_BYTES = 8 << 30
-"""Of addresses: who asks for more does not get it, and says so."""
+STALL_S = 0.05  # no message may keep the loop for longer, of those that a machine with other things to do did not interrupt
+GROWTH_MB = 64  # memory may grow by this much at most; a leak of 100 bytes a message would be 100 MB in the long run
+ROOM_BYTES = 8 << 30  # of addresses: who asks for more does not get it, and says so
 
 WILD: list[Any] = [
     None, True, -1, 0, 1, 2**31, 2**63 - 1, -(2**63), 2**64 - 1, 0.0, -0.0, 1e-300, 1e300, float("nan"), float("inf"),

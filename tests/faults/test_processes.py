@@ -20,8 +20,7 @@ from transport.log.reader import LogReader
 from transport.protocol.messages.requests import StatsGet
 from transport.robot.client import ConnectionFailed
 
-DEADLINE_S = 0.02
-"""A robot whose server may be dead waits no longer for an answer."""
+DEADLINE_S = 0.02  # a robot whose server may be dead waits no longer for an answer
 
 KILLS = [5, pytest.param(100, marks=pytest.mark.long)]
 

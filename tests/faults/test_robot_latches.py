@@ -22,8 +22,7 @@ from transport.protocol.messages.requests import Estop, StatsGet
 from transport.protocol.messages.state import Flags, StateMessage
 from transport.robot.client import RobotClient, hello_for
 
-TILT = 0.96
-"""Of the first state of a falling robot [rad], which turns at 5 rad/s."""
+TILT = 0.96  # of the first state of a falling robot [rad], which turns at 5 rad/s
 
 
 @pytest.fixture

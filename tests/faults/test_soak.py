@@ -14,8 +14,7 @@ from sim_harness.studies.pauses import walking
 from transport.log.reader import LogReader
 from transport.robot.client import RobotClient, hello_for
 
-SLICE_S, WARM = 30.0, 0.2
-"""How often one looks [s], and the share of the time that the server has to reach its size."""
+SLICE_S, WARM = 30.0, 0.2  # how often one looks [s], and the share of the time that the server has to reach its size
 
 
 @pytest.mark.soak

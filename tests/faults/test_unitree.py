@@ -22,8 +22,7 @@ UNITREE = Path(__file__).parents[2].parent / "shared" / "third_party" / "unitree
 needs_unitree = pytest.mark.skipif(not UNITREE.is_dir(), reason="Unitree's simulator is not beside the project")
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-HERE, THERE = 60 + WORKER, 80 + WORKER
-"""DDS domains of the bridge and of the simulator."""
+HERE, THERE = 60 + WORKER, 80 + WORKER  # DDS domains of the bridge and of the simulator
 
 BEGIN_S, SERVED_S, SECONDS = 4.0, 5.0, 22.0
 """When a fault begins, after the first command; time that the server answers; time of the simulator [s]."""

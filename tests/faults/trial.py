@@ -28,41 +28,34 @@ from transport.server.process import NOBODY, Systemd
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
-from transport.server.settings import CurveSettings, ServerSettings, WatchdogSettings
+from transport.server.settings import ServerSettings, WatchdogSettings
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation
 from transport.startup.serve import stop_on_signals
 from transport.startup.warm_up import warm_up
 
-PATIENCE_MS = 20_000
-"""A busy machine may take its time."""
-
-BEFORE, AFTER = 60, 200
-"""Ticks of health around a fault."""
-
-ONCE, LONG = 1, 150
-"""How many ticks a fault lasts: one, or longer than the robot's own side waits for answers."""
+PATIENCE_MS = 20_000  # a busy machine may take its time
+BEFORE, AFTER = 60, 200  # ticks of health around a fault
+ONCE, LONG = 1, 150  # how many ticks a fault lasts: one, or longer than the robot's own side waits for answers
 
 
 class Server:
     """A quadruped's server behind its own socket; it runs in a thread from `begin` on, or in the caller of `serve`."""
 
-    def __init__(
-        self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None, estop_timeout_ms: float | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, tcp: bool = False, part_bytes: int = PART_BYTES, **settings: Any) -> None:
+        """settings: further ones of the server"""
         self.settings = ServerSettings(
             controller="quadruped",
             max_state_age_ms=1000.0,
             watchdog=WatchdogSettings(silence_ms=1e4),  # a busy machine is no silent robot
-            curve=curve,
             planners=("mpc", "joystick"),
             estops=("button",),
-            estop_timeout_ms=estop_timeout_ms,
+            **settings,
         )
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
         self.recorder: Recorder | None = None
-        self.part_bytes = PART_BYTES
+        self.part_bytes = part_bytes
         self.faults: list[str] = []
         self.address = "tcp://127.0.0.1:*" if tcp else f"ipc://{folder}/s"
         self._stop = threading.Event()
@@ -121,17 +114,9 @@ class Server:
 
 
 @contextmanager
-def serving(
-    folder: Path,
-    *,
-    log: Path | None = None,
-    part_bytes: int = PART_BYTES,
-    tcp: bool = False,
-    curve: CurveSettings | None = None,
-    estop_timeout_ms: float | None = None,
-) -> Iterator[Server]:
-    server = Server(folder, tcp=tcp, curve=curve, estop_timeout_ms=estop_timeout_ms)
-    server.part_bytes = part_bytes
+def serving(folder: Path, *, log: Path | None = None, **settings: Any) -> Iterator[Server]:
+    """A server that runs. settings: of `Server`"""
+    server = Server(folder, **settings)
     server.begin(log)
     try:
         yield server

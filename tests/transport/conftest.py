@@ -1,7 +1,7 @@
 """Fixtures of the transport tests."""
 
 import pytest
-from rig import Rig
+from rig import Rig, greeted
 from standin import solo
 
 
@@ -17,15 +17,12 @@ def fresh(robot):
 
 
 @pytest.fixture
-def rig(fresh):
+def rig(robot):
     """After `hello`."""
-    fresh.greet()
-    return fresh
+    return greeted(robot)
 
 
 @pytest.fixture
 def moving(robot):
     """After `hello`; the robot may start in motion."""
-    rig = Rig(robot, start="motion")
-    rig.greet()
-    return rig
+    return greeted(robot, start="motion")

@@ -81,6 +81,13 @@ class Rig:
         return self.send(self.state(seq, **changes))
 
 
+def greeted(robot: Robot, **changes: object) -> Rig:
+    """A rig after `hello`. changes: of the server's settings"""
+    rig = Rig(robot, **changes)
+    rig.greet()
+    return rig
+
+
 class Planned(Rig):
     """A robot, after `hello`, and the planner `mpc` as client `p`; `joystick` may command, too."""
 

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from standin import SpringDamper, resting, standing
+from standin import SpringDamper, resting
 from wire import expect
 
 from controllers.build import build_controller, load_controller
@@ -14,22 +14,22 @@ from idyn.model.description import Description
 from idyn.model.robot import Robot
 from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.base import Code
-from transport.protocol.messages.requests import Reset, ResetAck
 from transport.protocol.messages.state import Reference, StateMessage, TorqueMessage
-from transport.robot.client import ConnectionFailed, hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
 
-def loopback(robot: Robot, kind: str = "sim") -> Loopback:
+def loopback(robot: Robot) -> Loopback:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    return Loopback(service, hello_for(robot, 1e-3, kind=kind))
+    client = Loopback(service, hello_for(robot, 1e-3, kind="sim"))
+    client.hello()
+    return client
 
 
 def test_each_state_gets_its_torque(robot):
     with loopback(robot) as client:
-        client.hello()
         for tick in range(200):
             torque = expect(TorqueMessage, client.exchange(resting(robot, tick)))
             assert torque.seq == tick + 1
@@ -39,26 +39,10 @@ def test_each_state_gets_its_torque(robot):
 
 def test_after_a_refusal_the_next_state_is_answered(robot):
     client = loopback(robot)
-    client.hello()
     assert client.exchange(resting(robot, 0, q=[0.0])) is None
     assert client.error.code is Code.WRONG_LENGTH
     assert client.exchange(resting(robot, 1)) is not None
     assert client.error is None
-
-
-def test_other_messages_are_answered(robot):
-    client = loopback(robot)
-    client.hello()
-    client.exchange(resting(robot, 0))
-    assert client.exchange(resting(robot, 500)) is None
-    rest = Reset(session=client.session, q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes())
-    assert isinstance(client.ask(rest), ResetAck)
-    assert client.exchange(resting(robot, 501)) is not None
-
-
-def test_a_refused_hello_raises(robot):
-    with pytest.raises(ConnectionFailed, match="not_controlling"):
-        loopback(robot, kind="shadow").hello()
 
 
 @pytest.fixture

@@ -86,11 +86,8 @@ def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
 def test_the_package_is_named_where_it_is_missing(robot, monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    with (
-        pytest.raises(ConfigError, match=r"server\.metrics_port: .* needs .* pip install .*\[metrics\]'$"),
-        metrics(service, 0, "127.0.0.1"),
-    ):
-        pass
+    with pytest.raises(ConfigError, match=r"server\.metrics_port: .* needs .* pip install .*\[metrics\]'$"):
+        metrics(service, 0, "127.0.0.1").__enter__()
     with metrics(service, None, "127.0.0.1") as address:
         assert address == ""
     with pytest.raises(ConfigError, match=r"^server\.metrics_port: "):  # before the controller, which does not exist
@@ -103,13 +100,9 @@ def test_a_port_in_use_and_an_impossible_one_are_errors(robot):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with (
-            pytest.raises(
-                ConfigError, match=rf"server\.metrics_port: cannot bind 127\.0\.0\.1:{port} \(Address already in use"
-            ),
-            metrics(service, port, "127.0.0.1"),
-        ):
-            pass
+        says = rf"server\.metrics_port: cannot bind 127\.0\.0\.1:{port} \(Address already in use"
+        with pytest.raises(ConfigError, match=says):
+            metrics(service, port, "127.0.0.1").__enter__()
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"controller": "x", "metrics_port": 99999}, ServerSettings)
 

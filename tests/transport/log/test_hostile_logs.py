@@ -21,8 +21,7 @@ from transport.log.recorder import CLOCKS, CONTINUES, NEXT, PROFILE, LogError, L
 from transport.log.replay import replay
 
 assert SETTINGS.controller == "standin"
-MOST = 4 * CHUNK_MAX_BYTES
-"""Memory for reading a log [bytes]."""
+MOST = 4 * CHUNK_MAX_BYTES  # memory for reading a log [bytes]
 
 
 def with_chunk(path: Path, robot: Robot, record: bytes) -> Path:

@@ -45,9 +45,8 @@ def head(controller: SpringDamper) -> tuple[list[Attachment], Metadata]:
     return attachments(controller.snapshot(), SETTINGS), metadata(controller.robot, seed=7)
 
 
-def open_recorder(path: Path, robot: Robot) -> Recorder:
-    controller = SpringDamper(robot)
-    return Recorder(path, *head(controller))
+def open_recorder(path: Path, robot: Robot, **limits: float) -> Recorder:
+    return Recorder(path, *head(SpringDamper(robot)), **limits)
 
 
 def run(
@@ -307,8 +306,7 @@ def test_a_slow_disk_ends_the_log(tmp_path, robot):
 
 def test_a_long_log_continues_in_further_files(tmp_path, robot):
     path = tmp_path / "run.mcap"
-    controller = SpringDamper(robot)
-    recorder = Recorder(path, *head(controller), part_bytes=150_000)
+    recorder = open_recorder(path, robot, part_bytes=150_000)
     pairs = run(path, robot, recorder=recorder)
     files = sorted(tmp_path.glob("run*.mcap"))
     assert len(files) > 3
@@ -326,8 +324,7 @@ def test_a_long_log_continues_in_further_files(tmp_path, robot):
 
 def test_a_log_continues_in_another_file_after_a_time(tmp_path, robot):
     path = tmp_path / "run.mcap"
-    controller = SpringDamper(robot)
-    recorder = Recorder(path, *head(controller), part_s=0.5)
+    recorder = open_recorder(path, robot, part_s=0.5)
     entry = Entry(b"a", 1, b"x", b"y", about_state=True, answered=True)
     recorder.put(entry)
     time.sleep(0.55)

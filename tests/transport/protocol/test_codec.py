@@ -7,7 +7,7 @@ import pytest
 from fast import every
 from hypothesis import given
 from hypothesis import strategies as st
-from rig import Rig
+from rig import greeted
 from standin import hello, in_full, solo, state
 
 from transport.protocol.codec import MAX_BYTES, decode, encode, limits, message_type, vector, vectors
@@ -108,8 +108,7 @@ def test_a_truncated_message_is_refused(length):
 def test_the_service_survives_flipped_bytes(place, value):
     data = bytearray(encode(full_state()))
     data[place] = value
-    rig = Rig(ROBOT)
-    rig.greet()
+    rig = greeted(ROBOT)
     assert isinstance(rig.raw(bytes(data)), FromServer)
     assert isinstance(rig.tick(9), TorqueMessage)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from alarm_table import table
 from fast import every
-from rig import Rig
+from rig import Rig, greeted
 from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, state
 from wire import expect, routed
 
@@ -79,17 +79,6 @@ def test_the_next_message_waits_for_settling(robot):
     client.tick(1)
     client.service.overtaken(b"a", encode(client.rig.state(2)), 2 * MS)
     assert client.controller.settled == 1
-
-
-def test_a_fault_of_the_robot_is_recorded_after_its_reply(robot):
-    client = Client(robot)
-    q = standing(robot)
-    q[2] = 1.01
-    reply = expect(TorqueMessage, client.tick(1, q=q.tobytes()))
-    assert reply.status == "fault"
-    fault = client.service.settle()
-    assert [exchange.seq for exchange in fault.exchanges] == [1]
-    assert isinstance(client.tick(2), ErrorMessage)
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -174,8 +163,7 @@ def test_a_stopped_robot_has_none_at_once(fresh):
 
 
 def look(rig: Rig) -> Tick:
-    tick = expect(Tick, rig.send(TickGet(), b"observer"))
-    return tick
+    return expect(Tick, rig.send(TickGet(), b"observer"))
 
 
 def test_there_is_no_state_before_the_first_one_and_after_the_session(fresh):
@@ -238,8 +226,7 @@ def test_forces_in_the_world_carry_the_robot_and_act_at_its_feet(service):
 
 
 def test_a_fault_is_written_as_a_log(tmp_path, robot):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     for seq in (1, 2, 3):
         assert isinstance(rig.tick(seq), TorqueMessage)
     reply = expect(ErrorMessage, rig.tick(200))
@@ -254,8 +241,7 @@ def test_a_fault_is_written_as_a_log(tmp_path, robot):
 
 def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(tmp_path, robot, caplog):
     """The folder is a file."""
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     rig.tick(1)
     assert isinstance(rig.tick(200), ErrorMessage)
     (fault,) = rig.faults

@@ -18,7 +18,7 @@ from sdk import FOLDER, needs_unitree
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from transport.bridges.unitree.bridge import Bridge, ServedRobot
-from transport.bridges.unitree.dds import Bus
+from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
 from transport.bridges.unitree.low_state import GO2, StateDecoder
 from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog, read_raw_log
@@ -276,8 +276,6 @@ def service(active: str, how: str = "") -> Iterator[None]:
 @pytest.mark.unitree
 @needs_unitree
 def test_the_active_controller_is_released():
-    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
-
     with service("ai"):
         switcher = MotionSwitcher(Bus(DOMAIN))
         assert switcher.active == "ai"
@@ -289,8 +287,6 @@ def test_the_active_controller_is_released():
 @pytest.mark.unitree
 @needs_unitree
 def test_a_refused_release_is_an_error():
-    from transport.bridges.unitree.dds import Bus, MotionSwitcher  # noqa: PLC0415 - an optional package
-
     with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
         MotionSwitcher(Bus(DOMAIN)).release()
 

@@ -4,7 +4,7 @@ import msgpack
 import numpy as np
 import pytest
 from fast import every
-from rig import Rig
+from rig import Rig, greeted
 from standin import MS, hello, standing
 from wire import expect
 
@@ -133,8 +133,7 @@ def test_a_server_may_allow_a_start_in_motion(moving):
 
 
 def test_a_lying_robot_may_start_in_any_attitude_but_still(robot):
-    rig = Rig(robot, start="lying")
-    rig.greet()
+    rig = greeted(robot, start="lying")
     refused(rig.tick(1, q=tilted(robot, 3.0), vel=moving_at(robot, 9, 0.3)), "joint speeds of at most 0.2")
     refused(rig.send(Reset(session=rig.session, q=tilted(robot, 3.0), vel=moving_at(robot, 3, 0.3))), "base speeds of at most")
     on_its_back = Reset(session=rig.session, q=tilted(robot, 3.0), vel=moving_at(robot, 9, 0.1))
@@ -147,8 +146,7 @@ STOP = Flags(estop=True)
 
 def with_button(robot: Robot) -> Rig:
     """A rig with a client that may stop the robot, after one tick."""
-    rig = Rig(robot, estops=("button",))
-    rig.greet()
+    rig = greeted(robot, estops=("button",))
     rig.torque(1)
     return rig
 

@@ -2,51 +2,37 @@
 
 import numpy as np
 from fast import every
-from rig import Rig
+from rig import greeted
 from standin import standing
 from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.state import TorqueMessage
 from transport.server.sessions.plausibility import SwitchDebounce
+
+WILD = {
+    "a joint at 40 rad/s": ("v", 8, 40.0),
+    "a joint 0.5 rad off": ("q", 9, 0.5),
+    "a base 1 m off": ("q", 0, 1.0),
+    "a base upside down": ("q", slice(3, 7), [1.0, 0.0, 0.0, 0.0]),
+    "a base 0.15 rad off": ("q", slice(3, 7), [np.sin(0.075), 0.0, 0.0, np.cos(0.075)]),
+    "a base at 5 m/s": ("v", 1, 5.0),
+    "a base that spins": ("v", 4, 9.0),
+}
 
 
 def wild(robot: Robot, what: str) -> dict[str, bytes]:
+    """A robot that stands but for one vector and place in it."""
     q, v = standing(robot), np.zeros(robot.nv)
-    if what == "a joint at 40 rad/s":
-        v[8] = 40.0
-    elif what == "a joint 0.5 rad off":
-        q[9] += 0.5
-    elif what == "a base 1 m off":
-        q[0] += 1.0
-    elif what == "a base upside down":
-        q[3:7] = [1.0, 0.0, 0.0, 0.0]
-    elif what == "a base 0.15 rad off":
-        q[3:7] = [np.sin(0.075), 0.0, 0.0, np.cos(0.075)]
-    elif what == "a base at 5 m/s":
-        v[1] = 5.0
-    else:
-        v[4] = 9.0
+    vector, place, value = WILD[what]
+    (q if vector == "q" else v)[place] = value
     return {"q": q.tobytes(), "vel": v.tobytes()}
 
 
-WHAT = [
-    "a joint at 40 rad/s",
-    "a joint 0.5 rad off",
-    "a base 1 m off",
-    "a base upside down",
-    "a base 0.15 rad off",
-    "a base at 5 m/s",
-    "a base that spins",
-]
-
-
-@every("what", WHAT)
+@every("what", WILD)
 def test_one_implausible_state_is_ignored_and_two_in_a_row_are_a_fault(robot, what):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     rig.tick(1)
     before = rig.torque(2)
     reply = rig.torque(3, **wild(robot, what))
@@ -80,10 +66,8 @@ def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig, robot):
     stumbling = np.zeros(robot.nv)
     stumbling[8] = 20.0
     rig.tick(1)
-    first, second = (rig.tick(seq, vel=stumbling.tobytes()) for seq in (2, 3))
-    assert isinstance(first, TorqueMessage)
+    first, second = (rig.torque(seq, vel=stumbling.tobytes()) for seq in (2, 3))
     assert first.message.startswith("implausible state ignored: ")
-    assert isinstance(second, TorqueMessage)
     assert second.message == ""
 
 
@@ -106,8 +90,7 @@ def trembling(robot: Robot, seq: int, *, base: bool = True, joints: bool = True)
 
 @every(("frozen", "named"), [("base", "rate of the base"), ("joints", "speeds of the joints")])
 def test_a_frozen_sensor_is_named_while_the_robot_stands_and_its_states_are_refused(robot, frozen, named):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     for seq in range(1, 200):
         assert rig.tick(seq, **trembling(robot, seq)).message == ""
     replies = [rig.tick(seq, **trembling(robot, seq, **{frozen: False})) for seq in range(200, 240)]
@@ -133,8 +116,7 @@ def test_the_first_state_after_a_frozen_sensor_may_be_anywhere(rig, robot):
 @every("period", [1, 20])
 def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(robot, period):
     """A simulated robot comes to rest in all its sensors together; a slow sensor repeats itself between two samples."""
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     for seq in range(1, 300):
         v, alive = np.zeros(robot.nv), seq < 150 or period > 1
         v[3:6] = 1e-3 * np.sin(seq // period) if alive else 0.0

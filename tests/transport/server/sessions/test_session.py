@@ -1,19 +1,19 @@
 """Sessions, through bytes: order, age, period, watchdog, faults, and every kind of bad state."""
 
 from collections.abc import Callable
+from functools import partial
 
 import msgpack
 import msgspec
 import numpy as np
 import pytest
 from fast import every
-from rig import Rig
-from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+from rig import Rig, greeted
+from standin import FEET, MS, SpringDamper, from_snapshot, hello, standing, state
 from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages import Message
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import (
     Client,
@@ -36,16 +36,7 @@ from transport.server.sessions.session import DT_FACTORS, RING
 from transport.server.settings import ServerSettings
 
 NAN, INF = float("nan"), float("inf")
-
-
-def torque(reply: Message) -> TorqueMessage:
-    assert isinstance(reply, TorqueMessage), reply
-    return reply
-
-
-def error(reply: Message) -> ErrorMessage:
-    assert isinstance(reply, ErrorMessage), reply
-    return reply
+torque, error = partial(expect, TorqueMessage), partial(expect, ErrorMessage)
 
 
 def test_another_session_number_is_refused(rig):
@@ -71,8 +62,7 @@ def test_the_torque_answers_its_state(rig, robot):
 
 
 def test_a_missed_deadline_is_reported(robot):
-    rig = Rig(robot, deadline_us=500.0)
-    rig.greet()
+    rig = greeted(robot, deadline_us=500.0)
     rig.times = iter((0, MS))
     reply = torque(rig.send(rig.state(1)))
     assert not reply.deadline_met
@@ -93,8 +83,7 @@ def test_a_missed_deadline_is_reported(robot):
 )
 def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(fields, follows, robot):
     """Those of a client without `t_applied`: in a dry run, and while answers are lost."""
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     reply = rig.torque(40, **fields)
     assert rig.controller.last.follows is follows
     assert reply.dry_run is ("flags" in fields)
@@ -162,14 +151,9 @@ def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
     landing = Stance(frame="FR_FOOT", stance=True, time_to_switch=-0.1)
     rig.torque(1, schedule=[lifted, landing])
     plan = rig.controller.last.schedule
-    assert dict(zip(robot.spheres.keys, plan.stance.tolist(), strict=True)) == {
-        "FL_FOOT": True,
-        "FR_FOOT": True,
-        "HL_FOOT": False,
-        "HR_FOOT": True,
-    }
-    times = dict(zip(robot.spheres.keys, plan.time_to_switch.tolist(), strict=True))
-    assert times == {"FL_FOOT": INF, "FR_FOOT": 0.0, "HL_FOOT": 0.2, "HR_FOOT": INF}  # a switch in the past is due now
+    assert robot.spheres.keys == FEET
+    assert plan.stance.tolist() == [True, True, False, True]
+    assert plan.time_to_switch.tolist() == [INF, 0.0, 0.2, INF]  # a switch in the past is due now
 
 
 LEVEL = [0.0, 0.0, 0.0, 1.0]
@@ -233,8 +217,7 @@ BAD_STATES = [
 
 @every(("change", "code", "field"), BAD_STATES)
 def test_an_invalid_state_is_refused_by_field_and_has_no_effect(robot, change, code, field):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     rig.torque(1)
     memory, steps = rig.controller.integral.copy(), rig.controller.steps
     rig.now += MS
@@ -277,8 +260,7 @@ def test_foot_switches_replace_the_geometry(fresh):
 
 @every("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
 def test_malformed_bytes_are_refused_and_the_session_continues(data, robot):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     assert error(rig.raw(data)).code is Code.BAD_SCHEMA
     rig.torque(1)
 
@@ -343,8 +325,7 @@ def test_an_old_state_is_refused_by_its_age_and_counts_as_received(rig):
     ],
 )
 def test_the_watchdog_reports_the_waiting_time(silence_ms, level, robot):
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     rig.now = 10_000 * MS  # the time between hello and the first state does not count
     torque(rig.send(rig.state(1, t_send=None)))
     rig.now += silence_ms * MS
@@ -407,8 +388,7 @@ def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig, r
     rig.now = 240 * MS
     watchdog = torque(rig.send(rig.state(2, t_send=None))).watchdog
     assert (watchdog.state, watchdog.pause_ms) == (WatchdogLevel.OK, pytest.approx(238.0))
-    rig = Rig(robot)
-    rig.greet()
+    rig = greeted(robot)
     rig.torque(1)
     rig.now = 252 * MS
     reply = error(rig.send(rig.state(2, t_send=None)))

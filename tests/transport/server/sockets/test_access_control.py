@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import zmq
@@ -144,11 +145,10 @@ def test_secret_keys_are_readable_by_their_owner_only(tmp_path):
 
 
 def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path):
-    place = Place(tmp_path)
-    open_to_all = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
+    settings = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
     with pytest.raises(ConfigError, match="keys"):
-        endpoint(open_to_all)
-    assert endpoint(ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555", curve=place.settings.curve))
+        endpoint(settings)
+    assert endpoint(msgspec.structs.replace(settings, curve=Place(tmp_path).settings.curve))
 
 
 def test_the_keys_command_makes_keys(tmp_path, capsys):
@@ -158,11 +158,8 @@ def test_the_keys_command_makes_keys(tmp_path, capsys):
     assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 2
 
 
-FLOOD = 20
-"""Answers to a flooding client before which an emergency stop is answered."""
-
-MESSAGES, PARTS = 4, 20_000
-"""Number and parts of messages that take much time."""
+FLOOD = 20  # answers to a flooding client before which an emergency stop is answered
+MESSAGES, PARTS = 4, 20_000  # number and parts of messages that take much time
 
 
 @contextmanager
