@@ -10,17 +10,16 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
-from sim_harness.compare.engines import engines_table, jobs_of, run_jobs, summary, write_engine_report
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import load_comparison
 from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
-from sim_harness.judge.scenes import ENGINES
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
+from sim_harness.scenes.load import ENGINES
 from sim_harness.scenes.scene_settings import is_scene
 
 PAPER = (
@@ -52,12 +51,13 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     """Run every scene with every engine that it lists. Return the figures, and whether all are within their tolerances."""
-    jobs = jobs_of(words, options.out.absolute() / "scenes", options.seconds)
+    study = study_module(words[0], f"{CHECKOUT}.engines")
+    jobs = study.jobs_of(words, options.out.absolute() / "scenes", options.seconds)
     with run_bar() as progress:
-        cells = run_jobs(jobs, options.executor, options.jobs, progress)
-    path = write_engine_report(cells, options.out)
-    print(f"{text_table(engines_table(cells))}\nreport: {path}")
-    return summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
+        cells = study.run_jobs(jobs, options.executor, options.jobs, progress)
+    path = study.write_engine_report(cells, options.out)
+    print(f"{text_table(study.engines_table(cells))}\nreport: {path}")
+    return study.summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
 
 
 def _measured(study: Study, out: Path) -> tuple[Report, Figures]:

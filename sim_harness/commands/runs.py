@@ -15,6 +15,7 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.clients import keys_of
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
+from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.judge.files import steps_of
 from sim_harness.judge.verdict import answer_to, judge, report_of
 from sim_harness.mujoco.mujoco_settings import differences
@@ -23,7 +24,7 @@ from sim_harness.new.source import find_model, is_model, poses_of, shared_names
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import frictions, load_plan, note_of_world, with_controller
-from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene
 from sim_harness.scenes.measures import Outcome, figures_table, outcome_of, save_run, steps_table
 from sim_harness.scenes.recording import run_scene
 from sim_harness.scenes.scene_settings import is_scene
@@ -160,7 +161,7 @@ def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:
         raise ConfigError("--every", f"expected ≥ 1, got {options.every}")
     if not options.tolerance > 0.0:
         raise ConfigError("--tolerance", f"expected > 0 m/s, got {options.tolerance}")
-    if all(what == "engines" or (not Path(what).suffix and is_scene(what)) for what in options.what):
+    if all(what == ENGINES or (not Path(what).suffix and is_scene(what)) for what in options.what):
         return _judged_scenes(options)
     verdicts = [judge(step, options.tolerance) for what in options.what for step in steps_of(Path(what), options.every)]
     answers = [answer_to(verdict.step, options.law, options.tolerance) for verdict in verdicts]
@@ -173,9 +174,8 @@ def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _judged_scenes(options: argparse.Namespace) -> tuple[Any, bool]:
-    from sim_harness.judge.scenes import judged_scenes, scenes_report  # noqa: PLC0415 - needs the extra viz
-
+    study = study_module(options.what[0], f"{CHECKOUT}.judged_scenes")
     with run_bar() as progress:
-        found = judged_scenes(options.what, options.seconds, options.tolerance, progress)
-    publish(scenes_report(found, options.seconds), options.out)
+        found = study.judged_scenes(options.what, options.seconds, options.tolerance, progress)
+    publish(study.scenes_report(found, options.seconds), options.out)
     return [{"scene": each.scene, "engine": each.engine, "kinds": dict(each.worst)} for each in found], True

@@ -8,9 +8,9 @@ import pytest
 from fast import every, full
 
 from sim_harness.commands.main import main
-from sim_harness.compare.engines import engines_figure, engines_table, jobs_of, run_job, run_jobs, write_engine_report
 from sim_harness.scenes.measures import read, saved_runs
 from sim_harness.scenes.scene_model import SceneModel
+from sim_harness.studies.engines import engines_figure, engines_table, jobs_of, run_job, run_jobs, write_engine_report
 from sim_harness.view.bodies import film_of_scene
 
 BURSTS = """

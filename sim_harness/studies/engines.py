@@ -10,11 +10,10 @@ import numpy as np
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.study import Progress
-from sim_harness.judge.scenes import ENGINES, scene_names
 from sim_harness.report.plots import ListedColormap, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene, scene_names
 from sim_harness.scenes.measures import (
     FIGURES,
     PICTURE,

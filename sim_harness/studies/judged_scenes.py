@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from controllers.config.loading import files, parse
+from controllers.config.loading import parse
 from idyn.errors import ConfigError, IdynError
 from idyn.types import Record
 from sim_harness.judge.step import Step
@@ -14,8 +14,8 @@ from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.report.plots import LogNorm, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed
-from sim_harness.scenes.load import engines_of, load_scene
-from sim_harness.scenes.scene_settings import SceneSettings, is_scene
+from sim_harness.scenes.load import engines_of, load_scene, scene_names
+from sim_harness.scenes.scene_settings import SceneSettings
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 LETTERS = {
@@ -24,8 +24,8 @@ LETTERS = {
 }  # fmt: skip
 """Letters of the table. The momentum of scenes is a residual of `idyn compare engines`, with springs, closures and schemes."""
 
-ENGINES, MUJOCO = "engines", "mujoco"
-"""Word of the command line for all shipped scenes; the engine that runs on every scene."""
+MUJOCO = "mujoco"
+"""The engine that runs on every scene."""
 
 SLOWEST = 1e-7
 """Lower end of the picture's colours [m/s]."""
@@ -48,11 +48,6 @@ class Judged(Record, frozen=True):
     units: dict[Kind, str]
     depth: float = 0.0
     fault: str = ""
-
-
-def scene_names(words: Sequence[str]) -> list[str]:
-    """Return the named scenes, or all shipped ones for `ENGINES`."""
-    return [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == [ENGINES] else list(words)
 
 
 def judged_scenes(
