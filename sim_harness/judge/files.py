@@ -34,8 +34,8 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
 from idyn.errors import InputError, missing_extra
 from idyn.types import Array
+from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.judge.measured import explained_step, load_tosses, read_tensor, toss_of_tensor, unexplained_steps
 from sim_harness.judge.step import Step, read_steps
 from sim_harness.run.logs import Block, LogBlocks
 from sim_harness.world.world import contact_jacobian
@@ -203,7 +203,8 @@ def steps_of(path: Path, every: int) -> Iterable[Step]:
     if path.suffix in SUFFIXES:
         return [read_fclib(path)]
     if path.suffix == ".pt" or (path.suffix == ".npz" and _has_tosses(path)):
-        return map(explained_step, islice(_toss_steps(path), 0, None, every))
+        tosses = study_module(path.name, f"{CHECKOUT}.measured_tosses")
+        return map(tosses.explained_step, islice(tosses.toss_steps(path), 0, None, every))
     if path.suffix == ".json" and (fields := _mjcf_fields(path)) is not None:
         from sim_harness.judge.mjcf import read_mjcf  # noqa: PLC0415 - needs the extra mujoco
 
@@ -216,13 +217,6 @@ def _has_tosses(path: Path) -> bool:
     with suppress(OSError, EOFError, ValueError, zipfile.BadZipFile), np.load(path, allow_pickle=False) as data:
         return "quaternion_wxyz" in data.files
     return False
-
-
-def _toss_steps(path: Path) -> Iterable[Step]:
-    """Return the steps on the floor of measured tosses: ContactNets' tensors (.pt), or the layout of `cube-tosses.npz`."""
-    if path.suffix == ".pt":
-        return unexplained_steps(path.stem, toss_of_tensor(path, read_tensor(path)))
-    return (step for i, toss in enumerate(load_tosses(path)) for step in unexplained_steps(f"{path.stem}[{i}]", toss))
 
 
 def _mjcf_fields(path: Path) -> dict[str, Any] | None:

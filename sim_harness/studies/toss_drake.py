@@ -10,7 +10,7 @@ import numpy as np
 
 from idyn.errors import missing_extra
 from idyn.types import Array
-from sim_harness.judge.measured import RATE
+from sim_harness.studies.measured_tosses import RATE
 from sim_harness.studies.toss_forecasts import Block, Contact, Forecaster, Motion
 
 try:

@@ -33,7 +33,7 @@ from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap import Sap
 from sim_harness.engines.viscous import Viscous
-from sim_harness.judge.measured import EDGE, Toss
+from sim_harness.studies.measured_tosses import EDGE, Toss
 from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, Forecaster, MujocoForecaster
 
 JUDGED_OF, JUDGED = 4, 3

@@ -24,7 +24,7 @@ from controllers.config.loading import NonNegative, Positive, Settings
 from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem
-from sim_harness.judge.measured import CORNERS, EDGE, MASS, RATE, Toss
+from sim_harness.studies.measured_tosses import CORNERS, EDGE, MASS, RATE, Toss
 
 
 class Block(Record, frozen=True):

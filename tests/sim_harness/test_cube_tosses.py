@@ -14,9 +14,9 @@ from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.engines.sap import Sap
-from sim_harness.judge.measured import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
 from sim_harness.scenes.load import check_scene
 from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
+from sim_harness.studies.measured_tosses import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
 from sim_harness.studies.toss_fits import (
     BOUNDS,
     ENTRIES,

@@ -9,7 +9,7 @@ import os
 import pickle
 import zipfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -228,6 +228,13 @@ def unexplained_steps(name: str, toss: Toss) -> Iterator[Step]:
         if len(problem.mu):
             v_plus = np.concatenate([toss.velocity[k + 1], toss.spin[k + 1]]).astype(float)
             yield Step(name=f"{name}, sample {k}", problem=problem, p=np.zeros(len(problem.J)), v_plus=v_plus)
+
+
+def toss_steps(path: Path) -> Iterable[Step]:
+    """Return the steps on the floor of measured tosses: ContactNets' tensors (.pt), or the layout of `cube-tosses.npz`."""
+    if path.suffix == ".pt":
+        return unexplained_steps(path.stem, toss_of_tensor(path, read_tensor(path)))
+    return (step for i, toss in enumerate(load_tosses(path)) for step in unexplained_steps(f"{path.stem}[{i}]", toss))
 
 
 def explained_step(step: Step) -> Step:
