@@ -105,7 +105,20 @@ class Conversation:
         return None
 
 
-class BaseClient:
+class Connection:
+    """A context that closes itself."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Further calls have no effect."""
+
+
+class BaseClient(Connection):
     """Base class of clients. A subclass sends and receives the bytes.
 
     error: refusal of the last state; None: it was answered with a torque or not at all
@@ -117,15 +130,6 @@ class BaseClient:
         self._conversation = Conversation()
         self.error: ErrorMessage | None = None
         self.goodbye = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection. Further calls have no effect."""
 
     @property
     def session(self) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Self
 
 import msgspec
 import numpy as np
@@ -21,10 +20,10 @@ from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
 from transport.protocol.messages.requests import Stop
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import STOP_MS, ConnectionFailed, connected, expected, silent
+from transport.robot.client import STOP_MS, Connection, ConnectionFailed, connected, expected, silent
 
 
-class Observer:
+class Observer(Connection):
     """A connection that only asks, and controls nothing.
 
     with Observer(endpoint) as observer:
@@ -39,12 +38,6 @@ class Observer:
         self._socket = connected(endpoint, keys)
         self._socket.setsockopt(zmq.SNDTIMEO, timeout_ms)
         self._socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Disconnect. Further calls have no effect."""

@@ -64,20 +64,18 @@ def _refuse_loosening(key: str, expected: str, got: str) -> None:
     raise ProtocolError(Code.BAD_SCHEMA, f"settings.safety.{key}", reason)
 
 
-class BuildRequest(msgspec.Struct, frozen=True):
-    """A valid `config_set`. identity: its client; data: its bytes; snapshot: of the controller to build"""
+class Build(msgspec.Struct):
+    """A valid `config_set`, and its outcome.
+
+    identity: its client; data: its bytes; snapshot: of the controller to build
+    controller: the new one, None until it is built; problem: why it cannot be built, '' if it can
+    """
 
     identity: bytes
     data: bytes
     message: ConfigSet
     snapshot: dict[str, Any]
-
-
-class BuildResult(msgspec.Struct, frozen=True):
-    """The outcome of a build request. problem: why it failed, '' if it did not"""
-
-    request: BuildRequest
-    controller: Controller | None
+    controller: Controller | None = None
     problem: str = ""
 
 
@@ -86,11 +84,11 @@ class ControllerBuilder:
 
     def __init__(self, rebuild: Rebuild, *, in_thread: bool) -> None:
         self._rebuild, self._in_thread = rebuild, in_thread
-        self._result: BuildResult | None = None
+        self._finished: Build | None = None
         self._requests = 0
         self.busy = False
 
-    def begin(self, request: BuildRequest) -> None:
+    def begin(self, build: Build) -> None:
         """Start building. Raises ProtocolError while another request is being built. No client may control the robot.
 
         Controllers that were replaced before have reference cycles, and a server runs without garbage collection: it is done
@@ -103,22 +101,21 @@ class ControllerBuilder:
         if self._requests % COLLECT_EVERY == 0:
             gc.collect()
         if self._in_thread:
-            threading.Thread(target=self._build, args=(request,), name="builder", daemon=True).start()
+            threading.Thread(target=self._build, args=(build,), name="builder", daemon=True).start()
         else:
-            self._build(request)
+            self._build(build)
 
-    def take(self) -> BuildResult | None:
-        """Return the result of a build that has finished since the last call, None without one."""
-        result, self._result = self._result, None
-        self.busy = self.busy and result is None
-        return result
+    def take(self) -> Build | None:
+        """Return the build that has finished since the last call, None without one."""
+        finished, self._finished = self._finished, None
+        self.busy = self.busy and finished is None
+        return finished
 
-    def _build(self, request: BuildRequest) -> None:
+    def _build(self, build: Build) -> None:
         try:
-            self._result = BuildResult(request, self._rebuild(request.snapshot))
+            build.controller = self._rebuild(build.snapshot)
         except IdynError as error:
-            self._result = BuildResult(request, None, str(error))
+            build.problem = str(error)
         except Exception as error:  # settings from outside must not end the server
-            self._result = BuildResult(
-                request, None, f"no controller can be built from these settings ({type(error).__name__}: {error})"
-            )
+            build.problem = f"no controller can be built from these settings ({type(error).__name__}: {error})"
+        self._finished = build

@@ -22,7 +22,7 @@ from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet, TickGet
 from transport.protocol.messages.state import StateMessage
 from transport.server.controller_slot import ControllerSlot, Decision, tick_message, torque_message
-from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
+from transport.server.reconfigure import Build, ControllerBuilder, changed
 from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.handshake import Host
 from transport.server.sessions.latches import Fault
@@ -187,13 +187,13 @@ class Service:
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
         """Return identity and reply of each request that has finished in the background."""
-        result = None if self._builder is None else self._builder.take()
-        if result is None:
+        build = None if self._builder is None else self._builder.take()
+        if build is None:
             return []
         self.settle()
-        request, reply = result.request, encode(self._install(result, now_ns))
-        self._record(Arrival(request.identity, request.data, now_ns), Answer(reply))
-        return [(request.identity, reply)]
+        reply = encode(self._install(build, now_ns))
+        self._record(Arrival(build.identity, build.data, now_ns), Answer(reply))
+        return [(build.identity, reply)]
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """Note a state that arrived together with a newer one. It gets no answer; it ends the time without states, though."""
@@ -236,10 +236,8 @@ class Service:
         if isinstance(message, StatsGet):
             return encode(self.timings.report(self.dispatcher, session))
         if isinstance(message, TickGet):
-            slot = self._slots[False]
-            return encode(
-                tick_message(slot.controller.robot, slot.last if self.dispatcher.controlling(arrival.now_ns) else None)
-            )
+            last = self._slots[False].last if self.dispatcher.controlling(arrival.now_ns) else None
+            return encode(tick_message(self.controller.robot, last))
         return self._build(session, message, arrival)
 
     def _record(self, arrival: Arrival, answer: Answer) -> None:
@@ -323,24 +321,23 @@ class Service:
             self._check_idle(arrival.now_ns)
             rate = slowest_rate(self.controller.robot.limits)
             snapshot = changed(self.controller.snapshot(), message.settings, self._own, rate)
-            self._builder.begin(BuildRequest(arrival.identity, arrival.data, message, snapshot))
+            self._builder.begin(Build(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
             return encode(self.dispatcher.refuse(error, session, message))
-        result = self._builder.take()
-        return b"" if result is None else encode(self._install(result, arrival.now_ns))
+        build = self._builder.take()
+        return b"" if build is None else encode(self._install(build, arrival.now_ns))
 
-    def _install(self, result: BuildResult, now_ns: int) -> FromServer:
+    def _install(self, build: Build, now_ns: int) -> FromServer:
         """Replace the controller by the new one, unless a client has taken control of the robot meanwhile. Return the reply."""
         try:
-            if result.controller is None:
-                raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)
+            if build.controller is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", build.problem)
             self._check_idle(now_ns)
         except ProtocolError as error:
-            session = self.dispatcher.sessions.get(result.request.identity)
-            return self.dispatcher.refuse(error, session, result.request.message)
-        self._slots[False] = ControllerSlot(result.controller)
+            return self.dispatcher.refuse(error, self.dispatcher.sessions.get(build.identity), build.message)
+        self._slots[False] = ControllerSlot(build.controller)
         self.dispatcher.end_sessions()
-        self.dispatcher.host = Host(result.controller, self._settings)
+        self.dispatcher.host = Host(build.controller, self._settings)
         return Config(settings=self.dispatcher.host.controller_settings)
 
     def _check_idle(self, now_ns: int) -> None:

@@ -143,16 +143,12 @@ class ServerSettings(Settings, frozen=True):
         return {name: value for name in ("law", "selection") if (value := getattr(self, name)) is not None}
 
     def __post_init__(self) -> None:
-        if not self.watchdog.hold_ms < self.watchdog.latch_ms <= self.release_ms:
-            raise ConfigError(
-                "server.watchdog.latch_ms",
-                f"expected hold_ms {self.watchdog.hold_ms} < latch_ms ≤ release_ms {self.release_ms}, "
-                f"got {self.watchdog.latch_ms}",
-            )
-        if not self.watchdog.latch_ms <= self.watchdog.silence_ms:
-            raise ConfigError(
-                "server.watchdog.silence_ms", f"expected ≥ latch_ms {self.watchdog.latch_ms}, got {self.watchdog.silence_ms}"
-            )
+        hold, latch, silence = self.watchdog.hold_ms, self.watchdog.latch_ms, self.watchdog.silence_ms
+        if not hold < latch <= self.release_ms:
+            expected = f"hold_ms {hold} < latch_ms ≤ release_ms {self.release_ms}"
+            raise ConfigError("server.watchdog.latch_ms", f"expected {expected}, got {latch}")
+        if not latch <= silence:
+            raise ConfigError("server.watchdog.silence_ms", f"expected ≥ latch_ms {latch}, got {silence}")
 
 
 def runtime_directory() -> Path:

@@ -6,6 +6,7 @@ the same time, and must not apply them.
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 from idyn.prediction.rungs import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
@@ -14,7 +15,7 @@ from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello, PlanWelcome, SeenState
 from transport.protocol.messages.state import Comm, StateMessage
-from transport.server.sessions.emergency_stop import StopClients
+from transport.server.sessions.emergency_stop import StopClients, readable
 from transport.server.sessions.handshake import Host, agree, session_id, welcome
 from transport.server.sessions.latches import CommandLatch, CommandOrder, Latched, Latches
 from transport.server.sessions.session import (
@@ -60,9 +61,8 @@ class PlannerSessions:
             raise ProtocolError(Code.NOT_CONTROLLING, "name", f"'{hello.name}' is not in the server's setting `planners`")
         other, *_ = self._sessions.get(hello.name, (arrival.identity,))
         if other != arrival.identity and (left := self._command.in_force_s(other, arrival.now_ns)) > 0.0:
-            raise ProtocolError(
-                Code.NOT_CONTROLLING, "name", f"the command of another '{hello.name}' is in force for {left:.3f} s"
-            )
+            problem = f"the command of another '{hello.name}' is in force for {left:.3f} s"
+            raise ProtocolError(Code.NOT_CONTROLLING, "name", problem)
         if len(self._sessions) >= MOST_PLANNERS and hello.name not in self._sessions:
             del self._sessions[next(iter(self._sessions))]
         number = session_id(arrival.data, arrival.now_ns, host.settings.session_bits)
@@ -133,9 +133,8 @@ class Dispatcher:
                 stops = self.stops.engage(arrival.identity, message, arrival.data)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
-                raise ProtocolError(
-                    Code.BAD_SCHEMA, "t", f"expected a message of a client, got '{message.__struct_config__.tag}'"
-                )
+                kind = message.__struct_config__.tag
+                raise ProtocolError(Code.BAD_SCHEMA, "t", f"expected a message of a client, got '{kind}'")
             return handler(session, message, arrival)
         except ProtocolError as error:
             refusal = self.refuse(error, session, message)
@@ -146,11 +145,7 @@ class Dispatcher:
 
     def overtaken(self, arrival: Arrival) -> None:
         """Note a state that arrived together with a newer one."""
-        session = self.sessions.get(arrival.identity)
-        try:
-            message = decode(arrival.data)
-        except ProtocolError:
-            message = None
+        session, message = self.sessions.get(arrival.identity), readable(arrival.data)
         self.stops.engage(arrival.identity, message, arrival.data)
         if session is None:
             return
@@ -258,14 +253,9 @@ class Dispatcher:
     def _echo(self, session: Session, heartbeat: requests.Heartbeat, arrival: Arrival) -> Reply:
         """Answer a heartbeat. It does not prolong the client's control of the robot."""
         session.check_number(heartbeat.session)
-        return Reply(
-            requests.HeartbeatAck(
-                session=session.id,
-                t_send=heartbeat.t_send,
-                t_recv=arrival.now_ns,
-                mode="latched" if session.latches.reason else "ok",
-            )
-        )
+        mode: Literal["ok", "latched"] = "latched" if session.latches.reason else "ok"
+        sent, received = heartbeat.t_send, arrival.now_ns
+        return Reply(requests.HeartbeatAck(session=session.id, t_send=sent, t_recv=received, mode=mode))
 
     def _end(self, session: Session | None, stop: requests.Stop, arrival: Arrival) -> Reply:
         """End the session. The session number is not checked, so that `stop` always works."""
@@ -308,9 +298,8 @@ class Dispatcher:
         if command.tasks and not self.host.controller.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
         if command.tasks and not is_loaded(TASKS):
-            raise ProtocolError(
-                Code.BAD_SCHEMA, "tasks", f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
-            )
+            problem = f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
+            raise ProtocolError(Code.BAD_SCHEMA, "tasks", problem)
         until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
         order.accepted(arrival.data, until)
         return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))

@@ -141,7 +141,7 @@ class StopClients:
         """Return whether a message is to be handled before all others: it stops the robot, or it is a client's that may."""
         if WORD not in data:
             return False
-        message = _decoded(data)
+        message = readable(data)
         request = requested_stop(message, data)
         if request is None:
             return isinstance(message, Estop) and self.allows(message.name)
@@ -170,7 +170,8 @@ class StopClients:
         return None if own is None else own.latches
 
 
-def _decoded(data: bytes) -> Message | None:
+def readable(data: bytes) -> Message | None:
+    """Return the decoded message; None for a malformed one."""
     try:
         return decode(data)
     except ProtocolError:

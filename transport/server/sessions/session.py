@@ -233,11 +233,8 @@ class Session:
         age = self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             self._outage.heard(message.t_robot, now_ns)  # it is old, but not an outage
-            raise ProtocolError(
-                Code.STALE_STATE,
-                "t_send",
-                f"expected an age of at most {self._max_age_ns * 1e-6:g} ms, got {age * 1e-6:.1f} ms",
-            )
+            problem = f"expected an age of at most {self._max_age_ns * 1e-6:g} ms, got {age * 1e-6:.1f} ms"
+            raise ProtocolError(Code.STALE_STATE, "t_send", problem)
         return age
 
     # -- faults -------------------------------------------------------------------------------------------------------
