@@ -41,14 +41,10 @@ class LimitedBy(IntFlag):
 
 
 class Schedule(Record, frozen=True):
-    """Planned stance and swing of each contact sphere of the robot.
+    """Planned stance and swing of each contact sphere of the robot."""
 
-    stance: whether the sphere is planned to be in contact now (n)
-    time_to_switch: time until `stance` changes, inf if it does not [s] (n)
-    """
-
-    stance: Array
-    time_to_switch: Array
+    stance: Array  # whether the sphere is planned to be in contact now (n)
+    time_to_switch: Array  # time until `stance` changes, inf if it does not [s] (n)
 
 
 class GaitChange(Record, frozen=True):

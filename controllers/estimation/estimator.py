@@ -103,20 +103,14 @@ class Measurement(Record, frozen=True):
 
 
 class Estimate(Record, frozen=True):
-    """The estimated state.
+    """The estimated state."""
 
-    state: q (nq) and v (nv) of the robot
-    touching: whether each foot touches (n); probability: how likely that is (n); slipped: whether it slipped just now (n)
-    force: contact forces in the world [N] (n, 3)
-    deviations: standard deviations of attitude [rad], velocity [m/s] and position [m] of the IMU, in the world (9)
-    """
-
-    state: State
-    touching: Array
-    probability: Array
-    slipped: Array
-    force: Array
-    deviations: Array
+    state: State  # q (nq) and v (nv) of the robot
+    touching: Array  # whether each foot touches (n)
+    probability: Array  # how likely that is (n)
+    slipped: Array  # whether it slipped just now (n)
+    force: Array  # contact forces in the world [N] (n, 3)
+    deviations: Array  # standard deviations of attitude [rad], velocity [m/s] and position [m] of the IMU, in the world (9)
 
 
 class Estimator:

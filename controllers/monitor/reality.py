@@ -178,16 +178,11 @@ class RealitySettings(Settings, frozen=True):
 
 
 class _Expected(Record, frozen=True):
-    """Prediction for the period in which a torque acts.
+    """Prediction for the period in which a torque acts."""
 
-    acceleration: a [m/s², rad/s²] (nv)
-    force: sum of the contact forces in the world frame [N] (3)
-    M_u: rows of the inertia matrix without a motor (nu, nv)
-    """
-
-    acceleration: Array
-    force: Array
-    M_u: Array
+    acceleration: Array  # a [m/s², rad/s²] (nv)
+    force: Array  # sum of the contact forces in the world frame [N] (3)
+    M_u: Array  # rows of the inertia matrix without a motor (nu, nv)
 
 
 def _empty(robot: Robot) -> _Expected:

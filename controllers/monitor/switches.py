@@ -43,16 +43,13 @@ NO_FORCE = 0.005  # largest force of a foot that carries nothing, as a share of 
 
 
 class Contradiction(NamedTuple):
-    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold.
-
-    threshold: name of the setting; text: message; counts_as: what follows for the switch; after: time until it is named [s]
-    """
+    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold."""
 
     name: str
-    threshold: str
-    text: str
-    counts_as: str = ""
-    after: float = LONG
+    threshold: str  # name of the setting
+    text: str  # message
+    counts_as: str = ""  # what follows for the switch
+    after: float = LONG  # time until it is named [s]
 
 
 CONTRADICTIONS = (

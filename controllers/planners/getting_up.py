@@ -34,16 +34,11 @@ MIRRORED = 0.02
 
 
 class Sides(Record, frozen=True):
-    """Symmetry of a robot about the xz plane of its base.
+    """Symmetry of a robot about the xz plane of its base."""
 
-    left: whether a joint is on the left side (na)
-    partner: the joint on the other side (na)
-    sign: angle of the partner in a mirrored posture, per angle of the joint, 1 or −1 (na)
-    """
-
-    left: Array
-    partner: Array
-    sign: Array
+    left: Array  # whether a joint is on the left side (na)
+    partner: Array  # the joint on the other side (na)
+    sign: Array  # angle of the partner in a mirrored posture, per angle of the joint, 1 or −1 (na)
 
 
 def sides_of(robot: Robot) -> Sides:

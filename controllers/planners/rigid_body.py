@@ -40,17 +40,12 @@ class Weights(NamedTuple):
 
 
 class Horizon(NamedTuple):
-    """What is planned for N steps.
+    """What is planned for N steps."""
 
-    step: duration of each [s]
-    wanted: reference of x at the end of each step (N, 12)
-    stands: which feet stand in each step (N, n); places: where they stand in the world [m] (N, n, 3)
-    """
-
-    step: float
-    wanted: Array
-    stands: Array
-    places: Array
+    step: float  # duration of each [s]
+    wanted: Array  # reference of x at the end of each step (N, 12)
+    stands: Array  # which feet stand in each step (N, n)
+    places: Array  # where they stand in the world [m] (N, n, 3)
 
 
 class Motion(NamedTuple):

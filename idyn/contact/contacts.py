@@ -34,14 +34,11 @@ def contacts_from_geometry(
 
 
 class Surface(Record, frozen=True):
-    """The terrain at a robot's contact spheres.
+    """The terrain at a robot's contact spheres."""
 
-    centres: of the spheres [m] (n, 3); distances: from the terrain, signed [m] (n); normals: of the terrain (n, 3)
-    """
-
-    centres: Array
-    distances: Array
-    normals: Array
+    centres: Array  # of the spheres [m] (n, 3)
+    distances: Array  # from the terrain, signed [m] (n)
+    normals: Array  # of the terrain (n, 3)
 
     def take(self, rows: Array) -> "Surface":
         """Return the spheres with these indices, in this order."""

@@ -33,25 +33,17 @@ COLUMNS, HELD, FACE, FACETS = range(4)  # places in `Basis.counts`
 
 
 class Basis(NamedTuple):
-    """Each row of the first four matrices is (contact, S, T, N): a direction of the impulse or velocity of one contact.
+    """Each row of the first four matrices is (contact, S, T, N): a direction of the impulse or velocity of one contact."""
 
-    columns: B, in which impulses may change (m); held: W, in which velocities stay zero (r)
-    face: columns of the selection: B without the tight facets of friction cones; tight: tight facets, tight · p = 0 (t)
-    reach: change of the normal entry of `tight` by μ (t); counts: (m, r, columns of the face, t)
-    turning: H of sliding contacts with round cones, its block of S and T (n, 2, 2)
-    by_mu: change of the impulse by μ at fixed coordinates (n, 3)
-    codes: switches of each contact, see `SWITCHES` (n)
-    """
-
-    columns: Array
-    held: Array
-    face: Array
-    tight: Array
-    reach: Array
-    counts: Array
-    turning: Array
-    by_mu: Array
-    codes: Array
+    columns: Array  # B, in which impulses may change (m)
+    held: Array  # W, in which velocities stay zero (r)
+    face: Array  # columns of the selection: B without the tight facets of friction cones
+    tight: Array  # tight facets, tight · p = 0 (t)
+    reach: Array  # change of the normal entry of `tight` by μ (t)
+    counts: Array  # (m, r, columns of the face, t)
+    turning: Array  # H of sliding contacts with round cones, its block of S and T (n, 2, 2)
+    by_mu: Array  # change of the impulse by μ at fixed coordinates (n, 3)
+    codes: Array  # switches of each contact, see `SWITCHES` (n)
 
 
 class Friction(NamedTuple):

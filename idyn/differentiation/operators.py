@@ -29,16 +29,12 @@ from idyn.types import Array
 
 
 class Span(NamedTuple):
-    """Columns of a basis in orthogonal coordinates.
+    """Columns of a basis in orthogonal coordinates."""
 
-    factor: Yᵀ B = L Q₁ᵀ, L transposed, its rows in the order `order` (m, nu); rank: of L
-    moves: B Q (3n, m): the first `rank` columns move the robot, the others are internal forces
-    """
-
-    factor: Array
+    factor: Array  # Yᵀ B = L Q₁ᵀ, L transposed, its rows in the order `order` (m, nu)
     order: Array
-    moves: Array
-    rank: int
+    moves: Array  # B Q (3n, m): the first `rank` columns move the robot, the others are internal forces
+    rank: int  # of L
 
 
 @compiled
@@ -59,18 +55,13 @@ def fill_span(lines: Array, Y: Array, factor: Array, order: Array, Q: Array, mov
 
 
 class Choice(NamedTuple):
-    """How the selection chooses.
+    """How the selection chooses."""
 
-    objective: NONE, FORCES or TORQUES; kinds: whether contacts slide, see `idyn.differentiation.faces`
-    unlimited: whether friction is unlimited
-    gradient: of the objective by p, times dt² (3n); multipliers: of the tight facets, to be filled (t)
-    """
-
-    objective: int
-    kinds: int
-    unlimited: bool
-    gradient: Array
-    multipliers: Array
+    objective: int  # NONE, FORCES or TORQUES
+    kinds: int  # whether contacts slide, see `idyn.differentiation.faces`
+    unlimited: bool  # whether friction is unlimited
+    gradient: Array  # of the objective by p, times dt² (3n)
+    multipliers: Array  # of the tight facets, to be filled (t)
 
 
 @compiled

@@ -29,18 +29,13 @@ class Program(NamedTuple):
 
 
 class Rays(NamedTuple):
-    """Rays of all contacts: k entries for each contact; entries may be unused.
+    """Rays of all contacts: k entries for each contact; entries may be unused."""
 
-    axes: rays in (s, t, n) (n k, 3); G: R Y (n k, nu); slopes: R e (n k)
-    taken: whether an entry is used (n k, bool)
-    signed: whether the coordinate of an entry must be ≥ 0 (n k, bool)
-    """
-
-    axes: Array
-    G: Array
-    slopes: Array
-    taken: Array
-    signed: Array
+    axes: Array  # rays in (s, t, n) (n k, 3)
+    G: Array  # R Y (n k, nu)
+    slopes: Array  # R e (n k)
+    taken: Array  # whether an entry is used (n k, bool)
+    signed: Array  # whether the coordinate of an entry must be ≥ 0 (n k, bool)
 
 
 @compiled

@@ -56,23 +56,15 @@ class Face(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Result of one rung, a kernel or a Python solver.
+    """Result of one rung, a kernel or a Python solver."""
 
-    p: contact impulses in rows S, T, N [N·s] (3n)
-    face: equivalent impulses; its flags have no columns if p is the only solution
-    status: value of a `Status`; iterations: pivots or iterations of the solver
-    basis: for the next tick (n, ·); a kernel returns the array that it got and has overwritten
-    multipliers: of the non-penetration rows, for laws that are optimisation programs (n); others: empty
-    epsilon: ε of the term ½ε‖p‖² in such a program [1/kg]
-    """
-
-    p: Array
-    face: Face
-    status: int
-    iterations: int
-    basis: Array
-    multipliers: Array = NOTHING
-    epsilon: float = 0.0
+    p: Array  # contact impulses in rows S, T, N [N·s] (3n)
+    face: Face  # equivalent impulses; its flags have no columns if p is the only solution
+    status: int  # value of a `Status`
+    iterations: int  # pivots or iterations of the solver
+    basis: Array  # for the next tick (n, ·); a kernel returns the array that it got and has overwritten
+    multipliers: Array = NOTHING  # of the non-penetration rows, for laws that are optimisation programs (n); others: empty
+    epsilon: float = 0.0  # ε of the term ½ε‖p‖² in such a program [1/kg]
 
 
 def single(n: int) -> Face:

@@ -18,15 +18,11 @@ Pairs = list[tuple[int, int]]  # pairs of indices of shapes
 
 
 class Near(NamedTuple):
-    """Pairs of shapes that are near to each other.
+    """Pairs of shapes that are near to each other."""
 
-    links: names of the two links of each pair (k); distances [m], negative in penetration (k)
-    rows: the distances change by rows · v (k, nv)
-    """
-
-    links: tuple[tuple[str, str], ...]
+    links: tuple[tuple[str, str], ...]  # names of the two links of each pair (k); distances [m], negative in penetration (k)
     distances: Array
-    rows: Array
+    rows: Array  # the distances change by rows · v (k, nv)
 
 
 class SelfCollision:

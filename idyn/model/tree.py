@@ -95,20 +95,13 @@ class Stops(Record, frozen=True):
 
 
 class Bodies(Record, frozen=True):
-    """The bodies of a model, one for each joint; index 0 is the environment with all links fixed to it.
+    """The bodies of a model, one for each joint; index 0 is the environment with all links fixed to it."""
 
-    masses: [kg] (njoints)
-    centres: centres of mass in the joint frames [m] (njoints, 3)
-    inertias: about the centres of mass, along the axes of the joint frames [kg·m²] (njoints, 3, 3)
-    armature: added to the diagonal of M [kg·m²] (nv)
-    gravity: acceleration in the world [m/s²] (3)
-    """
-
-    masses: Array
-    centres: Array
-    inertias: Array
-    armature: Array
-    gravity: Array
+    masses: Array  # [kg] (njoints)
+    centres: Array  # centres of mass in the joint frames [m] (njoints, 3)
+    inertias: Array  # about the centres of mass, along the axes of the joint frames [kg·m²] (njoints, 3, 3)
+    armature: Array  # added to the diagonal of M [kg·m²] (nv)
+    gravity: Array  # acceleration in the world [m/s²] (3)
 
 
 def read_tree(model: Any, description: Description) -> Tree:
@@ -199,16 +192,11 @@ def read_bodies(model: Any) -> Bodies:
 
 
 class Closures(Record, frozen=True):
-    """The m closures of a robot.
+    """The m closures of a robot."""
 
-    keys: names, `first frame=second frame` (m)
-    joints: joint indices of the first and second body (m, 2)
-    offsets: the two points in the frames of these joints [m] (m, 2, 3)
-    """
-
-    keys: tuple[str, ...]
-    joints: Array
-    offsets: Array
+    keys: tuple[str, ...]  # names, `first frame=second frame` (m)
+    joints: Array  # joint indices of the first and second body (m, 2)
+    offsets: Array  # the two points in the frames of these joints [m] (m, 2, 3)
 
 
 def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Closures:
@@ -235,20 +223,13 @@ def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Cl
 
 
 class Spheres(Record, frozen=True):
-    """The contact places: n spheres, each fixed to a joint.
+    """The contact places: n spheres, each fixed to a joint."""
 
-    keys: contact keys, see `ContactPoint.name` (n)
-    joints: joint indices (n)
-    offsets: centres in the joint frames [m] (n, 3)
-    radii: [m], 0 for points (n)
-    mu: default friction coefficients, may be inf (n)
-    """
-
-    keys: tuple[str, ...]
-    joints: Array
-    offsets: Array
-    radii: Array
-    mu: Array
+    keys: tuple[str, ...]  # contact keys, see `ContactPoint.name` (n)
+    joints: Array  # joint indices (n)
+    offsets: Array  # centres in the joint frames [m] (n, 3)
+    radii: Array  # [m], 0 for points (n)
+    mu: Array  # default friction coefficients, may be inf (n)
 
     def rows(self, keys: tuple[str, ...]) -> Array:
         """Return the index of the contact place with each key, −1 if there is none (n)."""
@@ -279,24 +260,15 @@ def _among(spheres: Spheres, keys: tuple[str, ...]) -> Spheres:
 
 
 class Boxes(Record, frozen=True):
-    """The m boxes, and the k pairs of sphere and box that may touch: each sphere with each box that is fixed to another joint.
+    """The m boxes, and the k pairs of sphere and box that may touch: each sphere with each box on another joint."""
 
-    joints: joint indices of the boxes (m)
-    rotations: of the boxes in the joint frames (m, 3, 3)
-    offsets: centres in the joint frames [m] (m, 3)
-    halves: half edges [m] (m, 3)
-    pairs: index of the sphere, index of the box (k, 2)
-    pair_keys: contact keys, `key of the sphere/frame of the box` (k)
-    pair_mu: friction coefficients, those of the boxes (k)
-    """
-
-    joints: Array
-    rotations: Array
-    offsets: Array
-    halves: Array
-    pairs: Array
-    pair_keys: tuple[str, ...]
-    pair_mu: Array
+    joints: Array  # joint indices of the boxes (m)
+    rotations: Array  # of the boxes in the joint frames (m, 3, 3)
+    offsets: Array  # centres in the joint frames [m] (m, 3)
+    halves: Array  # half edges [m] (m, 3)
+    pairs: Array  # index of the sphere, index of the box (k, 2)
+    pair_keys: tuple[str, ...]  # contact keys, `key of the sphere/frame of the box` (k)
+    pair_mu: Array  # friction coefficients, those of the boxes (k)
 
 
 def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> Spheres:

@@ -64,16 +64,12 @@ def aim_at_forces(force: Array, given: Given, target: Array) -> None:
 
 
 class Coordinates(NamedTuple):
-    """The m coordinates of a face.
+    """The m coordinates of a face."""
 
-    contact: contact of each coordinate (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must be ≥ 0 (m)
-    cone: for each contact the first of its three coordinates if it may stick inside a cone, else −1 (n)
-    """
-
-    contact: Array
-    axis: Array
-    positive: Array
-    cone: Array
+    contact: Array  # contact of each coordinate (m)
+    axis: Array  # its direction in (s, t, n) (m, 3)
+    positive: Array  # whether it must be ≥ 0 (m)
+    cone: Array  # for each contact the first of its three coordinates if it may stick inside a cone, else −1 (n)
 
 
 @compiled

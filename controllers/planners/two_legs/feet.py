@@ -30,20 +30,14 @@ class Pose(NamedTuple):
 
 
 class Foot(NamedTuple):
-    """A foot.
+    """A foot."""
 
-    frame: of the URDF, to which its contact places are fixed; rows: their indices among those of the robot
-    centre: of its contact spheres in the frame [m] (3); radius: of these spheres, by which the ground is lower [m]
-    level: attitude of the frame on level ground with heading 0 (3, 3)
-    half: half length and half width of the sole [m] (2), 0 for point feet
-    """
-
-    frame: str
-    rows: Array
-    centre: Array
-    radius: float
-    level: Array
-    half: Array
+    frame: str  # of the URDF, to which its contact places are fixed
+    rows: Array  # their indices among those of the robot
+    centre: Array  # of its contact spheres in the frame [m] (3)
+    radius: float  # of these spheres, by which the ground is lower [m]
+    level: Array  # attitude of the frame on level ground with heading 0 (3, 3)
+    half: Array  # half length and half width of the sole [m] (2), 0 for point feet
 
     @property
     def flat(self) -> bool:
