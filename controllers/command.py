@@ -57,18 +57,14 @@ class GaitChange(Record, frozen=True):
 
 
 class Steering(Record, frozen=True):
-    """What the base is commanded to do.
+    """What the base is commanded to do."""
 
-    velocity: of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3); None: the gait follows its path, or
-        the last velocity
-    height: of the base, relative to its stance [m]; attitude: roll, pitch [rad] (2); None: as in the stance
-    gait: pattern and timing of the steps; None: as configured
-    """
-
+    # of the base, followed by the gait: forward, left [m/s], turn [rad/s] (3); None: the gait follows its path, or the last
+    # velocity
     velocity: Array | None = None
-    height: float | None = None
-    attitude: Array | None = None
-    gait: GaitChange | None = None
+    height: float | None = None  # of the base, relative to its stance [m]; None: as in the stance
+    attitude: Array | None = None  # roll, pitch [rad] (2); None: as in the stance
+    gait: GaitChange | None = None  # pattern and timing of the steps; None: as configured
 
     @property
     def posed(self) -> bool:

@@ -62,23 +62,16 @@ class SensedForces:
 
 
 class Target(Record, frozen=True, kw_only=False):
-    """Desired motion of a tick, the input of the feed-forward torque.
+    """Desired motion of a tick, the input of the feed-forward torque."""
 
-    angles: reference joint angles [rad] (na)
-    demand: demanded joint accelerations [rad/s²] (na)
-    schedule: which feet are planned to stand
-    grip: torque of the joints that grip with a known torque [N·m] (na); None: without such joints
-    tasks: tasks that replace the demand, with the posture of their last level; None: none
-    applied: generalised force of known external forces [N, N·m] (nv); None: none
-    drags: whether the demand may drag and lift contacts; it is then changed only where no contact force realises it
-    """
-
-    angles: Array
-    demand: Array
-    schedule: Schedule | None
-    grip: Array | None
+    angles: Array  # reference joint angles [rad] (na)
+    demand: Array  # demanded joint accelerations [rad/s²] (na)
+    schedule: Schedule | None  # which feet are planned to stand
+    grip: Array | None  # torque of the joints that grip with a known torque [N·m] (na); None: without such joints
+    # tasks that replace the demand, with the posture of their last level; None: none
     tasks: tuple[TaskStack, PostureTask] | None = None
-    applied: Array | None = None
+    applied: Array | None = None  # generalised force of known external forces [N, N·m] (nv); None: none
+    # whether the demand may drag and lift contacts; it is then changed only where no contact force realises it
     drags: bool = False
 
 

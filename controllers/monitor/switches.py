@@ -69,30 +69,23 @@ AIR, HELD, FORCE, UNLOADED, NOTHING, RESTING = range(6)
 
 
 class SwitchState(ArrayRecord):
-    """State of the switches of n contact places, and thresholds.
+    """State of the switches of n contact places, and thresholds."""
 
-    legs: 1 for the joints that move a place, else 0 (n, na)
-    anchor: place where a foot with an open switch stays [m] (n, 3); since: distance of the joints from
-        their references when it came there (n, na)
-    still, high, pressed, idle: times for which the foot stays, is in the air with a closed switch, presses on an open one,
-        carries nothing with a closed one [s] (n); opened: time since the switch opened at a foot that stays, else ∞ [s] (n)
-    stuck: 1 for switches that are open at a held foot (n); found: contradictions, values: their measures (n)
-    limits: thresholds; weight: of the robot [N]
-    """
-
-    legs: Matrix
-    anchor: Matrix
-    since: Matrix
+    legs: Matrix  # 1 for the joints that move a place, else 0 (n, na)
+    anchor: Matrix  # place where a foot with an open switch stays [m] (n, 3)
+    since: Matrix  # distance of the joints from their references when it came there (n, na)
+    # still, high, pressed, idle: times for which the foot stays, is in the air with a closed switch, presses on an open one,
+    # carries nothing with a closed one [s] (n)
     still: Vector
     high: Vector
     pressed: Vector
     idle: Vector
-    opened: Vector
-    stuck: Vector
-    found: Vector
-    values: Vector
-    limits: AlarmNumbers
-    weight: float
+    opened: Vector  # time since the switch opened at a foot that stays, else ∞ [s] (n)
+    stuck: Vector  # 1 for switches that are open at a held foot (n)
+    found: Vector  # contradictions (n)
+    values: Vector  # their measures (n)
+    limits: AlarmNumbers  # thresholds
+    weight: float  # of the robot [N]
 
     def __init__(self, legs: Array, settings: AlarmSettings, weight: float) -> None:
         n, na = legs.shape

@@ -65,22 +65,15 @@ class BatchGuess(Record, frozen=True):
 
 
 class ExpandedBatch(NamedTuple):
-    """A batch with contiguous arrays that have one row for each of `size` members.
-
-    motion: (q, v, applied, q_ddot, again); again: whether state, contacts and applied force equal those of the previous member
-        (B)
-    touch: see `TOUCH`
-    keys: contact keys (n)
-    preferred: preferred forces or None
-    repeats: whether the state equals that of the previous member (B)
-    """
+    """A batch with contiguous arrays that have one row for each of `size` members."""
 
     size: int
+    # (q, v, applied, q_ddot, again); again: whether state, contacts and applied force equal those of the previous member (B)
     motion: tuple[Array, ...]
-    touch: tuple[Array, ...]
-    keys: tuple[str, ...]
-    preferred: Array | None
-    repeats: Array
+    touch: tuple[Array, ...]  # see `TOUCH`
+    keys: tuple[str, ...]  # contact keys (n)
+    preferred: Array | None  # preferred forces or None
+    repeats: Array  # whether the state equals that of the previous member (B)
 
     def state(self, i: int) -> State:
         return State(q=self.motion[0][i], v=self.motion[1][i])

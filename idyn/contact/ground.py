@@ -76,22 +76,16 @@ class Ground(Record, frozen=True):
 
 
 class Material(NamedTuple):
-    """Ground as spring and damper with residual slip  [SAP §II].
+    """Ground as spring and damper with residual slip  [SAP §II]."""
 
-    stiffness: k [N/m], > 0; inf: as rigid as the period permits
-    dissipation: τ_d [s], ≥ 0; the force of a contact with φ < 0 is k (−φ − τ_d φ̇)
-    beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
-    sigma: σ, scale of the residual slip
-    touching_only: whether the force of contacts with φ > 0 is zero at any closing speed
-    drift: whether the law applies to the contact velocity at the end of the period, with dt J̇ v; False: to J v⁺, as in an
-        engine of this scheme whose step is the period
-    """
-
-    stiffness: float = np.inf
-    dissipation: float = 0.0
+    stiffness: float = np.inf  # k [N/m], > 0; inf: as rigid as the period permits
+    dissipation: float = 0.0  # τ_d [s], ≥ 0; the force of a contact with φ < 0 is k (−φ − τ_d φ̇)
+    # β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
     beta: float = 1.0
-    sigma: float = 1e-3
-    touching_only: bool = True
+    sigma: float = 1e-3  # σ, scale of the residual slip
+    touching_only: bool = True  # whether the force of contacts with φ > 0 is zero at any closing speed
+    # whether the law applies to the contact velocity at the end of the period, with dt J̇ v; False: to J v⁺, as in an engine of
+    # this scheme whose step is the period
     drift: bool = True
 
 

@@ -54,25 +54,17 @@ UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
 
 
 class Tree(Record, frozen=True):
-    """The tree of joints, from the environment (joint 0) outwards, and the degrees of freedom.
+    """The tree of joints, from the environment (joint 0) outwards, and the degrees of freedom."""
 
-    parents: parent of each joint (njoints)
-    dof_joint: joint of each velocity (nv)
-    dof_names: names of the velocities, see `Description` (nv)
-    support: whether a velocity (column) moves a joint (row) (njoints, nv)
-    a, u: indices of the actuated (na) and unactuated (nu) velocities
-    q_index: index in q of the position of each actuated degree of freedom; −1 for joints with several of them (na)
-    unit_spans: start and end in q of unit vectors: quaternions xyzw, and (cos, sin) of planar joints (·, 2)
-    """
-
-    parents: Array
-    dof_joint: Array
-    dof_names: tuple[str, ...]
-    support: Array
+    parents: Array  # parent of each joint (njoints)
+    dof_joint: Array  # joint of each velocity (nv)
+    dof_names: tuple[str, ...]  # names of the velocities, see `Description` (nv)
+    support: Array  # whether a velocity (column) moves a joint (row) (njoints, nv)
+    # a, u: indices of the actuated (na) and unactuated (nu) velocities
     a: Array
     u: Array
-    q_index: Array
-    unit_spans: Array
+    q_index: Array  # index in q of the position of each actuated degree of freedom; −1 for joints with several of them (na)
+    unit_spans: Array  # start and end in q of unit vectors: quaternions xyzw, and (cos, sin) of planar joints (·, 2)
 
 
 class Limits(Record, frozen=True):

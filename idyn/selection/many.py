@@ -41,23 +41,17 @@ MARGIN = 1e-9  # torque limits are reduced by this share, so that rounding error
 
 
 class Rows(NamedTuple):
-    """Coupling of the contacts, in rows of order one, and the face.
+    """Coupling of the contacts, in rows of order one, and the face."""
 
-    E: rows of the motion (nu, 3n)
-    K: rows of the torques, −J_aᵀ/lever (na, 3n); lever: largest entry of J_a [m]
-    force: f* [N] (3n); tau: τ* [N·m] (na)
-    kinds, rays: cones of the face, see `idyn.solvers.cones`
-    unlimited: whether friction is unlimited
-    """
-
-    E: Array
-    K: Array
-    force: Array
-    tau: Array
-    lever: float
+    E: Array  # rows of the motion (nu, 3n)
+    K: Array  # rows of the torques, −J_aᵀ/lever (na, 3n)
+    force: Array  # f* [N] (3n)
+    tau: Array  # τ* [N·m] (na)
+    lever: float  # largest entry of J_a [m]
+    # kinds, rays: cones of the face, see `idyn.solvers.cones`
     kinds: Array
     rays: Array
-    unlimited: bool
+    unlimited: bool  # whether friction is unlimited
 
 
 @compiled
