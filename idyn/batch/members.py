@@ -30,48 +30,34 @@ MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "last_tau", 
 
 
 class Members(ArrayRecord):
-    """Inputs and results of B members with n contacts each, one row for each. Inputs that are not given have no columns.
+    """Inputs and results of B members with n contacts each, one row for each. Inputs that are not given have no columns."""
 
-    Inputs
-        q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps, radii (B, n)
-        again: whether state, contacts and applied force equal those of the previous member (B)
-    Last tick
-        last: forces [N] (B, n, 3)
-        last_tau: torques [N·m] (B, na)
-        preferred: preferred forces [N] (B, n, 3)
-        basis: starting basis, overwritten with the next basis (B, n, ·)
-        first: number of the first solver attempt (rung), or NONE (B)
-    Results
-        p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), moment (B, n or 0, 3), figures (B, FIGURES)
-        marks (B, 4)
-    """
-
-    q: Matrix
-    v: Matrix
-    applied: Matrix
-    q_ddot: Matrix
-    mu: Matrix
-    gaps: Matrix
-    radii: Matrix
-    last_tau: Matrix
-    p: Matrix
-    v_plus: Matrix
-    tau: Matrix
-    closing: Matrix
-    figures: Matrix
-    points: Cube
-    normals: Cube
-    tangents: Cube
-    last: Cube
-    preferred: Cube
-    force: Cube
-    moment: Cube
-    bodies: Spans
-    others: Spans
-    marks: Spans
-    basis: Bases
-    first: Indices
-    again: Flags
+    q: Matrix  # (B, nq)
+    v: Matrix  # (B, nv)
+    applied: Matrix  # (B, nv)
+    q_ddot: Matrix  # (B, na)
+    mu: Matrix  # (B, n)
+    gaps: Matrix  # (B, n)
+    radii: Matrix  # (B, n)
+    last_tau: Matrix  # torques of the last tick [N·m] (B, na)
+    p: Matrix  # result (B, 3n)
+    v_plus: Matrix  # result (B, nv)
+    tau: Matrix  # result (B, na)
+    closing: Matrix  # result (B, 3m)
+    figures: Matrix  # (B, FIGURES)
+    points: Cube  # (B, n, 3)
+    normals: Cube  # (B, n, 3)
+    tangents: Cube  # (B, n, 3)
+    last: Cube  # forces of the last tick [N] (B, n, 3)
+    preferred: Cube  # preferred forces [N] (B, n, 3)
+    force: Cube  # result (B, n, 3)
+    moment: Cube  # result (B, n or 0, 3)
+    bodies: Spans  # (B, n)
+    others: Spans  # (B, n)
+    marks: Spans  # result (B, 4)
+    basis: Bases  # starting basis, overwritten with the next basis (B, n, ·)
+    first: Indices  # number of the first solver attempt (rung), or NONE (B)
+    again: Flags  # whether state, contacts and applied force equal those of the previous member (B)
 
     def __init__(self, motion: tuple[Array, ...], touch: tuple[Array, ...], before: tuple[Array, ...], method: Method) -> None:
         """motion: (q, v, applied, q_ddot, again); touch: see `TOUCH`

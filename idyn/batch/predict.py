@@ -28,6 +28,10 @@ from idyn.prediction.solve import NONE, Method, workspace_for
 from idyn.status import SOLVED, STATUSES
 from idyn.types import Array, ContactSet, Guess, Prediction, Record, Residuals, State
 
+ROWS = ("tau", "force", "p", "v_plus", "closing", "moment")
+NUMBERS = ("iterations", "demand_change", "torque_excess", "force_excess", "null_dim")
+"""Fields of a `Prediction` that are a row, or an entry, of an array of a `BatchPrediction`."""
+
 
 class BatchPrediction(Record, frozen=True):
     """Results of `predict_batch`, one row for each member; see `idyn.Prediction`.
@@ -77,25 +81,11 @@ class BatchPrediction(Record, frozen=True):
         if i in self.singles:
             return self.singles[i]
         law, rung = self.ways[self.way[i]]
-        return Prediction(
-            tau=self.tau[i],
-            force=self.force[i],
-            p=self.p[i],
-            dt=self.dt,
-            v_plus=self.v_plus[i],
-            status=STATUSES[self.status[i]],
-            law=law,
-            rung=rung,
-            iterations=int(self.iterations[i]),
-            residuals=Residuals(*self.residuals[i].tolist()),
-            demand_change=float(self.demand_change[i]),
-            torque_excess=float(self.torque_excess[i]),
-            force_excess=float(self.force_excess[i]),
-            null_dim=int(self.null_dim[i]),
-            closing=self.closing[i],
-            moment=self.moment[i],
-            guess=self.guess.member(i),
-        )
+        rows: dict[str, Any] = {name: getattr(self, name)[i] for name in ROWS}
+        rows |= {name: getattr(self, name)[i].item() for name in NUMBERS}
+        residuals, status = Residuals(*self.residuals[i].tolist()), STATUSES[self.status[i]]
+        guess = self.guess.member(i)
+        return Prediction(**rows, dt=self.dt, status=status, law=law, rung=rung, residuals=residuals, guess=guess)
 
 
 def predict_batch(
@@ -205,11 +195,8 @@ def _collect(
         else:
             others[i] = one.guess
     return BatchPrediction(
-        tau=m.tau,
-        force=m.force,
-        p=m.p,
+        **{name: getattr(m, name) for name in ROWS},
         dt=dt,
-        v_plus=m.v_plus,
         status=status,
         way=way,
         ways=tuple(ways),
@@ -219,8 +206,6 @@ def _collect(
         force_excess=m.figures[:, BEYOND_FORCE],
         iterations=m.marks[:, PIVOTS],
         null_dim=m.marks[:, NULL_DIM],
-        closing=m.closing,
-        moment=m.moment,
         guess=BatchGuess(law=law.name, keys=keys, basis=basis, tau=m.tau, force=m.force, others=others),
         singles=singles,
     )

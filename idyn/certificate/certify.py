@@ -58,23 +58,16 @@ SEPARATING = 1e-9  # a contact separates if it opens faster than this with a nor
 
 
 class Contact(NamedTuple):
-    """One contact of a solution.
+    """One contact of a solution. Impulses are multiplied by `speed_per_impulse`; all conditions are homogeneous in them."""
 
-    ps, pt, pn: impulse along s, t, n, times `speed_per_impulse` [m/s]; all conditions are homogeneous in it
-    vs, vt: tangential velocity [m/s]
-    w: û_N + φ/dt [m/s]
-    mu: friction coefficient
-    free: whether friction is unlimited
-    """
-
-    ps: float
-    pt: float
-    pn: float
-    vs: float
-    vt: float
-    w: float
-    mu: float
-    free: bool
+    ps: float  # impulse along s [m/s]
+    pt: float  # along t [m/s]
+    pn: float  # along n [m/s]
+    vs: float  # tangential velocity along s [m/s]
+    vt: float  # along t [m/s]
+    w: float  # û_N + φ/dt [m/s]
+    mu: float  # friction coefficient
+    free: bool  # whether friction is unlimited
 
 
 @compiled
@@ -206,57 +199,36 @@ robots."""
 
 
 class Claim(NamedTuple):
-    """Conditions that a law claims its solution satisfies; the certificate checks them.
+    """Conditions that a law claims its solution satisfies; the certificate checks them."""
 
-    conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
-    unlimited: whether every μ > 0 counts as ∞
-    multipliers: of the non-penetration rows, for the optimality check of convex laws (n); if the array is empty, the
-        complementarity residual of these laws is inf
-    epsilon: weight of the term ½ε‖p‖² in a convex law's program [1/kg]
-    material: material of the ground, used for the compliant law only
-    soft: MuJoCo's parameters, used for its law only
-    """
-
-    conditions: int
-    directions: Array
-    unlimited: bool
+    conditions: int  # a member of `Conditions`
+    directions: Array  # corners of the friction polygon (k, 2)
+    unlimited: bool  # whether every μ > 0 counts as ∞
+    # of the non-penetration rows, for the optimality check of convex laws (n); if empty, their complementarity residual is inf
     multipliers: Array
-    epsilon: float
-    material: Material
-    soft: SoftConstraints
+    epsilon: float  # weight of the term ½ε‖p‖² in the program of a convex law [1/kg]
+    material: Material  # of the ground, used for the compliant law only
+    soft: SoftConstraints  # parameters of MuJoCo, used for its law only
 
 
 class Demanded(NamedTuple):
-    """The demand.
+    """The demand."""
 
-    asked, met: original and realised joint accelerations [rad/s²] (na)
-    change: reported difference of the joint velocities, max norm [rad/s]
-    """
-
-    asked: Array
-    met: Array
-    change: float
+    asked: Array  # original joint accelerations [rad/s²] (na)
+    met: Array  # realised ones [rad/s²] (na)
+    change: float  # reported difference of the joint velocities, max norm [rad/s]
 
 
 class Solution(NamedTuple):
-    """The solution to check.
+    """The solution to check."""
 
-    p: contact impulses in rows S, T, N [N·s] (3n)
-    v_plus: velocity at the end of the period (nv)
-    tau: torques [N·m] (na)
-    load: generalised forces of the joints' own friction and limits and of contact moments [N·m] (nv)
-    moments: contact moments over dt about s, t, n, if the law has them [N·m·s] (3n)
-    closing: closure impulses in the world [N·s] (3m)
-    impulse: output: p as vectors in the world [N·s] (n, 3)
-    """
-
-    p: Array
-    v_plus: Array
-    tau: Array
-    load: Array
-    moments: Array
-    closing: Array
-    impulse: Array
+    p: Array  # contact impulses in rows S, T, N [N·s] (3n)
+    v_plus: Array  # velocity at the end of the period (nv)
+    tau: Array  # torques [N·m] (na)
+    load: Array  # generalised forces of friction and limits of the joints and of contact moments [N·m] (nv)
+    moments: Array  # contact moments over dt about s, t, n, if the law has them [N·m·s] (3n)
+    closing: Array  # closure impulses in the world [N·s] (3m)
+    impulse: Array  # output: p as vectors in the world [N·s] (n, 3)
 
 
 @inlined

@@ -42,19 +42,14 @@ class Surface(Record, frozen=True):
 
     def take(self, rows: Array) -> "Surface":
         """Return the spheres with these indices, in this order."""
-        return Surface(
-            centres=self.centres.take(rows, 0), distances=self.distances.take(rows), normals=self.normals.take(rows, 0)
-        )
+        centres, normals = (each.take(rows, 0) for each in (self.centres, self.normals))
+        return Surface(centres=centres, distances=self.distances.take(rows), normals=normals)
 
 
 def surface_at(centres: Array, terrain: Terrain) -> Surface:
     """Return the terrain at spheres with these centres [m] (n, 3)."""
-    distances, normals = terrain.query(centres)
-    return Surface(
-        centres=centres,
-        distances=np.ascontiguousarray(distances, np.float64),
-        normals=np.ascontiguousarray(normals, np.float64),
-    )
+    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
+    return Surface(centres=centres, distances=distances, normals=normals)
 
 
 def contacts_of_places(

@@ -87,21 +87,23 @@ class SoftJoint(Parameters, frozen=True):
     weight: NotNegative = 0.0
 
 
-class Soft(msgspec.Struct, frozen=True):
+class Soft(Parameters, frozen=True):
     """Parameters of the law.
 
-    contact: of all bodies that `contacts` does not name; contacts: by frame, see `Robot.joint_of_frame`
-    joint: of all actuated joints that `joints` does not name; joints: by joint
-    implicit: whether the integrator is `implicit`
+    cone: type of the friction cone
+    impratio: ratio of frictional to normal impedance
+    integrator: the law is the same for `Euler` and `implicitfast`; RK4 is not supported
+    contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
+    joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
     """
 
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"
+    impratio: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    integrator: Literal["Euler", "implicitfast", "implicit"] = "Euler"
     contact: SoftContact = SoftContact()
     contacts: dict[str, SoftContact] = {}
     joint: SoftJoint = SoftJoint()
     joints: dict[str, SoftJoint] = {}
-    pyramidal: bool = False
-    impratio: float = 1.0
-    implicit: bool = False
 
 
 def check(soft: Soft) -> None:
@@ -130,9 +132,8 @@ def check(soft: Soft) -> None:
 def _check_solref(path: str, solref: Solref) -> None:
     first, second = solref
     if not (np.isfinite(solref).all() and ((first > 0.0 and second > 0.0) or (first < 0.0 and second <= 0.0))):
-        raise ConfigError(
-            path, f"expected a time constant and a damping ratio > 0, or a −stiffness < 0 and a −damping ≤ 0, got {solref}"
-        )
+        expected = "expected a time constant and a damping ratio > 0, or a −stiffness < 0 and a −damping ≤ 0"
+        raise ConfigError(path, f"{expected}, got {solref}")
 
 
 def _check_solimp(path: str, solimp: Solimp) -> None:
@@ -141,26 +142,18 @@ def _check_solimp(path: str, solimp: Solimp) -> None:
 
 
 class SoftConstraints(ArrayRecord):
-    """Parameters for compiled code.
+    """Parameters for compiled code."""
 
-    contacts: of each joint's body; a contact has those of its first body, and the sum of both bodies' WEIGHT (njoints, CONTACT)
-    joints: of each velocity (nv, DOF); q_index: its position in q, −1 for unactuated velocities (nv)
-    pyramidal: whether friction cones are pyramids; impratio: ratio of frictional to normal impedance
-    implicit: whether the step is also implicit in the bias forces, MuJoCo's integrator `implicit`
-    resists: whether a joint has damping, friction loss or a range
-    damped: whether a joint has damping, in which every step is implicit
-    turns: whether there is a contact with friction against turning, condim 4 or 6
-    """
-
+    # of the body of each joint; a contact has those of its first body, and the sum of both WEIGHT (njoints, CONTACT)
     contacts: Matrix
-    joints: Matrix
-    q_index: Indices
-    pyramidal: bool
-    impratio: float
-    implicit: bool
-    resists: bool
-    damped: bool
-    turns: bool
+    joints: Matrix  # of each velocity (nv, DOF)
+    q_index: Indices  # position in q of each velocity, −1 for unactuated ones (nv)
+    pyramidal: bool  # whether friction cones are pyramids
+    impratio: float  # ratio of frictional to normal impedance
+    implicit: bool  # whether the step is also implicit in the bias forces: integrator `implicit` of MuJoCo
+    resists: bool  # whether a joint has damping, friction loss or a range
+    damped: bool  # whether a joint has damping, in which every step is implicit
+    turns: bool  # whether there is a contact with friction against turning, condim 4 or 6
 
     def __init__(
         self, contacts: Array, joints: Array, q_index: Array, *, pyramidal: bool, impratio: float, implicit: bool
@@ -203,7 +196,7 @@ def constraints_of(soft: Soft | None, robot: Robot) -> SoftConstraints:
     q_index = np.full(robot.nv, -1)
     for name, j, at in zip(robot.joint_names, robot.tree.a.tolist(), robot.tree.q_index.tolist(), strict=True):
         joints[j], q_index[j] = _joint_row(soft.joints.get(name, soft.joint), dofs[j]), at
-    kind = {"pyramidal": soft.pyramidal, "implicit": soft.implicit}
+    kind = {"pyramidal": soft.cone == "pyramidal", "implicit": soft.integrator == "implicit"}
     return SoftConstraints(contacts, joints, q_index, impratio=soft.impratio, **kind)
 
 
@@ -242,8 +235,6 @@ def inverse_weights(robot: Robot) -> tuple[Array, Array]:
     dofs = np.diag(inverse).copy()
     for j in np.flatnonzero(np.bincount(robot.tree.dof_joint, minlength=len(bodies)) == 6).tolist():
         first = int(np.searchsorted(robot.tree.dof_joint, j))
-        dofs[first : first + 3], dofs[first + 3 : first + 6] = (
-            dofs[first : first + 3].mean(),
-            dofs[first + 3 : first + 6].mean(),
-        )
+        for three in (slice(first, first + 3), slice(first + 3, first + 6)):
+            dofs[three] = dofs[three].mean()
     return bodies, dofs

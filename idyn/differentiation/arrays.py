@@ -24,43 +24,31 @@ DIMENSION, OBJECTIVE, RANK, DRIFTS = range(4)
 
 
 class Expansion(NamedTuple):
-    """Operators of one differentiation: views of one array.
+    """Operators of one differentiation: views of one array."""
 
-    base: M_u (nu, nv); joints: M_a (na, nv); J (3n, nv), axes (nv, 6): see `Dynamics`
-    frames: those of `motions.Places`, then radius, point of slip (`idyn.terms.drift`), 1 if it touches (n, 14)
-    ends: see `Places` (n, 2)
-    inertia: M_uu⁻¹ (nu, nu); push: M_uu⁻¹ J_uᵀ (nu, 3n); Y (3n, nu)
-    law: dp by db, of the law and the selection; below it dv_u⁺ by db at fixed dv_u⁰ (3n + nu, 3n)
-    chosen: A C⁻ᵀ with Aᵀ K A = C Cᵀ, its first columns (3n, 3n); lever: (A C⁻ᵀ)ᵀ J_a (3n, na)
-    factor (3n, 3n), held (3n, nv): of the projection of the demand, see `idyn.differentiation.motions`
-    friction: change of p by μ at fixed coordinates, then that of the selection's gradient by μ in the normal (n, 4)
-    impulses (3, 3n): P: p; CHANGE: p − p⁻; HOLDING: multipliers of the projection
-    motions (6, nv)
-        V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection
-        ACCELERATION: (v⁺ − v)/dt; STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v
-    marks: dimension of the choice, objective, rank of the projection, drift of contacts (0: none; 1; 2: only
-        what the mechanism can follow), codes of the contacts (n), held
-        rows (3n), bodies (2n)
-    """
-
+    # V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection; ACCELERATION: (v⁺ − v)/dt;
+    # STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v (6, nv)
     motions: Array
-    base: Array
-    joints: Array
-    J: Array
-    axes: Array
-    frames: Array
-    inertia: Array
-    push: Array
-    Y: Array
-    law: Array
-    chosen: Array
-    lever: Array
-    factor: Array
-    held: Array
+    base: Array  # M_u (nu, nv)
+    joints: Array  # M_a (na, nv)
+    J: Array  # see `Dynamics` (3n, nv)
+    axes: Array  # see `Dynamics` (nv, 6)
+    frames: Array  # those of `motions.Places`, then radius, point of slip (`idyn.terms.drift`), 1 if it touches (n, 14)
+    inertia: Array  # M_uu⁻¹ (nu, nu)
+    push: Array  # M_uu⁻¹ J_uᵀ (nu, 3n)
+    Y: Array  # (3n, nu)
+    law: Array  # dp by db, of the law and the selection; below it dv_u⁺ by db at fixed dv_u⁰ (3n + nu, 3n)
+    chosen: Array  # A C⁻ᵀ with Aᵀ K A = C Cᵀ, its first columns (3n, 3n)
+    lever: Array  # (A C⁻ᵀ)ᵀ J_a (3n, na)
+    factor: Array  # of the projection of the demand, see `idyn.differentiation.motions` (3n, 3n)
+    held: Array  # of the projection (3n, nv)
+    # change of p by μ at fixed coordinates, then that of the gradient of the selection by μ in the normal (n, 4)
     friction: Array
-    impulses: Array
+    impulses: Array  # P: p; CHANGE: p − p⁻; HOLDING: multipliers of the projection (3, 3n)
+    # dimension of the choice, objective, rank of the projection, drift of contacts (0: none; 1; 2: only what the mechanism can
+    # follow), codes of the contacts (n), held rows (3n), bodies (2n)
     marks: Array
-    ends: Array
+    ends: Array  # see `Places` (n, 2)
 
 
 @lru_cache

@@ -95,12 +95,8 @@ class Derivatives:
     def switches(self) -> tuple[str, ...]:
         robot, _, _, keys, answer, _, projected = self._setting
         codes = self._expansion[1][CODES : CODES + len(keys)].tolist()
-        found = [
-            f"contact {key} {words}"
-            for key, code in zip(keys, codes, strict=True)
-            for bit, words in enumerate(SWITCHES)
-            if code >> bit & 1
-        ]
+        pairs = [(key, bit) for key, code in zip(keys, codes, strict=True) for bit in range(len(SWITCHES)) if code >> bit & 1]
+        found = [f"contact {key} {SWITCHES[bit]}" for key, bit in pairs]
         if answer.torque_excess > 0.0:
             found.append("torque limits are exceeded")
         most = robot.limits.tau_max
@@ -156,7 +152,8 @@ def derivatives(
         raise InputError("answer", f"expected a certified answer of the law '{law.name}', got {answer!r}")
     workspace, keys = workspace_for(robot, len(contacts.keys)), contacts.keys
     workspace.prepare(options.ground, answer.dt, guess is not None)
-    d, out = workspace.problem.dynamics, _buffers(robot, len(keys))
+    d, (values, marks) = workspace.problem.dynamics, extent(len(keys), robot.nu, robot.na)
+    out = np.empty(values), np.empty(marks, np.int64), np.empty((robot.na + 3 * len(keys) + robot.nv, robot.na))
     last = NO_FORCES if guess is None else guess.carried_over(guess.force, keys)
     plain = State(q=state.q, v=state.v)
     how, before = (law, options, guess, last), None if guess is None else last
@@ -208,30 +205,12 @@ def _expanded(
     try:
         if len(points) and d.given.own["own_origin"].any():  # the record's points are about it
             points = points - d.given.own["own_origin"]
-        return bool(
-            _expand()(
-                d.fields,
-                (state.q, state.v),
-                (bodies, others, points, *shapes),
-                (answer.p, answer.v_plus, answer.tau),
-                (last, force, torque, q_ddot, law.directions),
-                (
-                    kind,
-                    law.round_cones,
-                    law.unlimited_friction,
-                    consistency is Consistency.HOLD or consistency is Consistency.STICK,
-                    consistency is Consistency.HOLD,
-                ),
-                out,
-            )
-        )
+        holds = consistency is Consistency.HOLD
+        flags = kind, law.round_cones, law.unlimited_friction, holds or consistency is Consistency.STICK, holds
+        solved, given = (answer.p, answer.v_plus, answer.tau), (last, force, torque, q_ddot, law.directions)
+        return bool(_expand()(d.fields, (state.q, state.v), (bodies, others, points, *shapes), solved, given, flags, out))
     except (TypeError, ValueError):  # arrays of other types or shapes
         return False
-
-
-def _buffers(robot: Robot, n: int) -> Arrays:
-    values, marks = extent(n, robot.nu, robot.na)
-    return np.empty(values), np.empty(marks, np.int64), np.empty((robot.na + 3 * n + robot.nv, robot.na))
 
 
 @cache

@@ -22,17 +22,13 @@ FOLLOWS = 2  # value of `Expansion.marks[DRIFTS]` where rows may depend on each 
 
 
 class Followed(NamedTuple):
-    """What the mechanism can follow, see `idyn.terms.drift`: min ‖T w − c_T‖² + θ² ‖w‖² − 2 fᵀ w  s.t.  B w = c_B.
+    """What the mechanism can follow, see `idyn.terms.drift`: min ‖T w − c_T‖² + θ² ‖w‖² − 2 fᵀ w  s.t.  B w = c_B."""
 
-    bound, tangents: rows of J that are B and T; product: Cholesky factor of B Bᵀ
-    across: 1 − Bᵀ (B Bᵀ)⁻¹ B (nv, nv); stiffness: Cholesky factor of S = across TᵀT across + θ² (nv, nv)
-    """
-
-    bound: Array
-    tangents: Array
-    product: Array
-    across: Array
-    stiffness: Array
+    bound: Array  # rows of J that are B
+    tangents: Array  # rows of J that are T
+    product: Array  # Cholesky factor of B Bᵀ
+    across: Array  # 1 − Bᵀ (B Bᵀ)⁻¹ B (nv, nv)
+    stiffness: Array  # Cholesky factor of S = across TᵀT across + θ² (nv, nv)
 
 
 @compiled

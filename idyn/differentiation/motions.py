@@ -49,15 +49,11 @@ Six = tuple[float, float, float, float, float, float]
 
 
 class Places(NamedTuple):
-    """Contacts and joint axes.
+    """Contacts and joint axes."""
 
-    axes (nv, 6); frames: point, normal, first tangent of each contact in the first nine columns (n, ·)
-    ends: joints of its two bodies (n, 2)
-    """
-
-    axes: Array
-    frames: Array
-    ends: Array
+    axes: Array  # (nv, 6)
+    frames: Array  # point, normal, first tangent of each contact in the first nine columns (n, ·)
+    ends: Array  # joints of the two bodies of each contact (n, 2)
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import msgspec
 
 from idyn.contact.ground import Material
-from idyn.contact.soft import Soft, SoftContact, SoftJoint
+from idyn.contact.soft import Soft
 from idyn.errors import ConfigError, nearest
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
@@ -149,31 +149,16 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
         return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, touching, self.drift))
 
 
-class MujocoLawSettings(LawSettings, frozen=True, tag="mujoco"):
+class MujocoLawSettings(LawSettings, Soft, frozen=True, tag="mujoco"):
     """MuJoCo's soft contact, for robots that MuJoCo simulates with these parameters; names are MuJoCo's. The period of the
     prediction is the physics step. `sim_harness.mujoco.law.read_law` reads them from a model.
-
-    cone: type of the friction cone
-    impratio: ratio of frictional to normal impedance
-    integrator: the law is the same for `Euler` and `implicitfast`; RK4 is not supported
-    contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
-    joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
     """
-
-    cone: Literal["elliptic", "pyramidal"] = "elliptic"
-    impratio: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
-    integrator: Literal["Euler", "implicitfast", "implicit"] = "Euler"
-    contact: SoftContact = SoftContact()
-    contacts: dict[str, SoftContact] = {}
-    joint: SoftJoint = SoftJoint()
-    joints: dict[str, SoftJoint] = {}
 
     def __hash__(self) -> int:
         return hash(msgspec.json.encode(self))  # dictionaries have no hash
 
     def build(self) -> Law:
-        pyramidal, implicit = self.cone == "pyramidal", self.integrator == "implicit"
-        return Mujoco(Soft(self.contact, self.contacts, self.joint, self.joints, pyramidal, self.impratio, implicit))
+        return Mujoco(self)
 
 
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
@@ -226,6 +211,4 @@ def law_of(law: Law | str) -> Law:
     return _with_defaults(law) if isinstance(law, str) else law
 
 
-@cache
-def _with_defaults(kind: str) -> Law:
-    return make_law(kind)
+_with_defaults = cache(make_law)

@@ -320,12 +320,9 @@ class Convex(Law):
         return self._with_face(problem, p, y, status, pivots)
 
     def _by_lemke_before_program(self, problem: Reduced) -> Attempt:
-        """Solve by Lemke's method before the QP back end. A ray is not yet accepted: with large friction it may be due to
-        rounding errors."""
+        """Solve by Lemke's method. A ray is not yet accepted: with large friction it may be due to rounding errors."""
         solution = self._by_lemke(problem)
-        if solution.status == RAY:
-            return solution._replace(status=NOT_CERTIFIED)
-        return solution
+        return solution._replace(status=NOT_CERTIFIED) if solution.status == RAY else solution
 
     def _by_program(self, problem: Reduced, backend: str) -> Attempt:
         n = len(problem.mu)
@@ -345,16 +342,12 @@ class Convex(Law):
         plain, program = self._plain(p, y, status, iterations), self._program(problem)
         if status != SOLVED:
             return plain
-        held = problem.mu if self._kinetic else np.where(_apart(problem, p), 0.0, problem.mu)
-        exact = self._on_basis(problem, basis_of(program._replace(mu=held), p, y), iterations)
-        if exact.status == SOLVED:
-            return exact._replace(p=p)
+        apart = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)  # contacts that separate without an impulse
+        basis = basis_of(program._replace(mu=problem.mu if self._kinetic else np.where(apart, 0.0, problem.mu)), p, y)
+        _, exact, flags, solved = solve_basis(program, basis, not self._kinetic)
+        if solved:
+            return Attempt(p, self._face(problem, flags), SOLVED, iterations, basis, exact)
         return plain._replace(face=self._face(problem, face_at(program, p, y, not self._kinetic)))
-
-    def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> Attempt:
-        p, y, flags, solved = solve_basis(self._program(problem), basis, not self._kinetic)
-        face = self._face(problem, flags)
-        return Attempt(p, face, SOLVED if solved else NOT_CERTIFIED, iterations, basis, y)
 
     def _program(self, problem: Reduced) -> Program:
         gradient = problem.energy if self._kinetic else problem.b
@@ -377,8 +370,3 @@ def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
         p, multipliers, flags, status, pivots = pivot_to_basis(program, basis)
     face = Face(flags, law.directions, given.mu, law.unlimited, law.directions[:0])
     return Attempt(p, face, status, pivots, basis, multipliers, 0.0)
-
-
-def _apart(problem: Reduced, p: Array) -> Array:
-    """Return which contacts separate without an impulse (n, bool)."""
-    return np.asarray((opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1))

@@ -11,21 +11,14 @@ from idyn.types import Array
 
 
 class Program(NamedTuple):
-    """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0.
+    """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0."""
 
-    Y (3n, nu), b [m/s] (3n): see `ReducedProblem`
-    energy: gradient e of the energy at p = 0 [m/s] (3n)
-    mu: friction coefficients (n)
-    unlimited: whether every μ > 0 counts as ∞
-    directions: corners of the friction polygon (k, 2)
-    """
-
-    Y: Array
-    b: Array
-    energy: Array
-    mu: Array
-    unlimited: bool
-    directions: Array
+    Y: Array  # see `ReducedProblem` (3n, nu)
+    b: Array  # see `ReducedProblem` [m/s] (3n)
+    energy: Array  # gradient e of the energy at p = 0 [m/s] (3n)
+    mu: Array  # friction coefficients (n)
+    unlimited: bool  # whether every μ > 0 counts as ∞
+    directions: Array  # corners of the friction polygon (k, 2)
 
 
 class Rays(NamedTuple):

@@ -7,9 +7,6 @@
 Warm start: the LCP is solved at the last basis; the solution is accepted if it is complementary. Cold start: Lemke's method. A
 contact with μ = ∞ has no λ. The conditions of its opposite friction directions then imply S v⁺ = T v⁺ = 0, unless the contact
 separates (`idyn.laws.no_slip`). If no friction is limited, this is the no-slip law and solved as such.
-
-Modelling errors: between the corners of the inscribed polygon friction is too weak by up to 1 − cos(π/k); there may be several
-solutions with different v⁺. The cost grows like n³.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,9 @@
 """Coulomb friction by enumeration: of all basic solutions the one nearest to the last impulses  [ZD §5.3, Alg. 3].
 
-The LCP is that of `idyn.laws.coulomb`. Each of its 2^((k+2)n) complementary bases is solved; singular bases and those with a
-negative variable are discarded. The solution with the smallest ‖p − p_prev‖ [N·s] is returned.
-
-Differences from the paper: the distance is measured in impulses, not in all variables of the mixed problem. Bases that cannot
-be regular, or that have the impulses of another basis, are skipped.
-
-Limits: only basic solutions are considered, not their convex combinations, so the result may still jump when the last basis
-becomes infeasible. The cost is exponential: 36 bases for one contact, 1296 for two (k = 4); more contacts are refused.
+Each of the 2^((k+2)n) complementary bases of the LCP of `idyn.laws.coulomb` is solved. Unlike in the paper, the distance is
+measured in impulses [N·s], not in all variables, and bases that cannot be regular, or have the impulses of another one, are
+skipped: 36 are left for one contact, 1296 for two (k = 4); more contacts are refused. Convex combinations are not considered,
+so the result may still jump.
 """
 
 import numpy as np

@@ -1,13 +1,10 @@
 """Coulomb friction with the round cone  [De Saxcé & Feng 1998; Alart & Curnier 1991; MATHEMATICS §3.2].
 
-F(p) = p − Π(p − û/ρ) = 0 is solved by Newton's method with a line search; Π is the map p_N ← max(p_N, 0), then p_T ← the
-nearest point of the disc of radius μ p_N. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
-equations for any number of contacts. ε in this system limits the change of impulses that the law does not determine.
+F(p) = p − Π(p − û/ρ) = 0 is solved by Newton's method with a line search; a step solves one system of nu equations for any
+number of contacts. ε in this system limits the change of impulses that the law does not determine.
 
-Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. The law is not
-convex: a start need not lead to a solution, and there may be several. μ = ∞: see `idyn.laws.no_slip`.
-
-Modelling errors: those of Coulomb's law except for the polygon. With μ ≥ 10⁴ it may fail on problems that the polygon solves.
+Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. A start need not
+lead to a solution, and there may be several; with μ ≥ 10⁴ it may fail where the polygon does not. μ = ∞: `idyn.laws.no_slip`.
 """
 
 from collections.abc import Callable

@@ -35,23 +35,16 @@ NOTHING, NO_FRICTION = np.zeros(0), np.zeros((0, 2))
 
 
 class Face(NamedTuple):
-    """Set of impulses that solve the law equally well, all with the same J_uᵀ p (MATHEMATICS §3.5).
+    """Set of impulses that solve the law equally well, all with the same J_uᵀ p (MATHEMATICS §3.5)."""
 
-    flags: for each contact (n, 2 + k, bool)
-        0: it may carry a normal impulse, w_N = 0
-        1: it slides, λ > 0, so the sum of its friction impulses is μ p_N
-        2…: friction direction j may be loaded, w_F = 0
-    directions: corners of the friction polygon in (s, t) coordinates, counter-clockwise (k, 2)
-    mu: friction coefficients (n)
-    unlimited: whether every μ > 0 counts as ∞; tangential impulses are then free
-    friction: for laws with round cones, whose flags are (n, 3): unit direction (s, t) of each contact's friction, or zero
-        (n, 2); for laws with polygons: empty (0, 2)
-    """
-
+    # for each contact (n, 2 + k, bool): it may carry a normal impulse, w_N = 0; it slides, λ > 0, so the sum of its friction
+    # impulses is μ p_N; from 2 on: friction direction j may be loaded, w_F = 0
     flags: Array
-    directions: Array
-    mu: Array
-    unlimited: bool
+    directions: Array  # corners of the friction polygon in (s, t) coordinates, counter-clockwise (k, 2)
+    mu: Array  # friction coefficients (n)
+    unlimited: bool  # whether every μ > 0 counts as ∞; tangential impulses are then free
+    # for laws with round cones, whose flags are (n, 3): unit direction (s, t) of the friction of each contact, or zero (n, 2);
+    # for laws with polygons: empty (0, 2)
     friction: Array = NO_FRICTION
 
 
@@ -86,19 +79,14 @@ Solutions = Iterator[tuple[str, Attempt] | None]
 
 
 class Rung(NamedTuple):
-    """One attempt of a law at a solution, a compiled kernel or a Python solver. Laws declare their rungs in order.
+    """One attempt of a law at a solution, a compiled kernel or a Python solver. Laws declare their rungs in order."""
 
-    name: reported in `Prediction.rung`
-    start: what the solver starts from; a rung that starts from the last basis or impulses is skipped if there are none
-    kernel: number of the rung in the law's kernel; None: a Python rung
-    solve: for a Python rung: function of the problem and the last basis, or None for the basis
-    cold: name of the rung when there is no last basis and it starts from an empty one; '': the rung is skipped then
-    """
-
-    name: str
-    start: Start
-    kernel: int | None = None
+    name: str  # reported in `Prediction.rung`
+    start: Start  # a rung that starts from the last basis or impulses is skipped if there are none
+    kernel: int | None = None  # number of the rung in the kernel of the law; None: a Python rung
+    # for a Python rung: function of the problem and the last basis, or None for the basis
     solve: Callable[[Reduced, Array | None], Solutions] | None = None
+    # name of the rung when there is no last basis and it starts from an empty one; empty: the rung is skipped then
     cold: str = ""
 
 

@@ -313,7 +313,8 @@ def without_separating(
         return
     if idle.any():
         yield from _with_released(problem, idle, last, solve)
-    idle = free & ~_loaded_under_no_slip(problem)
+    solution = NoSlip().solution(problem, None)
+    idle = free & ~solution.basis[:, 0] if solution.status == SOLVED else np.zeros_like(free)
     if idle.any():
         yield from _with_released(problem, idle, solve(_frictionless(problem, idle)), solve)
 
@@ -323,12 +324,6 @@ def barely_loaded(p: Array) -> Array:
     normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
     hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())
     return hardly
-
-
-def _loaded_under_no_slip(problem: Reduced) -> Array:
-    """Return which contacts carry a normal impulse under the no-slip law (n, bool); all, if it has no solution."""
-    solution = NoSlip().solution(problem, None)
-    return solution.basis[:, 0] if solution.status == SOLVED else np.ones(len(problem.mu), dtype=np.bool_)
 
 
 def _frictionless(problem: Reduced, idle: Array) -> Reduced:

@@ -1,8 +1,4 @@
-"""Laws that predict no contact forces: none act, p = 0, or measured ones  [ZD §7.3: ID(t−1), ID(t−2)].
-
-Modelling errors: a measurement is at least one period old, and no contact law is applied to it. Internal forces between the
-contacts persist from tick to tick and drift, the more the larger the friction.
-"""
+"""Laws that predict no contact forces: none act, p = 0, or measured ones  [ZD §7.3: ID(t−1), ID(t−2)]."""
 
 import numpy as np
 

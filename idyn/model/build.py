@@ -16,7 +16,7 @@ from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
 from idyn.model.mjcf import build_mjcf, is_mjcf
 from idyn.model.tree import Limits
-from idyn.model.urdf import ROOT_JOINT, lines_of, parse_urdf, with_counted_turns, without_shapes
+from idyn.model.urdf import ROOT_JOINT, lines_of, link_of, parse_urdf, with_counted_turns, without_shapes
 
 ROUNDING = 1e-6  # a principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits
 ROUNDING_RADIUS = 1e-6  # a radius of gyration below this is rounding [m]: the link is a point mass
@@ -114,10 +114,8 @@ def _inspect_size(moments: np.ndarray, mass: float) -> list[tuple[str, str]]:
     radius = float(np.sqrt(max(moments.sum(), 0.0) / (2 * mass)))
     if radius < MAX_GYRATION:
         return []
-    said = (
-        f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m from the centre of mass"
-    )
-    return [("warning", f"{said}: probably a placeholder")]
+    said = f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m"
+    return [("warning", f"{said} from the centre of mass: probably a placeholder")]
 
 
 def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
@@ -149,9 +147,8 @@ def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[st
     if length < ROUNDING:
         raise _Wrong(f"axis: expected a unit vector, got {text}")
     if kind == "planar" and axis != [0.0, 0.0, 1.0]:
-        raise _Wrong(
-            "axis: a planar joint moves in the xy plane of its frame for any axis: use 0 0 1 and rotate the joint origin"
-        )
+        why = "a planar joint moves in the xy plane of its frame for any axis: use 0 0 1 and rotate the joint origin"
+        raise _Wrong(f"axis: {why}")
     if abs(length - 1) > 1e-3:
         return [("warning", f"axis: {text} is normalised, its length is {length:.4g}")]
     return []
@@ -241,10 +238,8 @@ def inspect_structure(robot: ElementTree.Element) -> list[Finding]:
 def _inspect_names(kind: str, names: list[str]) -> list[Finding]:
     found = [_error(name or "?", f"expected each {kind} once, got {n}", kind) for name, n in Counter(names).items() if n > 1]
     found += [_error("?", f"a {kind} has no name")] if "" in names else []
-    found += [
-        _error(name, f"a {kind} must not have this name, which Pinocchio uses", kind) for name in RESERVED if name in names
-    ]
-    return found
+    taken = f"a {kind} must not have this name, which Pinocchio uses"
+    return found + [_error(name, taken, kind) for name in RESERVED if name in names]
 
 
 def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[Finding]:
@@ -255,7 +250,7 @@ def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[
         if kind not in VELOCITIES:
             found.append(_error(name, f"type: expected one of {', '.join(VELOCITIES)}, got '{kind[:40]}'", "joint"))
         for end in ("parent", "child"):
-            if (link := _end(joint, end)) not in links:
+            if (link := link_of(joint, end)) not in links:
                 found.append(_error(name, f"{end}: no link named '{link[:40]}'", "joint"))
     if velocities > MAX_VELOCITIES:
         found.append(_error("robot", f"expected at most {MAX_VELOCITIES} velocities of joints, got {velocities}"))
@@ -264,14 +259,14 @@ def _inspect_joints(joints: list[ElementTree.Element], links: set[str]) -> list[
 
 def _inspect_tree(joints: list[ElementTree.Element], links: list[str]) -> list[Finding]:
     """Each link but the root is the child of one joint, and is connected to the root by at most MAX_DEPTH joints."""
-    count = Counter(_end(joint, "child") for joint in joints)
+    count = Counter(link_of(joint, "child") for joint in joints)
     found = [_error(link, f"the link is the child of {n} joints, expected one", "link") for link, n in count.items() if n > 1]
     roots = [link for link in links if link not in count]
     if len(roots) != 1:
         return [*found, _error("robot", f"expected one root link, got {', '.join(roots[:8]) or 'none'}")]
     children: dict[str, list[str]] = {}
     for joint in joints:
-        children.setdefault(_end(joint, "parent"), []).append(_end(joint, "child"))
+        children.setdefault(link_of(joint, "parent"), []).append(link_of(joint, "child"))
     depth, queue = {roots[0]: 0}, deque(roots)
     while queue:
         link = queue.popleft()
@@ -283,11 +278,6 @@ def _inspect_tree(joints: list[ElementTree.Element], links: list[str]) -> list[F
     if depth[deepest] > MAX_DEPTH:
         found.append(_error(deepest, f"expected at most {MAX_DEPTH} joints between the root and a link, got {depth[deepest]}"))
     return found
-
-
-def _end(joint: ElementTree.Element, end: str) -> str:
-    element = joint.find(end)
-    return "" if element is None else element.get("link", "")
 
 
 def _error(where: str, message: str, element: str = "") -> Finding:
@@ -317,10 +307,8 @@ def build_model(description: Description, source: str) -> pin.Model:
     except (ElementTree.ParseError, ValueError, RuntimeError) as error:
         raise ModelError(f"{source}: not a {kind} that Pinocchio can parse ({error})") from error
     if model.nv == 0:
-        unexpanded = (
-            ": elements of xacro are not expanded, expand the file by xacro first" if "<xacro:" in description.urdf else ""
-        )
-        raise ModelError(f"{source}: expected at least one moving joint, got none{unexpanded}")
+        why = ": elements of xacro are not expanded, expand the file by xacro first" if "<xacro:" in description.urdf else ""
+        raise ModelError(f"{source}: expected at least one moving joint, got none{why}")
     return model
 
 
@@ -355,10 +343,9 @@ def check_mass_matrix(model: pin.Model, data: pin.Data, names: tuple[str, ...], 
 
 def _check_mass(robot: ElementTree.Element, model: pin.Model, source: str) -> None:
     """Compare the mass of all links with that of the model: the parser leaves out what it does not understand."""
-    masses = [
-        float(mass.get("value", "0")) for link in robot.findall("link") if (mass := link.find("inertial/mass")) is not None
-    ]
-    wanted, got = sum(masses), sum(inertia.mass for inertia in model.inertias)
+    masses = (link.find("inertial/mass") for link in robot.findall("link"))
+    wanted = sum([float(mass.get("value", "0")) for mass in masses if mass is not None])
+    got = sum(inertia.mass for inertia in model.inertias)
     if abs(got - wanted) > 1e-9 * wanted:
         raise ModelError(f"{source}: the links have {wanted:g} kg, Pinocchio's parser read {got:g} kg")
 
@@ -368,12 +355,7 @@ def _refuse(robot: ElementTree.Element, text: str, source: str, findings: list[F
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         return
-    lines = {(part.tag, part.get("name", "?")): line for part, line in lines_of(robot, text).items()}
-    shown = [f"{_place(error, lines)}{error.where}: {error.message}" for error in errors[:SHOWN]]
+    places = {(part.tag, part.get("name", "?")): f"line {at}, {part.tag} " for part, at in lines_of(robot, text).items()}
+    shown = [f"{places.get((each.element, each.where), '')}{each.where}: {each.message}" for each in errors[:SHOWN]]
     more = f"; and {len(errors) - SHOWN} more errors" if len(errors) > SHOWN else ""
     raise ModelError(f"{source}: {'; '.join(shown)}{more}")
-
-
-def _place(finding: Finding, lines: dict[tuple[str, str], int]) -> str:
-    line = lines.get((finding.element, finding.where))
-    return "" if line is None else f"line {line}, {finding.element} "

@@ -106,10 +106,10 @@ class Reading:
         closures = tuple(self._closures())
         limits, passive = motors(m, self.names, self._axes())
         if not m.nu:
-            self._notes.append(
-                (self._text.get("name", ""), "no actuators: every joint is taken to have a motor without a limit")
-            )
-        self._note_forces()
+            said = "no actuators: every joint is taken to have a motor without a limit"
+            self._notes.append((self._text.get("name", ""), said))
+        if m.opt.density or m.opt.viscosity:
+            self._notes.append(("option", "density and viscosity are not used: no forces of air or water"))
         if self._notes:
             own = SubElement(self._text, "idyn")
             for where, message in self._notes:
@@ -235,12 +235,9 @@ class Reading:
             if m.eq_active0[e] and kind != "connect":
                 yield f"equality '{names['equality', e]}': {kind}"
         for t in range(m.ntendon):
-            does = {
-                "limits": m.tendon_limited[t],
-                "a spring": m.tendon_stiffness[t].any(),
-                "damping": m.tendon_damping[t].any(),
-            }
-            does |= {"friction": m.tendon_frictionloss[t], "armature": m.tendon_armature[t]}
+            does = {"limits": m.tendon_limited[t], "a spring": m.tendon_stiffness[t].any()}
+            does |= {"damping": m.tendon_damping[t].any(), "friction": m.tendon_frictionloss[t]}
+            does |= {"armature": m.tendon_armature[t]}
             if any(does.values()):
                 yield f"tendon '{names['tendon', t]}': {', '.join(name for name, has in does.items() if has)}"
         if m.nflex:
@@ -358,11 +355,6 @@ class Reading:
                 self._add_joint(("fixed", name), (above, name), pin.SE3(np.eye(3), np.array(place)))
                 ends.append(name)
             yield Closure(first=ends[0], second=ends[1])
-
-    def _note_forces(self) -> None:
-        m = self.model
-        if m.opt.density or m.opt.viscosity:
-            self._notes.append(("option", "density and viscosity are not used: no forces of air or water"))
 
 
 def _names(m: Any) -> dict[tuple[str, int], str]:

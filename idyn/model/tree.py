@@ -201,9 +201,8 @@ def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Cl
             if name not in frames:
                 raise FrameNotFound(name, frames)
         if frames[closure.first].parentJoint == frames[closure.second].parentJoint:
-            raise InputError(
-                f"closure.{closure.first}", f"expected frames of two bodies, got '{closure.second}' on the same body"
-            )
+            why = f"expected frames of two bodies, got '{closure.second}' on the same body"
+            raise InputError(f"closure.{closure.first}", why)
         if closures.count(closure) > 1:
             raise InputError(f"closure.{closure.first}", f"expected different closures, got that with '{closure.second}' twice")
     placed = [(frames[closure.first], frames[closure.second]) for closure in closures]

@@ -133,9 +133,9 @@ def with_own_base(text: str, base: str) -> str:
         return text  # the checks name the error
     named = [each for each in robot.findall("joint") if each.get("type") == "fixed" and each.get("name") == ROOT_JOINT]
     for joint in named:
-        joint.set("name", f"{ROOT_JOINT} of {_link(joint, 'child')}")
+        joint.set("name", f"{ROOT_JOINT} of {link_of(joint, 'child')}")
     root, joints = _root(robot), robot.findall("joint")
-    outward = [each for each in joints if root is not None and _link(each, "parent") == root.get("name")]
+    outward = [each for each in joints if root is not None and link_of(each, "parent") == root.get("name")]
     floats = base == "free_flyer" and [each.get("type") for each in outward] == ["floating"]
     if root is not None and floats and root.find("inertial") is None:
         robot.remove(root)
@@ -147,14 +147,15 @@ def with_own_base(text: str, base: str) -> str:
 
 def _root(robot: ElementTree.Element) -> ElementTree.Element | None:
     """Return the only link that is no child of a joint; None if there is none or several."""
-    children = {_link(joint, "child") for joint in robot.findall("joint")}
+    children = {link_of(joint, "child") for joint in robot.findall("joint")}
     roots = [link for link in robot.findall("link") if link.get("name") not in children]
     return roots[0] if len(roots) == 1 else None
 
 
-def _link(joint: ElementTree.Element, end: str) -> str | None:
+def link_of(joint: ElementTree.Element, end: str) -> str:
+    """Return the link at an end of a joint, `parent` or `child`; '' if it has none."""
     element = joint.find(end)
-    return None if element is None else element.get("link")
+    return "" if element is None else element.get("link", "")
 
 
 def without_shapes(text: str, *kept: str) -> str:

@@ -17,15 +17,13 @@ from idyn.types import Array, Selection
 
 
 class Aim(NamedTuple):
-    """Objective of one selection, with the values of its target.
+    """Objective of one selection, with the values of its target."""
 
-    target: of the torques τ [N·m] (na), or, if `of_forces`, of the contact forces in rows S, T, N of each contact [N] (3n)
-    inside: for unlimited friction: whether impulses must be inside the friction cones of μ; they are accepted only if their
-        torque does not exceed that of the law's impulses
-    """
-
+    # of the torques τ [N·m] (na), or, if `of_forces`, of the contact forces in rows S, T, N of each contact [N] (3n)
     target: Array
     of_forces: bool
+    # for unlimited friction: whether impulses must be inside the friction cones of μ; they are accepted only if their torque
+    # does not exceed that of the impulses of the law
     inside: bool
 
 

@@ -32,17 +32,13 @@ FEW = 18  # maximum dimension of a choice for the dense program: eight sticking 
 
 
 class Program(NamedTuple):
-    """The program in null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack.
+    """The program in null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack."""
 
-    Z (3n, dim), B (na, dim), rows (r, dim), slack (r)
-    lever2: largest squared entry of J_a
-    """
-
-    Z: Array
-    B: Array
-    rows: Array
-    slack: Array
-    lever2: float
+    Z: Array  # (3n, dim)
+    B: Array  # (na, dim)
+    rows: Array  # (r, dim)
+    slack: Array  # (r)
+    lever2: float  # largest squared entry of J_a
 
 
 @inlined

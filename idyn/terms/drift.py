@@ -1,14 +1,9 @@
 """The drift of contacts and closures: dt J̇ v and dt Ġ v, by which the robot's own motion changes their velocities in a period.
 
-MATHEMATICS §2 has the formulas. V_i, A_i: spatial velocity of body i and its acceleration at v̇ = 0, both linear at the world's
-origin; A_i = A_λ + V_λ × V_i with the parent λ, for axes that are constant in the body. The normal is taken as constant in the
-second body: exact on planes and faces of boxes, not on their edges and on curved ground. Contacts at rest are not affected.
-
-Rows that depend on each other cannot change independently: then J̇ v of the touching tangential rows T is replaced by T w,
-
-    min ‖T w − Ṫ v‖² + θ² ‖w‖²    s.t.  G w = Ġ v,  N w = Ṅ v        rows that depend on earlier ones are left out
-
-Of feet at rest nothing changes, up to θ²/σ² for a singular value σ.
+MATHEMATICS §2 has the formulas, and T w, which replaces J̇ v of the tangential rows T where rows depend on each other.
+V_i, A_i: spatial velocity of body i and its acceleration at v̇ = 0, both linear at the world's origin. The normal is taken
+as constant in the second body: exact on planes and faces of boxes, not on their edges and on curved ground. Of feet at rest
+nothing changes, up to θ²/σ² for a singular value σ.
 """
 
 from typing import NamedTuple

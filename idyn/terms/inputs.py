@@ -32,33 +32,22 @@ OF_CONTACTS = {
 }
 """Error code returned by `contact_flaw` → (field, message that says what is expected)."""
 
-_NONE = np.zeros(0)
-
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
 def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | None) -> None:
     """Raise InputError for the first malformed field of a state, its contacts and the applied force."""
-    q, n = state.q, len(contacts.keys)
+    n = len(contacts.keys)
     check_keys(contacts.keys)
-    _check_shapes(
-        (
-            ("q", q, (robot.nq,)),
-            ("v", state.v, (robot.nv,)),
-            ("applied", _NONE if applied is None else applied, (0,) if applied is None else (robot.nv,)),
-            ("contacts.points", contacts.points, (n, 3)),
-            ("contacts.normals", contacts.normals, (n, 3)),
-            ("contacts.tangents", contacts.tangents, (n, 3)),
-            ("contacts.mu", contacts.mu, (n,)),
-            ("contacts.gaps", contacts.gaps, (n,)),
-            ("contacts.radii", contacts.radii, (n,)),
-        ),
-        _FLOAT64,
-    )
+    asked: list[tuple[str, Array, tuple[int, ...]]] = [("q", state.q, (robot.nq,)), ("v", state.v, (robot.nv,))]
+    asked += [] if applied is None else [("applied", applied, (robot.nv,))]
+    sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("points", "normals", "tangents"), (n, 3))
+    sizes |= dict.fromkeys(("mu", "gaps", "radii"), (n,))
+    _check_shapes([*asked, *((f"contacts.{name}", getattr(contacts, name), size) for name, size in sizes.items())], _FLOAT64)
     _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
-    for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
+    for field, values, _ in asked:
         _check_finite(field, values)
-    check_turns(robot, q)
+    check_turns(robot, state.q)
     flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
     if flaw:
         name, message = OF_CONTACTS[flaw]

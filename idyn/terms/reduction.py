@@ -133,20 +133,14 @@ NOTHING = np.zeros(0)
 
 
 class Reduced(Record, frozen=True):
-    """Arrays of a `ReducedProblem` for the Python rungs of laws.
+    """Arrays of a `ReducedProblem` for the Python rungs of laws."""
 
-    Y (3n, nu), b (3n), energy (3n): see `ReducedProblem`
-    mu: friction coefficients of the contacts; a rung (solver attempt) may change them (n)
-    last: p⁻ [N·s] (3n)
-    independent: see `idyn.contact.ground.Ground`
-    """
-
-    Y: Array
-    b: Array
-    energy: Array
-    mu: Array
-    last: Array = NOTHING
-    independent: float = 1e-3
+    Y: Array  # see `ReducedProblem` (3n, nu)
+    b: Array  # see `ReducedProblem` (3n)
+    energy: Array  # see `ReducedProblem` (3n)
+    mu: Array  # friction coefficients of the contacts; a rung (solver attempt) may change them (n)
+    last: Array = NOTHING  # p⁻ [N·s] (3n)
+    independent: float = 1e-3  # see `idyn.contact.ground.Ground`
 
 
 def view(problem: ReducedProblem) -> Reduced:

@@ -51,21 +51,9 @@ class Given(ArrayRecord):
     """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `read_given`; the ground model by
     `set_ground` and `set_memory`. The certificate uses no other part of a problem.
 
-    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; q: configuration (nq)
-    h: h of `DynamicsTerms` minus the applied force (nv)
-    ends: points of the closures in the world [m] (m, 2, 3)
+    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; own_…: views of the robot's buffers, which Pinocchio fills
     bodies, others, points, normals, tangents, mu, gaps, radii: see `idyn.types.ContactSet`
-    last: p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
     dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
-    keep: 1 − dt/T_r, share of a contact's velocity that may remain after dt; rho: ρ = T_p/dt
-    remembers: whether there is a last tick, whose impulses p⁻ are used
-    drift: whether the ground model includes the drift of closures, and that of contacts unless the law leaves it out
-    contact_drift: whether that of contacts is included; written by the callers of `read_given`
-    dependent: whether contact rows may depend on each other, so that their drift may contradict the mechanism
-    midway: whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
-    slope: ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
-    own_M, own_h, own_axes, own_ends, own_origin, own_slope: views of the robot's buffers, which Pinocchio fills
-
     axes, ends and points are about the robot's `origin`, which is not the world's if the base is far from that.
     """
 
@@ -79,9 +67,9 @@ class Given(ArrayRecord):
     own_origin: Vector
     v: Vector
     M: Matrix
-    h: Vector
+    h: Vector  # h of `DynamicsTerms` minus the applied force (nv)
     axes: Matrix
-    ends: Cube
+    ends: Cube  # points of the closures in the world [m] (m, 2, 3)
     bodies: Indices
     others: Indices
     points: Matrix
@@ -90,21 +78,23 @@ class Given(ArrayRecord):
     mu: Vector
     gaps: Vector
     radii: Vector
+    # p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
     last: Vector
     dt: float
     noise: float
     recovery_speed: float
     touching: float
     independent: float
-    keep: float
-    rho: float
-    remembers: bool
+    keep: float  # 1 − dt/T_r, share of the velocity of a contact that may remain after dt
+    rho: float  # ρ = T_p/dt
+    remembers: bool  # whether there is a last tick, whose impulses p⁻ are used
+    # whether points are moved halfway to the other body, where MuJoCo has them; written by the callers of `read_given`
     midway: bool
-    drift: bool
-    contact_drift: bool
-    dependent: bool
-    q: Vector
-    slope: Matrix
+    drift: bool  # whether the ground model includes the drift of closures, and that of contacts unless the law leaves it out
+    contact_drift: bool  # whether that of contacts is included; written by the callers of `read_given`
+    dependent: bool  # whether contact rows may depend on each other, so that their drift may contradict the mechanism
+    q: Vector  # configuration (nq)
+    slope: Matrix  # ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
     own_slope: Matrix
 
     def __init__(self, robot: Robot, n: int) -> None:
@@ -129,20 +119,15 @@ class Given(ArrayRecord):
 
 
 class Dynamics(ArrayRecord):
-    """Jacobians of M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
-
-    J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
-    drift: dt J̇ v, by which the motion of the robot changes J v within the period, see `idyn.terms.drift` [m/s] (3n)
-    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.reduction`; `rate` contains dt Ġ v
-    """
+    """Jacobians of M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`."""
 
     read_only = True
 
     given: Given
-    J: Matrix
-    drift: Vector
-    G: Matrix
-    rate: Vector
+    J: Matrix  # contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
+    drift: Vector  # dt J̇ v, by which the motion of the robot changes J v within the period, see `idyn.terms.drift` [m/s] (3n)
+    G: Matrix  # of the m closures, see `idyn.terms.reduction` (3m, nv)
+    rate: Vector  # of the closures, contains dt Ġ v [m/s] (3m)
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
@@ -154,34 +139,26 @@ class Dynamics(ArrayRecord):
 class ReducedProblem(ArrayRecord):
     """The contact problem in the unactuated space, û = D p + b with D = Y Yᵀ. Written by `idyn.terms.reduction.reduce_problem`.
 
-    The law applies to the contact velocity û = J v̂ + dt J̇ v, see `idyn.contact.ground`; on rigid ground v̂ = v⁺.
-
-    q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
-    v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
-    load: generalised forces of the joints' own friction, damping and limits and of contact moments under the law `mujoco`,
-        written by its kernel; 0 under others [N·m] (nv)
-    moments: contact moments over dt about s, t, n, written by that kernel if there is friction against turning; undefined
-        otherwise [N·m·s] (3n)
-    Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
-    b: û without contact impulses, with the allowance φ/dt added on the N rows and the drift on all [m/s] (3n)
-    energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
-    bound: J̃ (3n, nv), the array of J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.reduction`
+    The law applies to the contact velocity û = J v̂ + dt J̇ v, see `idyn.contact.ground`; on rigid ground v̂ = v⁺. Loads and
+    moments are those under the law `mujoco`, written by its kernel.
     """
 
     read_only = True
 
     dynamics: Dynamics
-    q_ddot: Vector
-    L: Matrix
-    v_free: Vector
+    q_ddot: Vector  # demanded joint accelerations [rad/s²] (na)
+    L: Matrix  # Cholesky factor of M_uu (nu, nu)
+    v_free: Vector  # v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
+    # generalised forces of friction, damping and limits of the joints and of contact moments; 0 under other laws [N·m] (nv)
     load: Vector
+    # contact moments over dt about s, t, n, if there is friction against turning; undefined otherwise [N·m·s] (3n)
     moments: Vector
-    Y: Matrix
-    b: Vector
-    energy: Vector
-    bound: Matrix
-    C: Matrix
-    closing_free: Vector
+    Y: Matrix  # √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
+    b: Vector  # û without contact impulses, with the allowance φ/dt added on the N rows and the drift on all [m/s] (3n)
+    energy: Vector  # gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
+    bound: Matrix  # J̃ (3n, nv), the array of J itself without closures
+    C: Matrix  # see `idyn.terms.reduction` (3n, 3m)
+    closing_free: Vector  # λ₀ (3m)
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
