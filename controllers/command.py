@@ -79,64 +79,48 @@ class Steering(Record, frozen=True):
 
 
 class Reference(Record, frozen=True):
-    """Reference motion of the actuated joints: q [rad], v [rad/s], a [rad/s²], each (na).
+    """Reference motion of the actuated joints."""
 
-    schedule: which feet are planned to stand; None: all of them, all the time
-    base: reference velocity of the base, forward, left [m/s], turn [rad/s] (3); None: not specified
-    pose: reference height of the base relative to its stance [m], roll, pitch [rad] (3); None: as in the stance
-    problem: what is wrong with the reference; '' if it is valid
-    tasks: tasks that replace the joint feedback, q is then the posture of the last level; None: no tasks
-    drags: whether the motion may drag and lift what touches the ground, as that of a lying robot does; otherwise the demand is
-        treated as configured (`consistency`)
-    """
-
-    q: Array
-    v: Array
-    a: Array
-    schedule: Schedule | None = None
-    base: Array | None = None
+    q: Array  # [rad] (na)
+    v: Array  # [rad/s] (na)
+    a: Array  # [rad/s²] (na)
+    schedule: Schedule | None = None  # which feet are planned to stand; None: all of them, all the time
+    base: Array | None = None  # reference velocity of the base, forward, left [m/s], turn [rad/s] (3); None: not specified
+    # reference height of the base relative to its stance [m], roll, pitch [rad] (3); None: as in the stance
     pose: Array | None = None
-    problem: str = ""
+    problem: str = ""  # what is wrong with the reference; empty if it is valid
+    # tasks that replace the joint feedback, q is then the posture of the last level; None: no tasks
     tasks: TaskStack | None = None
+    # whether the motion may drag and lift what touches the ground, as that of a lying robot does; otherwise the demand is
+    # treated as configured (`consistency`)
     drags: bool = False
 
 
 class Inputs(msgspec.Struct, kw_only=True, eq=False, gc=False):
-    """Inputs of a tick besides state and contacts. Mutable: a server fills one record from message to tick.
+    """Inputs of a tick besides state and contacts. Mutable: a server fills one record from message to tick."""
 
-    dt: measured period [s]; 0 on the first tick, when there is no previous one
-    tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
-    tau_measured: torque that was measured at the joints since the last tick [N·m] (na); None: not measured
-    temperature: of the motors [°C] (na); None: not measured
-    voltage: of the supply [V]; None: not measured
-    doubt: why the state may be wrong; the mode becomes degraded; '' without doubt
-    reference: replaces the controller's own trajectory; None: the trajectory is used
-    schedule: which feet are planned to stand; replaces that of the reference; None: as the reference plans
-    applied: known external forces, as a generalised force [N, N·m] (nv); None: none
-    sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
-        (n, 3); None: not measured
-    steering: commanded motion of the base, which the trajectory follows from now on; None: no command
-    tasks: tasks instead of the joint feedback, beside those of the reference, which stays as the last posture; None: no tasks
-    estop: why the emergency stop is engaged, which commands joint damping immediately; '' if it is not
-    follows: whether the motors were asked for the torque of the tick one delay ago, and not for one of the robot's own side;
-        None: it is not known, nor is the delay
-    delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
-    """
-
-    dt: float
+    dt: float  # measured period [s]; 0 on the first tick, when there is no previous one
+    # torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
     tau_applied: Array | None = None
+    # torque that was measured at the joints since the last tick [N·m] (na); None: not measured
     tau_measured: Array | None = None
-    temperature: Array | None = None
-    voltage: float | None = None
-    doubt: str = ""
-    reference: Reference | None = None
+    temperature: Array | None = None  # of the motors [°C] (na); None: not measured
+    voltage: float | None = None  # of the supply [V]; None: not measured
+    doubt: str = ""  # why the state may be wrong; the mode becomes degraded; empty without doubt
+    reference: Reference | None = None  # replaces the own trajectory of the controller; None: the trajectory is used
+    # which feet are planned to stand; replaces that of the reference; None: as the reference plans
     schedule: Schedule | None = None
-    applied: Array | None = None
+    applied: Array | None = None  # known external forces, as a generalised force [N, N·m] (nv); None: none
+    # contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N] (n, 3); None:
+    # not measured
     sensed_force: Array | None = None
-    steering: Steering | None = None
+    steering: Steering | None = None  # commanded motion of the base, which the trajectory follows from now on; None: no command
+    # tasks instead of the joint feedback, beside those of the reference, which stays as the last posture; None: no tasks
     tasks: TaskStack | None = None
-    estop: str = ""
-    delay: float = 0.0
+    estop: str = ""  # why the emergency stop is engaged, which commands joint damping immediately; empty if it is not
+    delay: float = 0.0  # actuation delay: time by which the torque of this tick takes effect later than without delay [s]
+    # whether the motors were asked for the torque of the tick one delay ago, and not for one of the own side of the robot;
+    # None: it is not known, nor is the delay
     follows: bool | None = True
 
     @property
@@ -146,43 +130,26 @@ class Inputs(msgspec.Struct, kw_only=True, eq=False, gc=False):
 
 
 class Mismatch(Record, frozen=True):
-    """Difference between measured and predicted motion and force, averaged over time; see `controllers.monitor.reality`.
+    """Difference between measured and predicted motion and force, averaged over time; see `controllers.monitor.reality`."""
 
-    motion: acceleration that the model does not explain [g]; None if every degree of freedom has a motor
-    force: |Σ sensed − Σ predicted contact force| over the weight [–]; None without force sensors
-    problem: message for the operator; '' while the mismatch is within its limits
-    """
-
-    motion: float | None
-    force: float | None
-    problem: str = ""
+    motion: float | None  # acceleration that the model does not explain [g]; None if every degree of freedom has a motor
+    force: float | None  # |Σ sensed − Σ predicted contact force| over the weight [–]; None without force sensors
+    problem: str = ""  # message for the operator; empty while the mismatch is within its limits
 
 
 class Command(Record, frozen=True):
-    """Motor torques of a tick and how they were computed.
+    """Motor torques of a tick and how they were computed."""
 
-    tau: torque after the controller's limits; the server's torque gate comes after them [N·m] (na)
-    tau_ff, tau_fb: feed-forward and feedback part, before limits [N·m] (na)
-    limited_by: `LimitedBy` bits (na)
-    mode: how the torque was computed
-    prediction: prediction from which the torque was computed; None if there is none
-    message: why the mode is not OK; '' if it is
-    reference: reference motion of this tick; None if the tick ended before one was computed
-    missing: keys of contacts that are planned to stand but do not touch
-    drive: gains with which the drives may follow `reference` while replies are missing; None: they must not
-    reality: mismatch between earlier predictions and measurements; None until there is one to compare
-    outcomes: of the tasks of `Reference.tasks` and `Inputs.tasks`
-    """
-
-    tau: Array
-    tau_ff: Array
-    tau_fb: Array
-    limited_by: Array
-    mode: Mode
-    prediction: Prediction | None
-    message: str = ""
-    reference: Reference | None = None
-    missing: tuple[str, ...] = ()
+    tau: Array  # after the limits of the controller; the torque gate of the server comes after them [N·m] (na)
+    tau_ff: Array  # feed-forward part, before limits [N·m] (na)
+    tau_fb: Array  # feedback part, before limits [N·m] (na)
+    limited_by: Array  # `LimitedBy` bits (na)
+    mode: Mode  # how the torque was computed
+    prediction: Prediction | None  # from which the torque was computed; None if there is none
+    message: str = ""  # why the mode is not OK; empty if it is
+    reference: Reference | None = None  # reference motion of this tick; None if the tick ended before one was computed
+    missing: tuple[str, ...] = ()  # keys of contacts that are planned to stand but do not touch
+    # gains with which the drives may follow `reference` while replies are missing; None: they must not
     drive: DriveGains | None = None
-    reality: Mismatch | None = None
-    outcomes: tuple[TaskOutcome, ...] = ()
+    reality: Mismatch | None = None  # mismatch between earlier predictions and measurements; None until there is one to compare
+    outcomes: tuple[TaskOutcome, ...] = ()  # of the tasks of `Reference.tasks` and `Inputs.tasks`

@@ -1,7 +1,7 @@
 """Controller: computes a torque command from state and contacts, once per tick."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -77,13 +77,6 @@ class Placed:
         return self._kinematics if same else state
 
 
-def given_state(state: State, robot: Robot) -> State:
-    """Convert the entries of a state to float arrays. Raises InputError for wrong sizes."""
-    state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
-    check_size(robot, state)
-    return state
-
-
 def given_reference(given: Reference, robot: Robot) -> Reference:
     """Copy a reference. Raises InputError for a schedule of wrong size."""
     plan, feet = given.schedule, len(robot.spheres.keys)
@@ -143,18 +136,8 @@ class Controller:
         self._placed.reset()
         self._wanted: Array | None = None  # angles of the last reference
         self._lies, self._unanswered = False, 0.0  # the last reference `drags`; ticks without a torque, see `SafetySettings`
-        for part in (
-            self._source,
-            self._feedforward,
-            self._trajectory,
-            self._delay_compensation,
-            self._monitor,
-            self._alarms,
-            self._switches,
-            self._feedback,
-            self._torque_feedback,
-            self._safety,
-        ):
+        watching = self._delay_compensation, self._monitor, self._alarms, self._switches, self._safety
+        for part in (self._source, self._feedforward, self._trajectory, *watching, self._feedback, self._torque_feedback):
             part.reset()
 
     @property
@@ -230,7 +213,9 @@ class Controller:
             at = robot.kinematics(self._placed.take(state))
             fault = self._safety.fault(at, inputs.dt)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
-            at = robot.kinematics(given_state(state, robot))
+            state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
+            check_size(robot, state)
+            at = robot.kinematics(state)
             fault = self._safety.fault(at, inputs.dt)
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
@@ -252,7 +237,10 @@ class Controller:
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
-        tasks = self._tasks(at, reference, asked) if asked is not None and self.realises_tasks else None
+        tasks = None
+        if asked is not None and self.realises_tasks:
+            posture, own = self._posture(reference), reference.tasks
+            tasks = asked if own is None or own is asked else beside(robot, at, own, asked, posture), posture
         target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
@@ -285,11 +273,6 @@ class Controller:
             reality=mismatch,
             outcomes=forecast.outcomes,
         )
-
-    def _tasks(self, at: Kinematics, reference: Reference, asked: TaskStack) -> tuple[TaskStack, PostureTask]:
-        """Return the tasks of a tick, commanded ones beside those of the reference, and the posture below them."""
-        posture, own = self._posture(reference), reference.tasks
-        return asked if own is None or own is asked else beside(self.robot, at, own, asked, posture), posture
 
     def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
         """Return the reference of a tick: that of the time when its torque acts, which never decreases."""
@@ -333,7 +316,9 @@ class Controller:
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         tasks = self._feedforward.compile_tasks(still, contacts)
         parts = self._monitor, self._alarms, self._switches, self._feedback, self._safety
-        own = [task for part in parts for task in part.compile_tasks()]
+        # their kernels are their cached properties
+        names = [(part, name) for part in parts for name, own in vars(type(part)).items() if isinstance(own, cached_property)]
+        own = [partial(getattr, part, name) for part, name in names]
         return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:

@@ -11,7 +11,7 @@ this is PID control.
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Annotated
 
 import numpy as np
@@ -22,7 +22,7 @@ from controllers.config.tables import within
 from controllers.robot.kinematics import contact_places
 from idyn.contact.contacts import fill_centres
 from idyn.errors import ConfigError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compiled, several
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled, several
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model import so3
@@ -66,10 +66,6 @@ class JointFeedback:
     @cached_property
     def _add(self) -> Callable[..., bool]:
         return entry_point(_add, MOTION, several(REAL, 4), SUMS)
-
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
-        return [partial(getattr, self, "_add")]
 
     def reset(self) -> None:
         """Set the integral to zero."""
@@ -168,7 +164,7 @@ class Stabilisation:
         if not len(contacts):
             return tau
         # w = Kp (x_des ⊖ x) + Kv (v_des − v)
-        desired = np.zeros(6) if velocity is None else _planar(velocity)
+        desired = np.zeros(6) if velocity is None else np.array([velocity[0], velocity[1], 0.0, 0.0, 0.0, velocity[2]])
         wrench = self._kp * self._error(at, contacts, LEVEL if pose is None else pose) + self._kv * (desired - at.v[:6])
         # τ = −N_qᵀ max(0, N_b w); `literal`: rows N, S, T of each contact
         J = contact_jacobian(robot, at, contacts)
@@ -193,10 +189,6 @@ def standing_height(robot: Robot, stance: Array) -> float:
     if not (robot.spheres.keys and robot.floating):
         return 0.0
     return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.spheres.radii).mean())
-
-
-def _planar(velocity: Array) -> Array:
-    return np.array([velocity[0], velocity[1], 0.0, 0.0, 0.0, velocity[2]])
 
 
 class SpreadSettings(Settings, frozen=True):

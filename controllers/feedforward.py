@@ -76,20 +76,13 @@ class Target(Record, frozen=True, kw_only=False):
 
 
 class Forecast(Record, frozen=True):
-    """Feed-forward torque of a tick.
+    """Feed-forward torque of a tick."""
 
-    tau: motor torque [N·m] (na); None without an answer, with the reason in `message`
-    contacts: contacts that took part
-    prediction: prediction from which the torque was computed; None without a model
-    message: why the torque is not the certified answer of the configured law within all limits; '' if it is
-    outcomes: of the tasks
-    """
-
-    tau: Array | None
-    contacts: ContactSet
-    prediction: Prediction | None = None
-    message: str = ""
-    outcomes: tuple[TaskOutcome, ...] = ()
+    tau: Array | None  # motor torque [N·m] (na); None without an answer, with the reason in `message`
+    contacts: ContactSet  # contacts that took part
+    prediction: Prediction | None = None  # prediction from which the torque was computed; None without a model
+    message: str = ""  # why the torque is not the certified answer of the configured law within all limits; empty if it is
+    outcomes: tuple[TaskOutcome, ...] = ()  # of the tasks
 
 
 class FeedForward:

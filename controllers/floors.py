@@ -12,9 +12,6 @@ from idyn.types import Array
 
 DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])  # dampings of the floor that are tried [N·s/m]
 
-FREQUENCIES = np.geomspace(1e-2, 1e6, 4001)
-"""Angular frequencies at which the foot's port is examined [rad/s]."""
-
 STABLE = 1.0 + 1e-9  # largest magnitude of an eigenvalue of a stable loop
 
 
@@ -35,16 +32,6 @@ class VerticalLeg(Settings, frozen=True):
     relaxation: float = 0.05
     memory: float = 0.005
     period: float = 0.001
-
-    @property
-    def passive_damping(self) -> float:
-        """Return the damping of the floor that suffices without delay for every stiffness [N·s/m]; ≤ 0: none is needed."""
-        s, share = 1j * FREQUENCIES, self.foot / (self.base + self.foot)
-        H = 1.0 / (1.0 + self.memory * s)
-        GC = (share + (1.0 - share) * H) * (self.kd + self.kp / s)
-        P = self.torque_kd + self.torque_kp / s
-        Z = (self.base * (GC - H / max(self.relaxation, self.period)) + P) / (1.0 + GC / s + P / (self.base * s))
-        return float(-Z.real.min())
 
 
 def critical_damping(leg: VerticalLeg, stiffness: float, delay: int) -> float:

@@ -71,14 +71,8 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
     touching: NonNegative = YIELDING.touching
 
     def build(self) -> Ground:
-        return Ground(
-            noise=self.gap_noise,
-            recovery_speed=self.recovery_speed,
-            touching=self.touching,
-            relaxation=self.relaxation,
-            memory=self.memory,
-            drift=self.drift,
-        )
+        given = {"noise": self.gap_noise, "recovery_speed": self.recovery_speed, "touching": self.touching}
+        return Ground(**given, relaxation=self.relaxation, memory=self.memory, drift=self.drift)
 
 
 class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
@@ -166,9 +160,7 @@ class TerrainSettings(Kind, frozen=True):
 class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
     """Horizontal plane."""
 
-    @property
-    def known(self) -> Known:
-        return "flat"
+    known = "flat"
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return Flat(ground, self._friction(where))
@@ -193,9 +185,7 @@ class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
 class StandingSettings(TerrainSettings, frozen=True, tag="standing"):
     """What the standing feet of a gait tell: a plane, and steps where feet meet some. Level without a gait."""
 
-    @property
-    def known(self) -> Known:
-        return "standing"
+    known = "standing"
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return StandingPlane(ground, self._friction(where))

@@ -85,21 +85,15 @@ UNIT = 0.01
 
 
 class Measurement(Record, frozen=True):
-    """What a robot's own sensors say at one instant.
+    """What the own sensors of a robot say at one instant."""
 
-    t: time [s]
-    angles [rad], speeds [rad/s], torques [N·m]: of the actuated joints; the torques acted since the last measurement (na)
-    attitude: of the IMU, quaternion x, y, z, w (4)
-    gyro: rate in the IMU's axes [rad/s] (3); accelerometer: mean specific force since the last measurement [m/s²] (3)
-    """
-
-    t: float
-    angles: Array
-    speeds: Array
-    torques: Array
-    attitude: Array
-    gyro: Array
-    accelerometer: Array
+    t: float  # time [s]
+    angles: Array  # of the actuated joints [rad] (na)
+    speeds: Array  # of the actuated joints [rad/s] (na)
+    torques: Array  # of the actuated joints, which acted since the last measurement [N·m] (na)
+    attitude: Array  # of the IMU, quaternion x, y, z, w (4)
+    gyro: Array  # rate in the axes of the IMU [rad/s] (3)
+    accelerometer: Array  # mean specific force since the last measurement [m/s²] (3)
 
 
 class Estimate(Record, frozen=True):

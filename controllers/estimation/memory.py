@@ -59,49 +59,33 @@ class EstimatorNumbers(Numbers, settings=EstimatorSettings):
 
 
 class EstimatorState(ArrayRecord):
-    """State of the filter and of the force estimate; n feet.
+    """State of the filter and of the force estimate; n feet. The filter estimates the motion of the IMU in the world."""
 
-    Filter: estimate of the IMU's motion in the world, and covariance of its error
-        R: attitude (3, 3); v [m/s], p [m]: velocity and position (3); gyro_bias [rad/s], bias [m/s²] (3)
-        feet: centres of the feet's spheres [m] (n, 3); P: covariance (15 + 3n, 15 + 3n), see `ATTITUDE`
-        north: cosine and sine of the heading at the start, which counts as 0 (2)
-        last_gyro: last rate [rad/s] (3); rolling: velocities of the centres of rolling feet [m/s] (n, 3)
-        sliding: speed of each foot on the ground, by the joint speeds [m/s] (n)
-    Feet
-        stands: time since the touchdown of each foot [s]; −1 in the air (n); slipped: 1 for one that slipped just now (n)
-        residual: filtered torques of the contact forces about the joints [N·m] (na); last_v: velocity of the last tick (nv)
-        force: contact forces in the world [N] (n, 3)
-    Robot
-        joints, offsets [m], radii [m]: of the feet (n); support (njoints, nv) and a (na): see `idyn.model.tree`
-        places: index of each actuated joint in q (na)
-        weight [N]; gravity: acceleration [m/s²] (3); imu: its position in the base frame [m] (3)
-    """
-
-    R: Matrix
-    v: Vector
-    p: Vector
-    gyro_bias: Vector
-    bias: Vector
-    feet: Matrix
-    P: Matrix
-    north: Vector
-    last_gyro: Vector
-    rolling: Matrix
-    sliding: Vector
-    stands: Vector
-    slipped: Vector
-    residual: Vector
-    last_v: Vector
-    force: Matrix
-    joints: Indices
-    offsets: Matrix
-    radii: Vector
-    support: Mask
-    a: Indices
-    places: Indices
-    weight: float
-    gravity: Vector
-    imu: Vector
+    R: Matrix  # attitude (3, 3)
+    v: Vector  # velocity [m/s] (3)
+    p: Vector  # position [m] (3)
+    gyro_bias: Vector  # [rad/s] (3)
+    bias: Vector  # of the accelerometer [m/s²] (3)
+    feet: Matrix  # centres of the spheres of the feet [m] (n, 3)
+    P: Matrix  # covariance of the error (15 + 3n, 15 + 3n), see `ATTITUDE`
+    north: Vector  # cosine and sine of the heading at the start, which counts as 0 (2)
+    last_gyro: Vector  # last rate [rad/s] (3)
+    rolling: Matrix  # velocities of the centres of rolling feet [m/s] (n, 3)
+    sliding: Vector  # speed of each foot on the ground, by the joint speeds [m/s] (n)
+    stands: Vector  # time since the touchdown of each foot [s]; −1 in the air (n)
+    slipped: Vector  # 1 for a foot that slipped just now (n)
+    residual: Vector  # filtered torques of the contact forces about the joints [N·m] (na)
+    last_v: Vector  # velocity of the last tick (nv)
+    force: Matrix  # contact forces in the world [N] (n, 3)
+    joints: Indices  # of the feet (n)
+    offsets: Matrix  # of the feet in the frames of their joints [m] (n, 3)
+    radii: Vector  # [m] (n)
+    support: Mask  # see `idyn.model.tree` (njoints, nv)
+    a: Indices  # see `idyn.model.tree` (na)
+    places: Indices  # index of each actuated joint in q (na)
+    weight: float  # [N]
+    gravity: Vector  # acceleration [m/s²] (3)
+    imu: Vector  # position in the base frame [m] (3)
     settings: EstimatorNumbers
 
     def __init__(self, settings: EstimatorSettings, robot: Robot) -> None:
@@ -111,18 +95,12 @@ class EstimatorState(ArrayRecord):
         sizes |= dict.fromkeys(("stands", "slipped", "sliding"), n)
         self.put(**{name: np.zeros(size) for name, size in sizes.items()})
         self.put(R=np.eye(3), feet=np.zeros((n, 3)), P=np.zeros((m, m)), rolling=np.zeros((n, 3)), force=np.zeros((n, 3)))
-        self.put(
-            joints=robot.spheres.joints.astype(np.int64),
-            offsets=np.ascontiguousarray(robot.spheres.offsets),
-            radii=np.ascontiguousarray(robot.spheres.radii),
-            support=np.ascontiguousarray(robot.tree.support),
-            a=robot.tree.a.astype(np.int64),
-            places=robot.tree.q_index.astype(np.int64),
-            weight=robot.weight,
-            gravity=np.array(robot.bodies.gravity, np.float64),
-            imu=np.array(settings.imu),
-            settings=EstimatorNumbers(settings),
-        )
+        spheres, tree = robot.spheres, robot.tree
+        self.put(joints=spheres.joints.astype(np.int64), offsets=np.ascontiguousarray(spheres.offsets))
+        self.put(radii=np.ascontiguousarray(spheres.radii), support=np.ascontiguousarray(tree.support))
+        self.put(a=tree.a.astype(np.int64), places=tree.q_index.astype(np.int64), weight=robot.weight)
+        self.put(gravity=np.array(robot.bodies.gravity, np.float64), imu=np.array(settings.imu))
+        self.put(settings=EstimatorNumbers(settings))
 
 
 RIDGE = 1e-4  # weight of ‖f‖² relative to the error of the torques [m²]: legs near their singularity would amplify errors

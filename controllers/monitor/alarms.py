@@ -1,21 +1,13 @@
 """Alarms: states that contradict themselves over time, motors that do not follow, torques that oscillate.
 
-A single state says little; over a window the following must hold, and an alarm watches each:
-
-    position and speed      |e| with ė = q̇_measured − v − e/τ: how far the positions moved other than the speeds say
-    frozen measurements     a value that stays the same to the last bit while the reference moves
-    motors                  Σ τ_asked τ_applied / Σ τ_asked², the share of the torque that the motor gives
-    saturation, posture     share of the time in which a joint's torque is at its limit; height of the base over the lowest foot
-    roughness               swings of a torque by more than `SWING` of its limit, mean over the joints
-    reality                 `controllers.monitor.reality` has been degraded for a while
-
-`ALARMS` has their thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first time, and stops
-the robot (mode `fault`, joint damping) after its second. All sums forget with a time constant, so that one kernel without
-history suffices.
+`ALARMS` has what is watched, with thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first
+time, and stops the robot (mode `fault`, joint damping) after its second. Positions and speeds are compared by e with
+ė = q̇_measured − v − e/τ, motors by their share Σ τ_asked τ_applied / Σ τ_asked² of the torque. All sums forget with a time
+constant, so that one kernel without history suffices.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -27,7 +19,7 @@ from controllers.config.numbers import Numbers
 from controllers.feedback import MAX_TICKS
 from controllers.monitor.windows import REALITY, AlarmState, watch
 from controllers.robot.kinematics import contact_places, feet_of
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, WHOLE, CompileTask
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, WHOLE
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
@@ -223,10 +215,6 @@ class Alarms:
     @cached_property
     def _watch(self) -> Callable[..., int]:
         return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
-
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
-        return [partial(getattr, self, "_watch")]
 
     def reset(self) -> None:
         """Forget all states and torques."""

@@ -5,30 +5,20 @@ generalised force that the model does not explain is, in the rows without a moto
 
     r = M_u x,      x = Δv/dt − a, averaged over the last τ
 
-Motor torques do not appear in these rows; contact forces, loads and pushes do. The reported figure is in g and comparable
-between robots of any size,
-
-    √(rᵀ M_uu⁻¹ r / m) / g
-
-the mass-weighted root mean square of the acceleration that r would cause with locked joints. An unmodelled force F through the
-centre of mass gives F/(m g), an unmodelled load there its mass divided by that of the robot. A robot in free fall whose
-contacts are predicted to support it gives 1 g. The sum of the terms Δv in the mean telescopes over τ, so white noise σ of v
-causes about σ/τ for any period.
-
-Forces are compared as sums over the contacts. Their distribution over the contacts is partly a choice (`idyn.selection`), the
-sum is not.
-
-A joint without a motor at its stop carries an unknown load in its own row, which does not count.
+The reported figure is √(rᵀ M_uu⁻¹ r / m) / g, the mass-weighted root mean square of the acceleration that r would cause with
+locked joints: F/(m g) for a force F through the centre of mass. White noise σ of v causes about σ/τ for any period, as the sum
+of Δv telescopes. Forces are compared as sums over the contacts, since their distribution is partly a choice. A joint without a
+motor at its stop carries an unknown load in its own row, which does not count.
 
 The commanded torque differs from the predicted one by feedback and limits. The response to this difference is computed as if
-loaded contacts neither slipped nor opened (`controllers.monitor.reality`). Errors that cancel in the sums
-are not detected: feet that slip apart, or joint friction while the base moves as predicted.
+loaded contacts neither slipped nor opened. Errors that cancel in the sums are not detected: feet that slip apart, or joint
+friction while the base moves as predicted.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import cycle
 
 import numpy as np
@@ -37,7 +27,7 @@ from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.feedback import MAX_TICKS
 from idyn.errors import ConfigError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, CompileTask, compiled
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
@@ -185,10 +175,6 @@ class _Expected(Record, frozen=True):
     M_u: Array  # rows of the inertia matrix without a motor (nu, nv)
 
 
-def _empty(robot: Robot) -> _Expected:
-    return _Expected(acceleration=np.empty(robot.nv), force=np.empty(3), M_u=np.empty((robot.nu, robot.nv)))
-
-
 ANSWER, EXPECTED = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR), Output(VECTOR, VECTOR, MATRIX)
 KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)
 """Types of the arguments of `_expect` and `_measure`."""
@@ -206,7 +192,9 @@ class MismatchMonitor:
         self._settings, self._robot, self._period = settings, robot, period
         self._g, self._weight = robot.weight / robot.total_mass, robot.weight
         self._expected: deque[_Expected | None] = deque(maxlen=MAX_TICKS + 1)
-        self._buffers = cycle([_empty(robot) for _ in range(MAX_TICKS + 1)])  # as many as the queue holds: reused in order
+        sizes = {"acceleration": robot.nv, "force": 3, "M_u": (robot.nu, robot.nv)}
+        buffers = [_Expected(**{name: np.empty(size) for name, size in sizes.items()}) for _ in range(MAX_TICKS + 1)]
+        self._buffers = cycle(buffers)  # as many as the queue holds: reused in order
         self.reset()
 
     @cached_property
@@ -216,10 +204,6 @@ class MismatchMonitor:
     @cached_property
     def _measure(self) -> Callable[..., float]:
         return entry_point(_measure, KNOWN, MEANS, REAL, REAL)
-
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
-        return [partial(getattr, self, "_expect"), partial(getattr, self, "_measure")]
 
     def reset(self) -> None:
         """Forget all predictions and measurements."""

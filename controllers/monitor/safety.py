@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from controllers.config.loading import Settings
 from controllers.config.tables import within
 from controllers.robot.damping import damping_gains
 from idyn.errors import InputError
-from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, CompileTask, compiled
+from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.model.so3 import tilt
@@ -97,10 +97,6 @@ class Safety:
     @cached_property
     def _limited(self) -> Callable[..., None]:
         return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
-
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
-        return [partial(getattr, self, name) for name in ("_motion", "_limited")]
 
     def fault(self, state: State | Kinematics, dt: float = 0.0) -> str:
         """Return why this state must not be controlled; '' if it is within the limits.

@@ -2,7 +2,6 @@
 
 A switch that opens while its foot stays where it touched counts as closed for `LONG`: a foot that carries less than the switch
 needs is still a contact. Without it, two feet of a light robot that close their switches by turns are never loaded together.
-Nothing is reported.
 
 Four contradictions are watched, each over a time:
 
@@ -12,20 +11,19 @@ Four contradictions are watched, each over a time:
     force      open, although a force is sensed at the foot, which is not in the air: counts as closed
     unloaded   closed, although no force is sensed: only told
 
-A switch that counts as closed leaves the decision to the plan, as without a switch. No switch stops the robot.
-Heights are those above the controller's terrain, relative to the lowest foot, so that an error of
-the base's height has no effect.
+A switch that counts as closed leaves the decision to the plan. No switch stops the robot. Heights are those above the
+controller's terrain, relative to the lowest foot, so that an error of the base's height has no effect.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from controllers.monitor.alarms import AlarmNumbers, AlarmSettings
 from idyn.contact.contacts import Surface
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, CompileTask, compiled
+from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, entry_point
 from idyn.jit.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
@@ -120,10 +118,6 @@ class Switches:
         return entry_point(
             watch, SwitchState.TYPE, REAL, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
         )
-
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return tasks that compile the kernel of this class; see `idyn.prediction.precompile`."""
-        return [partial(getattr, self, "_watch")]
 
     def reset(self) -> None:
         """Forget all states."""

@@ -13,95 +13,65 @@ from idyn.types import Array
 
 
 class JointMemory(ArrayRecord):
-    """Memory of the actuated joints; each array (na).
+    """Memory of the actuated joints; each array (na)."""
 
-    angle [rad], speed [rad/s]: measured last; drift: ∫ (q̇ − v) dt [rad]
-    still: time for which the angle has not changed [s]; start: reference when it stopped changing [rad], start_asked: torque
-        asked then [N·m]; base_start: reference when the pose of the base stopped changing [rad]
-    reference: last one [rad]; moved: its motion in `WINDOW` [rad]
-    asked, given: Σ τ_asked², Σ τ_asked τ_applied in `MOTOR_WINDOW` [(N·m)²]; last_asked: torque of the tick before [N·m]
-    extreme: last extreme of the torque [N·m], direction: sign of its last swing; swings: their number in `WINDOW`
-    rate: mean |dτ/dt| in `WINDOW` [N·m/s]; full: share of `WINDOW` at the torque limit
-    """
-
-    angle: Vector
-    speed: Vector
-    drift: Vector
-    still: Vector
-    start: Vector
-    start_asked: Vector
-    base_start: Vector
-    reference: Vector
-    moved: Vector
-    asked: Vector
-    given: Vector
-    last_asked: Vector
-    extreme: Vector
-    direction: Vector
-    swings: Vector
-    rate: Vector
-    full: Vector
+    angle: Vector  # measured last [rad]
+    speed: Vector  # measured last [rad/s]
+    drift: Vector  # ∫ (q̇ − v) dt [rad]
+    still: Vector  # time for which the angle has not changed [s]
+    start: Vector  # reference when it stopped changing [rad]
+    start_asked: Vector  # torque asked then [N·m]
+    base_start: Vector  # reference when the pose of the base stopped changing [rad]
+    reference: Vector  # last one [rad]
+    moved: Vector  # its motion in `WINDOW` [rad]
+    asked: Vector  # Σ τ_asked² in `MOTOR_WINDOW` [(N·m)²]
+    given: Vector  # Σ τ_asked τ_applied in `MOTOR_WINDOW` [(N·m)²]
+    last_asked: Vector  # torque of the tick before [N·m]
+    extreme: Vector  # last extreme of the torque [N·m]
+    direction: Vector  # sign of its last swing
+    swings: Vector  # their number in `WINDOW`
+    rate: Vector  # mean |dτ/dt| in `WINDOW` [N·m/s]
+    full: Vector  # share of `WINDOW` at the torque limit
 
     def __init__(self, na: int) -> None:
         self.put(**{name: np.zeros(na) for name in self.field_types})
 
 
 class BaseMemory(ArrayRecord):
-    """Memory of a floating base.
+    """Memory of a floating base."""
 
-    pose (7), velocity (6): measured last; unmoved: time for which the pose has not changed [s] (1)
-    motion: ∫ (ṗ − R v) dt (3); turned: ∫ (rate of the attitude − ω) dt (3)
-    """
-
-    pose: Vector
-    velocity: Vector
-    motion: Vector
-    turned: Vector
-    unmoved: Vector
+    pose: Vector  # measured last (7)
+    velocity: Vector  # measured last (6)
+    motion: Vector  # ∫ (ṗ − R v) dt (3)
+    turned: Vector  # ∫ (rate of the attitude − ω) dt (3)
+    unmoved: Vector  # time for which the pose has not changed [s] (1)
 
     def __init__(self) -> None:
         self.put(pose=np.zeros(7), velocity=np.zeros(6), motion=np.zeros(3), turned=np.zeros(3), unmoved=np.zeros(1))
 
 
 class AlarmState(ArrayRecord):
-    """Limits and state of all measures.
+    """Limits and state of all measures."""
 
-    Limits
-        thresholds, after, stop: of the measures, in their order: threshold, time above it until the mode is degraded, and until
-            the robot stops [s]
-        moving: threshold of the roughness while the reference moves
-        tau_max: torque limits [N·m] (na)
-        max_gap: longest time between states that are compared [s]; lost_after: beyond this time states were lost [s]
-        floating: whether the base is free
-        feet: of the stance: joint, centre in its frame [m], radius [m] (n, 5)
-        tall: height of the base over the lowest foot in the stance; size: of the robot, see `AlarmSettings.sunk` [m]
-    State
-        memory, base: of the joints and of the base
-        ring: torques asked in the last ticks [N·m] (ticks, na)
-        values, joints, above: values of the measures, joints of the largest ones, and times above the threshold [s], −1: below
-        tick: number of states since `reset`
-        lay: whether the reference lay, and the robot has not risen since
-    """
-
-    memory: JointMemory
-    base: BaseMemory
-    ring: Matrix
-    values: Vector
-    joints: Vector
-    above: Vector
-    thresholds: Vector
-    after: Vector
-    stop: Vector
-    tau_max: Vector
-    feet: Matrix
-    tall: float
-    size: float
-    moving: float
-    max_gap: float
-    lost_after: float
-    floating: bool
-    tick: int
-    lay: bool
+    memory: JointMemory  # of the joints
+    base: BaseMemory  # of the base
+    ring: Matrix  # torques asked in the last ticks [N·m] (ticks, na)
+    values: Vector  # of the measures, in their order
+    joints: Vector  # those of the largest values
+    above: Vector  # times above the threshold [s], −1: below
+    thresholds: Vector  # of the measures, in their order
+    after: Vector  # time above a threshold until the mode is degraded [s]
+    stop: Vector  # until the robot stops [s]
+    tau_max: Vector  # torque limits [N·m] (na)
+    feet: Matrix  # of the stance: joint, centre in its frame [m], radius [m] (n, 5)
+    tall: float  # height of the base over the lowest foot in the stance [m]
+    size: float  # of the robot, see `AlarmSettings.sunk` [m]
+    moving: float  # threshold of the roughness while the reference moves
+    max_gap: float  # longest time between states that are compared [s]
+    lost_after: float  # beyond this time states were lost [s]
+    floating: bool  # whether the base is free
+    tick: int  # number of states since `reset`
+    lay: bool  # whether the reference lay, and the robot has not risen since
 
     def __init__(self, limits: tuple[Array, Array, Array], moving: float, tau_max: Array, ticks: int) -> None:
         """limits: (thresholds, after, stop); ticks: length of the ring. Without feet, until they are put"""

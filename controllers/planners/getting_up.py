@@ -1,12 +1,5 @@
 """Getting up from any resting pose on flat ground: fold the legs, roll over where needed, push up to the stance.
 
-    FOLD    the legs fold beside the trunk, the feet below the places where they stand in the stance
-    SWING   not on the belly: the legs of one side swing over, so that they point past the back
-    PUSH    these legs stretch and push the ground: the trunk rolls away from them
-    TUCK    legs that were swung over bend again: stretched ones would kick the ground on their way back
-    RISE    on the belly: the legs push the trunk up to the stance
-    STAND   the stance is held
-
 On its back the robot pushes with the legs of its higher side, on its side with the lower ones. As soon as the trunk is on its
 belly it draws its legs in and folds them. What to do next follows from the measured attitude; after `tries` pushes in vain the
 other side pushes. Of the state only angles at the start, attitude and angular speed of the base are used.
@@ -147,12 +140,12 @@ def rise(robot: Robot, stance: Array, depth: float) -> Callable[[float, int], Ar
 class Phase(Enum):
     """What a robot that gets up is doing."""
 
-    FOLD = "folds its legs"
-    SWING = "swings its legs over"
-    PUSH = "pushes itself over"
-    TUCK = "draws its legs in"
-    RISE = "rises"
-    STAND = "stands"
+    FOLD = "folds its legs"  # beside the trunk, the feet below the places where they stand in the stance
+    SWING = "swings its legs over"  # not on the belly: those of one side, so that they point past the back
+    PUSH = "pushes itself over"  # these legs stretch and push the ground: the trunk rolls away from them
+    TUCK = "draws its legs in"  # those that were swung over: stretched ones would kick the ground on their way back
+    RISE = "rises"  # on the belly: the legs push the trunk up to the stance
+    STAND = "stands"  # the stance is held
 
 
 LIES = (Phase.FOLD, Phase.SWING, Phase.PUSH, Phase.TUCK)

@@ -54,25 +54,18 @@ BASE = 6  # number of velocities of a floating base
 
 class Legs(ArrayRecord):
     """Legs of a robot: one per contact sphere, without common joints. A leg is a chain of k ≥ 2 hinges. A closed leg is two or
-    more: each closure at the centre of its foot is the end of one more chain, which reaches the same foot.
-
-    Angles are those of all joints with motors, then those of the legs' joints without (m).
-
-    axes, points: direction and a point of each hinge at zero angles, base frame (chains, k, 3)
-    places: ends of the chains at zero angles, base frame [m] (chains, 3)
-    joints: indices of each chain's angles (chains, k); of chains with fewer hinges the first `hinges` (chains) are used
-    foot: the foot that each chain reaches (chains); the first n chains reach the n feet in their order
-    neutral: angles of the stance, which legs of more than three hinges stay near [rad] (m)
-    q_index: indices of the angles in q; −1 for motors of joints with several degrees of freedom (m)
+    more: each closure at the centre of its foot is the end of one more chain, which reaches the same foot. Angles are those of
+    all joints with motors, then those of the legs' joints without (m); `q_index`: their indices in q, −1 for motors of joints
+    with several degrees of freedom (m).
     """
 
-    axes: Cube
-    points: Cube
-    places: Matrix
-    joints: Spans
-    hinges: Indices
-    foot: Indices
-    neutral: Vector
+    axes: Cube  # direction of each hinge at zero angles, base frame (chains, k, 3)
+    points: Cube  # a point of each hinge at zero angles, base frame [m] (chains, k, 3)
+    places: Matrix  # ends of the chains at zero angles, base frame [m] (chains, 3)
+    joints: Spans  # indices of the angles of each chain; of chains with fewer hinges the first `hinges` are used (chains, k)
+    hinges: Indices  # number of hinges (chains)
+    foot: Indices  # the foot that each chain reaches; the first n chains reach the n feet in their order (chains)
+    neutral: Vector  # angles of the stance, which legs of more than three hinges stay near [rad] (m)
 
     def __init__(self, robot: Robot, stance: Array) -> None:
         """stance: configuration (nq). Raises ConfigError for a robot whose legs have another structure."""

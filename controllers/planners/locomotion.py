@@ -34,6 +34,7 @@ from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.slope import STEEPEST
 from controllers.planners.slope import Slope as PlannedSlope
 from controllers.planners.steps import EARLY, TOUCHING, follow, restart
+from controllers.planners.two_legs.feet import turned
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
 from idyn.errors import InputError
@@ -77,16 +78,9 @@ def heights_at(terrain: Terrain, places: Array) -> Array:
     return heights_below(terrain, np.column_stack([places, np.full(len(places), HIGH)]))
 
 
-def _candidates() -> Array:
-    """Return displacements of footholds, in circles about none (n, 2)."""
-    angles = 2.0 * np.pi * np.arange(RAYS) / RAYS
-    rings = FARTHEST * np.arange(1, RINGS + 1) / RINGS
-    circles = rings[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    places: Array = np.concatenate([np.zeros((1, 2)), circles.reshape(-1, 2)])
-    return places
-
-
-CANDIDATES = _candidates()
+_ANGLES, _RINGS = 2.0 * np.pi * np.arange(RAYS) / RAYS, FARTHEST * np.arange(1, RINGS + 1) / RINGS
+_CIRCLES = _RINGS[:, None, None] * np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
+CANDIDATES = np.concatenate([np.zeros((1, 2)), _CIRCLES.reshape(-1, 2)])  # displacements of footholds, in circles (n, 2)
 
 HIGH = 10.0  # height from which the ground is searched [m]
 
@@ -157,9 +151,7 @@ def plane(places: Array, heights: Array) -> tuple[float, Array]:
 
 def _turn(plan: Plan, q: Array) -> Array:
     """Return the rotation in the plane from the frame of the plan to the world (2, 2)."""
-    turn = yaw(q[3:7]) - plan.pose[2]
-    c, s = np.cos(turn), np.sin(turn)
-    return np.array([[c, -s], [s, c]])
+    return turned(yaw(q[3:7]) - plan.pose[2])
 
 
 DEFAULT_POSE = PoseSettings()

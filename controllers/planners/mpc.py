@@ -11,7 +11,7 @@ swing has landed.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -139,33 +139,12 @@ LOWERING, ABOVE = 0.15, 0.005
 Tasks = list[MotionTask | ContactTask]
 
 
-class BodyMotion(NamedTuple):
-    """Motion of the body now, in the world: centre of mass [m], velocity, acceleration; attitude of the base (3, 3), angular
-    velocity, angular acceleration (3 each)."""
-
-    position: Array
-    velocity: Array
-    acceleration: Array
-    attitude: Array
-    turn: Array
-    turning: Array
-
-
-def body_tasks(body: BodyMotion) -> Tasks:
-    """Return the tasks of the body."""
-    pad = np.zeros(3)
-    return [
-        ComTask(position=body.position, velocity=body.velocity, acceleration=body.acceleration, stiffness=STIFFNESS),
-        FrameTask(
-            frame=BASE,
-            name="trunk",
-            rotation=body.attitude,
-            velocity=np.concatenate([pad, body.turn]),
-            acceleration=np.concatenate([pad, body.turning]),
-            stiffness=STIFFNESS,
-            weight=TRUNK,
-        ),
-    ]
+def body_tasks(body: "Measured", acceleration: Array, turning: Array) -> Tasks:
+    """Return the tasks of the body for an acceleration [m/s²] and an angular acceleration [rad/s²] in the world (3 each)."""
+    turn, turning = (np.concatenate([np.zeros(3), each]) for each in (body.turn, turning))
+    com = ComTask(position=body.com, velocity=body.velocity, acceleration=acceleration, stiffness=STIFFNESS)
+    gains: dict[str, Any] = {"stiffness": STIFFNESS, "weight": TRUNK}
+    return [com, FrameTask(frame=BASE, name="trunk", rotation=body.R, velocity=turn, acceleration=turning, **gains)]
 
 
 def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequence[Step | None]) -> Tasks:
@@ -284,9 +263,8 @@ class MpcPlanner:
         if found is None:
             return Asked([], {}, "the quadratic program was not solved")
         change = (found.states[0] - start) / horizon.step
-        motion = BodyMotion(body.com, body.velocity, change[9:12], R, body.turn, change[6:9])
         steps = self._feet.steps
-        tasks = [*body_tasks(motion), *foot_tasks(robot, q, (places, found.forces[0]), steps)]
+        tasks = [*body_tasks(body, change[9:12], change[6:9]), *foot_tasks(robot, q, (places, found.forces[0]), steps)]
         opens = [step is not None and step.share < OPENS for step in steps]
         keys = zip(robot.spheres.keys, opens, strict=True)
         return Asked(tasks, {key: "open" if up else "stick" for key, up in keys})

@@ -55,20 +55,14 @@ class PathNumbers(Numbers, settings=PathSettings):
 
 
 class Path(ArrayRecord):
-    """Path follower.
+    """Path follower."""
 
-    waypoints (n, 2), velocity (3): of the settings; accelerations: limits forward, left, turn (3)
-    progress: index of the next waypoint, and whether the path is finished (2)
-    trim: correction of the planned velocity, see `corrected` (3)
-    steering: whether `velocity` of `steer` replaces the path (1 or 0), then that velocity (4)
-    """
-
-    waypoints: Matrix
-    steering: Vector
-    trim: Vector
-    velocity: Vector
-    accelerations: Vector
-    progress: Indices
+    waypoints: Matrix  # of the settings (n, 2)
+    steering: Vector  # whether `velocity` of `steer` replaces the path (1 or 0), then that velocity (4)
+    trim: Vector  # correction of the planned velocity, see `corrected` (3)
+    velocity: Vector  # of the settings (3)
+    accelerations: Vector  # limits forward, left, turn (3)
+    progress: Indices  # index of the next waypoint, and whether the path is finished (2)
     settings: PathNumbers
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:

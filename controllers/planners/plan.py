@@ -18,15 +18,11 @@ from idyn.types import Array
 
 
 class Cubics(ArrayRecord):
-    """Paths of n points in d coordinates, one cubic per coordinate. A coordinate rests at the end of its cubic.
+    """Paths of n points in d coordinates, one cubic per coordinate. A coordinate rests at the end of its cubic."""
 
-    c: coefficients of 1, s, s², s³, with s the time since `since` (n, d, 4)
-    since, until: start and end of each cubic [s] (n, d)
-    """
-
-    c: Cube
-    since: Matrix
-    until: Matrix
+    c: Cube  # coefficients of 1, s, s², s³, with s the time since `since` (n, d, 4)
+    since: Matrix  # start of each cubic [s] (n, d)
+    until: Matrix  # end of each cubic [s] (n, d)
 
     def __init__(self, points: Array) -> None:
         """Start at rest at `points` (n, d)."""
@@ -83,93 +79,52 @@ GRAVITY = 9.81  # [m/s²]
 
 
 class Plan(ArrayRecord):
-    """Plan of a gait with n feet.
+    """Plan of a gait with n feet. Period, duty and step height follow the speed, see `GaitSettings`."""
 
-    Robot
-        legs: inverse kinematics
-        path: path follower of the base
-        base: height and attitude of the base; all feet below are in its level frame
-        slope: of the ground
-        hips: nominal positions of the feet under the hips, level frame [m] (n, 3)
-    Settings, of which period, duty and step_height follow the speed, see `GaitSettings`
-        start: start of the gait [s]
-        tick: control period [s]
-        slow, fast: period, duty and step_height at low and at high speed (3)
-        speeds: speeds of the hips at which the gait begins to change, and has changed [m/s] (2)
-        swing_time, stance_time: durations of swing and stance [s]
-        stride: largest distance of a foothold from the hip, forwards [m]; slender: over that sideways
-        capture: distance of a capture point per velocity [s]; 0: the plan does not follow the measured velocity
-        walks: whether feet lift
-        touchdown: touchdown phases (n)
-        max_patience: `patience` of `GaitSettings` [s]
-    Base
-        t, dt: time of the last tick [s], NaN before the first, and time since the tick before
-        pose: x, y [m], yaw [rad] (3)
-        u, du: velocity in the base's frame, forward, left [m/s], turn [rad/s], and its rate (3)
-        ramp, seen: commanded velocity within the acceleration limits, measured one, smoothed (3)
-        share: share of the gait at high speed in the present one
-    Feet
-        phase: share of the period since touchdown (n)
-        cycle: number of periods since the start of the gait (1)
-        lifting: duty factor at which `phase` was last compared
-        cut: whether a foothold was moved within reach in this tick (1)
-        change: while another gait is awaited, whether lift-offs are held back, and whether the base halts; whether all feet
-            stand, so that the gait may change (3)
-        patience: remaining time for which lift-offs may wait [s]
-        wait: time until a foot lifts or lands [s] (n)
-        swinging: planned to be in the air (n)
-        seeking: planned to stand, lowered in search of the ground (n)
-        end: end of the swing [s]; −inf after a standing foot lost the ground (n)
-        touched: time at which the foot last touched [s] (n)
-        lifted: position at lift-off in the plane [m] (n, 2)
-        cubics: paths of x, y in the plane and of z in the level frame, above the slope through its origin
-    Joints
-        angles: last reference, see `Legs` [rad] (m)
-    """
-
-    legs: Legs
-    path: Path
-    base: BasePose
-    slope: Slope
-    cubics: Cubics
-    hips: Matrix
-    lifted: Matrix
-    touchdown: Vector
-    pose: Vector
-    u: Vector
-    du: Vector
-    phase: Vector
-    wait: Vector
-    end: Vector
-    touched: Vector
-    angles: Vector
+    legs: Legs  # inverse kinematics
+    path: Path  # path follower of the base
+    base: BasePose  # height and attitude of the base; all feet below are in its level frame
+    slope: Slope  # of the ground
+    cubics: Cubics  # paths of x, y in the plane and of z in the level frame, above the slope through its origin
+    hips: Matrix  # nominal positions of the feet under the hips, level frame [m] (n, 3)
+    lifted: Matrix  # position at lift-off in the plane [m] (n, 2)
+    touchdown: Vector  # touchdown phases (n)
+    pose: Vector  # of the base: x, y [m], yaw [rad] (3)
+    u: Vector  # velocity in the frame of the base, forward, left [m/s], turn [rad/s] (3)
+    du: Vector  # its rate (3)
+    phase: Vector  # share of the period since touchdown (n)
+    wait: Vector  # time until a foot lifts or lands [s] (n)
+    end: Vector  # end of the swing [s]; −inf after a standing foot lost the ground (n)
+    touched: Vector  # time at which the foot last touched [s] (n)
+    angles: Vector  # last reference of the joints, see `Legs` [rad] (m)
+    # while another gait is awaited: lift-offs are held back, the base halts; all feet stand, so that the gait may change (3)
     change: Flags
-    cut: Flags
-    cycle: Vector
-    slow: Vector
-    fast: Vector
-    speeds: Vector
-    ramp: Vector
-    seen: Vector
-    swinging: Flags
-    seeking: Flags
-    walks: bool
-    start: float
-    tick: float
+    cut: Flags  # whether a foothold was moved within reach in this tick (1)
+    cycle: Vector  # number of periods since the start of the gait (1)
+    slow: Vector  # period, duty and step_height at low speed (3)
+    fast: Vector  # the same at high speed (3)
+    speeds: Vector  # speeds of the hips at which the gait begins to change, and has changed [m/s] (2)
+    ramp: Vector  # commanded velocity within the acceleration limits (3)
+    seen: Vector  # measured velocity, smoothed (3)
+    swinging: Flags  # planned to be in the air (n)
+    seeking: Flags  # planned to stand, lowered in search of the ground (n)
+    walks: bool  # whether feet lift
+    start: float  # start of the gait [s]
+    tick: float  # control period [s]
     period: float
     duty: float
-    swing_time: float
-    stance_time: float
-    stride: float
-    slender: float
-    capture: float
-    share: float
-    lifting: float
-    dt: float
+    swing_time: float  # duration of a swing [s]
+    stance_time: float  # duration of a stance [s]
+    stride: float  # largest distance of a foothold from the hip, forwards [m]
+    slender: float  # `stride` over that distance sideways
+    capture: float  # distance of a capture point per velocity [s]; 0: the plan does not follow the measured velocity
+    share: float  # share of the gait at high speed in the present one
+    lifting: float  # duty factor at which `phase` was last compared
+    dt: float  # time since the tick before [s]
     step_height: float
-    max_patience: float
-    t: float
-    patience: float
+    max_patience: float  # `patience` of `GaitSettings` [s]
+    t: float  # time of the last tick [s], NaN before the first
+    patience: float  # remaining time for which lift-offs may wait [s]
 
     def __init__(
         self,
@@ -187,20 +142,8 @@ class Plan(ArrayRecord):
         angles: joint angles of the stance [rad] (m)
         Raises ConfigError if the settings are not a gait of these feet."""
         n = len(hips)
-        self.put(
-            legs=legs,
-            path=path,
-            base=base,
-            slope=slope,
-            cubics=Cubics(hips),
-            hips=hips,
-            start=times[0],
-            tick=times[1],
-            stride=np.inf,
-            slender=1.0,
-            dt=0.0,
-            cut=np.zeros(1, np.bool_),
-        )
+        self.put(legs=legs, path=path, base=base, slope=slope, cubics=Cubics(hips), hips=hips, start=times[0], tick=times[1])
+        self.put(stride=np.inf, slender=1.0, dt=0.0, cut=np.zeros(1, np.bool_))
         self.put(angles=angles.copy(), lifted=np.zeros((n, 2)), cycle=np.zeros(1))
         self.put(**{name: np.zeros(3) for name in ("pose", "u", "du", "ramp", "seen", "slow", "fast")}, speeds=np.zeros(2))
         self.put(**{name: np.zeros(n) for name in ("phase", "wait", "end", "touched", "touchdown")})
@@ -229,7 +172,10 @@ class Plan(ArrayRecord):
         begins = self.touchdown + self.duty - 0.5 * self.tick / self.period
         phases = (begins[:, None] - self.touchdown) % 1.0  # of each foot, if the cycle begins with the lift-off of the first
         left = (self.duty - phases) % 1.0 * self.period
-        away = np.abs(self._displacements(t) - left[..., None] * self.u[:2]).max(axis=(1, 2))
+        x, y, yaw = self.pose
+        R = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
+        moved = (self.places(t) - (x, y)) @ R - self.hips[:, :2]  # relative to the nominal places, level frame [m] (n, 2)
+        away = np.abs(moved - left[..., None] * self.u[:2]).max(axis=(1, 2))
         standing = (phases < self.duty).sum(axis=1)
         best = int(np.argmin(np.where(standing == standing.max(), away, np.inf)))
         self.phase[:] = phases[best]
@@ -240,14 +186,6 @@ class Plan(ArrayRecord):
         c, s = self.cubics.c[:, :2], (np.minimum(t, self.cubics.until) - self.cubics.since)[:, :2]
         found: Array = c[..., 0] + s * (c[..., 1] + s * (c[..., 2] + s * c[..., 3]))
         return found
-
-    def _displacements(self, t: float) -> Array:
-        """Return the places of the feet relative to their nominal ones at time t [s], level frame, in the plane [m] (n, 2)."""
-        x, y, yaw = self.pose
-        place = self.places(t) - (x, y)
-        R = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
-        moved: Array = place @ R - self.hips[:, :2]
-        return moved
 
 
 @compiled

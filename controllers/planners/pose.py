@@ -46,27 +46,20 @@ class PoseSettings(Settings, frozen=True):
 
 
 class BasePose(ArrayRecord):
-    """Commanded pose of the base: height [m], roll, pitch [rad].
+    """Commanded pose of the base: height [m], roll, pitch [rad]."""
 
-    target: commanded pose (3); x, dx, ddx: present pose, its rate and acceleration (3)
-    fastest: largest rates (3)
-    lean, dlean, ddlean: roll and pitch of the ground, which are added, and their rates [rad] (2)
-    R: rotation from the base frame to the level frame (3, 3); w, dw: its rate and acceleration, in the base frame (3)
-    away: whether the pose differs from the level stance or moves
-    """
-
-    target: Vector
-    x: Vector
+    target: Vector  # commanded pose (3)
+    x: Vector  # present pose, with its rate dx and acceleration ddx (3)
     dx: Vector
     ddx: Vector
-    fastest: Vector
-    lean: Vector
+    fastest: Vector  # largest rates (3)
+    lean: Vector  # roll and pitch of the ground, which are added, with their rates dlean, ddlean [rad] (2)
     dlean: Vector
     ddlean: Vector
-    R: Matrix
-    w: Vector
-    dw: Vector
-    away: bool
+    R: Matrix  # rotation from the base frame to the level frame (3, 3)
+    w: Vector  # rate of R, in the base frame (3)
+    dw: Vector  # its acceleration (3)
+    away: bool  # whether the pose differs from the level stance or moves
 
     def __init__(self, settings: PoseSettings, where: str = "reference.pose") -> None:
         """Raises ConfigError for invalid settings."""

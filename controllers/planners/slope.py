@@ -41,45 +41,31 @@ EVEN, SLOPING = 0.015, 0.03
 class Slope(ArrayRecord):
     """Gradient of the ground.
 
-    follows: whether the gradient follows what is observed; otherwise the ground counts as level
-    told: whether `target` is known; otherwise the gradient is observed by the feet
-    uneven: whether also the height of the ground at each foothold is known, because the known ground is no plane
-    watches: whether feet may meet steps that are not known
-    careful: whether they have met some, until the time `until` [s]; rise: height of swings as a multiple of `step_height`
-    target: gradient of the ground, known or observed, world frame (2)
-    x, dx, ddx: gradient and its rates, world frame (2)
-    g, dg, ddg: the same in the heading frame of the base: forward, left (2)
-
     On uneven ground heights are planned above z = 0 of the world instead of above the slope. Where feet met steps, `heights`
     are those above the slope.
-    last: places where the feet stood last, NaN before, world [m] (n, 3)
-    heights: of the ground at each foothold [m] (n); lifted: the same at the last lift-off (n)
-    goal: wanted footholds of the feet in the air, in the plane of the plan [m] (n, 2); shift: from there to safe ones (n, 2)
-    below: height below the base of the plane through the footholds [m]
-    heave: height that the base follows, and its rates [m] (3)
     """
 
-    follows: bool
-    told: bool
-    uneven: bool
-    watches: bool
-    careful: bool
-    target: Vector
-    x: Vector
+    follows: bool  # whether the gradient follows what is observed; otherwise the ground counts as level
+    told: bool  # whether `target` is known; otherwise the gradient is observed by the feet
+    uneven: bool  # whether also the height of the ground at each foothold is known, because the known ground is no plane
+    watches: bool  # whether feet may meet steps that are not known
+    careful: bool  # whether they have met some, until the time `until` [s]
+    target: Vector  # gradient of the ground, known or observed, world frame (2)
+    x: Vector  # gradient, world frame, with its rates dx, ddx (2)
     dx: Vector
     ddx: Vector
-    g: Vector
+    g: Vector  # the same in the heading frame of the base: forward, left (2)
     dg: Vector
     ddg: Vector
-    heights: Vector
-    lifted: Vector
-    goal: Matrix
-    shift: Matrix
-    heave: Vector
-    last: Matrix
-    below: float
+    heights: Vector  # of the ground at each foothold [m] (n)
+    lifted: Vector  # the same at the last lift-off (n)
+    goal: Matrix  # wanted footholds of the feet in the air, in the plane of the plan [m] (n, 2)
+    shift: Matrix  # from there to safe ones (n, 2)
+    heave: Vector  # height that the base follows, and its rates [m] (3)
+    last: Matrix  # places where the feet stood last, NaN before, world [m] (n, 3)
+    below: float  # height below the base of the plane through the footholds [m]
     until: float
-    rise: float
+    rise: float  # height of swings as a multiple of `step_height`
 
     def __init__(self, feet: int = 4, *, follows: bool = False) -> None:
         self.put(follows=follows, told=False, uneven=False, watches=False, careful=False, below=0.0, heave=np.zeros(3))

@@ -35,7 +35,6 @@ class Trajectory(Protocol):
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
-        ...
 
     def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         """Raise InputError for a steering, or tasks beside it, that cannot be followed, with the field of a command."""

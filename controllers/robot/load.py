@@ -104,16 +104,9 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     """Return the robot of a configuration and its nominal stance (nq). Raises ConfigError or ModelError."""
     settings = load("robots", name_or_path, RobotSettings)
     path = robot_file(name_or_path)
-    fields: dict[str, Any] = {
-        "contact": settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
-        "box": settings.box,
-        "closure": settings.closure,
-        "actuated": settings.actuated,
-        "unactuated": settings.unactuated,
-        "tau_max": settings.tau_max,
-        "armature": settings.armature,
-        "gravity": settings.gravity,
-    }
+    names = ("box", "closure", "actuated", "unactuated", "tau_max", "armature", "gravity")
+    fields: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    fields["contact"] = settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners())
     given = {name: value for name, value in fields.items() if value}  # what is left out is that of the file
     robot = Robot.from_file(path, settings.base, **given)
     return robot, _within_limits(robot, standing(robot, settings.standing))

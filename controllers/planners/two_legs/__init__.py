@@ -1,4 +1,1 @@
-"""Gait of two legs by the divergent component of motion: footsteps, reference of the centre of mass, tasks.
-
-To read the code begin at `controllers.planners.two_legs.walker`.
-"""
+"""Gait of two legs by the divergent component of motion; to read the code begin at `controllers.planners.two_legs.walker`."""
