@@ -50,8 +50,7 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0
 
 
-MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
-"""Types of the arguments `motion` and `sums` of `_add`."""
+MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)  # arguments `motion`, `sums` of `_add`
 
 
 class JointFeedback:

@@ -122,8 +122,7 @@ class FeedForward:
         return NO_TASKS
 
 
-MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]
-"""Makes a feed-forward part for a robot and the source of its contacts."""
+MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]  # makes one for a robot and the source of its contacts
 
 
 class Predictive(FeedForward):

@@ -11,7 +11,6 @@ from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array
 
 DAMPINGS = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 41)])  # dampings of the floor that are tried [N·s/m]
-
 STABLE = 1.0 + 1e-9  # largest magnitude of an eigenvalue of a stable loop
 
 
@@ -108,9 +107,7 @@ def _exponential(x: Array) -> Array:
 
 STIFFNESSES = (1e3, 1e4, 1e5, 1e6)  # stiffness of the floor per foot [N/m]
 DELAYS = (0, 1, 2, 3, 4, 5)  # actuation delays [ticks]
-
-LIGHT = 10.0 / 1.2
-"""A lightly damped floor, for each kilogram of a foot's share of the robot [N·s/(m kg)]: 10 N·s/m for the quadruped."""
+LIGHT = 10.0 / 1.2  # a lightly damped floor, by the share of the robot of a foot [N·s/(m kg)]: 10 N·s/m for the quadruped
 
 USUAL = {"period": ("period", 0.001), "relaxation": ("ground.relaxation", 0.05), "memory": ("ground.memory", 0.005)}
 """Fields of the leg → their settings, and values with which robots stand on all floors [s]."""

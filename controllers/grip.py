@@ -150,8 +150,7 @@ class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
         return SpeedGrip(self, robot)
 
 
-AnyGrip = SpringGripSettings | SpeedGripSettings
-"""Type of `[grip]` in a controller's file."""
+AnyGrip = SpringGripSettings | SpeedGripSettings  # type of `[grip]` in the file of a controller
 
 
 def _indices(joints: Iterable[str], robot: Robot) -> Array:

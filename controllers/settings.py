@@ -21,11 +21,8 @@ class PidSettings(Kind, frozen=True, tag="pid"):
     """Joint feedback `[torque_feedback]` alone, without contact law and model  [ZD §7.3]."""
 
 
-AnyControlLaw = AnyLaw | PidSettings
-"""Type of `[law]` in a controller's file."""
-
-AnyReference = AnyTrajectory | TwoLegsSettings | GetUpSettings
-"""Type of `[reference]` in a controller's file."""
+AnyControlLaw = AnyLaw | PidSettings  # type of `[law]` in the file of a controller
+AnyReference = AnyTrajectory | TwoLegsSettings | GetUpSettings  # type of `[reference]` in the file of a controller
 
 
 class ControllerSettings(Settings, frozen=True):

@@ -9,8 +9,7 @@ import msgspec
 
 from controllers.config.tables import kind_of, members_of
 
-_FIELD = re.compile(r"^(\w+(?:, \w+)*)( \[[^\]]*\])?:\s*(.*)$")
-"""A line of a docstring that explains fields: names, perhaps a unit, text."""
+_FIELD = re.compile(r"^(\w+(?:, \w+)*)( \[[^\]]*\])?:\s*(.*)$")  # a line that explains fields: names, perhaps a unit, text
 
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 

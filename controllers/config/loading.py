@@ -15,9 +15,7 @@ T = TypeVar("T")
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]  # setting ≥ 0; inf is allowed, NaN is not
 Positive = Annotated[float, msgspec.Meta(gt=0)]  # setting > 0; inf is allowed, NaN is not
-
-Pattern = Literal["trot", "walk", "pace", "bound", "stand"]
-"""Order of the steps of a gait that a command may ask for; `stand`: none."""
+Pattern = Literal["trot", "walk", "pace", "bound", "stand"]  # steps of a gait that a command may ask for; `stand`: none
 
 
 SECTIONS = {"robots": "robot", "controllers": "controller", "server": "server", "experiments": "experiment"}

@@ -90,8 +90,7 @@ class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
         return Ground.rigid(**given, drift=self.drift)
 
 
-AnyGround = YieldingSettings | RigidSettings
-"""Type of `[ground]` in a controller's file."""
+AnyGround = YieldingSettings | RigidSettings  # type of `[ground]` in the file of a controller
 
 
 MAX_LINES = 2000  # largest number of grid lines of a heightmap along each side

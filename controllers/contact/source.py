@@ -28,14 +28,9 @@ def with_whole_soles(robot: Robot, touching: Sequence[str]) -> tuple[str, ...]:
     return soles + tuple(key for key in touching if key not in places)
 
 
-STANDS = 3
-"""Number of ticks with contact after which a foot counts as standing. In the first of these ticks it still has its touchdown
-speed."""
-
+STANDS = 3  # ticks with contact after which a foot stands. In the first of these ticks it still has its touchdown speed
 RESTS = 2e-5  # largest gap of a standing contact [m]. A foot with a larger gap must land again before it counts as standing
-
-DAMPING = 1e-6
-"""Relative damping of the leg's inverse, for stretched legs and legs with fewer than three joints."""
+DAMPING = 1e-6  # relative damping of the inverse of a leg, for stretched legs and legs with fewer than three joints
 
 
 class Landing:
@@ -290,8 +285,7 @@ class FusedSettings(SourceSettings, frozen=True, tag="fused"):
         return Fused(self, robot, margin, Landing(robot, ground, period))
 
 
-AnySource = GeometrySettings | ReportedSettings | PlannedSettings | FusedSettings
-"""Type of `contact.source` in a controller's file."""
+AnySource = GeometrySettings | ReportedSettings | PlannedSettings | FusedSettings  # type of `contact.source` in a file
 
 
 class ContactSettings(Settings, frozen=True):

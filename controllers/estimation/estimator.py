@@ -79,9 +79,7 @@ def put_on_ground(x: EstimatorState, places: Array) -> None:
 
 
 LONGEST = 0.1  # after a longer time without a measurement the estimate begins anew [s]
-
-UNIT = 0.01
-"""Largest deviation of a quaternion's length from 1."""
+UNIT = 0.01  # largest deviation of the length of a quaternion from 1
 
 
 class Measurement(Record, frozen=True):

@@ -142,9 +142,7 @@ def _towards_root(L: Array, X: Array) -> None:
 Arrays = tuple[Array, ...]
 
 AT_STOP = 0.02  # distance from the end of its range at which a joint is at its stop [rad, m]
-
-MAX_GAP = 5
-"""Longest time between two states that are compared [periods]. If it is longer, the drives have applied other torques."""
+MAX_GAP = 5  # longest time between two states that are compared [periods]. After a longer one other torques acted
 
 
 class RealitySettings(Settings, frozen=True):
@@ -176,8 +174,7 @@ class _Expected(Record, frozen=True):
 
 
 ANSWER, EXPECTED = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR), Output(VECTOR, VECTOR, MATRIX)
-KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)
-"""Types of the arguments of `_expect` and `_measure`."""
+KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)  # arguments of `_expect`, `_measure`
 
 
 class MismatchMonitor:

@@ -23,11 +23,8 @@ from idyn.types import Array, Kinematics, State
 TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
 
-RATE_TIME = 7.3e-3
-"""Time in which a torque may rise from 0 to its limit by default [s]: 1000 N·m/s for the 7.3 N·m of the robot `quadruped`."""
-
-JUMP = "{joint} moved {value:.3g} rad further than its speed explains"
-"""Message of a joint's position that cannot follow the last one."""
+RATE_TIME = 7.3e-3  # time in which a torque may rise to its limit by default [s]: 1000 N·m/s for 7.3 N·m, as of `quadruped`
+JUMP = "{joint} moved {value:.3g} rad further than its speed explains"  # message of a joint that cannot follow its last angle
 
 
 class SafetySettings(Settings, frozen=True):

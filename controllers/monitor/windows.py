@@ -95,9 +95,7 @@ JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN,
 SUNK = REALITY + 1
 """Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
 
-WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03
-"""Time constants [s] of roughness and saturation, of drifts, and of the motors' share."""
-
+WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03  # time constants [s] of roughness and saturation, drifts, motors
 FROZEN = 0.015  # a value that stays the same for this long is frozen, if it should have changed [s]
 RIGID = 0.05  # the same for angles whose torque changes while the references of other joints move [s]
 
@@ -105,8 +103,7 @@ SWING, LOADED, FULL_SHARE = 0.07, 0.05, 0.999
 """Shares of a joint's torque limit: smallest swing; smallest root mean square of asked torques by which motors are judged; the
 limit."""
 
-STANDS = 1e-3
-"""The reference stands while no joint's reference moves by more than this in `WINDOW` [rad]."""
+STANDS = 1e-3  # the reference stands while that of no joint moves by more than this in `WINDOW` [rad]
 
 Arrays = tuple[Array, ...]
 

@@ -22,8 +22,7 @@ from idyn.model.robot import Robot
 from idyn.model.so3 import up
 from idyn.types import Array, ContactSet, Kinematics, Record, State
 
-MIRRORED = 0.02
-"""Largest distance between a joint and the mirror image of its counterpart [m]; the same for the directions of their axes."""
+MIRRORED = 0.02  # largest distance between a joint and the mirror image of its counterpart [m]; the same for their axes
 
 
 class Sides(Record, frozen=True):
@@ -148,8 +147,7 @@ class Phase(Enum):
     STAND = "stands"  # the stance is held
 
 
-LIES = (Phase.FOLD, Phase.SWING, Phase.PUSH, Phase.TUCK)
-"""Phases in which other parts than the feet carry the robot, and what touches the ground may slide."""
+LIES = (Phase.FOLD, Phase.SWING, Phase.PUSH, Phase.TUCK)  # other parts than the feet carry the robot and may slide
 
 
 class GetUp(Trajectory):

@@ -37,10 +37,7 @@ from idyn.types import Array
 Triad = tuple[Array, Array, Array]
 Placed = tuple[Array, Array, Array, Array]  # directions w and points r of the hinges, foot x and Jacobian J of a chain
 TOLERANCE = 1e-12  # largest position error of a foot in a solution [m]
-
-ITERATIONS = 30
-"""Largest number of Newton steps. From the last tick's solution it takes two or three."""
-
+ITERATIONS = 30  # largest number of Newton steps. From the solution of the last tick it takes two or three
 LARGEST_STEP = 0.3  # largest change of a joint angle in one Newton step [rad]
 
 LEFT_OUT = 0.03

@@ -81,7 +81,6 @@ def heights_at(terrain: Terrain, places: Array) -> Array:
 _ANGLES, _RINGS = 2.0 * np.pi * np.arange(RAYS) / RAYS, FARTHEST * np.arange(1, RINGS + 1) / RINGS
 _CIRCLES = _RINGS[:, None, None] * np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 CANDIDATES = np.concatenate([np.zeros((1, 2)), _CIRCLES.reshape(-1, 2)])  # displacements of footholds, in circles (n, 2)
-
 HIGH = 10.0  # height from which the ground is searched [m]
 
 

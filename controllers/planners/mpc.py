@@ -130,8 +130,7 @@ TRUNK = 0.1
 """Weight of the attitude of the base beside that of the motion of the centre of mass: on two feet no force turns the base about
 the line between them, and legs in the air shall not."""
 
-STIFFNESS, SWING_STIFFNESS = 100.0, 400.0
-"""Stiffness of the tasks of the body and of swinging feet [1/s²]; their damping is critical."""
+STIFFNESS, SWING_STIFFNESS = 100.0, 400.0  # stiffness of the tasks of body and swinging feet [1/s²]; their damping is critical
 
 LOWERING, ABOVE = 0.15, 0.005
 """Speed of a foot that is to stand and does not touch [m/s]; height above the lowest foot from which it does not touch [m]."""

@@ -15,10 +15,7 @@ from idyn.types import Array
 Triple = tuple[float, float, float]
 
 NEXT, DONE = 0, 1  # indices into `Path.progress`
-
-FACING = math.cos(0.7)
-"""Cosine of the heading error beyond which the base turns in place. Below it, the forward speed grows with the alignment."""
-
+FACING = math.cos(0.7)  # heading error beyond which the base turns in place. Below it, the speed grows with the alignment
 TURN_GAIN = 3.0  # turn rate per heading error [1/s]
 
 TRIM_GAIN, TRIM_LEAST, TRIM_SHARE = 1.0, 0.05, 0.25

@@ -48,9 +48,7 @@ RETURN_TIME, RETURN = 0.1, (3.0, 3.0, 8.0)
 """Time constant of the return of the planned velocity to the commanded one [s], and its largest rate [m/s², rad/s²]."""
 
 NEAR = 1e-4  # difference from the commanded velocity at which the return ends [m/s, rad/s]
-
-RISE, FALL = 10.0, 1.0
-"""Largest rates of the share of the fast gait [1/s]. The duty factor must not grow faster than the phase of a swinging foot."""
+RISE, FALL = 10.0, 1.0  # largest rates of the share of the fast gait [1/s]. The duty factor must not grow faster than phases
 
 
 @compiled
@@ -141,10 +139,7 @@ def foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
 STILL, AT_HOME = 1e-9, 1e-3
 """Largest velocity of a base at rest [m/s, rad/s]. Feet nearer than this to their nominal places need no further step [m]."""
 
-LANDING = 0.1
-"""Share of the swing time. The height target of a swing is last updated this long before touchdown; a foot that seeks the
-ground is aimed this far ahead."""
-
+LANDING = 0.1  # share of the swing time in which its height target is fixed, and by which feet that seek the ground look ahead
 EARLY = 0.4  # share of the swing time, before its planned end, in which touching the ground ends the swing
 REDIRECT = 0.75  # share of the swing time during which the foothold is updated by the command
 STEP = 0.01  # difference of the heights of two footholds from which a swing counts as one up or down a step [m]
@@ -153,9 +148,7 @@ STRAIGHT_UP, OVER_EDGE = 0.25, 0.35
 """Shares of the swing time: up a step, and where there may be one, a foot first rises that long before it moves forwards; down
 a step, it descends last."""
 
-TOUCHDOWN_SPEED, SEEKING_SPEED = 0.15, 0.4
-"""Vertical speed of a foot at touchdown, and of one that seeks the ground of a step down [m/s]."""
-
+TOUCHDOWN_SPEED, SEEKING_SPEED = 0.15, 0.4  # vertical speed of a foot at touchdown, and of one that seeks the ground [m/s]
 TOUCHING = 1e-4  # largest gap of a foot that touches [m]
 LOST = 0.01  # a standing foot that does not touch for longer is lowered until it touches [s]
 ROUNDING = 1e-9  # share of the period by which swings end before their paths do, so that no foot rests in the air

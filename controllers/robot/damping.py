@@ -9,11 +9,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array, Record
 
 FASTEST = 1.6  # largest eigenvalue of dt M⁻¹ D; from 2 on, motion grows
-
-DELAYED = 0.5
-"""Largest share of a joint's speed that the damping of a feedback takes within a period: from 1 on, motion grows if the torque
-is one period late."""
-
+DELAYED = 0.5  # largest share of the speed of a joint that a feedback takes in a period: from 1 on, late torques add motion
 LEAST_SHARE = 0.15  # of a feedback, whatever the delay: a robot whose rotors are large and real stands by it
 
 

@@ -16,10 +16,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 
 ROBOT_DATA = "example-robot-data:"  # prefix of paths below the robots folder of `example-robot-data` (extra `[robots]`)
-
-DESCRIPTIONS = "robot_descriptions:"
-"""Prefix of names of `robot_descriptions` (extra `[descriptions]`), with or without its ending `_description`."""
-
+DESCRIPTIONS = "robot_descriptions:"  # prefix of names of `robot_descriptions`, with or without their ending `_description`
 FORMATS = ("URDF_PATH", "MJCF_PATH")  # names of the paths in a module of `robot_descriptions`
 
 

@@ -10,9 +10,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 
 CLOSING_STEPS = 50  # largest number of Newton steps that close the chains
-
-OUT_OF_PLANE = 1e-5
-"""Largest gap of a closed chain [m]. Planar linkages whose links are not exactly in one plane cannot close further."""
+OUT_OF_PLANE = 1e-5  # largest gap of a closed chain [m]. Linkages that are not exactly in one plane cannot close further
 
 SLANTED = 1e-8
 """Largest position error of a resting foot [m] where an exact solution needs a third joint: for a leg of two joints whose plane

@@ -125,8 +125,7 @@ def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i:
     return True
 
 
-CHUNK = 64
-"""Maximum number of members of a chunk: the terms of so many fit into the processor's cache."""
+CHUNK = 64  # maximum number of members of a chunk: the terms of so many fit into the cache of the processor
 
 
 class Worker:

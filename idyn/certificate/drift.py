@@ -90,9 +90,7 @@ def midpoint(g: Given, k: int) -> tuple[float, float, float]:
     return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
 
 
-INDEPENDENT = 1e-7
-"""A direction of the closures is moved by joints without a motor if this share of it, relative to the largest, is."""
-
+INDEPENDENT = 1e-7  # passive joints move a direction of closures if this share of it, relative to the largest, is moved
 FOLLOWED, SHARE = 1e-3, 1e-3  # THETA and INDEPENDENT of `idyn.terms.drift`
 
 

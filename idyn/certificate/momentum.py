@@ -22,8 +22,7 @@ from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array
 
-DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
-"""Indices of the residuals, in the order of `idyn.types.Residuals`."""
+DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)  # indices of `idyn.types.Residuals`
 
 
 @compiled

@@ -13,9 +13,7 @@ from idyn.model.robot import Robot
 from idyn.model.tree import Spheres
 from idyn.types import Array, ContactSet, Kinematics, Record
 
-AT_SURFACE = 1e-12
-"""A centre nearer than this to the box counts as inside: the direction to the nearest point does not define a normal [m]."""
-
+AT_SURFACE = 1e-12  # a centre nearer to a box counts as inside: the nearest point does not define a normal [m]
 UNIT_TOLERANCE = 1e-6  # tolerance of the length of unit vectors. Accepted normals are normalised again
 
 

@@ -25,8 +25,7 @@ DAMPING, LOSS, LOSS_SOLREF, LOSS_SOLIMP, LOW, HIGH, LIMIT_MARGIN, LIMIT_SOLREF, 
 """Columns of `SoftConstraints.joints`, and their number. LOSS: friction loss [N·m]; LOW, HIGH: range, ±inf if there is none;
 DOF_WEIGHT: dof_invweight0 [1/(kg·m²)]."""
 
-LEAST_FRICTION, MOST_FRICTION = 1e-5, 100.0
-"""Range of friction coefficients; the lower limit is MuJoCo's."""
+LEAST_FRICTION, MOST_FRICTION = 1e-5, 100.0  # range of friction coefficients; the lower limit is that of MuJoCo
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 

@@ -175,9 +175,7 @@ def _stairs(
 
 
 MAX_STEPS = 50  # maximum number of Newton steps for a nearest point. Usual: 3 to 5 within a centimetre of the ground
-
-CONVERGED = 1e-14
-"""Newton's method ends when a step is shorter than this [m]."""
+CONVERGED = 1e-14  # the method of Newton ends when a step is shorter than this [m]
 
 
 class Heightmap:

@@ -12,10 +12,7 @@ from idyn.solvers.rows import reduce_rows
 from idyn.types import Array
 
 NONE, FORCES, TORQUES = range(3)  # objectives of the selection
-
-CODES = 4
-"""Place of the first contact's code in `Expansion.marks`."""
-
+CODES = 4  # place of the code of the first contact in `Expansion.marks`
 V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)  # rows of `Expansion.motions`
 P, CHANGE, HOLDING = range(3)  # rows of `Expansion.impulses`
 

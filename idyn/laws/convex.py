@@ -65,8 +65,7 @@ SPREADS = 0.01, 1.0
 """Spreads of the first and second covering vector, see `idyn.solvers.lemke.covering`. Problems of standing robots have many
 ties: the spread 0.01 avoids them and halves the number of pivots."""
 
-FEW = 8
-"""Maximum number of contacts for which Lemke's method takes less time than a QP back end."""
+FEW = 8  # maximum number of contacts for which the method of Lemke takes less time than a QP back end
 
 
 @compiled

@@ -21,10 +21,7 @@ from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
 NEGATIVE = 1e-10  # a basis is accepted if no variable that must be ≥ 0 is below −NEGATIVE, in units of the problem
-
-LOADED = 1e-9
-"""Impulses of a QP solution up to this share of the problem's unit count as zero."""
-
+LOADED = 1e-9  # impulses of a QP solution up to this share of the unit of the problem count as zero
 INDEPENDENT_OF = 1e-9  # coefficients of a linear dependence below this count as zero
 
 COARSE = 1e4

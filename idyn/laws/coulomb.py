@@ -96,10 +96,7 @@ def _friction(mu: Array, k: int, i: int, j: int) -> float:
 
 
 NEGATIVE = 1e-10  # a basis is accepted if no variable of the normalised problem is below −NEGATIVE
-
-REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Shares of ‖D‖ that the regularised solver attempts (rungs) add to the diagonal of D. The certificate checks the problem
-without regularisation."""
+REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # shares of ‖D‖ that regularised rungs add to its diagonal
 
 
 class Coulomb(Law):

@@ -47,9 +47,7 @@ CONVERGED, STALLED = 1e-13, 1e-10
 """Shares of the largest speed over ρ. Newton's method has converged when ‖F‖ is below the first. Below the second it also ends
 when ‖F‖ does not decrease: F consists of rounding errors. The certificate checks the result."""
 
-STEPS, HALVINGS, PATIENCE = 60, 14, 15
-"""Maximum numbers of Newton steps, of halvings of a step that does not decrease ‖F‖, and of successive steps without progress.
-Usual: 4, 0, 0."""
+STEPS, HALVINGS, PATIENCE = 60, 14, 15  # most Newton steps, halvings of a step, steps in a row without progress; usual: 4, 0, 0
 
 
 class ExactCone(Law):

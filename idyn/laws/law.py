@@ -26,9 +26,7 @@ FACE_ZERO = 1e-9
 """Slack velocities up to this [m/s] count as zero when the face is determined from a solution. Other points of the face violate
 complementarity by at most this."""
 
-MOST_EDGES = 64
-"""Maximum number of edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges."""
-
+MOST_EDGES = 64  # most edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges
 SLIPS = 1e-7  # tangential speed û above which a contact slides [m/s]
 
 NOTHING, NO_FRICTION = np.zeros(0), np.zeros((0, 2))

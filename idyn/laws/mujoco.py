@@ -53,10 +53,7 @@ from idyn.status import SOLVED
 from idyn.terms.stages import Given, ReducedProblem
 from idyn.types import Array
 
-MOST_ROUNDS = 50
-"""Maximum number of rounds with a step that is implicit. For given torques a round leaves of the error the share
-h D/(M + h D) of the damping D; usual: 4 to 8."""
-
+MOST_ROUNDS = 50  # most rounds with an implicit step; each leaves the share h D/(M + h D) of the error; usual: 4 to 8
 ROWS = 3  # constraints of a joint: dry friction, and both ends of its range
 
 

@@ -118,9 +118,7 @@ first rung selects a row if its orthogonal part is longer than the share `Reduce
 plane have rows that differ by less; for a feasible demand the normal rows imply these rows, without tangential impulses of
 kilonewtons that cancel."""
 
-MAX_UPDATES = 20
-"""Maximum number of repetitions in step 5: when a body just lifts off, hundreds of contact points may change their set."""
-
+MAX_UPDATES = 20  # most repetitions in step 5: at a lift-off, hundreds of contact points may change their set
 MOST_SEARCHED = 5  # maximum number of contacts for which step 5 tries all sets
 ZERO_SPEED = 1e-10  # closing speeds up to this [m/s] count as zero: rounding errors of velocities that rank selection amplifies
 

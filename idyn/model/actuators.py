@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 Names = dict[tuple[str, int], str]  # kind and index → name
-
-TRANSMISSIONS = {2: "a slider crank", 3: "a tendon", 4: "a site", 5: "a body"}
-"""MuJoCo's types of transmissions that are not a joint."""
+TRANSMISSIONS = {2: "a slider crank", 3: "a tendon", 4: "a site", 5: "a body"}  # types in MuJoCo besides joints
 
 
 def actuator_problems(m: Any, names: Names) -> Iterator[str]:

@@ -20,17 +20,13 @@ from idyn.model.urdf import ROOT_JOINT, lines_of, link_of, parse_urdf, with_coun
 
 ROUNDING = 1e-6  # a principal moment may miss a bound by this share of the largest one: URDFs give moments with few digits
 ROUNDING_RADIUS = 1e-6  # a radius of gyration below this is rounding [m]: the link is a point mass
-
-MAX_GYRATION = 1.5
-"""Root mean square distance of a link's mass from its centre beyond which its inertia is doubtful [m]."""
-
+MAX_GYRATION = 1.5  # root mean square distance of mass from its centre beyond which an inertia is doubtful [m]
 MAX_MASS = 1e6  # of a link [kg]
 
 MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 
 
-DYNAMICS = {"damping": "N·m·s/rad", "friction": "N·m", "stiffness": "N·m/rad"}
-"""Forces of a joint besides that of its motor, with units; stiffness: of an MJCF."""
+DYNAMICS = {"damping": "N·m·s/rad", "friction": "N·m", "stiffness": "N·m/rad"}  # of a joint besides its motor; stiffness: MJCF
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,15 +206,12 @@ def _finite(text: str, what: str) -> float:
 
 MAX_LINKS = 2000
 MAX_DEPTH = 500  # joints between the root and a link: the parsers are recursive
-
-MAX_VELOCITIES = 250
-"""Pinocchio's workspaces grow with the cube of their number: 2.3 GB at 250."""
+MAX_VELOCITIES = 250  # workspaces of Pinocchio grow with the cube of their number: 2.3 GB at 250
 
 VELOCITIES = {"fixed": 0, "revolute": 1, "continuous": 1, "prismatic": 1, "planar": 3, "floating": 6}
 """Number of the velocities of each type of joint."""
 
-RESERVED = ("universe", ROOT_JOINT)
-"""Names of Pinocchio's first joints."""
+RESERVED = ("universe", ROOT_JOINT)  # names of the first joints of Pinocchio
 
 
 def inspect_structure(robot: ElementTree.Element) -> list[Finding]:

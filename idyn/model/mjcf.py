@@ -27,18 +27,10 @@ from idyn.model.urdf import ROOT_JOINT, add_origin, pose_of, rotation_of, text_o
 from idyn.types import Array
 
 SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))  # beginning and end of what may stand before the root element
-
-FREE, BALL, SLIDE, HINGE = range(4)
-"""MuJoCo's types of joints."""
-
-SPHERE, CAPSULE, CYLINDER, BOX, MESH = 2, 3, 5, 6, 7
-"""MuJoCo's types of geoms."""
-
-NO_GRAVITY = 1 << 7
-"""MuJoCo's flag `gravity="disable"`."""
-
-STATES, CLOSE = 3, 1e-9
-"""Number of states at which a model is compared with MuJoCo's, and the largest relative difference of M and bias."""
+FREE, BALL, SLIDE, HINGE = range(4)  # types of joints in MuJoCo
+SPHERE, CAPSULE, CYLINDER, BOX, MESH = 2, 3, 5, 6, 7  # types of geoms in MuJoCo
+NO_GRAVITY = 1 << 7  # flag of MuJoCo that disables gravity
+STATES, CLOSE = 3, 1e-9  # number of states at which M and bias are compared with MuJoCo, largest relative difference
 
 
 def is_mjcf(text: str) -> bool:

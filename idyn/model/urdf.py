@@ -69,9 +69,7 @@ MAX_BYTES = 16 * 1024 * 1024  # length of a URDF text [bytes]
 MAX_NESTING = 100  # nesting of XML elements; a URDF has 5 levels
 
 
-ROOT_JOINT = "root_joint"
-"""Name of Pinocchio's joint of a floating base."""
-
+ROOT_JOINT = "root_joint"  # name of the joint of a floating base in Pinocchio
 PREFIXES = re.compile(r"</?([A-Za-z_][\w.-]*):|\s([A-Za-z_][\w.-]*):[\w.-]+\s*=")  # a prefix of an element or of an attribute
 
 

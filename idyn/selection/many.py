@@ -33,9 +33,7 @@ SOFTENING = (1e4, 1e3, 1e2)
 """If torque limits cannot be met, their excess is minimised with the usual weight of torques, and the weight of torques is
 divided by one of these factors. The factors are tried in turn, as large ones are numerically stiff."""
 
-MAX_COST_RATIO = 1e3
-"""Torque limits and friction cones are given up if the cost exceeds that of the law's forces by this factor."""
-
+MAX_COST_RATIO = 1e3  # torque limits and cones are given up if the cost exceeds that of the forces of the law by this factor
 INDEPENDENT = 1e-9  # a row of E is independent if its orthogonal part is longer than this share of the longest row
 MARGIN = 1e-9  # torque limits are reduced by this share, so that rounding errors do not exceed them
 

@@ -84,16 +84,9 @@ def abreast(feet: tuple[Pose, Pose], width: float) -> float:
 
 
 PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each
-
-FIRST = 0.6
-"""Duration of the double support before the first step, and after the last one [s]; before the first step on point feet it is a
-period."""
-
+FIRST = 0.6  # double support before the first step and after the last one [s]; before the first one on point feet a period
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
-
-LEARNING = 0.1
-"""Share of the difference of a step of a point foot from the commanded one by which the next steps are planned shorter."""
-
+LEARNING = 0.1  # share of the difference of a step of a point foot from the commanded one by which the plan is shorter
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
 

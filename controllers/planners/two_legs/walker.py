@@ -35,17 +35,12 @@ from idyn.types import Array, ContactSet, Kinematics, State
 Command = tuple[float, float, float, float]
 
 TICK = 0.01  # step of integration of the commands [s]
-
-ANKLE = 0.8
-"""Share of the way to the edge of a sole up to which the centre of pressure corrects the motion alone, without the steps."""
-
+ANKLE = 0.8  # share of the way to the edge of a sole up to which the centre of pressure corrects without the steps
 TOUCHES = 5e-4  # largest gap of a foot that touches [m]
 
 BASE = "root_joint"
 
-SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0
-"""Stiffness of the tasks of a foot, of the height of the centre of mass, and of the attitude of the base [1/s²]; their damping
-is critical."""
+SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
 
 
 class TwoLegs(Trajectory):
