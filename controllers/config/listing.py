@@ -68,24 +68,16 @@ def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
 
 def _type_text(wanted: Any) -> str:
     """Return a type in words: `float ≥ 0`, `one of a, b`, `table`."""
-    words: dict[str, None] = {}
-    for member in [wanted] if get_origin(wanted) is Annotated else _alternatives(wanted):
-        words[_member_text(member)] = None
-    return " or ".join(words)
-
-
-def _alternatives(wanted: Any) -> Iterator[Any]:
-    if type(wanted).__name__ in ("UnionType", "_UnionGenericAlias", "Union"):
-        yield from get_args(wanted)
-    else:
-        yield wanted
+    union = type(wanted).__name__ in ("UnionType", "_UnionGenericAlias", "Union")
+    return " or ".join(dict.fromkeys(map(_member_text, get_args(wanted) if union else [wanted])))
 
 
 def _member_text(member: Any) -> str:
     origin, parts = get_origin(member), get_args(member)
     if origin is Annotated:
-        bounds = [f"{sign} {getattr(meta, key)}" for meta in parts[1:] for key, sign in _BOUNDS.items() if _has(meta, key)]
-        return " ".join([_type_text(parts[0]), ", ".join(bounds)]).strip()
+        bounds = [(sign, getattr(meta, key, None)) for meta in parts[1:] for key, sign in _BOUNDS.items()]
+        given = ", ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+        return f"{_type_text(parts[0])} {given}".strip()
     if origin is Literal:
         return f"one of {', '.join(map(str, parts))}"
     if origin in (tuple, list):
@@ -101,10 +93,6 @@ def _member_text(member: Any) -> str:
     if isinstance(member, type) and issubclass(member, msgspec.Struct):
         return "table"
     return str(getattr(member, "__name__", member))
-
-
-def _has(meta: Any, key: str) -> bool:
-    return getattr(meta, key, None) is not None
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

@@ -90,7 +90,8 @@ class Legs(ArrayRecord):
         axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges, got a prismatic joint above a foot")
-        passive = np.array([_place_in_q(robot, dof) for dof in order[robot.na :]], dtype=np.int64)
+        turned = [robot.integrate(zero, step) != zero for step in np.eye(robot.nv)[order[robot.na :]]]
+        passive = np.array([int(np.flatnonzero(moves)[0]) for moves in turned], dtype=np.int64)
         self._robot, self.q_index = robot, np.concatenate([tree.q_index, passive])
         self.put(
             axes=axes,
@@ -143,13 +144,6 @@ def _ends(robot: Robot, q: Array) -> tuple[list[int], list[int], Array]:
         else:
             raise ConfigError("reference.kind", f"'gait' needs closed legs that close at the centre of a foot, not at '{key}'")
     return feet, ends, np.array(places)
-
-
-def _place_in_q(robot: Robot, dof: int) -> int:
-    """Return the index in q of the angle of a hinge without a motor."""
-    step = np.zeros(robot.nv)
-    step[dof] = 1.0
-    return int(np.flatnonzero(robot.integrate(robot.neutral(), step) != robot.neutral())[0])
 
 
 @compiled

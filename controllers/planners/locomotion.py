@@ -186,7 +186,9 @@ class Locomotion:
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = self.legs.angles(stance)
         self._feet = self.legs.feet(self._angles) @ rotation(stance[3:7]).T
-        hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
+        # the mean of the feet is below the centre of mass: in a trot the robot stands on diagonal pairs
+        shift = robot.center_of_mass(stance) - stance[:3] - self._feet.mean(axis=0)
+        hips = self._feet + shift * [1.0, 1.0, 0.0]
         self._terrain: Terrain = Flat()
         self._base, self._steering, self._slope = BasePose(pose), Steering(), PlannedSlope(len(self._feet))
         self.reach = Reach(self.legs, self._angles, hips, (robot.limits.q_min, robot.limits.q_max))
@@ -317,11 +319,3 @@ class Locomotion:
         d = points[:, :2] - points[:, :2].mean(axis=0)
         gradient: Array = np.linalg.solve(d.T @ d, d.T @ heights_below(self._terrain, points))
         return gradient
-
-
-def _around(feet: Array, centre: Array) -> Array:
-    """Return the feet (n, 3), shifted in the plane so that their mean is below `centre` (3): in a trot the robot stands on
-    diagonal pairs."""
-    shift = centre - feet.mean(axis=0)
-    shift[2] = 0.0
-    return feet + shift

@@ -78,8 +78,9 @@ def planned_motion(body: Body, start: Array, horizon: Horizon, weights: Weights)
     q = np.tile(weights.state, N)
     H = rows.T @ (q[:, None] * rows) + weights.force * np.eye(size)
     f = rows.T @ (q * (free - horizon.wanted).ravel()) - weights.force * preferred
-    A, lower = _limits(size // 3, weights)
-    found = solve_qp(H, f, A, lower)
+    block, low = PYRAMID.copy(), np.zeros(6)
+    block[:4, 2], low[5] = weights.friction, -weights.most
+    found = solve_qp(H, f, np.kron(np.eye(size // 3), block), np.tile(low, size // 3))
     if not found.status.ok:
         return None
     forces = np.zeros((N, n, 3))
@@ -115,10 +116,3 @@ def _effect(body: Body, arms: Array, yaw: float, T: float) -> Array:
         B[6:9, columns], B[0:3, columns] = T * turn, 0.5 * T * T * (R.T @ turn)
         B[9:12, columns], B[3:6, columns] = T / body.mass * np.eye(3), 0.5 * T * T / body.mass * np.eye(3)
     return B
-
-
-def _limits(feet: int, weights: Weights) -> tuple[Array, Array]:
-    """Return A and the lower limits of the forces of a number of feet."""
-    block, low = PYRAMID.copy(), np.zeros(6)
-    block[:4, 2], low[5] = weights.friction, -weights.most
-    return np.kron(np.eye(feet), block), np.tile(low, feet)

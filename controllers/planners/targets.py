@@ -64,11 +64,13 @@ def resting(stack: TaskStack, feet: Collection[str] = ()) -> TaskStack:
     """
     motions = [task for task in stack.tasks if not isinstance(task, ContactTask)]
     tasks = [_at_rest(task) for task in motions if not (isinstance(task, FrameTask) and task.frame in feet)]
-    # where a foot that goes down touches, the contact stops it
+    return msgspec.structs.replace(stack, tasks=[*tasks, *map(_lowered, sorted(feet))], modes={})
+
+
+def _lowered(frame: str) -> FrameTask:
+    """Return the task of a foot that goes down; where it touches, the contact stops it."""
     down, linear = [0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0], (True, True, True, False, False, False)
-    way: dict[str, Any] = {"velocity": down, "mask": linear, "stiffness": 0.0, "damping": YIELD}
-    tasks += [FrameTask(frame=frame, name=f"lower {frame}", **way) for frame in sorted(feet)]
-    return msgspec.structs.replace(stack, tasks=tasks, modes={})
+    return FrameTask(frame=frame, name=f"lower {frame}", velocity=down, mask=linear, stiffness=0.0, damping=YIELD)
 
 
 def _at_rest(task: Any) -> Any:

@@ -24,7 +24,9 @@ def standing(robot: Robot, angles: dict[str, float]) -> Array:
 
     Raises ConfigError for an unknown joint or a chain that cannot be closed.
     """
-    known = [*robot.joint_names, *(passive_joints(robot) if robot.closures.keys else ())]
+    known = list(robot.joint_names)
+    if robot.closures.keys:  # and those without a motor, except those of the base
+        known += [robot.tree.dof_names[k] for k in robot.tree.u.tolist() if k >= 6 or not robot.floating]
     step = np.zeros(robot.nv)
     for name, angle in angles.items():
         if name not in known:
@@ -36,12 +38,6 @@ def standing(robot: Robot, angles: dict[str, float]) -> Array:
     if robot.floating and robot.spheres.keys:
         q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
     return q
-
-
-def passive_joints(robot: Robot) -> list[str]:
-    """Return the names of the degrees of freedom without a motor, except those of the base."""
-    first = 6 if robot.floating else 0
-    return [robot.tree.dof_names[k] for k in robot.tree.u.tolist() if k >= first]
 
 
 def close_chains(robot: Robot, q: Array) -> Array:

@@ -110,7 +110,9 @@ def expand(robot: Robot, batch: Batch) -> ExpandedBatch:
     ]
     fields += [] if batch.applied is None else [_Field("applied", batch.applied, (robot.nv,))]
     fields += [] if batch.preferred is None else [_Field("preferred", batch.preferred, (n, 3))]
-    fields = [_converted(field) for field in fields]
+    for k, field in enumerate(fields):
+        if not isinstance(field.value, np.ndarray) or field.value.dtype != field.dtype:
+            fields[k] = field._replace(value=numbers(field.name, field.value, field.dtype))
     count = _count(fields)
     rows = {field.name: _rows(field, count) for field in fields}
     q, v = rows["q"], rows["v"]
@@ -169,11 +171,6 @@ def _count(fields: list[_Field]) -> int:
     if first is None:
         raise InputError("batch", "expected at least one array with a row for each member, got only common ones")
     return len(first.value)
-
-
-def _converted(field: _Field) -> _Field:
-    fits = isinstance(field.value, np.ndarray) and field.value.dtype == field.dtype
-    return field if fits else field._replace(value=numbers(field.name, field.value, field.dtype))
 
 
 def _check(field: _Field) -> None:

@@ -122,16 +122,11 @@ def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:
         law = f"{mimic.get('multiplier', '1')} · {mimic.get('joint', '?')} + {mimic.get('offset', '0')}"
         why = f"nothing holds the joint at {law}; it moves on its own, with a motor unless `unactuated` names it"
         found.append(("warning", f"mimic is ignored: {why}"))
-    return found + _inspect_dynamics(joint)
-
-
-def _inspect_dynamics(joint: ElementTree.Element) -> list[tuple[str, str]]:
-    dynamics = joint.find("dynamics")
-    if dynamics is None:
-        return []
-    own = {name: _number(dynamics, name, f"dynamics {name}") for name in DYNAMICS if name in dynamics.attrib}
-    unused = [f"{name} {value:g} {DYNAMICS[name]}" for name, value in own.items() if value]
-    return [("note", f"dynamics: {', '.join(unused)}: not part of the prediction")] if unused else []
+    if (dynamics := joint.find("dynamics")) is not None:
+        own = {name: _number(dynamics, name, f"dynamics {name}") for name in DYNAMICS if name in dynamics.attrib}
+        unused = [f"{name} {value:g} {DYNAMICS[name]}" for name, value in own.items() if value]
+        found += [("note", f"dynamics: {', '.join(unused)}: not part of the prediction")] if unused else []
+    return found
 
 
 def _inspect_axis(joint: ElementTree.Element, kind: str | None) -> list[tuple[str, str]]:

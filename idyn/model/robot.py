@@ -10,25 +10,11 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError, ModelError
+from idyn.model import tree
 from idyn.model.build import Finding, build_model, check_mass_matrix, inspect_limits, inspect_urdf, read_text
 from idyn.model.description import Description
 from idyn.model.frames import FAR, Frames, nearby, wheel_frames
 from idyn.model.mjcf import Reading, is_mjcf
-from idyn.model.tree import (
-    inertias_of,
-    memory,
-    parts,
-    place_boxes,
-    place_closures,
-    place_spheres,
-    placements_of,
-    positions,
-    read_bodies,
-    read_limits,
-    read_stops,
-    read_tree,
-    rotors,
-)
 from idyn.model.urdf import base_of, parse_urdf, with_declared_prefixes, with_own_base
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
@@ -63,30 +49,30 @@ class Robot:
         self.name: str = model.name
         self.urdf_sha256 = hashlib.sha256(description.urdf.encode()).hexdigest()
         self.floating = description.base == "free_flyer"
-        self.tree = read_tree(model, description)
+        self.tree = tree.read_tree(model, description)
         self.joint_names = tuple(self.tree.dof_names[k] for k in self.tree.a.tolist())
         self.nq: int = model.nq
         self.nv: int = model.nv
         self.na, self.nu = len(self.tree.a), len(self.tree.u)
-        self.limits, self.stops = read_limits(model, self.tree, description), read_stops(model, self.tree)
-        armature = rotors(self.tree, description.armature)
+        self.limits, self.stops = tree.read_limits(model, self.tree, description), tree.read_stops(model, self.tree)
+        armature = tree.rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])
         rotors_of_base = [armature.get(name, 0.0) for name in self.tree.dof_names[:3]] if self.floating else [0.0]
         self._gyration = rotors_of_base[0] if len({*rotors_of_base}) == 1 else 0.0  # weightless mass of the base [kg]
-        self.bodies = read_bodies(model)
+        self.bodies = tree.read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
         self.weight = self.total_mass * (float(np.linalg.norm(self.bodies.gravity)) or STANDARD_GRAVITY)
         frames = {frame.name: frame for frame in model.frames}  # a joint and its link of the same name have the same parent
         self._frame_joints = {name: int(frame.parentJoint) for name, frame in frames.items()}
-        self.spheres = place_spheres(frames, description.contact)
-        self.boxes = place_boxes(frames, description.box, self.spheres)
-        self.closures = place_closures(frames, description.closure)
+        self.spheres = tree.place_spheres(frames, description.contact)
+        self.boxes = tree.place_boxes(frames, description.box, self.spheres)
+        self.closures = tree.place_closures(frames, description.closure)
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
         self.scratch: dict[Hashable, object] = {}
         self._neutral = np.array(pin.neutral(model))
         self.one_axis_each = bool((self.tree.q_index >= 0).all())
-        self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
+        self._actuated_q = tree.positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
         check_mass_matrix(model, self._data, self.tree.dof_names, source)
         self.wheel_frames = wheel_frames(model, self._placed) - set(self.spheres.keys)
@@ -164,9 +150,9 @@ class Robot:
         axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
         self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
-        self._placements, self.placements = placements_of(data), placements_of(self._placed)
-        self._placed_parts, self._base = parts(self.placements), self._placements[1, 9:].data
-        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, inertias_of(self._placed)
+        self._placements, self.placements = tree.placements_of(data), tree.placements_of(self._placed)
+        self._placed_parts, self._base = tree.parts(self.placements), self._placements[1, 9:].data
+        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, tree.inertias_of(self._placed)
         self.origin, self._far = np.zeros(3), False
         self.current: Kinematics | None = None
 
@@ -204,7 +190,7 @@ class Robot:
             pin.crba(self._model, self._data, near, WORLD)  # h does not depend on the place
         if len(self.own_ends):
             joints, offsets = self.closures.joints, self.closures.offsets
-            rotations, origins = parts(self._placements)
+            rotations, origins = tree.parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
         if self._far:
@@ -229,8 +215,8 @@ class Robot:
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, place: Array) -> None:
         """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and
         `place`: `origin` and the ends of closures (·, 1 + 2m, 3), all contiguous. Memory views take half of NumPy's time."""
-        one, two, three = (memory(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
-        all_M, all_axes, all_h = (memory(rows) for rows in (M, axes, h))
+        one, two, three = (tree.memory(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
+        all_M, all_axes, all_h = (tree.memory(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):

@@ -276,7 +276,8 @@ def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> 
         if point.radius < 0 or not point.mu >= 0:
             field = "radius" if point.radius < 0 else "mu"
             raise InputError(f"contact.{point.frame}.{field}", f"expected ≥ 0, got {getattr(point, field)}")
-        keys.append(_key(point, points[: len(keys)]))
+        same = sum(other.frame == point.frame and not other.name for other in points[: len(keys)])
+        keys.append(f"{point.frame}.{point.name or same}" if point.name or same else point.frame)
         if keys[-1] in keys[:-1]:
             raise InputError(f"contact.{point.frame}.name", f"expected different keys, got '{keys[-1]}' twice")
     placed = [(frames[point.frame], np.array(point.offset)) for point in points]
@@ -287,13 +288,6 @@ def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> 
         radii=np.array([point.radius for point in points], dtype=np.float64),
         mu=np.array([point.mu for point in points], dtype=np.float64),
     )
-
-
-def _key(point: ContactPoint, before: Sequence[ContactPoint]) -> str:
-    if point.name:
-        return f"{point.frame}.{point.name}"
-    same = sum(other.frame == point.frame and not other.name for other in before)
-    return f"{point.frame}.{same}" if same else point.frame
 
 
 def place_boxes(frames: Mapping[str, Any], boxes: Sequence[Box], spheres: Spheres) -> Boxes:

@@ -145,15 +145,14 @@ def _hull(points: Array) -> Array:
     for way in (ordered, ordered[::-1]):
         chain: list[tuple[float, float]] = []
         for p in way:
-            while len(chain) > 1 and _left_turn(chain[-2], chain[-1], p) <= 0.0:
+            while len(chain) > 1:
+                (ax, ay), (bx, by) = chain[-2:]
+                if not (bx - ax) * (p[1] - ay) - (by - ay) * (p[0] - ax) <= 0.0:  # a turn to the left
+                    break
                 chain.pop()
             chain.append(p)
         chains.append(chain[:-1])
     return np.array(chains[0] + chains[1] or ordered)
-
-
-def _left_turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 SETTLED = 0.06  # time before touchdown from which the target no longer changes [s]
