@@ -14,20 +14,13 @@ from idyn.types import Array, Prediction, Record
 
 
 class Mode(StrEnum):
-    """How the torque of a command was computed.
+    """How the torque of a command was computed."""
 
-    OK: by the configured law, within all limits
-    DEGRADED: computed, but with a problem that `Command.message` names, e.g. a fallback law or a model mismatch
-    HOLD: the last torque again, because no prediction was available
-    DAMPING: joint damping, because no prediction was available or after an emergency stop
-    FAULT: joint damping, because the state exceeds a safety limit
-    """
-
-    OK = "ok"
-    DEGRADED = "degraded"
-    HOLD = "hold"
-    DAMPING = "damping"
-    FAULT = "fault"
+    OK = "ok"  # by the configured law, within all limits
+    DEGRADED = "degraded"  # with a problem that `Command.message` names, e.g. a fallback law or a model mismatch
+    HOLD = "hold"  # the last torque again, because no prediction was available
+    DAMPING = "damping"  # joint damping, because no prediction was available or after an emergency stop
+    FAULT = "fault"  # joint damping, because the state exceeds a safety limit
 
 
 class LimitedBy(IntFlag):

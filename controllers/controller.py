@@ -45,7 +45,6 @@ class Placed:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the state."""
         self._state: tuple[State, bytes, bytes] | None = None
         self._surface: Surface | None = None
 

@@ -67,7 +67,6 @@ class JointFeedback:
         return entry_point(_add, MOTION, several(REAL, 4), SUMS)
 
     def reset(self) -> None:
-        """Set the integral to zero."""
         self._integral[:] = 0.0
 
     def add_to(self, base: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
@@ -286,7 +285,6 @@ class DelayCompensation:
         self._predicted: deque[tuple[Array, Array, float]] = deque(maxlen=MAX_TICKS)
 
     def reset(self) -> None:
-        """Forget all predictions."""
         self._predicted.clear()
 
     def extrapolate(self, state: State | Kinematics, delay: float) -> State | Kinematics:

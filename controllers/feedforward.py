@@ -40,7 +40,6 @@ class SensedForces:
         self._measured: deque[dict[str, Array]] = deque(maxlen=delay)
 
     def reset(self) -> None:
-        """Forget all measurements."""
         self._measured.clear()
 
     def measure(self, contacts: ContactSet, force: Array | None) -> None:

@@ -42,7 +42,6 @@ class Landing:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all contacts."""
         self._ages: dict[str, int] = {}
 
     def anticipate(self, at: Kinematics, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:

@@ -108,7 +108,6 @@ class Power:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all states."""
         self._hot = self._empty = 0.0  # times beyond the limits that stop [s]
 
     def judge(self, inputs: Inputs) -> Verdict | None:
@@ -217,7 +216,6 @@ class Alarms:
         return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
 
     def reset(self) -> None:
-        """Forget all states and torques."""
         self._record.reset()
         self._power.reset()
 

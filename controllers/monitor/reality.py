@@ -203,7 +203,6 @@ class MismatchMonitor:
         return entry_point(_measure, KNOWN, MEANS, REAL, REAL)
 
     def reset(self) -> None:
-        """Forget all predictions and measurements."""
         self._expected.clear()
         self._before: Array | None = None
         self._mean, self._force = np.zeros(self._robot.nv), np.zeros(3)

@@ -93,7 +93,6 @@ class SwitchState(ArrayRecord):
         self.put(limits=AlarmNumbers(settings), weight=weight)
 
     def reset(self) -> None:
-        """Forget all states."""
         for each in (self.anchor, self.since, self.still, self.high, self.pressed, self.idle, self.stuck, self.found):
             each.fill(0.0)
         self.opened.fill(np.inf)
@@ -120,7 +119,6 @@ class Switches:
         )
 
     def reset(self) -> None:
-        """Forget all states."""
         self._record.reset()
 
     def judge(

@@ -82,7 +82,6 @@ class AlarmState(ArrayRecord):
         self.put(**{name: np.zeros(len(thresholds)) for name in ("values", "joints", "above")})
 
     def reset(self) -> None:
-        """Forget all states and torques."""
         memories = [*self.memory.own.values(), *self.base.own.values()]
         for each in (*memories, self.ring, self.values, self.joints, self.above):
             each.fill(0.0)

@@ -89,18 +89,14 @@ Sample = tuple[Array, Array, Array]  # angles [rad], speeds [rad/s] and accelera
 
 
 class Motion(Record, frozen=True):
-    """A motion of the joints.
+    """A motion of the joints."""
 
-    start, goal: angles [rad] (na); speeds: at the start [rad/s] (na)
-    begin, lasts: time of the start, duration [s]
-    path: θ(x, n): n-th derivative of the angles between start, x = 0, and goal, x = 1; None: a straight line
-    """
-
-    start: Array
-    goal: Array
-    speeds: Array
-    begin: float
-    lasts: float
+    start: Array  # angles [rad] (na)
+    goal: Array  # angles [rad] (na)
+    speeds: Array  # at the start [rad/s] (na)
+    begin: float  # time of the start [s]
+    lasts: float  # duration [s]
+    # θ(x, n): n-th derivative of the angles between start, x = 0, and goal, x = 1; None: a straight line
     path: Callable[[float, int], Array] | None = None
 
     def at(self, t: float) -> Sample:
@@ -225,7 +221,6 @@ class GetUp(Trajectory):
         self._swung[:] = False
 
     def _swing(self, t: float) -> None:
-        """Swing the legs over that push."""
         assert self._motion is not None
         pushes = self._sides.left == self.left_pushes
         self._swung |= pushes

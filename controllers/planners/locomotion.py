@@ -95,7 +95,6 @@ class Footholds:
         self._places, self._heights, self._level = np.zeros((len(plan.hips), 2)), np.zeros(len(plan.hips)), 0.0
 
     def reset(self) -> None:
-        """Forget the footholds."""
         self._unseen = True
 
     def look(self, terrain: Terrain, q: Array, t: float) -> None:

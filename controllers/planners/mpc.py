@@ -75,22 +75,12 @@ class Phases:
         """Return which feet stand a time ahead [s] (…, n)."""
         return np.asarray((self.at(ahead) < self.gait.duty) | (not self._walks))
 
-    @property
-    def swing_time(self) -> float:
-        """Return the duration of a swing [s]."""
-        return (1.0 - self.gait.duty) * self.gait.period
-
 
 class Step(NamedTuple):
     """A foot in the air. swing: its path; share: of the swing time since lift-off"""
 
     swing: Swing
     share: float
-
-    @property
-    def motion(self) -> tuple[Array, Array, Array]:
-        """Return position [m], velocity [m/s] and acceleration [m/s²] now (3 each)."""
-        return self.swing.x[:3], self.swing.v[:3], self.swing.a[:3]
 
 
 class Feet:
@@ -105,7 +95,8 @@ class Feet:
 
     def update(self, phases: Phases, places: Array, goals: Array) -> None:
         """Lift, aim and land feet. places: where the feet are [m] (n, 3); goals: where those in the air shall land (n, 3)"""
-        stands, lasts, gait = phases.stands(0.0), phases.swing_time, phases.gait
+        stands, gait = phases.stands(0.0), phases.gait
+        lasts = (1.0 - gait.duty) * gait.period
         shares = (phases.at(0.0) - gait.duty) / (1.0 - gait.duty)
         for i, (step, share) in enumerate(zip(self.steps, shares.tolist(), strict=True)):
             low = step is not None and step.share > LATE and places[i, 2] < goals[i, 2] + TOUCHES
@@ -156,7 +147,7 @@ def foot_tasks(robot: Robot, q: Array, feet: tuple[Array, Array], steps: Sequenc
     rows = zip(robot.spheres.keys, robot.description.contact, steps, places, forces, strict=True)
     for key, place, step, at, force in rows:
         if step is not None:
-            x, v, a = step.motion
+            x, v, a = step.swing.x[:3], step.swing.v[:3], step.swing.a[:3]
             offset = at - robot.frames.placement(place.frame, q).translation
             task: MotionTask | ContactTask = FrameTask(
                 frame=place.frame,

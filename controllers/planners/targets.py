@@ -228,7 +228,6 @@ def _identity(task: Any) -> tuple[Any, ...]:
 
 
 def _targets(task: Any) -> tuple[str, ...]:
-    """Return the names of the given position targets."""
     return tuple(name for name in ("position", "rotation", "angles", "momentum") if getattr(task, name, None) is not None)
 
 

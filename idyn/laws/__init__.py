@@ -1,5 +1,6 @@
 """Contact laws, one file each, and their settings: a struct for each `kind`, its tag, which is a member of `AnyLaw`."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -24,11 +25,14 @@ LARGE = 1e6  # upper limit of settings that must be finite
 
 
 class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """Base class of the settings of a law."""
+    """Base class of the settings of a law. Their fields, and those of `variant`, are the arguments of `law`."""
+
+    law: ClassVar[Callable[..., Law]]
+    variant: ClassVar[dict[str, Any]] = {}
 
     def build(self) -> Law:
         """Return the law with these settings. Raises ConfigError for invalid values."""
-        raise NotImplementedError
+        return self.law(**msgspec.structs.asdict(self), **self.variant)
 
 
 class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
@@ -38,9 +42,7 @@ class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
     """
 
     max_pivots: Count = 1000
-
-    def build(self) -> Law:
-        return NoSlip(self.max_pivots)
+    law: ClassVar[Callable[..., Law]] = NoSlip
 
 
 class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
@@ -54,9 +56,7 @@ class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
     edges: int = 4
     circumscribed: bool = False
     max_pivots: Count = 5000
-
-    def build(self) -> Law:
-        return Coulomb(self.edges, self.circumscribed, self.max_pivots)
+    law: ClassVar[Callable[..., Law]] = Coulomb
 
 
 class ConvexSettings(LawSettings, frozen=True, tag="convex"):
@@ -69,11 +69,7 @@ class ConvexSettings(LawSettings, frozen=True, tag="convex"):
     edges: int = 4
     circumscribed: bool = False
     backend: str = "daqp"
-
-    variant: ClassVar[dict[str, Any]] = {}  # further arguments of `Convex` that distinguish the kinds
-
-    def build(self) -> Law:
-        return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)
+    law: ClassVar[Callable[..., Law]] = Convex
 
 
 class ConvexOneStageSettings(ConvexSettings, frozen=True, tag="convex-one-stage"):
@@ -109,8 +105,7 @@ class ConeInfiniteSettings(ConvexSettings, frozen=True, tag="cone-infinite"):
 class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
     """No contact forces: exact in flight, wrong in contact."""
 
-    def build(self) -> Law:
-        return ContactFree()
+    law: ClassVar[Callable[..., Law]] = ContactFree
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
@@ -164,15 +159,13 @@ class MujocoLawSettings(LawSettings, Soft, frozen=True, tag="mujoco"):
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
     """Coulomb's law with the round friction cone."""
 
-    def build(self) -> Law:
-        return ExactCone()
+    law: ClassVar[Callable[..., Law]] = ExactCone
 
 
 class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
     """Coulomb's law by enumeration, at most two contacts: the basic solution nearest to the last one."""
 
-    def build(self) -> Law:
-        return Enumeration()
+    law: ClassVar[Callable[..., Law]] = Enumeration
 
 
 AnyLaw = (

@@ -19,9 +19,6 @@ Pivoting solves the programs exactly, in coordinates c ≥ 0 along the rays of t
 
     contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0                        principal pivoting on the rows of G
     kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0      Lemke's method
-
-Modelling errors: contacts may push while they separate (no complementarity), so the normal forces of sliding or lifting feet
-are too large; with the kinetic energy they also depend on the motion of the reference frame.
 """
 
 from collections.abc import Callable

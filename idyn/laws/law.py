@@ -132,46 +132,33 @@ def polygon(edges: int, circumscribed: bool = False) -> Array:
 
 class Law:
     """A contact law: settings only, no state between calls. A new law is one file, and one struct and one member of `AnyLaw` in
-    `idyn.laws`; a law without round cones, compliance and so on keeps the defaults.
+    `idyn.laws`; a law without round cones, compliance and so on keeps the defaults."""
 
-    name: name of the kind, reported in `Prediction.law`
-    conditions, directions, material: which conditions the certificate checks, the friction polygon and the ground material
-    unlimited_friction: whether every μ > 0 counts as ∞
-    predicts: whether it predicts contact forces; False: there are none, or they are measured
-    sticks: whether contacts open, stick without creep, or slide: `derivatives` and the contact modes of tasks follow from that
-    releases: whether separating contacts of unlimited friction carry no impulse
-    round_cones: whether friction cones are round; `directions` are those of an inscribed polygon, for the selection
-    compliant: whether contacts are springs and dampers, so that every demand is feasible and has one solution
-    midway: whether contact points are halfway between the surfaces
-    takes_torques: whether it is also solved for given torques, see `idyn.prediction.predict`
-    basis_width, basis_type: columns and element type of its basis, one row for each contact; a basis for kernels is boolean
-    max_pivots: limit for one attempt of its kernel; 0: it does not pivot
-    soft: parameters of MuJoCo's soft constraints, if the law has them
-    rungs: from the quickest to the most robust, kernels first
-    kernel: compiled function `(problem, law, basis, rung) → Attempt` that runs kernel rung number `rung` for a
-        `ReducedProblem` and `LawData`; `basis` (n, ·) is the starting basis and is overwritten with the next basis
-    """
-
-    name: str
-    conditions: Conditions
-    directions: Array = polygon(4)
-    material: Material = RIGID
-    unlimited_friction: bool = False
-    predicts: bool = True
+    name: str  # name of the kind, reported in `Prediction.law`
+    conditions: Conditions  # which ones the certificate checks
+    directions: Array = polygon(4)  # corners of the friction polygon (k, 2)
+    material: Material = RIGID  # of the ground
+    unlimited_friction: bool = False  # whether every μ > 0 counts as ∞
+    predicts: bool = True  # whether it predicts contact forces; False: there are none, or they are measured
+    # whether contacts open, stick without creep, or slide: `derivatives` and the contact modes of tasks follow from that
     sticks: bool = False
-    releases: bool = True
+    releases: bool = True  # whether separating contacts of unlimited friction carry no impulse
+    # whether friction cones are round; `directions` are those of an inscribed polygon, for the selection
     round_cones: bool = False
-    compliant: bool = False
-    midway: bool = False
-    takes_torques: bool = False
-    basis_width: int = 0
-    basis_type: np.dtype = np.dtype(np.bool_)
-    max_pivots: int = 0
-    soft: Soft | None = None
+    compliant: bool = False  # whether contacts are springs and dampers, so that every demand is feasible and has one solution
+    midway: bool = False  # whether contact points are halfway between the surfaces
+    takes_torques: bool = False  # whether it is also solved for given torques, see `idyn.prediction.predict`
+    basis_width: int = 0  # columns of its basis, one row for each contact
+    basis_type: np.dtype = np.dtype(np.bool_)  # a basis for kernels is boolean
+    max_pivots: int = 0  # limit for one attempt of its kernel; 0: it does not pivot
+    soft: Soft | None = None  # parameters of the soft constraints of MuJoCo, if the law has them
+    # compiled function `(problem, law, basis, rung) → Attempt` that runs kernel rung number `rung` for a `ReducedProblem` and
+    # `LawData`; `basis` (n, ·) is the starting basis and is overwritten with the next basis
     kernel: Kernel
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
+        """From the quickest to the most robust, kernels first."""
         raise NotImplementedError
 
     def sticking(self, mu: Array) -> Array:

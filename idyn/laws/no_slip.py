@@ -17,9 +17,6 @@ is unlimited. Rank selection takes the most independent row next, not the first 
 basis is stored instead of the Gram matrix D_XX, which would square the condition number: almost dependent rows (feet almost on
 one plane) are usual.
 
-Modelling errors: friction is unlimited, so a foot that should slide sticks; μ only distinguishes frictionless contacts (μ = 0).
-The rows that rank selection drops are violated unless the demand is feasible (MATHEMATICS §4).
-
 `without_separating`, for all laws with unlimited friction: applied literally, μ = ∞ lets a lifting foot carry tangential
 impulses without a normal impulse, and feet almost on one plane press against each other with kilonewtons that cancel. So a law
 is solved again without friction at contacts that are barely loaded under it or under the no-slip law. Those of them that then

@@ -91,27 +91,19 @@ def _inspect_link(link: ElementTree.Element) -> list[tuple[str, str]]:
             raise _Wrong(f"inertia {name}: expected ≥ 0 kg·m², got {moment:g}")
     if mass == 0:
         return [("note", "mass 0 kg: the link has no mass")]
-    return _inspect_moments(np.where(np.abs(moments) < rounding, 0.0, moments), rounding) + _inspect_size(moments, mass)
-
-
-def _inspect_moments(moments: np.ndarray, rounding: float) -> list[tuple[str, str]]:
-    """Check ascending principal moments [kg·m²]: each ≥ 0, and none larger than the sum of the others."""
-    values = f"principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} kg·m²"
-    if moments[0] < 0:
-        return [("warning", f"{values}: the smallest is negative: no rigid body has this inertia")]
-    if moments[2] > moments[0] + moments[1] + rounding:
-        rank = " of rank one" if moments[1] == 0 else ""
-        return [("warning", f"inertia{rank}: {values} violate the triangle inequality: no rigid body has this inertia")]
-    return []
-
-
-def _inspect_size(moments: np.ndarray, mass: float) -> list[tuple[str, str]]:
-    """Check that principal moments [kg·m²] are those of a body with this mass [kg] and the size of a robot's link."""
+    # principal moments are ≥ 0, and none is larger than the sum of the others
+    low, middle, high = np.where(np.abs(moments) < rounding, 0.0, moments).tolist()
+    values, found = f"principal moments {low:.3g}, {middle:.3g}, {high:.3g} kg·m²", []
+    if low < 0:
+        found.append(("warning", f"{values}: the smallest is negative: no rigid body has this inertia"))
+    elif high > low + middle + rounding:
+        rank = " of rank one" if middle == 0 else ""
+        found.append(("warning", f"inertia{rank}: {values} violate the triangle inequality: no rigid body has this inertia"))
     radius = float(np.sqrt(max(moments.sum(), 0.0) / (2 * mass)))
-    if radius < MAX_GYRATION:
-        return []
-    said = f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m"
-    return [("warning", f"{said} from the centre of mass: probably a placeholder")]
+    if not radius < MAX_GYRATION:
+        said = f"inertia: {mass:g} kg with moments up to {moments[2]:.3g} kg·m² are spread over {radius:.2g} m"
+        found.append(("warning", f"{said} from the centre of mass: probably a placeholder"))
+    return found
 
 
 def _inspect_joint(joint: ElementTree.Element) -> list[tuple[str, str]]:

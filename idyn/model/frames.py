@@ -55,18 +55,14 @@ class Attached(NamedTuple):
 
 
 class Centroidal(NamedTuple):
-    """Centre of mass and momentum about it, in world axes.
+    """Centre of mass and momentum about it, in world axes."""
 
-    mass [kg]; position [m], velocity [m/s] (3); angular: angular momentum [kg·m²/s] (3)
-    matrix: A, linear, then angular momentum is A v (6, nv); drift: Ȧ v [N, N·m] (6)
-    """
-
-    mass: float
-    position: Array
-    velocity: Array
-    angular: Array
-    matrix: Array
-    drift: Array
+    mass: float  # [kg]
+    position: Array  # [m] (3)
+    velocity: Array  # [m/s] (3)
+    angular: Array  # angular momentum [kg·m²/s] (3)
+    matrix: Array  # A: linear, then angular momentum is A v (6, nv)
+    drift: Array  # Ȧ v [N, N·m] (6)
 
 
 def _links(model: pin.Model) -> dict[str, str]:

@@ -162,27 +162,23 @@ class Swing:
     """Position and heading of a foot in the air.
 
     x, v, a: forward, left, up [m] and heading [rad], with their velocities and accelerations (4)
+    goal: where the foot lands: position and heading (4)
     """
 
     def __init__(self, start: Array, goal: Array, duration: float, height: float) -> None:
         """start, goal: position and heading (4); height: of the highest point above start and goal [m]"""
-        self._duration, self._height, self._goal = duration, height, goal.copy()
+        self._duration, self._height, self.goal = duration, height, goal.copy()
         self._from, self._since = (start, np.zeros(4), np.zeros(4)), 0.0
         self._coefficients = quintic(*self._from, goal, duration)
         self.x, self.v, self.a = self._from
 
-    @property
-    def goal(self) -> Array:
-        """Where the foot lands: position and heading (4)."""
-        return self._goal
-
     def aim(self, goal: Array, t: float) -> None:
         """Land at another goal (4), from the time t since lift-off on [s]; ignored shortly before touchdown."""
         left = self._duration - t
-        if left < SETTLED or np.abs(goal - self._goal).max() < 1e-6:
+        if left < SETTLED or np.abs(goal - self.goal).max() < 1e-6:
             return
         x, v, a = self._along(t)
-        self._goal, self._since = goal.copy(), t
+        self.goal, self._since = goal.copy(), t
         self._coefficients = quintic(x, v, a, goal, left)
 
     def move(self, t: float) -> None:
