@@ -9,8 +9,8 @@ from controllers.config.loading import load, parse
 from controllers.config.tables import Table, kind_of, merged
 from controllers.contact.ground import ApartSettings
 from controllers.controller import Controller
+from controllers.robot.kinematics import resting
 from controllers.robot.load import load_robot
-from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.description import Description

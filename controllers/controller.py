@@ -20,7 +20,7 @@ from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
 from controllers.planners.two_legs.walker import beside
 from controllers.robot.damping import carried_late, drive_gains
-from controllers.robot.stance import closing
+from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import Surface, centres_of, contacts_from_geometry, contacts_of_places, surface_at
 from idyn.contact.terrain import Terrain

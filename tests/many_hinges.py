@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from controllers.robot.stance import standing
+from controllers.robot.kinematics import standing
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 

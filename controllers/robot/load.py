@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from controllers.config.loading import NonNegative, Settings, find, load
-from controllers.robot.stance import standing
+from controllers.robot.kinematics import standing
 from idyn.errors import ConfigError, missing_extra, nearest
 from idyn.model.description import Box, Closure, ContactPoint, Sole
 from idyn.model.robot import Robot

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from controllers.planners.two_legs.feet import feet_of as soles_of
-from controllers.robot.stance import standing
+from controllers.robot.kinematics import standing
 from idyn.errors import ConfigError, ModelError
 from idyn.model.robot import Robot
 from idyn.types import Array

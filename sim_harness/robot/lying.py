@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
-from controllers.robot.kinematics import TOLERANCE, angles_for_places, contact_places
-from controllers.robot.stance import close_chains, closing
+from controllers.robot.kinematics import TOLERANCE, angles_for_places, close_chains, closing, contact_places
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array

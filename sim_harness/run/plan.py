@@ -14,9 +14,8 @@ from controllers.config.loading import NonNegative, Settings, load, parse
 from controllers.config.tables import Choice, Table, kind_of, named
 from controllers.contact.ground import FlatSettings
 from controllers.robot.damping import damping_gains
-from controllers.robot.kinematics import feet_of
+from controllers.robot.kinematics import feet_of, resting
 from controllers.robot.load import load_robot, robot_file
-from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
 from idyn.contact.terrain import Flat, Terrain
 from idyn.errors import ConfigError, FrameNotFound, IdynError, ModelError

@@ -12,8 +12,8 @@ from controllers.build import build_controller, changed, controller_from_snapsho
 from controllers.config.loading import files, find, load, parse
 from controllers.config.tables import kind_of, merged
 from controllers.contact.ground import AnyTerrain
+from controllers.robot.kinematics import resting
 from controllers.robot.load import load_robot, urdf_path
-from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
 from idyn import Selection, contacts_from_geometry
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError

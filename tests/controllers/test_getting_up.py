@@ -10,9 +10,8 @@ from rigs import at_rest, controller
 from controllers.command import Inputs, Reference
 from controllers.contact.ground import SlopeSettings
 from controllers.planners.getting_up import GetUp, GetUpSettings, Phase
-from controllers.robot.kinematics import contact_places
+from controllers.robot.kinematics import contact_places, resting
 from controllers.robot.load import load_robot
-from controllers.robot.stance import resting
 from idyn import ConfigError, State
 
 ROBOTS = ("go2", "a1", "solo12", "quadruped")

@@ -15,9 +15,8 @@ from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
-from controllers.robot.kinematics import contact_places
+from controllers.robot.kinematics import close_chains, contact_places
 from controllers.robot.load import load_robot
-from controllers.robot.stance import close_chains
 from idyn.errors import ConfigError, InputError
 from idyn.model.description import Closure
 

@@ -9,7 +9,7 @@ from controllers.build import load_controller
 from controllers.command import Inputs, Mode, Reference
 from controllers.config.loading import parse
 from controllers.controller import Controller
-from controllers.robot.stance import closing
+from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
 from idyn import LAWS, ConfigError, Flat, Options, Robot, Selection, State, contacts_from_geometry, make_law, predict
 from idyn.certificate.certify import CERTIFIED

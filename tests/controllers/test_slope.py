@@ -12,9 +12,8 @@ from controllers.planners.locomotion import Locomotion, plane
 from controllers.planners.path import PathSettings
 from controllers.planners.pose import BasePose, PoseSettings, lean_on
 from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, observe, plane_error, watch
-from controllers.robot.kinematics import angles_for_places, contact_places
+from controllers.robot.kinematics import angles_for_places, contact_places, resting
 from controllers.robot.load import load_robot
-from controllers.robot.stance import resting
 from idyn import State, contacts_from_geometry
 from idyn.contact.terrain import Heightmap, Stairs, heights_below
 from idyn.contact.terrain import Slope as SlopedGround

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from controllers.config.loading import find, load
+from controllers.robot.kinematics import standing
 from controllers.robot.load import RobotSettings, load_robot
-from controllers.robot.stance import standing
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound

@@ -11,9 +11,8 @@ from fast import every, full
 from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.config.loading import files
-from controllers.robot.kinematics import contact_places
+from controllers.robot.kinematics import contact_places, resting
 from controllers.robot.load import load_robot
-from controllers.robot.stance import resting
 from idyn import Robot, State
 from idyn.contact.terrain import Flat
 from sim_harness.commands.main import main

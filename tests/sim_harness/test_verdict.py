@@ -11,8 +11,8 @@ from known_ends import ARM, STAND, TROT
 from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import HoldSettings, WalkSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
+from controllers.robot.kinematics import standing
 from controllers.robot.load import load_robot
-from controllers.robot.stance import standing
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat, Slope, Stairs
 from idyn.errors import ConfigError
