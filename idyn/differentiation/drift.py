@@ -127,8 +127,8 @@ def _follow(x: Expansion, f: Followed, c: Array, force: Array) -> Array:
     w, rest, left = np.zeros(force.shape), force.copy(), np.empty(c.shape[1])
     columns, more = np.empty((c.shape[1], len(f.bound))), np.empty((c.shape[1], len(w)))
     for k in range(len(f.bound)):
-        for each in range(len(columns)):
-            columns[each, k] = c[f.bound[k], each]
+        for j in range(len(columns)):
+            columns[j, k] = c[f.bound[k], j]
     for each in columns:
         forward(f.product, each)
         backward(f.product, each)
