@@ -12,7 +12,8 @@ from idyn.errors import missing_extra
 from idyn.types import Array
 from sim_harness.export.quantities import STATUSES
 from sim_harness.run.logs import REFUSED_STATE
-from transport.log.replay import Replayed, numbers, torque_of
+from transport.log.replay import Replayed, torque_of
+from transport.protocol.codec import numbers
 
 ABOUT = b"idyn.replay"
 """Key of a file's metadata for `About`."""

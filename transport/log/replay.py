@@ -19,6 +19,7 @@ from idyn.types import Array
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.log.recorder import Entry, LogError
+from transport.protocol.codec import numbers
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.state import ContactForce
 from transport.server.process import steady
@@ -80,13 +81,10 @@ def _exchanges(reader: LogReader, service: Service, now: "_Clock", unanswered: i
             raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
         now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
         now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
-        missing = _misses_parts(recorded) or (recorded is None and NOT_LOADED.encode() in entry.reply)
+        # whether the server had not loaded a part of the fallback cascade, or the kernels of tasks, that this needed
+        rung = "" if recorded is None or recorded.solver is None else recorded.solver.rung
+        missing = NOT_LOADED in rung or (recorded is None and NOT_LOADED.encode() in entry.reply)
         yield Replayed(entry, recorded, _answered(service, entry, missing))
-
-
-def _misses_parts(recorded: "Torque | None") -> bool:
-    """Return whether the server had not loaded a part of the fallback cascade that this tick would have used."""
-    return recorded is not None and recorded.solver is not None and NOT_LOADED in recorded.solver.rung
 
 
 def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
@@ -135,11 +133,6 @@ def torque_of(reply: bytes) -> Torque | None:
         return _TORQUE.decode(reply)
     except msgspec.DecodeError:
         return None
-
-
-def numbers(value: Vector) -> Array:
-    """Return a vector of a message as an array."""
-    return np.frombuffer(value, dtype="<f8") if isinstance(value, bytes) else np.array(value, dtype=np.float64)
 
 
 class _Clock:

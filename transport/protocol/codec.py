@@ -105,6 +105,11 @@ def _field_and_reason(error: Exception) -> tuple[str | None, str]:
 # -- vectors ----------------------------------------------------------------------------------------------------------
 
 
+def numbers(value: Vector) -> Array:
+    """Return a wire vector of the server as an array."""
+    return np.frombuffer(value, FLOAT64) if isinstance(value, bytes) else np.array(value, FLOAT64)
+
+
 def vector(value: Vector, n: int, field: str) -> Array:
     """Return a writable copy (n) of a wire vector. Raises ProtocolError for a wrong length and for non-finite numbers."""
     return vectors((value, n, field))

@@ -43,17 +43,8 @@ def _escaped(text: str, kept: str) -> str:
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-_UNRECOVERABLE = frozenset(
-    {
-        Code.VERSION_MISMATCH,
-        Code.MODEL_MISMATCH,
-        Code.JOINT_MAP,
-        Code.NOT_CONTROLLING,
-        Code.LATCHED_FAULT,
-        Code.ESTOP,
-        Code.INTERNAL,
-    }
-)
+_OF_HELLO = Code.VERSION_MISMATCH, Code.MODEL_MISMATCH, Code.JOINT_MAP, Code.NOT_CONTROLLING
+_UNRECOVERABLE = {*_OF_HELLO, Code.LATCHED_FAULT, Code.ESTOP, Code.INTERNAL}
 """Codes after which the session needs `hello` or `reset` before the next state is answered."""
 
 

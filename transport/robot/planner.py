@@ -14,7 +14,7 @@ from idyn.tasks.motion import MotionTask
 from idyn.tasks.stack import Mode
 from idyn.types import Array, State
 from transport.keys import Keys
-from transport.protocol.codec import decode, encode
+from transport.protocol.codec import decode, encode, numbers
 from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, GaitPart, PlanHello, PlanWelcome
@@ -159,5 +159,4 @@ class PlannerClient(Observer):
         self.state: State | None = None
         self.t_robot = 0
         if seen is not None:
-            q, v = (np.frombuffer(each) if isinstance(each, bytes) else np.array(each) for each in (seen.q, seen.vel))
-            self.state, self.t_robot = State(q=q, v=v), seen.t_robot
+            self.state, self.t_robot = State(q=numbers(seen.q), v=numbers(seen.vel)), seen.t_robot

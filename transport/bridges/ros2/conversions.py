@@ -13,6 +13,7 @@ from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.tasks.motion import PostureTask
 from idyn.types import Array
+from transport.protocol.codec import numbers
 from transport.protocol.errors import printable
 from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.requests import Stats, Tick
@@ -37,12 +38,7 @@ def motion_of(tick: Tick) -> Motion | None:
     """Return the state and torque of a tick; None without a state."""
     if tick.state is None or tick.tau is None:
         return None
-    return Motion(array(tick.state.q), array(tick.state.vel), array(tick.tau), tick.state.t_robot)
-
-
-def array(vector: bytes | list[float]) -> Array:
-    """Return a vector of a message of the server as an array."""
-    return np.frombuffer(vector) if isinstance(vector, bytes) else np.array(vector, np.float64)
+    return Motion(numbers(tick.state.q), numbers(tick.state.vel), numbers(tick.tau), tick.state.t_robot)
 
 
 def header(stamp_ns: int, frame: str = "") -> Message:
@@ -105,9 +101,9 @@ class Converter:
         """Return a `sensor_msgs/Imu`, in the first link whose name has `imu` in it, or in the base."""
         return {
             "header": header(stamp_ns, self._imu),
-            "orientation": _named("xyzw", array(imu.quat)),
-            "angular_velocity": _named("xyz", array(imu.gyro)),
-            "linear_acceleration": _named("xyz", array(imu.acc)),
+            "orientation": _named("xyzw", numbers(imu.quat)),
+            "angular_velocity": _named("xyz", numbers(imu.gyro)),
+            "linear_acceleration": _named("xyz", numbers(imu.acc)),
         }
 
     def wrenches(self, tick: Tick, motion: Motion, stamp_ns: int) -> dict[str, Message]:
@@ -119,7 +115,7 @@ class Converter:
             if (link := self._links.get(each.frame)) is None:  # a pair of bodies
                 continue
             to_link = poses[link].rotation.T
-            force, lever = to_link @ array(each.force), to_link @ (array(each.point) - poses[link].translation)
+            force, lever = to_link @ numbers(each.force), to_link @ (numbers(each.point) - poses[link].translation)
             sums[link] += np.concatenate([force, np.cross(lever, force)])
         return {
             link: {

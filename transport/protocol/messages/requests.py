@@ -224,3 +224,7 @@ class Tick(ServerMessage, tag="tick"):
     imu: Imu | None = None  # of the state
     status: str = ""  # of the answer, as in `torque`; '' without a state
     message: str = ""
+
+
+AnyRequest = Stop | Reset | Estop | Heartbeat | ConfigGet | ConfigSet | StatsGet | TickGet
+AnyAnswer = StopAck | ResetAck | EstopAck | HeartbeatAck | Config | Stats | Tick
