@@ -1,8 +1,11 @@
-"""The documentation is true: code runs, configurations are valid, commands exist, links resolve, and tables are complete."""
+"""The documentation is true: code runs, also typed, configurations hold, commands exist, links resolve, tables agree."""
 
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from documents import BLOCKS, DOCUMENTS, ROOT, anchors, blocks, inline, links, table, titled, words
-from fast import every
+from fast import every, full
 from tutorials import TUTORIALS
 
 from controllers.build import build_controller
@@ -268,3 +271,76 @@ def test_the_table_of_error_codes_is_complete():
 def test_the_table_of_commands_is_complete():
     named = {words(row[0])[0].split()[1] for row in table("docs/reference/commands.md", "commands")}
     assert named == set(COMMANDS)
+
+
+def scripts() -> dict[str, str]:
+    """Name → text of each script in the documents; a block that continues the block above belongs to that one's script."""
+    found: dict[str, str] = {}
+    for block in blocks("python"):
+        if "continues the block above" in block.title:
+            last = next(reversed(found))
+            assert last.startswith(module(block.document)), f"{block} continues a block of another document"
+            found[last] += block.text
+        else:
+            found[f"{module(block.document)}_{block.line}"] = block.text
+    return found
+
+
+def module(document: str) -> str:
+    return document.removesuffix(".md").replace("/", "_").replace("-", "_")
+
+
+def errors(folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.splitlines()
+
+
+@full
+def test_examples_are_typed(tmp_path):
+    for name, text in scripts().items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    files = list((ROOT / "docs" / "examples").rglob("*.py"))
+    for path in files:
+        shutil.copy(path, tmp_path)
+    assert len(files) >= 2
+    assert len(scripts()) > 15
+    assert errors(tmp_path) == []
+
+
+@full
+def test_a_wrong_example_is_found(tmp_path):
+    """mypy sees the types of the installed packages: calls with wrong arguments are errors."""
+    (tmp_path / "wrong.py").write_text("from idyn import load_robot\n\nrobot, q = load_robot(3)\nrobot.no_such_name\n")
+    found = "\n".join(errors(tmp_path))
+    assert 'incompatible type "int"' in found
+    assert "no_such_name" in found
+
+
+NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
+
+
+def name(path):
+    return path.stem
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_a_notebook_is_kept_without_outputs(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+@full
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_a_notebook_runs(path, tmp_path):
+    """A process of its own, as Jupyter's packages warn of much; it fails at the first cell that raises."""
+    code = "import sys, nbformat, nbclient; nbclient.NotebookClient(nbformat.read(sys.argv[1], 4), timeout=300).execute()"
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fast import every
-from walking import DT, Walker
+from rigs import DT, Walker
 
 from controllers.command import GaitChange, Steering
 from controllers.planners.gait import FastSettings, GaitSettings

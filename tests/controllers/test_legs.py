@@ -7,7 +7,7 @@ import pinocchio as pin
 import pytest
 from fast import every
 from many_hinges import quadruped_of
-from walking import Walker
+from rigs import Walker
 
 from controllers.command import Steering
 from controllers.planners import legs as planner

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, first_is_fast
-from walking import DT, Walker
+from rigs import DT, Walker
 
 from controllers.contact.ground import StandingPlane
 from controllers.planners.gait import FastSettings, GaitSettings

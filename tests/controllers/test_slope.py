@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from fast import every, first_is_fast
+from rigs import DT, Walker
 from scipy.spatial.transform import Rotation
-from walking import DT, Walker
 
 from controllers.contact.ground import StandingPlane
 from controllers.planners.gait import GaitSettings

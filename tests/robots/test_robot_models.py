@@ -1,4 +1,7 @@
-"""The shipped robots: weight, stance, and reports of model errors."""
+"""The shipped robots: weight, stance, reports of model errors. A URDF that cannot be simulated is refused with the place."""
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,9 +9,10 @@ import pytest
 from controllers.config.loading import find, load
 from controllers.robot.kinematics import standing
 from controllers.robot.load import RobotSettings, load_robot
+from controllers.robot.load import urdf_path as shipped_path
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
-from idyn.errors import FrameNotFound
+from idyn.errors import ConfigError, FrameNotFound, ModelError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 
@@ -114,3 +118,242 @@ def test_large_efforts_are_limits_but_in_logs_of_older_versions():
     text = quadruped_text().replace('effort="7.3"', 'effort="1e5"')
     assert (Robot(Description(urdf=text)).limits.tau_max == 1e5).all()
     assert np.isinf(Robot(Description(urdf=text, placeholder=1000.0)).limits.tau_max).all()
+
+
+BODY = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+COLLECTION = "example-robot-data:"
+
+
+def link(name, inertial=BODY):
+    return f'<link name="{name}">{inertial}</link>'
+
+
+def joint(name, parent, child, kind="revolute", axis="0 0 1", limit='lower="-1" upper="1" effort="1" velocity="1"', more=""):
+    return (
+        f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/><axis xyz="{axis}"/>'
+        f"<limit {limit}/>{more}</joint>"
+    )
+
+
+def urdf(*parts):
+    return f'<robot name="small">{"".join(parts)}</robot>'
+
+
+def inertial(mass="1", **moments):
+    values = {"ixx": 1, "iyy": 1, "izz": 1, "ixy": 0, "ixz": 0, "iyz": 0} | moments
+    written = " ".join(f'{name}="{value}"' for name, value in values.items())
+    return f'<inertial><mass value="{mass}"/><inertia {written}/></inertial>'
+
+
+def pair(body=BODY, **fields):
+    return urdf(link("a"), link("b", body), joint("j", "a", "b", **fields))
+
+
+def limits(text):
+    return pair(limit=f'{text} effort="1" velocity="1"')
+
+
+REFUSED = {
+    "mass nan": (pair(inertial("nan")), "b: mass: expected a finite number, got 'nan'"),
+    "mass inf": (pair(inertial("inf")), "b: mass: expected a finite number, got 'inf'"),
+    "mass −0.3": (pair(inertial("-0.3")), "b: mass: expected 0 to 1e+06 kg, got -0.3"),
+    "mass 1e300": (pair(inertial("1e300")), "b: mass: expected 0 to 1e+06 kg, got 1e+300"),
+    "mass missing": (pair(BODY.replace('<mass value="1"/>', "")), "b: inertial: expected a mass and an inertia"),
+    "inertia missing": (pair('<inertial><mass value="1"/></inertial>'), "b: inertial: expected a mass and an inertia"),
+    "moment missing": (pair(BODY.replace('ixy="0"', "")), "b: inertia ixy: missing"),
+    "moment nan": (pair(inertial(iyy="nan")), "b: inertia iyy: expected a finite number, got 'nan'"),
+    "moment negative": (pair(inertial(izz=-0.1)), "b: inertia izz: expected ≥ 0 kg·m², got -0.1"),
+    "centre nan": (pair(BODY.replace("<mass", '<origin xyz="0 nan 0"/><mass')), "b: origin xyz: expected a finite number"),
+    "no inertia": (pair(""), "j: expected links with mass and inertia beyond this joint"),
+    "origin of a joint": (pair(more='<origin xyz="0 0"/>'), "j: origin xyz: expected 3 numbers, got 2"),
+    "xacro": (
+        pair(more='<origin xyz="$(optenv OFFSET 0 0 1)"/>'),
+        "j: origin xyz: '$(optenv OFFSET 0 0 1)' is an expression of xacro: expand the file by xacro first",
+    ),
+    "axis of length 0": (pair(axis="0 0 0"), "j: axis: expected a unit vector, got 0 0 0"),
+    "axis nan": (pair(axis="0 0 nan"), "j: axis: expected a finite number, got 'nan'"),
+    "lower > upper": (limits('lower="1" upper="-1"'), "j: limit: expected lower < upper, got 1 and -1"),
+    "lower = upper": (limits('lower="0.5" upper="0.5"'), "j: limit: expected lower < upper, got 0.5 and 0.5"),
+    "limit nan": (limits('lower="nan" upper="1"'), "j: limit lower: expected a finite number, got 'nan'"),
+    "effort": (pair(limit='lower="-1" upper="1" effort="-5" velocity="1"'), "j: limit effort: expected ≥ 0"),
+    "type": (pair(kind="ball"), "j: type: expected one of fixed, revolute, .*, got 'ball'"),
+    "names of links": (urdf(link("a"), link("b"), link("b"), joint("j", "a", "b")), "b: expected each link once, got 2"),
+    "names of joints": (
+        urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("j", "a", "c")),
+        "j: expected each joint once, got 2",
+    ),
+    "name of the base": (
+        urdf(link("a"), link("b"), joint("root_joint", "a", "b")),
+        "root_joint: a joint must not have this name",
+    ),
+    "child missing": (urdf(link("a"), link("b"), joint("j", "a", "c")), "j: child: no link named 'c'"),
+    "two parents": (
+        urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c"), joint("l", "b", "c")),
+        "c: the link is the child of 2 joints",
+    ),
+    "two roots": (urdf(link("a"), link("b"), link("c"), joint("j", "a", "b")), "expected one root link, got a, c"),
+    "a ring": (
+        urdf(link("a"), link("d"), link("b"), link("c"), joint("i", "a", "d"), joint("j", "b", "c"), joint("k", "c", "b")),
+        "b: the link is not connected to the root",
+    ),
+    "nesting": (urdf(link("a"), link("b"), joint("j", "a", "b"), "<k>" * 5000, "</k>" * 5000), "at most 100 nested"),
+    "another file": ("<html/>", "expected the element 'robot', got 'html'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_defect_is_refused_by_name(name):
+    text, message = REFUSED[name]
+    with pytest.raises(ModelError, match=re.escape(message) if ".*" not in message else message):
+        Robot(Description(urdf=text))
+
+
+def test_a_defect_is_named_with_its_line():
+    text = "\n".join([urdf(link("a"), link("b"))[: -len("</robot>")], joint("j", "a", "b", kind="screw"), "</robot>"])
+    line = 1 + text[: text.index('name="j"')].count("\n")
+    with pytest.raises(ModelError, match=f"line {line}, joint j: type: expected one of"):
+        Robot(Description(urdf=text))
+
+
+def chain(n, kind):
+    return urdf(
+        *(link(f"l{i}") for i in range(n)),
+        joint("j1", "l0", "l1"),
+        *(joint(f"j{i}", f"l{i - 1}", f"l{i}", kind=kind) for i in range(2, n)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "kind", "message"),
+    [
+        (50_000, "fixed", "expected at most 2000 links, got 50000"),
+        (502, "fixed", "l501: expected at most 500 joints between the root and a link, got 501"),
+        (252, "revolute", "expected at most 250 velocities of joints, got 251"),
+    ],
+)
+def test_large_robots_are_refused(n, kind, message):
+    with pytest.raises(ModelError, match=message):
+        Robot(Description(urdf=chain(n, kind)))
+
+
+def test_the_deepest_robot_loads():
+    assert Robot(Description(urdf=chain(501, "fixed"))).total_mass == pytest.approx(501)
+
+
+def test_an_entity_that_expands_without_end_is_refused():
+    entities = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10 if i else "aaaaaaaaaa"}">' for i in range(12))
+    text = f"<!DOCTYPE r [{entities}]>{pair()}".replace('name="small"', 'name="&a11;"')
+    with pytest.raises(ModelError, match="amplification"):
+        Robot(Description(urdf=text))
+
+
+def messages(text):
+    return [(finding.severity, finding.where, finding.message) for finding in Robot(Description(urdf=text)).inspect()]
+
+
+def test_a_tensor_of_rank_one_is_named_and_its_rounding_is_not():
+    """Shipped by several robots: a moment of 3e-6 about one diagonal, whose other moments are −2e-22 after rounding."""
+    ((severity, where, message),) = messages(pair(inertial("1e-6", **dict.fromkeys(("ixx", "iyy", "izz"), "1e-6"),
+                                                           **dict.fromkeys(("ixy", "ixz", "iyz"), "1e-6"))))  # fmt: skip
+    assert (severity, where) == ("warning", "b")
+    assert message.startswith("inertia of rank one: principal moments 0, 0, 3e-06 kg·m² violate the triangle inequality")
+
+
+def test_rounding_of_the_largest_moment_is_no_finding():
+    assert messages(pair(inertial(ixx="1e-3", iyy="1e-3", izz="2.0000000001e-3"))) == []
+    assert messages(pair(inertial(ixx="-1e-20", iyy="1e-20", izz="3e-20"))) == []
+    ((_, _, message),) = messages(pair(inertial(ixx="1e-3", iyy="1e-3", izz="2.001e-3")))
+    assert "triangle inequality" in message
+
+
+def test_products_of_inertia_that_make_a_moment_negative_are_a_warning():
+    ((severity, where, message),) = messages(pair(inertial(ixx=1, iyy=1, izz=1, ixy=1.2)))
+    assert (severity, where) == ("warning", "b")
+    assert message.startswith("principal moments -0.2, 1, 2.2 kg·m²: the smallest is negative")
+
+
+def test_an_inertia_far_too_large_for_a_link_is_a_warning():
+    """A rod of 50 g with 1 kg·m² would be 15 m long; one of 2 m with its true inertia is no finding."""
+    ((severity, where, message),) = messages(pair(inertial("0.05")))
+    assert (severity, where) == ("warning", "b")
+    assert message.startswith("inertia: 0.05 kg with moments up to 1 kg·m² are spread over 5.5 m")
+    rod = 0.05 * 2.0**2 / 12
+    assert messages(pair(inertial("0.05", ixx=rod, iyy=rod, izz=1e-6))) == []
+
+
+def test_a_prefix_that_no_element_declares_is_ignored(tmp_path):
+    """As URDFs for Drake have it. The lines of errors stay those of the file."""
+    limit = 'drake:acceleration="2" lower="-1" upper="1" effort="3" velocity="1"'
+    text = pair(limit=limit).replace("</robot>", "\n<drake:group><drake:member/></drake:group>\n</robot>")
+    path = tmp_path / "drake.urdf"
+    path.write_text(text, encoding="utf-8")
+    assert Robot.from_urdf(path).limits.tau_max == pytest.approx([3.0])
+    broken = text.replace("</robot>", joint("k", "b", "c", kind="screw") + link("c") + "</robot>")
+    path.write_text(broken, encoding="utf-8")
+    with pytest.raises(ModelError, match="line 3, joint k: type"):
+        Robot.from_urdf(path)
+    path.write_text(text.replace("</drake:group>", ""), encoding="utf-8")
+    with pytest.raises(ModelError, match="not XML"):
+        Robot.from_urdf(path)
+
+
+def test_a_file_whose_joints_are_made_by_xacro_is_told_so():
+    text = urdf(link("world"), '<xacro:arm parent="world"/>').replace(
+        "<robot", '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"'
+    )
+    with pytest.raises(ModelError, match="expected at least one moving joint, got none: elements of xacro are not expanded"):
+        Robot(Description(urdf=text, base="fixed"))
+
+
+def test_a_urdf_with_settings_for_mujoco_is_a_urdf(tmp_path):
+    path = tmp_path / "robot.urdf"
+    path.write_text(pair().replace("</robot>", "<mujoco><compiler/></mujoco></robot>"), encoding="utf-8")
+    assert Robot.from_urdf(path).joint_names == ("j",)
+
+
+def test_what_the_parser_ignores_is_a_warning():
+    for law, says in (('joint="j"', "1 · j + 0"), ('joint="j" multiplier="-2" offset="0.1"', "-2 · j + 0.1")):
+        mimic = urdf(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c", more=f"<mimic {law}/>"))
+        ((severity, where, message),) = messages(mimic)
+        assert (severity, where) == ("warning", "k")
+        assert f"mimic is ignored: nothing holds the joint at {says}; it moves on its own, with a motor" in message
+    assert messages(pair(axis="0 3 4")) == [("warning", "j", "axis: 0 3 4 is normalised, its length is 5")]
+
+
+@pytest.mark.parametrize(
+    ("path", "defects"),
+    [
+        ("go1_description/urdf/go1.urdf", 1),
+        ("b1_description/urdf/b1.urdf", 1),
+        ("hyq_description/robots/hyq_no_sensors.urdf", 5),
+        ("talos_data/robots/talos_reduced.urdf", 0),
+    ],
+)
+def test_real_robots_load_with_their_defects_in_words(path, defects):
+    robot = Robot.from_urdf(shipped_path(COLLECTION + path, Path()))
+    inertias = [finding for finding in robot.inspect() if "rank one" in finding.message]
+    assert len(inertias) == defects
+    assert not any("e-22" in finding.message for finding in robot.inspect())
+    assert np.isfinite(robot.total_mass)
+
+
+def standing_at(folder, angle):
+    source = find("robots", "quadruped")
+    text = source.read_text(encoding="utf-8")
+    text = text.replace('urdf = "quadruped.urdf"', f'urdf = "{source.parent / "quadruped.urdf"}"')
+    changed, n = re.subn(r"LF_X_1 = [-\d.]+", f"LF_X_1 = {angle}", text)
+    assert n == 1
+    path = folder / "robot.toml"
+    path.write_text(changed, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("angle", ["99.0", "-1.58", "nan", "inf"])
+def test_a_stance_beyond_the_limits_is_refused_by_joint(tmp_path, angle):
+    with pytest.raises(ConfigError, match=r"robot.standing.LF_X_1: expected -1.5708 to 1.5708 rad .*, got"):
+        load_robot(standing_at(tmp_path, angle))
+
+
+def test_a_stance_at_a_limit_is_accepted(tmp_path):
+    robot, stance = load_robot(standing_at(tmp_path, "1.5708"))
+    assert robot.joint_angles(stance)[0] == 1.5708

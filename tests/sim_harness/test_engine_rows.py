@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from conftest import robot_world
 from fast import every, fast, first_is_fast, full
-from problems import DT, random_problems, step_problem
-from sap_bodies import Body
+from problems import DT, Body, random_problems, step_problem
 from scipy.integrate import solve_ivp
 from scipy.special import ellipk
 

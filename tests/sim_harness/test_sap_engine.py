@@ -7,8 +7,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from fast import every, first_is_fast, full
-from problems import random_problems, step_problem
-from sap_bodies import DT, Body, G, cube, cylinder, near, pendulum, point_mass
+from problems import DT, Body, G, cube, cylinder, near, pendulum, point_mass, random_problems, step_problem
 from test_sap_solver import parts
 
 from controllers.config.loading import load

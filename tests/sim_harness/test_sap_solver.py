@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scs
 from fast import every, fast, first_is_fast
-from problems import random_problems
-from sap_bodies import DT, Body, G, cube, near, point_mass
+from problems import DT, Body, G, cube, near, point_mass, random_problems
 from scipy import sparse
 
 from idyn.status import SOLVED, Status
