@@ -1,9 +1,11 @@
-"""Benchmarks of the contact laws: run time of a prediction over the number of contacts.
+"""Benchmarks of the contact laws: run time of a prediction over the number of contacts, and of its derivatives.
 
 All cases are measured in turns, block by block, so that other load on the machine affects all alike.
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,10 +15,12 @@ from controllers.robot.kinematics import angles_for_base_shift, contact_jacobian
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_points
 from idyn.contact.ground import Ground
+from idyn.differentiation.derivatives import Derivatives, derivatives
 from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import project
+from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 from sim_harness.measure.run_time import DT, predictions, without_gc
@@ -162,3 +166,65 @@ def laws_table(result: dict[str, Any]) -> Table:
         cells = [f"{figures[n]['median_us'] / unit:.2f}" for n in counts]
         rows.append([name, *cells, f"{figures[counts[-1]]['p99_us']:.1f}"])
     return rows
+
+
+ROUNDS = 30
+"""Measured rounds of each variant."""
+
+Work = tuple[Callable[[], None], int]
+"""A function to time, and the number of items that it processes."""
+
+
+def fastest(variants: dict[str, Work]) -> dict[str, float]:
+    """Return the least time per item [s] of each variant. Variants run in turns; the first round is a warm-up."""
+    best = dict.fromkeys(variants, np.inf)
+    for turn in range(1 + ROUNDS):
+        for name, (work, items) in variants.items():
+            with without_gc():
+                begin = time.perf_counter()
+                work()
+                spent = (time.perf_counter() - begin) / items
+            if turn > 0:
+                best[name] = min(best[name], spent)
+    return best
+
+
+PARTS: dict[str, Callable[[Derivatives], object]] = {
+    "by the demand": lambda found: found.q_ddot,
+    "by the configuration": lambda found: found.q,
+    "by the velocity": lambda found: found.v,
+    "by friction": lambda found: found.mu,
+    "by preferred forces": lambda found: found.preferred,
+    "all": lambda found: (found.q_ddot, found.q, found.v, found.mu, found.preferred),
+}
+
+
+def bench_slopes(robot_name: str) -> dict[str, dict[str, float]]:
+    """Return for a warm prediction and for each kind of derivatives the time [µs], and its ratio to the prediction.
+
+    The settings are those of `Options()`, on all contact points. Derivatives follow their prediction, as in a loop.
+    """
+    robot, stance = load_robot(robot_name)
+    samples, law, options = workload(robot, stance, len(robot.spheres.keys)), make_law("coulomb"), Options()
+
+    def run(read: Callable[[Derivatives], object] | None) -> None:
+        guess = None
+        for each in samples:
+            before = guess
+            answer = predict(robot, each.state, each.contacts, each.wanted, law=law, dt=DT, options=options, guess=before)
+            guess = answer.guess
+            if read is not None and answer.status.ok:
+                read(derivatives(robot, each.state, each.contacts, each.wanted, answer, law=law, options=options, guess=before))
+
+    variants: dict[str, Work] = {"prediction": (partial(run, None), len(samples))}
+    variants |= {name: (partial(run, read), len(samples)) for name, read in PARTS.items()}
+    spent = {name: 1e6 * seconds for name, seconds in fastest(variants).items()}
+    unit = spent["prediction"]
+    times = {name: each - unit * (name in PARTS) for name, each in spent.items()}
+    return {name: {"us": each, "predictions": each / unit} for name, each in times.items()}
+
+
+def slopes_table(result: dict[str, dict[str, float]]) -> Table:
+    """Return the table of times [µs] and ratios."""
+    rows = [["derivatives", "µs", "predictions"]]
+    return rows + [[name, f"{each['us']:.1f}", f"{each['predictions']:.2f}"] for name, each in result.items()]

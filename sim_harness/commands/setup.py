@@ -29,13 +29,13 @@ from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import compiling
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
-from sim_harness.bench.batch_bench import bench_slopes, slopes_table, study
-from sim_harness.bench.laws import bench_laws, laws_table
+from sim_harness.bench.laws import bench_laws, bench_slopes, laws_table, slopes_table
 from sim_harness.bench.machine import Fact, bench_server, facts, server_table
 from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, runs_of
+from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.compare.study import measure, report_of
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
@@ -306,7 +306,7 @@ def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _batches(options: argparse.Namespace) -> dict[str, Any]:
-    batches = study(options.robot)
+    batches = study_module("--batch", f"{CHECKOUT}.batches").study(options.robot)
     with compiling(partial(print, file=sys.stderr)), run_bar("case") as progress:
         found = measure(batches, progress)
     print(report_of(batches, found).text)

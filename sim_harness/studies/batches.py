@@ -1,8 +1,7 @@
-"""Benchmarks of batches: compared with a loop of single predictions, on one core and on all; derivatives; worlds · steps / s.
+"""Benchmarks of batches compared with a loop of single predictions on one core and on all, and of worlds: `idyn bench --batch`.
 
 The variants are measured in turns. The fastest round of each counts, since other load on the machine affects it least."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -15,15 +14,14 @@ from idyn.batch.members import cores
 from idyn.batch.predict import predict_batch
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
-from idyn.differentiation.derivatives import Derivatives, derivatives
 from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, Selection, State
-from sim_harness.bench.laws import consistent, workload
+from sim_harness.bench.laws import Work, consistent, fastest, workload
 from sim_harness.compare.study import Figures, Study, Sweep
-from sim_harness.measure.run_time import DT, without_gc
+from sim_harness.measure.run_time import DT
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world
@@ -34,9 +32,6 @@ MEMBERS, DEMANDS, LOOPED = 1024, 16, 128
 WORLDS, STEPS = 64, 10
 """Copies of a world, and steps per call."""
 
-ROUNDS = 30
-"""Measured rounds of each variant."""
-
 LAWS = {
     "coulomb": ("coulomb", Selection.OFF),
     "coulomb, selected": ("coulomb", Selection.TORQUE),
@@ -45,9 +40,6 @@ LAWS = {
 GUESSES = {"cold": False, "warm": True}
 
 Times = dict[str, float]
-
-Work = tuple[Callable[[], None], int]
-"""A function to time, and the number of items that it processes."""
 
 ENGINES = ("lcp", "sap", "newton", "first-order")
 
@@ -144,20 +136,6 @@ def time_worlds(robot: Robot, stance: Array, name: str) -> Times:
         return {name: 1.0 / each for name, each in fastest(variants).items()}
 
 
-def fastest(variants: dict[str, Work]) -> dict[str, float]:
-    """Return the least time per item [s] of each variant. Variants run in turns; the first round is a warm-up."""
-    best = dict.fromkeys(variants, np.inf)
-    for turn in range(1 + ROUNDS):
-        for name, (work, items) in variants.items():
-            with without_gc():
-                begin = time.perf_counter()
-                work()
-                spent = (time.perf_counter() - begin) / items
-            if turn > 0:
-                best[name] = min(best[name], spent)
-    return best
-
-
 def predictions_table(found: Figures) -> Table:
     """Return the table of times per prediction [µs]."""
     columns: dict[str, Callable[[Times], str]] = {
@@ -180,44 +158,3 @@ def worlds_table(found: Figures) -> Table:
         "all / 1 core": lambda f: f"{f['all_cores'] / f['one_core']:.2f}",
     }
     return listed("worlds · steps / s", found["worlds"].items(), columns)
-
-
-PARTS: dict[str, Callable[[Derivatives], object]] = {
-    "by the demand": lambda found: found.q_ddot,
-    "by the configuration": lambda found: found.q,
-    "by the velocity": lambda found: found.v,
-    "by friction": lambda found: found.mu,
-    "by preferred forces": lambda found: found.preferred,
-    "all": lambda found: (found.q_ddot, found.q, found.v, found.mu, found.preferred),
-}
-
-
-def bench_slopes(robot_name: str) -> dict[str, dict[str, float]]:
-    """Return for a warm prediction and for each kind of derivatives the time [µs], and its ratio to the prediction.
-
-    The settings are those of `Options()`, on all contact points. Derivatives follow their prediction, as in a loop.
-    """
-    robot, stance = load_robot(robot_name)
-    samples, law, options = workload(robot, stance, len(robot.spheres.keys)), make_law("coulomb"), Options()
-
-    def run(read: Callable[[Derivatives], object] | None) -> None:
-        guess = None
-        for each in samples:
-            before = guess
-            answer = predict(robot, each.state, each.contacts, each.wanted, law=law, dt=DT, options=options, guess=before)
-            guess = answer.guess
-            if read is not None and answer.status.ok:
-                read(derivatives(robot, each.state, each.contacts, each.wanted, answer, law=law, options=options, guess=before))
-
-    variants: dict[str, Work] = {"prediction": (partial(run, None), len(samples))}
-    variants |= {name: (partial(run, read), len(samples)) for name, read in PARTS.items()}
-    spent = {name: 1e6 * seconds for name, seconds in fastest(variants).items()}
-    unit = spent["prediction"]
-    times = {name: each - unit * (name in PARTS) for name, each in spent.items()}
-    return {name: {"us": each, "predictions": each / unit} for name, each in times.items()}
-
-
-def slopes_table(result: dict[str, dict[str, float]]) -> Table:
-    """Return the table of times [µs] and ratios."""
-    rows = [["derivatives", "µs", "predictions"]]
-    return rows + [[name, f"{each['us']:.1f}", f"{each['predictions']:.2f}"] for name, each in result.items()]
