@@ -289,11 +289,7 @@ def write_parquet(runs: Runs, out: Path, progress: Callable[[int], None]) -> int
     metadata have the unit. Absent values are null.
     progress: called with the number of ticks of each block. Raises ConfigError without pyarrow.
     """
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("export", "writing Parquet", "pyarrow", "parquet") from error
+    pa, pq = parquet("export")
     robot, count = runs.log.controller.robot, 0
     schema, quantities = _schema(pa, robot), quantities_of(robot)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
@@ -308,6 +304,16 @@ def write_parquet(runs: Runs, out: Path, progress: Callable[[int], None]) -> int
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
             count += len(block.trace)
     return count
+
+
+def parquet(where: str) -> tuple[Any, Any]:
+    """Return the modules `pyarrow` and `pyarrow.parquet`. where: that needs them, in the ConfigError without them"""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra(where, "writing Parquet", "pyarrow", "parquet") from error
+    return pa, pq
 
 
 def _schema(pa: Any, robot: Robot) -> Any:

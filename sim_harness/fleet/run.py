@@ -27,7 +27,8 @@ from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.compare.jobs import Job, code_digest, digest_of, run_jobs
 from sim_harness.compare.study import Progress
-from sim_harness.fleet.ticks import About, TickWriter, digest, parquet, read, rows_of, write
+from sim_harness.export.files import parquet
+from sim_harness.fleet.ticks import About, TickWriter, digest, read, rows_of, write
 from sim_harness.report.tables import Table
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
@@ -272,7 +273,7 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
     Raises ConfigError for settings and for a folder with results of other settings or code, LogError for a log, and JobFailed
     when tasks failed, after all others have ended.
     """
-    parquet()
+    parquet("--out")
     _check(how)
     logs = [survey(path, how) for path in paths]
     if len({log.name for log in logs}) < len(logs):

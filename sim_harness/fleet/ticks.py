@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from idyn.errors import missing_extra
 from idyn.types import Array
+from sim_harness.export.files import parquet
 from sim_harness.export.quantities import STATUSES
 from sim_harness.run.logs import REFUSED_STATE
 from transport.log.replay import Replayed, torque_of
@@ -113,7 +113,7 @@ def digest(ticks: Ticks) -> str:
 
 def write(path: Path, ticks: Ticks, about: About) -> None:
     """Write ticks to a file. It appears in one step, complete: a process that is killed leaves no part of it."""
-    pa, pq = parquet()
+    pa, pq = parquet("--out")
     fields, arrays = [], []
     for column in COLUMNS:
         values = ticks[column.name]
@@ -135,7 +135,7 @@ def write(path: Path, ticks: Ticks, about: About) -> None:
 
 def read(path: Path) -> tuple[Ticks, About]:
     """Return the contents of a file that `write` has written."""
-    _, pq = parquet()
+    _, pq = parquet("--out")
     table = pq.read_table(path, partitioning=None)
     ticks = {}
     for column in COLUMNS:
@@ -148,18 +148,8 @@ def read(path: Path) -> tuple[Ticks, About]:
 
 def rows_of(path: Path) -> int | None:
     """Return the number of ticks in a file; None if there is none, or it is damaged."""
-    pa, pq = parquet()
+    pa, pq = parquet("--out")
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowInvalid):
         return None
-
-
-def parquet() -> tuple[Any, Any]:
-    """Return the modules `pyarrow` and `pyarrow.parquet`. Raises ConfigError without them."""
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("--out", "writing Parquet", "pyarrow", "parquet") from error
-    return pa, pq

@@ -151,17 +151,18 @@ class TraceWriter:
         self._begin()
 
     def _begin(self) -> None:
-        robot, ticks = self._robot, self._ticks
-        self._row = 0
-        self._t, self._wall = np.full((2, ticks), np.nan)
-        self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
-        self._tau = np.full((ticks, robot.na), np.nan)
-        self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
-        self._beside, self._mu = np.full((2, ticks, len(self._places)), np.nan)
-        self._mode, self._status, self._answer, self._reason = np.zeros((4, ticks), dtype=np.int64)
-        self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
-        self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
-        self._mismatch = np.full((ticks, 2), np.nan)
+        robot, places, self._row = self._robot, len(self._places), 0
+        sizes: dict[str, tuple[int, ...]] = {"q": (robot.nq,), "v": (robot.nv,), "mismatch": (2,)}
+        sizes |= dict.fromkeys(("t", "wall", "round_trip", "solve_time"), ())
+        sizes |= dict.fromkeys(("tau", "q_ref", "v_ref"), (robot.na,)) | dict.fromkeys(("beside", "mu"), (places,))
+        sizes |= dict.fromkeys(("predicted", "simulated"), (places, 3))
+        self._columns = {name: np.full((self._ticks, *size), np.nan) for name, size in sizes.items()}
+        self._columns |= {name: np.zeros(self._ticks, dtype=np.int64) for name in ("mode", "status", "answer", "reason")}
+
+    def _set(self, **values: Any) -> None:
+        """Set columns of the present row."""
+        for name, value in values.items():
+            self._columns[name][self._row] = value
 
     def __len__(self) -> int:
         """Return the number of complete rows."""
@@ -169,17 +170,15 @@ class TraceWriter:
 
     def state(self, t: float, q: Array, v: Array, wall: float) -> None:
         """Begin a row with the state at the beginning of the tick. wall: wall-clock time [s]"""
-        self._t[self._row], self._q[self._row], self._v[self._row], self._wall[self._row] = t, q, v, wall
+        self._set(t=t, q=q, v=v, wall=wall)
 
     def command(self, tau: Array, mode: str, round_trip: float) -> None:
         """Set the applied torque (na), its mode, and the round trip of the reply [s], NaN without a reply."""
-        self._tau[self._row] = tau
-        self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
-        self._round_trip[self._row] = round_trip
+        self._set(tau=tau, mode=self._modes.setdefault(mode, len(self._modes)), round_trip=round_trip)
 
     def answer(self, origin: str) -> None:
         """Set what the server answered, see `Trace.answers`; without this call: nothing."""
-        self._answer[self._row] = self._answers.setdefault(origin, len(self._answers))
+        self._set(answer=self._answers.setdefault(origin, len(self._answers)))
 
     def refused(self, code: str, message: str) -> None:
         """Set that the server refused the state. Only the first message of each code is kept: they differ by numbers."""
@@ -190,21 +189,21 @@ class TraceWriter:
 
         Raises ProtocolError for a malformed reference.
         """
-        row, na = self._row, self._robot.na
+        na = self._robot.na
         self.answer(origin_of(None if reply.solver is None else reply.solver.path))
         if reply.ref is not None:
-            self._q_ref[row] = to_robot(vector(reply.ref.q, na, "ref.q"))
-            self._v_ref[row] = to_robot(vector(reply.ref.v, na, "ref.v"))
+            self._set(q_ref=to_robot(vector(reply.ref.q, na, "ref.q")), v_ref=to_robot(vector(reply.ref.v, na, "ref.v")))
         if reply.solver is not None:
-            self._solve_time[row] = reply.solver.time_us * 1e-6
+            self._set(solve_time=reply.solver.time_us * 1e-6)
         if reply.reality is not None:
             parts = reply.reality.motion, reply.reality.force
-            self._mismatch[row] = [np.nan if part is None else part for part in parts]
+            self._set(mismatch=[np.nan if part is None else part for part in parts])
         for force in reply.contact_force:
             self.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         if reply.status != "ok":
             text = f"{reply.status}: {reply.message}"
-            found = self._reason[row] = self._kinds.setdefault(self._varying.sub("", text), len(self._kinds))
+            found = self._kinds.setdefault(self._varying.sub("", text), len(self._kinds))
+            self._set(reason=found)
             if found == len(self._reasons):
                 self._reasons.append(text)
 
@@ -212,31 +211,26 @@ class TraceWriter:
         """Set a predicted contact force along n, t1, t2 [N]. Names that are not contacts of the robot are ignored."""
         column = self._column.get(place)
         if column is not None:
-            self._predicted[self._row, column] = force
+            self._columns["predicted"][self._row, column] = force
 
     def world(self, contacts: ContactSet, beside: Array | float) -> None:
         """Set the friction of the world's contacts, and the normal forces that act beside them, see `Trace.beside` [N] (n)."""
-        columns = [self._column[key] for key in contacts.keys]
-        self._beside[self._row] = 0.0
-        self._beside[self._row, columns], self._mu[self._row, columns] = beside, contacts.mu
+        places = [self._column[key] for key in contacts.keys]
+        self._set(beside=0.0)
+        self._columns["beside"][self._row, places], self._columns["mu"][self._row, places] = beside, contacts.mu
 
     def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
         """Set the simulated contact forces along n, t1, t2 [N] (len(keys), 3) and complete the row."""
         for key, force in zip(keys, forces, strict=True):
-            self._simulated[self._row, self._column[key]] = force
-        self._status[self._row] = status
+            self._columns["simulated"][self._row, self._column[key]] = force
+        self._set(status=status)
         self._row += 1
 
     def last(self) -> Row:
         """Return the last complete row."""
-        i = self._row - 1
-        return Row(
-            t=float(self._t[i]),
-            q=self._q[i],
-            predicted=self._predicted[i],
-            simulated=self._simulated[i],
-            mode=list(self._modes)[self._mode[i]],
-        )
+        last = {name: column[self._row - 1] for name, column in self._columns.items()}
+        fields = {name: last[name] for name in ("q", "predicted", "simulated")}
+        return Row(t=float(last["t"]), mode=list(self._modes)[last["mode"]], **fields)
 
     def take(self) -> Trace:
         """Return a trace of all complete rows, and begin anew. Numbers of modes and answers stay the same."""
@@ -246,28 +240,6 @@ class TraceWriter:
 
     def trace(self) -> Trace:
         """Return a trace of all complete rows."""
-        n = self._row
-        return Trace(
-            t=self._t[:n],
-            q=self._q[:n],
-            v=self._v[:n],
-            tau=self._tau[:n],
-            predicted=self._predicted[:n],
-            simulated=self._simulated[:n],
-            mode=self._mode[:n],
-            status=self._status[:n],
-            round_trip=self._round_trip[:n],
-            solve_time=self._solve_time[:n],
-            q_ref=self._q_ref[:n],
-            v_ref=self._v_ref[:n],
-            wall=self._wall[:n],
-            places=self._places,
-            modes=tuple(self._modes),
-            answer=self._answer[:n],
-            answers=tuple(self._answers),
-            mismatch=self._mismatch[:n],
-            beside=self._beside[:n],
-            mu=self._mu[:n],
-            reason=self._reason[:n],
-            reasons=tuple(self._reasons),
-        )
+        columns = {name: column[: self._row] for name, column in self._columns.items()}
+        modes, answers, reasons = tuple(self._modes), tuple(self._answers), tuple(self._reasons)
+        return Trace(places=self._places, modes=modes, answers=answers, reasons=reasons, **columns)

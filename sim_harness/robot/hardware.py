@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from idyn.errors import ConfigError, nearest
+from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.model.so3 import mounting, rotation
 from idyn.types import Array, ContactSet, Record, State
@@ -16,6 +16,7 @@ from sim_harness.robot.imperfections import (
     Offset,
     Sensing,
     Spread,
+    by_joint,
     joint_friction,
     world_robot,
 )
@@ -98,7 +99,8 @@ class Sensors:
         self._noisy = bool(self._noise.any())
         self._rng = stream(seed, Purpose.NOISE)
         drawn = stream(seed, Purpose.BIAS).normal(size=2 * robot.nv)
-        self._constant = _given(settings.offset, robot, f"{where}.offset") + _widths(settings.bias, robot) * drawn
+        offsets = by_joint(settings.offset.joint_position, robot, f"{where}.offset.joint_position")
+        self._constant = _errors(settings.offset, robot, [*offsets.values()]) + _widths(settings.bias, robot) * drawn
         self._exact = not self._noisy and not self._constant.any()
 
     def measure(self, state: State) -> State:
@@ -120,24 +122,16 @@ class Sensors:
 
 def _widths(spread: Spread, robot: Robot) -> Array:
     """Return the standard deviations of the errors of q, as a tangent vector, and of v (2 nv)."""
-    q, v = np.zeros(robot.nv), np.zeros(robot.nv)
-    if robot.floating:
-        q[:3], q[3:6] = spread.base_position, spread.base_orientation
-        v[:3], v[3:6] = spread.base_velocity, spread.base_rate
-    q[robot.tree.a], v[robot.tree.a] = spread.joint_position, spread.joint_speed
-    return np.concatenate([q, v])
+    return _errors(spread, robot, spread.joint_position, spread.joint_speed)
 
 
-def _given(offset: Offset, robot: Robot, where: str) -> Array:
-    """Return the constant errors of q, as a tangent vector, and of v (2 nv)."""
+def _errors(of: Spread | Offset, robot: Robot, angles: float | list[float], speeds: float = 0.0) -> Array:
+    """Return errors of q, as a tangent vector, and of v (2 nv). angles, speeds: of actuated joints"""
     q, v = np.zeros(robot.nv), np.zeros(robot.nv)
     if robot.floating:
-        q[:3], q[3:6] = offset.base_position, offset.base_orientation
-        v[:3], v[3:6] = offset.base_velocity, offset.base_rate
-    for name, value in offset.joint_position.items():
-        if name not in robot.joint_names:
-            raise ConfigError(f"{where}.joint_position.{name}", f"unknown actuated joint{nearest(name, robot.joint_names)}")
-        q[robot.tree.a[robot.joint_names.index(name)]] = value
+        q[:3], q[3:6] = of.base_position, of.base_orientation
+        v[:3], v[3:6] = of.base_velocity, of.base_rate
+    q[robot.tree.a], v[robot.tree.a] = angles, speeds
     return np.concatenate([q, v])
 
 
