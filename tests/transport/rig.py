@@ -1,11 +1,13 @@
 """A service and a client, without sockets, for the tests of the transport."""
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from hypothesis import settings
 from standin import MS, SpringDamper, hello, standing, state
-from wire import expect
+from wire import PATIENCE_MS, expect, routed
 
 from controllers.command import Inputs
 from idyn.model.robot import Robot
@@ -13,11 +15,14 @@ from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.requests import Reset, Welcome
+from transport.protocol.messages.requests import ClientKind, Reset, Welcome
 from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
+from transport.server.sockets.router import Router
+from transport.startup.warm_up import warm_up
 
 FORWARD = [0.4, 0.0, 0.0]
 
@@ -86,6 +91,24 @@ def greeted(robot: Robot, **changes: object) -> Rig:
     rig = Rig(robot, **changes)
     rig.greet()
     return rig
+
+
+@contextmanager
+def served(
+    robot: Robot, address: str, settings: ServerSettings, **options: object
+) -> Iterator[tuple[Router, threading.Thread, Service]]:
+    """A server with the stand-in for a robot and a shadow, in a thread, which ends cleanly. options: of `routed`"""
+    controller = SpringDamper(robot)
+    warm_up(controller, settings)
+    service = Service(controller, settings, shadow=SpringDamper(robot))
+    with routed(service, address, **options) as (router, thread):
+        yield router, thread, service
+
+
+def client_of(robot: Robot, address: str, kind: ClientKind = "sim", **settings: object) -> RobotClient:
+    """A patient client."""
+    patience = {"deadline_ms": PATIENCE_MS, "connect_ms": PATIENCE_MS}
+    return RobotClient(address, hello_for(robot, 1e-3, kind=kind), **(patience | settings))
 
 
 class Planned(Rig):

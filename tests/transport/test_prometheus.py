@@ -12,20 +12,17 @@ from pathlib import Path
 import msgspec
 import pytest
 from fast import full
+from rig import client_of, served
 from standin import SpringDamper, resting, standing
-from wire import routed
+from wire import PATIENCE_MS
 
 from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from transport.protocol.messages.state import StateMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.serve import metrics, serve
-from transport.startup.warm_up import warm_up
-
-PATIENCE_MS = 30_000
 
 SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
 """A line of the text format: name, value of the label, value."""
@@ -35,10 +32,7 @@ SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE
 def serving(robot: Robot, folder: Path) -> Iterator[tuple[str, str]]:
     """A server in a thread; gives its endpoint and the address of its metrics."""
     settings = ServerSettings(controller="standin", max_state_age_ms=1e4)
-    controller = SpringDamper(robot)
-    warm_up(controller, settings)
-    service = Service(controller, settings)
-    with metrics(service, 0, "127.0.0.1") as address, routed(service, f"ipc://{folder}/s") as (router, _):
+    with served(robot, f"ipc://{folder}/s", settings) as (router, _, service), metrics(service, 0, "127.0.0.1") as address:
         yield router.endpoint, address
 
 
@@ -61,8 +55,7 @@ def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
         before = fetched(address)
         assert before["idyn_torques_total"] == before["idyn_fault"] == 0
         assert "idyn_lost_states" not in before  # without a client
-        hello = hello_for(robot, 1e-3, kind="sim")
-        with RobotClient(endpoint, hello, deadline_ms=PATIENCE_MS) as client:
+        with client_of(robot, endpoint) as client:
             client.hello()
             for tick in range(1, 301):
                 assert client.exchange(state(robot, tick)) is not None, client.error

@@ -1,6 +1,7 @@
 """Unitree's SDK and simulator, beside the project; tests that need them are skipped where they are not."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,3 +12,8 @@ needs_unitree = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs Unitree's 
 
 if FOLDER.is_dir() and str(FOLDER) not in sys.path:
     sys.path.append(str(FOLDER))
+
+
+def with_unitree(test: Callable[..., None]) -> Callable[..., None]:
+    """A test in real time, with the marker `unitree`."""
+    return pytest.mark.unitree(needs_unitree(test))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fast import every
 from mcap.reader import make_reader
-from sdk import FOLDER, needs_unitree
+from sdk import FOLDER, with_unitree
 
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
@@ -273,8 +273,7 @@ def service(active: str, how: str = "") -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_the_active_controller_is_released():
     with service("ai"):
         switcher = MotionSwitcher(Bus(DOMAIN))
@@ -284,15 +283,13 @@ def test_the_active_controller_is_released():
         assert switcher.release() == ""
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_refused_release_is_an_error():
     with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
         MotionSwitcher(Bus(DOMAIN)).release()
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_robot_without_the_service_is_an_error():
     command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(DOMAIN)]
     done = subprocess.run([*command, "--yes", "--release"], capture_output=True, text=True, timeout=60, check=False)

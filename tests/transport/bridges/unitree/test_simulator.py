@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from sdk import FOLDER, needs_unitree
+from sdk import FOLDER, with_unitree
 
 from controllers.config.loading import files
 from controllers.robot.load import load_robot
@@ -50,8 +50,7 @@ def bridge(tmp_path, *options, robot="go2"):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
     script = tmp_path / "script.txt"
     script.write_text("stand 3\nlie\n")
@@ -73,9 +72,8 @@ def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
     assert figures["ended"] == ""
 
 
-@pytest.mark.unitree
 @pytest.mark.realtime
-@needs_unitree
+@with_unitree
 def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
     """Torques of a server, over DDS; the base is estimated. On a busy machine the simulator falls behind and catches up. Its
     states carry no time, so speeds and angles then disagree, which the alarm about drifting joints would report."""
@@ -99,8 +97,7 @@ def test_a_go2_stands_and_walks_by_its_own_sensors(simulator, tmp_path):
     assert tilts.max() < 0.1
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_dry_run_sends_nothing(simulator, tmp_path):
     end = simulator("go2", 8)
     shown = bridge(tmp_path, "--dry-run")
@@ -110,8 +107,7 @@ def test_a_dry_run_sends_nothing(simulator, tmp_path):
     assert not np.ptp(rows[:, 1 + nq + nv :], axis=0).any()  # the torques of the simulator's first pose
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_robot_that_falls_silent_ends_the_bridge(simulator, tmp_path):
     end = simulator("go2", 8)
     done = bridge(tmp_path, "--yes")
@@ -135,8 +131,7 @@ def test_the_checklist_must_be_confirmed(tmp_path):
     assert "every process on the network 'lo' can command this robot" in done.stdout
 
 
-@pytest.mark.unitree
-@needs_unitree
+@with_unitree
 def test_a_go2_walks_in_lock_step_with_commands_that_act_late():
     """Each state waits for its command, so that the load of the machine does not matter."""
     from sim_harness.studies.unitree import Setup, run_once  # noqa: PLC0415 (needs the extra mujoco)

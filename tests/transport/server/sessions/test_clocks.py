@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from fast import every
 from rig import Rig
-from standin import MS, hello
-from wire import expect
+from standin import MS
 
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.requests import ClientKind, Welcome
+from transport.protocol.messages.requests import ClientKind
 from transport.protocol.messages.state import TorqueMessage
 from transport.server.sessions.clocks import (
     MEMORY,
@@ -78,8 +77,7 @@ UNITS = {"µs": 1_000, "ms": 1_000_000}
 
 def run(rig: Rig, kind: ClientKind, *, robot_ns: float, server_ns: float, dt: float = 1e-3) -> tuple[int, str]:
     """Send 200 states with so much time between them on each clock. Return the seq of the first refusal and its text."""
-    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind, dt_nominal=dt)))
-    rig.session = welcome.session
+    rig.greet(kind=kind, dt_nominal=dt)
     for seq in range(1, 201):
         rig.now = round(seq * server_ns)
         reply = rig.send(rig.state(seq, t_robot=10**9 + round(seq * robot_ns), t_send=None))

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from fast import every
 from rig import Rig, greeted
-from standin import MS, hello, standing
+from standin import MS, standing
 from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.codec import MAX_BYTES, PARTS, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck, Stop, Welcome
+from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAck, Stop
 from transport.protocol.messages.state import Flags, TorqueMessage
 
 
@@ -50,9 +50,8 @@ def test_a_fault_outlasts_hello_reconnection_and_another_client(identity, stoppe
     if stopped:
         rig.send(Stop(session=rig.session))
     rig.now += 2000 * MS
-    welcome = expect(Welcome, rig.send(hello(rig.robot), identity=identity))
+    welcome = rig.greet_as(identity)
     assert (welcome.mode, welcome.latched) == ("latched", "the controller failed (a wire came loose)")
-    rig.session = welcome.session
     refused(rig.send(rig.state(1), identity=identity), "a wire came loose")
     assert isinstance(rig.send(rig.at_rest, identity=identity), ResetAck)
     assert isinstance(rig.send(rig.state(2), identity=identity), TorqueMessage)
@@ -60,8 +59,7 @@ def test_a_fault_outlasts_hello_reconnection_and_another_client(identity, stoppe
 
 
 def test_a_fault_of_a_shadow_is_not_that_of_the_robot(fresh):
-    shadow = expect(Welcome, fresh.send(hello(fresh.robot, kind="shadow"), identity=b"s"))
-    fresh.session = shadow.session
+    fresh.greet_as(b"s", kind="shadow")
     fresh.send(fresh.state(1), identity=b"s")
     fresh.now = 500 * MS
     refused(fresh.send(fresh.state(500), identity=b"s"), "no state")
@@ -73,11 +71,10 @@ def test_a_fault_of_a_shadow_is_not_that_of_the_robot(fresh):
 def test_a_silence_before_a_hello_is_latched(kind, mode, robot):
     """Not that of a simulated robot: its world may stand still."""
     rig = Rig(robot)
-    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
-    rig.session = welcome.session
+    rig.greet(kind=kind)
     rig.torque(1)
     rig.now = 150 * MS
-    again = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
+    again = rig.greet(kind=kind)
     assert again.mode == mode
     if mode == "latched":
         assert again.latched == "no state for 149 ms before hello"
@@ -123,8 +120,7 @@ def test_the_first_state_is_judged_as_by_reset(change, text, robot):
 @every("kind", ["shadow", "replay"])
 def test_shadows_and_replays_may_start_in_motion(kind, robot):
     rig = Rig(robot)
-    welcome = expect(Welcome, rig.send(hello(rig.robot, kind=kind)))
-    rig.session = welcome.session
+    rig.greet(kind=kind)
     rig.torque(1, vel=moving_at(rig.robot, 9, 5.0))
 
 

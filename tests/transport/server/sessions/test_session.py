@@ -14,21 +14,8 @@ from wire import expect
 
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
+from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.requests import (
-    Client,
-    Config,
-    ConfigSet,
-    Heartbeat,
-    HeartbeatAck,
-    Reset,
-    ResetAck,
-    Stats,
-    StatsGet,
-    Stop,
-    StopAck,
-    Welcome,
-)
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance, TorqueMessage, WatchdogLevel
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
@@ -67,7 +54,7 @@ def test_a_missed_deadline_is_reported(robot):
     reply = torque(rig.send(rig.state(1)))
     assert not reply.deadline_met
     assert reply.solver.time_us == 1000.0
-    stats = expect(Stats, rig.send(StatsGet()))
+    stats = expect(requests.Stats, rig.send(requests.StatsGet()))
     assert (stats.torques, stats.deadline_misses, stats.step_us_max) == (1, 1, 1000.0)
 
 
@@ -92,7 +79,7 @@ def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(fields, f
 def test_a_shadow_does_not_judge_the_motors_of_another_server(robot):
     shadow = SpringDamper(robot)
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"), shadow=shadow, clock=lambda: 0)
-    welcome = expect(Welcome, decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply))
+    welcome = expect(requests.Welcome, decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply))
     assert isinstance(decode(service.handle(b"s", encode(state(robot, welcome.session, 1)), MS).reply), TorqueMessage)
     assert shadow.last.follows is False
 
@@ -342,7 +329,7 @@ def test_a_long_outage_latches_until_reset(rig, robot):
         assert "no state for 101 ms" in reply.message
     (fault,) = rig.faults
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2, 3]
-    assert isinstance(rig.send(rig.at_rest), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), requests.ResetAck)
     rig.torque(106)
     assert rig.controller.last.dt == 0.0  # begins anew
 
@@ -400,7 +387,7 @@ def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig, r
 def test_pauses_are_logged_for_robots_and_not_for_simulations(caplog, kind, told, robot):
     """A simulated world may compute for any time between states, and a replay reads them."""
     rig = Rig(robot)
-    rig.greet(client=Client(name=kind, kind=kind))
+    rig.greet(client=requests.Client(name=kind, kind=kind))
     for seq in (1, 2):
         rig.now = seq * 24 * MS
         torque(rig.send(rig.state(seq, t_send=None)))
@@ -410,7 +397,7 @@ def test_pauses_are_logged_for_robots_and_not_for_simulations(caplog, kind, told
 
 
 def test_a_simulators_own_time_counts(fresh):
-    fresh.greet(client=Client(name="slow", kind="sim"))
+    fresh.greet(client=requests.Client(name="slow", kind="sim"))
     torque(fresh.send(fresh.state(1)))
     fresh.now += 10_000 * MS
     assert torque(fresh.send(fresh.state(2))).watchdog.state is WatchdogLevel.OK
@@ -422,21 +409,21 @@ def test_reset_is_refused_while_the_robot_tilts_or_moves(rig, robot):
     rig.refused(150)
     q, v = standing(robot), np.zeros(robot.nv)
     q[3:7] = [np.sin(0.6), 0, 0, np.cos(0.6)]  # 1.2 rad
-    tilted = error(rig.send(Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
+    tilted = error(rig.send(requests.Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
     assert (tilted.code, tilted.field) == (Code.LATCHED_FAULT, "q")
     for i, speed in ((0, 1.1), (4, 1.1), (10, -1.1)):
         v[:] = 0.0
         v[i] = speed
-        moving = error(rig.send(Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
+        moving = error(rig.send(requests.Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
         assert (moving.code, moving.field) == (Code.LATCHED_FAULT, "vel")
     assert rig.refused(151).code is Code.LATCHED_FAULT
-    assert isinstance(rig.send(rig.at_rest), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), requests.ResetAck)
 
 
 def test_an_emergency_stop_damps_until_reset(rig):
     assert rig.torque(1, flags=Flags(estop=True)).status == "damping"
     assert rig.torque(2).status == "damping"
-    assert isinstance(rig.send(rig.at_rest), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), requests.ResetAck)
     assert rig.torque(3).status == "ok"
 
 
@@ -459,7 +446,7 @@ def test_an_emergency_stop_in_a_refused_message_acts(fresh):
         refusal = error(fresh.raw(message(fresh)))
         assert "emergency stop is engaged" in refusal.message, why
         assert fresh.torque(4).status == "damping", why
-        assert isinstance(fresh.send(fresh.at_rest), ResetAck)
+        assert isinstance(fresh.send(fresh.at_rest), requests.ResetAck)
         assert fresh.torque(5).status == "ok"
 
 
@@ -468,7 +455,7 @@ def test_an_emergency_stop_survives_an_outage_and_a_hello(rig):
     assert rig.refused(500, flags=STOP).code is Code.LATCHED_FAULT  # after a silence
     assert rig.greet().mode == "latched"
     assert rig.refused(1).code is Code.LATCHED_FAULT  # so does the silence
-    assert isinstance(rig.send(rig.at_rest), ResetAck)
+    assert isinstance(rig.send(rig.at_rest), requests.ResetAck)
     assert rig.torque(2).status == "ok"
 
 
@@ -527,16 +514,16 @@ def test_a_non_finite_torque_is_never_sent(rig):
 
 
 def test_stop_is_accepted_with_any_session_number(rig):
-    assert isinstance(rig.send(Stop()), StopAck)
+    assert isinstance(rig.send(requests.Stop()), requests.StopAck)
     assert rig.refused(1).code is Code.NOT_CONTROLLING
 
 
 def test_a_heartbeat_is_acknowledged_with_the_mode(rig):
     rig.torque(1)
-    ack = expect(HeartbeatAck, rig.send(Heartbeat(session=rig.session, t_send=5)))
+    ack = expect(requests.HeartbeatAck, rig.send(requests.Heartbeat(session=rig.session, t_send=5)))
     assert (ack.t_send, ack.t_recv, ack.mode) == (5, MS, "ok")
     rig.refused(150)
-    ack = expect(HeartbeatAck, rig.send(Heartbeat(session=rig.session)))
+    ack = expect(requests.HeartbeatAck, rig.send(requests.Heartbeat(session=rig.session)))
     assert ack.mode == "latched"
 
 
@@ -544,19 +531,19 @@ def test_heartbeats_alone_do_not_keep_control(rig, robot):
     rig.torque(1)
     for ms in range(100, 1200, 100):
         rig.now = ms * MS
-        assert isinstance(rig.send(Heartbeat(session=rig.session, t_send=0)), HeartbeatAck)
-    assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
+        assert isinstance(rig.send(requests.Heartbeat(session=rig.session, t_send=0)), requests.HeartbeatAck)
+    assert isinstance(rig.send(hello(robot), identity=b"b"), requests.Welcome)
 
 
 def test_settings_change_only_with_a_builder_and_while_no_client_controls(robot):
     rig = Rig(robot)
-    assert error(rig.send(ConfigSet(settings={"law": "x"}))).field == "settings"
+    assert error(rig.send(requests.ConfigSet(settings={"law": "x"}))).field == "settings"
     rig.service = Service(
         SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(from_snapshot, in_thread=False)
     )
-    change = ConfigSet(settings={"feedback": {"kp": 5.0}})
-    reply = expect(Config, rig.send(change))
+    change = requests.ConfigSet(settings={"feedback": {"kp": 5.0}})
+    reply = expect(requests.Config, rig.send(change))
     assert reply.settings["feedback"] == {"kp": 5.0}
-    assert error(rig.send(ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
+    assert error(rig.send(requests.ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
     rig.greet()
     assert error(rig.send(change)).code is Code.NOT_CONTROLLING

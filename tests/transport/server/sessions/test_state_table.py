@@ -3,10 +3,9 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 from fast import every
 from rig import Rig
-from standin import MS, hello, standing
+from standin import MS, hello
 from wire import expect
 
 from transport.protocol.messages import FromClient, Message
@@ -72,7 +71,7 @@ def answer(rig: Rig, kind: type) -> str:
     messages = {
         Hello: lambda: hello(rig.robot),
         StateMessage: lambda: rig.state(3),
-        Reset: lambda: Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes()),
+        Reset: lambda: rig.at_rest,
         Heartbeat: lambda: Heartbeat(session=rig.session),
         Stop: lambda: Stop(session=rig.session),
         StatsGet: StatsGet,
@@ -113,8 +112,7 @@ def message(rig: Rig, cause: str) -> Message:
     if cause == "stop":
         return Stop(session=rig.session)
     if cause.startswith("reset"):
-        still = np.zeros(rig.robot.nv).tobytes()
-        return Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=still)
+        return rig.at_rest
     return rig.state(3, t_robot=rig.now, t_send=rig.now)
 
 
