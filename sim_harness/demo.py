@@ -192,7 +192,6 @@ def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
 
 
 def _add_slide(report: Report, runs: Sequence[Run]) -> None:
-    """Add the scene in which feet slide."""
     plan = slide_plan()
     report.heading("Feet that must slide")
     report.paragraph(

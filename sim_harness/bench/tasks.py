@@ -130,7 +130,6 @@ def trot_tasks(robot: Robot, stance: Array, state: State, contacts: ContactSet, 
 
 
 def _feet(robot: Robot) -> list[str]:
-    """Return the frames of the contact places."""
     return list(dict.fromkeys(place.frame for place in robot.description.contact))
 
 

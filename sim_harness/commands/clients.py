@@ -101,7 +101,6 @@ def _drive(screen: "curses.window", planner: PlannerClient, pad: Gamepad | None)
 
 
 def _told(wish: Wish) -> str:
-    """Return what is commanded, in one line."""
     forward, left, turn = wish.velocity
     line = f"forward {forward:+.2f} m/s   left {left:+.2f} m/s   turn {turn:+.2f} rad/s"
     line += f"   height {wish.height:+.2f} m" if wish.height else ""
@@ -173,7 +172,6 @@ def _sample(observer: Observer) -> Sample:
 
 
 def _title(endpoint: str, observer: Observer) -> str:
-    """Return address, robot and law of a server."""
     law = expected(observer.ask(ConfigGet()), Config).settings.get("law", "")
     return printable(f"{endpoint}  law {law.get('kind', '') if isinstance(law, dict) else law}")
 

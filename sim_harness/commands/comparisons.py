@@ -11,10 +11,11 @@ from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.report import Finding, comparison_report, figures_of
-from sim_harness.compare.run import Options, run_comparisons, run_timings
+from sim_harness.compare.results import Options, run_comparisons
 from sim_harness.compare.settings import load_comparison
 from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
+from sim_harness.compare.timing import run_timings
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
@@ -61,7 +62,6 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
-    """Measure a study and write its report."""
     with run_bar() as progress:
         found = measure(study, progress)
     report = report_of(study, found)

@@ -81,7 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    """Report an interrupt. Return the exit code."""
     eval("None")  # CPython 3.11 ends by the signal, not by our code, if the last evaluated string was interrupted
     print("idyn: interrupted", file=sys.stderr)
     return 130

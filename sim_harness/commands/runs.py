@@ -43,7 +43,6 @@ def run_simulate(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _is_robot(word: str) -> bool:
-    """Return whether a word is the name of a robot of example-robot-data, and of no experiment."""
     return (
         not word.endswith(".toml")
         and word not in files("experiments")

@@ -180,7 +180,6 @@ def run_list(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _print_rows(rows: dict[str, str]) -> None:
-    """Print names with their explanations, wrapped to the terminal."""
     width = min(shutil.get_terminal_size().columns, WIDTH)
     column = max(map(len, rows), default=0) + 4
     for name, text in rows.items():

@@ -100,7 +100,6 @@ def outcome_of(reference: str, task: str) -> Outcome | None:
 
 
 def _judged(plan: Plan, run: Run) -> Outcome:
-    """Return the figures of a run and what the robot did in it."""
     robot, _ = load_robot(plan.controller.robot)
     summary = run.summary
     error = float(np.abs(tracking_errors(run.trace, robot)).max(initial=0.0))

@@ -345,7 +345,6 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
 
 
 def _check_race(race: RaceSettings) -> None:
-    """Check the settings of a race. Raises ConfigError."""
     titles = [runner.title for runner in race.runner]
     if len(set(titles)) != len(titles) or race.reference not in titles:
         expected = f"expected one of the titles {titles}, all different"

@@ -100,5 +100,4 @@ def grouped(points: Mapping[Any, T], *axes: int) -> dict[Any, list[T]]:
 
 
 def _points(axis: Axis) -> list[tuple[str, Any]]:
-    """Return the labels and values of an axis."""
     return [*axis.items()] if isinstance(axis, Mapping) else [(str(value), value) for value in axis]

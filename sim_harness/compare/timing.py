@@ -7,6 +7,7 @@ points. The velocity of the base decides which points press. It is about as larg
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,10 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.jobs import Job, atomic_folder, digest_of, write_result
+from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, run_jobs, write_result
 from sim_harness.compare.results import Outcome
-from sim_harness.compare.settings import TimingSettings
+from sim_harness.compare.settings import ComparisonSettings, TimingSettings
+from sim_harness.compare.study import Progress
 from sim_harness.measure.run_time import Tick, predictions, without_gc
 from sim_harness.report.plots import Axes, Line, Plot, picture
 from sim_harness.report.tables import Table
@@ -97,6 +99,16 @@ def run_timing(task: TimingTask) -> None:
     times = [measure(robot, stance, task.controller, n, settings.repeat) for n in settings.contacts[task.controller]]
     with atomic_folder(task.folder) as folder:
         write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
+
+
+def run_timings(comparison: ComparisonSettings, root: Path, progress: Progress) -> Timings | None:
+    """Measure run times, one controller after the other, each in a process of its own; None without [timing]."""
+    if comparison.timing is None:
+        return None
+    tasks = timing_tasks(comparison.timing, root)
+    run_jobs(tasks, run_timing, partial(result_of, kind=LawTimes), ("processes", 1), progress)
+    found = {task.controller: result_of(task, LawTimes) for task in tasks}
+    return {controller: law.times for controller, law in found.items() if law is not None}
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:

@@ -199,7 +199,6 @@ class Trial:
 
 
 def _map(data: bytes) -> Fields:
-    """Return a message as a map, {} if it is none."""
     try:
         fields = msgspec.msgpack.decode(data)
     except msgspec.DecodeError:

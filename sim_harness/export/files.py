@@ -241,7 +241,6 @@ def _describe(rr: Any, recording: Any, robot: Robot) -> None:
 
 
 def _tell(rr: Any, recording: Any, events: list[Event]) -> None:
-    """Log events as text."""
     for event in events:
         recording.set_time(TIMELINE, timestamp=np.datetime64(event.t_ns, "ns"))
         recording.log("log", rr.TextLog(event.text, level={"warning": "WARN"}.get(event.level, event.level.upper())))

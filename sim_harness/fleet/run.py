@@ -292,7 +292,6 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
 
 
 def _check(how: How) -> None:
-    """Raise ConfigError for an invalid setting."""
     if how.window < 1:
         raise ConfigError("--window", f"expected a number of ticks ≥ 1, got {how.window}")
     if how.lead_in is not None and how.lead_in < 0:

@@ -120,7 +120,6 @@ def _global(path: Path, space: int, matrices: Named, vectors: Named, solution: N
 
 
 def _check_shapes(path: Path, values: dict[str, tuple[Array | None, tuple[int, ...]]]) -> None:
-    """Raise InputError for a value that has another shape."""
     for name, (value, shape) in values.items():
         if value is not None and value.shape != shape:
             raise InputError(f"{path}: {name}", f"expected shape {shape}, got {value.shape}")
@@ -213,7 +212,6 @@ def steps_of(path: Path, every: int) -> Iterable[Step]:
 
 
 def _has_tosses(path: Path) -> bool:
-    """Return whether an npz file has measured tosses."""
     with suppress(OSError, EOFError, ValueError, zipfile.BadZipFile), np.load(path, allow_pickle=False) as data:
         return "quaternion_wxyz" in data.files
     return False

@@ -122,7 +122,6 @@ def read_steps(path: Path) -> list[Step]:
 
 
 def _unstacked(name: str, fields: dict[str, Any]) -> list[Step]:
-    """Return the steps of the arrays of an npz file."""
     if fields.get("v", np.zeros(0)).ndim < 2:
         return [step_of(name, fields)]
     count = len(fields["v"])

@@ -111,7 +111,6 @@ def _check_weights(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) 
 
 
 def _joint(model: mujoco.MjModel, j: int) -> SoftJoint:
-    """Return friction and limits of a joint."""
     dof = int(model.jnt_dofadr[j])
     return SoftJoint(
         damping=float(model.dof_damping[dof]),

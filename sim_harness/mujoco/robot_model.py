@@ -151,7 +151,6 @@ def compiled_model(spec: mujoco.MjSpec, robot: Robot) -> mujoco.MjModel:
 
 
 def _link_text(robot: Robot, joint: int) -> str:
-    """Return what a joint carries, in the user's terms."""
     names = [name for name, own in zip(robot.tree.dof_names, robot.tree.dof_joint.tolist(), strict=True) if own == joint]
     return (
         f"{body_name(joint)} (the links beyond joint {names[0]}, fixed joints merged)" if len(names) == 1 else body_name(joint)

@@ -87,7 +87,6 @@ def _check(scene: SceneModel, settings: MujocoSettings) -> None:
 
 
 def _shape(shape: Shape) -> tuple[int, list[float]]:
-    """Return MuJoCo's geometry type and its sizes [m]."""
     kinds = mujoco.mjtGeom
     if shape.box is not None:
         return kinds.mjGEOM_BOX, [edge / 2 for edge in shape.box]

@@ -196,7 +196,6 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixe
 
 
 def _stands(feet: Sequence[Foot]) -> bool:
-    """Return whether a robot may stand on these feet."""
     return len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet))
 
 

@@ -177,7 +177,6 @@ def _points(shape: Shape, placement: Array) -> Array:
 
 
 def _rotation(axis: Array, w: float) -> Array:
-    """Return the rotation matrix of a unit quaternion."""
     K = skew(axis)
     R: Array = np.eye(3) + 2.0 * w * K + 2.0 * K @ K
     return R

@@ -269,7 +269,6 @@ class RobotSide:
         return q[BASE_Q:].tobytes(), v[BASE_V:].tobytes(), unit.read(self.world.t, self.world.state, measured)
 
     def _count_refusal(self, code: str, reason: str) -> None:
-        """Count a refusal and log a warning for the first one of each code."""
         if not self.refused[code]:
             log.warning("no torque received at %.3f s: %s (%s)", self.world.t, printable(reason), code)
         self.refused[code] += 1

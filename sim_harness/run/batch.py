@@ -254,7 +254,6 @@ def _allowed_cores() -> Sequence[int | None]:
 
 
 def _twin(engine: AnyEngine, robot: Robot, *arguments: Any, **more: Any) -> World:
-    """Call `build_world` with a copy of the robot."""
     return build_world(engine, robot.twin(), *arguments, **more)
 
 

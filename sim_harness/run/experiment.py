@@ -115,7 +115,6 @@ def _differences(ours: Table, theirs: Table, path: str) -> Iterator[str]:
 
 
 def _brief(value: Any) -> str:
-    """Return a value as text; of a table its kind."""
     return repr(value.get(KIND)) if isinstance(value, dict) else repr(value)
 
 

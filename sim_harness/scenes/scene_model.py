@@ -272,7 +272,6 @@ class SceneModel:
         return moved
 
     def _turns(self, q: Array) -> Rotation:
-        """Return the rotations of the free bodies (k)."""
         return Rotation.from_quat(q[self.free_positions[:, :1] + np.arange(3, 7)])
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:

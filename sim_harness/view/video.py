@@ -74,7 +74,6 @@ class Video:
 
     @contextmanager
     def _opened(self, page: Path) -> Iterator[Any]:
-        """Open a page without a network."""
         with self._playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=self._browser, args=list(SOFTWARE), chromium_sandbox=False)
             tab = browser.new_context(offline=True, viewport={"width": WIDTH, "height": HEIGHT}).new_page()

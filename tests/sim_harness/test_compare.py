@@ -31,8 +31,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, finished, load_trace, run_task
 from sim_harness.compare.report import scene_table
-from sim_harness.compare.results import Runs, decide, statistic, verdict
-from sim_harness.compare.run import Options, all_tasks, run_comparisons
+from sim_harness.compare.results import Options, Runs, all_tasks, decide, run_comparisons, statistic, verdict
 from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,

@@ -19,8 +19,7 @@ from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Panel, decide_cells, part_figure, quantity_table, upright_table
 from sim_harness.compare.report import Finding, comparison_report
-from sim_harness.compare.results import Runs, statistic
-from sim_harness.compare.run import Options, all_tasks
+from sim_harness.compare.results import Options, Runs, all_tasks, statistic
 from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
 from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
