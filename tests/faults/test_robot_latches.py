@@ -13,7 +13,7 @@ import pytest
 import zmq
 from faults import told
 from test_processes import forked
-from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, serving
+from trial import AFTER, BEFORE, PATIENCE_MS, Server, Trial, greeted, standing
 from wire import dealer
 
 from transport.protocol.codec import encode
@@ -49,15 +49,13 @@ def test_a_hello_after_a_fault(trial, monkeypatch):
 
 @told("the first state of a session is that of a falling robot", "`latched_fault`", "damps until `reset`")
 def test_a_falling_robot_says_hello(tmp_path):
-    with serving(tmp_path) as server:
-        trial = Trial(server)
+    with greeted(tmp_path) as trial:
         trial.world.q[3:7] = [np.sin(TILT / 2), 0.0, 0.0, np.cos(TILT / 2)]
         trial.world.v[3] = 5.0
         trial.run(1)
         assert isinstance(trial.client.error, ErrorMessage)
         assert "first state" in trial.client.error.message
         damps(trial)
-        trial.close()
 
 
 @told("an emergency stop by another client, over a connection of its own", "`estop_ack`", "damps until `reset`")
@@ -73,15 +71,13 @@ def test_a_stop_by_another_client(trial, other):
     "damps until `reset`",
 )
 def test_a_lost_heartbeat(tmp_path):
-    with serving(tmp_path, estop_timeout_ms=600_000.0) as server:
-        trial = Trial(server)
+    with greeted(tmp_path, estop_timeout_ms=600_000.0) as trial:
         assert set(trial.run(BEFORE)) <= {"damping", "failsafe:damping"}
         assert trial.client.received[-1].message == "emergency stop: no message of an emergency-stop client since the start"
-        with dealer(server.address) as other:
+        with dealer(trial.server.address) as other:
             other.send(encode(Estop(name="button", stop=False)))
             assert b"estop_ack" in other.recv()
         damps(trial)
-        trial.close()
 
 
 def stop_of(trial: Trial) -> StateMessage:
@@ -120,14 +116,12 @@ def test_a_malformed_stop(trial, kind):
 @pytest.mark.parametrize("unit", [10**3, 10**6])
 @told("`t_robot` in µs or in ms", "`latched_fault`, with the unit, within 100 states", "damps until `reset`")
 def test_a_clock_in_other_units(tmp_path, unit):
-    with serving(tmp_path) as server:
-        trial = Trial(server)
+    with greeted(tmp_path) as trial:
         trial.client.change_state = lambda state: msgspec.structs.replace(state, t_robot=state.t_robot // unit)
         trial.run(100)
-        assert "it appears to be in" in "".join(server.faults)
+        assert "it appears to be in" in "".join(trial.server.faults)
         trial.client.heal()
         damps(trial)
-        trial.close()
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
@@ -145,9 +139,7 @@ def test_a_signal_ends_the_server_with_a_goodbye(name, tmp_path):
         assert trial.client.goodbye == "the server ends"
         process.join()
         assert process.exitcode == 0
-        trial.client.deadline = 0.0
-        trial.run(LONG)
-        assert set(trial.run(AFTER)) == {"failsafe:stopped"}
+        trial.stops_without_answers()
     trial.client.close()
 
 
@@ -177,17 +169,12 @@ def test_a_replaced_address(tmp_path, monkeypatch):
     monkeypatch.setattr("transport.server.sockets.port.CHECK_NS", 0)
     caught: list[BaseException] = []
     monkeypatch.setattr(threading, "excepthook", lambda arguments: caught.append(arguments.exc_value))
-    with serving(tmp_path) as server, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:
-        trial = Trial(server)
-        trial.stands()
-        usurper.bind(server.address)
-        while server.alive:
+    with standing(tmp_path) as trial, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:
+        usurper.bind(trial.server.address)
+        while trial.server.alive:
             sleep(0.01)
         assert "another server" in str(caught[0])
-        trial.client.deadline = 0.0
-        trial.run(LONG)
-        assert set(trial.run(AFTER)) == {"failsafe:stopped"}
-        trial.client.close()
+        trial.stops_without_answers()
 
 
 @told("a client's text has line breaks and escape sequences", "`bad_schema`; the log shows them escaped", "goes on")

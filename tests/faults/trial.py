@@ -212,6 +212,12 @@ class Trial:
         """Simulate so many ticks, all of which the server answers with `ok`."""
         assert set(self.run(ticks)) == {"ok"}
 
+    def stops_without_answers(self) -> None:
+        """Simulate for longer than the robot waits for answers; it then holds its posture."""
+        self.client.deadline = 0.0
+        self.run(LONG)
+        assert set(self.run(AFTER)) == {"failsafe:stopped"}
+
     def recovers(self) -> None:
         """The robot stands again after a reset."""
         self.put_back_on_its_feet()
@@ -249,12 +255,19 @@ class Trial:
 
 
 @contextmanager
-def standing(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None, **settings: Any) -> Iterator[Trial]:
-    """A robot that has stood for a while, with a server of its own. settings: of `serving`"""
+def greeted(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None, **settings: Any) -> Iterator[Trial]:
+    """A robot after `hello`, with a server of its own. settings: of `serving`"""
     with serving(folder, **settings) as server:
         trial = Trial(server, kind, keys=keys)
-        trial.stands()
         yield trial
         if server.alive:
             trial.close()
         trial.client.close()
+
+
+@contextmanager
+def standing(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None, **settings: Any) -> Iterator[Trial]:
+    """A robot that has stood for a while, with a server of its own. settings: of `serving`"""
+    with greeted(folder, kind, keys=keys, **settings) as trial:
+        trial.stands()
+        yield trial

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zmq
 from fast import every, full
+from rig import client_of, served
 from standin import SpringDamper, from_snapshot, resting
 from wire import PATIENCE_MS, dealer, expect, routed
 
@@ -21,18 +22,17 @@ from controllers.config.loading import parse
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import main
-from transport.keys import Keys, client_keys, make_keys, read_secret
+from transport.keys import client_keys, make_keys, read_secret
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import ClientKind, Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
-from transport.robot.client import ConnectionFailed, RobotClient, hello_for
+from transport.robot.client import ConnectionFailed, RobotClient
 from transport.robot.planner import Observer, PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation
-from transport.startup.warm_up import warm_up
 
 ROLES = ("control", "watch", "configure")
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
@@ -52,10 +52,7 @@ class Place:
         self.address = ""
 
     def client(self, robot: Robot, name: str | None, kind: ClientKind = "sim", connect_ms: int = 20_000) -> RobotClient:
-        keys: Keys | None = None if name is None else self.keys[name]
-        return RobotClient(
-            self.address, hello_for(robot, 1e-3, kind=kind), deadline_ms=20_000, connect_ms=connect_ms, keys=keys
-        )
+        return client_of(robot, self.address, kind, connect_ms=connect_ms, keys=None if name is None else self.keys[name])
 
 
 @pytest.fixture
@@ -167,18 +164,9 @@ def serving(robot: Robot, folder: Path, *, own: bool = True, **settings: object)
     """A server in a thread. Gives the robot's address, that of all others, and the thread. own: the robot has its own"""
     table = {"controller": "standin", "max_state_age_ms": 1000.0, "planners": ["joystick"], "estops": ["button"], **settings}
     parsed = parse(table, ServerSettings, "server")
-    controller = SpringDamper(robot)
-    warm_up(controller, parsed)
-    service, others = Service(controller, parsed, shadow=SpringDamper(robot)), f"ipc://{folder}/others" if own else None
-    place = f"ipc://{folder}/robot"
-    with routed(service, place, lead_us=0.0, curve=parsed.curve, others_address=others) as (router, thread):
+    others, options = f"ipc://{folder}/others" if own else None, {"lead_us": 0.0, "curve": parsed.curve}
+    with served(robot, f"ipc://{folder}/robot", parsed, others_address=others, **options) as (router, thread, _):
         yield router.endpoint, router.others_endpoint or router.endpoint, thread
-
-
-def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
-    settings = {"connect_ms": PATIENCE_MS} | settings
-    hello = hello_for(robot, 1e-3, kind=settings.pop("kind", "sim"))
-    return RobotClient(address, hello, deadline_ms=PATIENCE_MS, **settings)
 
 
 def test_robot_and_others_are_answered_at_their_addresses(robot, tmp_path):

@@ -19,8 +19,9 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, full
+from rig import client_of, served
 from standin import MS, SpringDamper, from_snapshot, resting
-from wire import PATIENCE_MS, dealer, expect, routed
+from wire import PATIENCE_MS, dealer, expect
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
@@ -39,16 +40,13 @@ from transport.server.sockets.port import SOCKET_MAX_BYTES, AddressFile
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation, newest
 from transport.startup.serve import serve
-from transport.startup.warm_up import warm_up
 
 
 @contextmanager
 def serving(robot: Robot, address: str) -> Iterator[str]:
     """A server in a thread; gives its endpoint and ends cleanly."""
     settings = ServerSettings(controller="standin", max_state_age_ms=1000.0, planners=("joystick",))
-    controller = SpringDamper(robot)
-    warm_up(controller, settings)
-    with routed(Service(controller, settings), address) as (router, _):
+    with served(robot, address, settings) as (router, *_):
         yield router.endpoint
 
 
@@ -56,10 +54,6 @@ def serving(robot: Robot, address: str) -> Iterator[str]:
 def address(robot, tmp_path):
     with serving(robot, f"ipc://{tmp_path}/s") as bound:
         yield bound
-
-
-def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
-    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=PATIENCE_MS, **settings)
 
 
 def test_a_planner_commands_over_a_socket_of_its_own(robot, address):
