@@ -85,15 +85,11 @@ class Forecast(Record, frozen=True):
 
 
 class FeedForward:
-    """Base class, and feed-forward torque of the law `pid`: zero torque, without a model. It only selects the contacts.
+    """Base class, and feed-forward torque of the law `pid`: zero torque, without a model. It only selects the contacts."""
 
-    senses: whether measured contact forces are used, see `measure`
-    realises_tasks: whether `Target.tasks` has an effect; foresees: whether `under` has one
-    """
-
-    senses = False
-    realises_tasks = False
-    foresees = False
+    senses = False  # whether measured contact forces are used, see `measure`
+    realises_tasks = False  # whether `Target.tasks` has an effect
+    foresees = False  # whether `under` has one
 
     def __init__(self, robot: Robot, source: ContactSource) -> None:
         self._source, self._no_torque = source, np.zeros(robot.na)
@@ -125,8 +121,7 @@ MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]  # makes one for
 
 
 class Predictive(FeedForward):
-    """Inverse dynamics with the contact forces that a contact law predicts. Stores the warm start and the sensed
-    forces.
+    """Inverse dynamics with the contact forces that a contact law predicts. Stores the warm start and the sensed forces.
 
     The law `sensed` uses measured contact forces; all contacts are then passed to the prediction, whether planned or not.
     """

@@ -15,22 +15,17 @@ STABLE = 1.0 + 1e-9  # largest magnitude of an eigenvalue of a stable loop
 
 
 class VerticalLeg(Settings, frozen=True):
-    """A leg under its share of the robot, and its controller.
+    """A leg under its share of the robot, and its controller."""
 
-    base, foot: m_b, m_f [kg]; period: dt [s]
-    kp, kd: K_p [1/s²], K_d [1/s]; torque_kp, torque_kd: k_τ [N/m], d_τ [N·s/m]
-    relaxation, memory: T_r, T_p [s]; relaxation 0: dt
-    """
-
-    base: float
-    foot: float
-    kp: float
-    kd: float
-    torque_kp: float = 0.0
-    torque_kd: float = 0.0
-    relaxation: float = 0.05
-    memory: float = 0.005
-    period: float = 0.001
+    base: float  # m_b [kg]
+    foot: float  # m_f [kg]
+    kp: float  # K_p [1/s²]
+    kd: float  # K_d [1/s]
+    torque_kp: float = 0.0  # k_τ [N/m]
+    torque_kd: float = 0.0  # d_τ [N·s/m]
+    relaxation: float = 0.05  # T_r [s]; 0: dt
+    memory: float = 0.005  # T_p [s]
+    period: float = 0.001  # dt [s]
 
 
 def critical_damping(leg: VerticalLeg, stiffness: float, delay: int) -> float:

@@ -112,12 +112,9 @@ def _land(
 
 
 class ContactSource:
-    """Contacts with a gap up to the margin, independent of the plan.
+    """Contacts with a gap up to the margin, independent of the plan."""
 
-    lands: whether the source changes contacts and demand when feet touch down, see `land`
-    """
-
-    lands = False
+    lands = False  # whether the source changes contacts and demand when feet touch down, see `land`
 
     def __init__(self, robot: Robot, margin: float, reach: float) -> None:
         """margin: largest gap of a contact that is passed to the prediction [m]
@@ -134,11 +131,9 @@ class ContactSource:
         return contacts if near else contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
-        """Return contacts, demand and ground, changed for the feet that touch down within the period. Only for sources with
-        `lands`.
+        """Return contacts, demand and ground, changed for the feet that touch down within the period; of sources with `lands`.
 
-        contacts: result of `pick`
-        demand: joint accelerations [rad/s²] (na)
+        contacts: result of `pick`; demand: joint accelerations [rad/s²] (na)
         """
         raise NotImplementedError
 

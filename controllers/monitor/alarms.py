@@ -141,20 +141,14 @@ MAX_GAP = 4.5  # states that are further apart are not compared [periods]: betwe
 
 
 class Alarm(NamedTuple):
-    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold.
+    """A row of the table of alarms. `AlarmSettings` says what is compared with the threshold."""
 
-    name: in messages
-    threshold: name of the setting; also: a second threshold's
-    text: message; {joint}: name of the joint, {value}: the measure
-    stop: name of the setting; after: time above the threshold until the mode becomes degraded [s]
-    """
-
-    name: str
-    threshold: str
-    text: str
-    stop: str = "sensor_stop"
-    after: float = 0.0
-    also: str = ""
+    name: str  # in messages
+    threshold: str  # name of the setting
+    text: str  # message; {joint}: name of the joint, {value}: the measure
+    stop: str = "sensor_stop"  # name of the setting
+    after: float = 0.0  # time above the threshold until the mode becomes degraded [s]
+    also: str = ""  # name of a second threshold
 
 
 ALARMS = (

@@ -30,15 +30,12 @@ DYNAMICS = {"damping": "N·m·s/rad", "friction": "N·m", "stiffness": "N·m/rad
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of the inspection.
+    """One finding of the inspection."""
 
-    where: name of a link or joint; severity: 'error', 'warning' or 'note'; element: 'link' or 'joint', '' if it is of neither
-    """
-
-    severity: str
-    where: str
+    severity: str  # error, warning or note
+    where: str  # name of a link or joint
     message: str
-    element: str = ""
+    element: str = ""  # link or joint, empty if it is of neither
 
 
 class _Wrong(Exception):
