@@ -10,6 +10,7 @@ A joint of MuJoCo moves its body about an anchor a; with the pose T of the body 
     T · J_1(q_1 − q_ref,1) · J_2(q_2 − q_ref,2) · …,     J(θ) = Trans(a) Rot(axis, θ) Trans(−a)  or  Trans(θ axis)
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,16 +22,19 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import ModelError, missing_extra
-from idyn.model.actuators import actuator_problems, motors
 from idyn.model.description import Closure, ContactPoint
 from idyn.model.urdf import ROOT_JOINT, add_origin, pose_of, rotation_of, text_of
 from idyn.types import Array
 
-SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!", ">"))  # beginning and end of what may stand before the root element
+BEGIN = re.compile(r"(?:[\s\ufeff]|(?><(?=\?).*?\?>)|(?><!(?=--).*?-->)|(?><!(?!--).*?>))*+<mujoco", re.DOTALL)
+"""Blanks, instructions, comments and declarations, then the root element."""
+
 FREE, BALL, SLIDE, HINGE = range(4)  # types of joints in MuJoCo
 SPHERE, CAPSULE, CYLINDER, BOX, MESH = 2, 3, 5, 6, 7  # types of geoms in MuJoCo
 NO_GRAVITY = 1 << 7  # flag of MuJoCo that disables gravity
 STATES, CLOSE = 3, 1e-9  # number of states at which M and bias are compared with MuJoCo, largest relative difference
+Names = dict[tuple[str, int], str]  # kind and index → name
+TRANSMISSIONS = {2: "a slider crank", 3: "a tendon", 4: "a site", 5: "a body"}  # types in MuJoCo besides joints
 
 
 def is_mjcf(text: str) -> bool:
@@ -38,17 +42,7 @@ def is_mjcf(text: str) -> bool:
 
     Parsers are not used: they leave cycles of objects, at every robot that a server builds without garbage collection.
     """
-    at = 0
-    while True:
-        while at < len(text) and (text[at].isspace() or text[at] == "\ufeff"):
-            at += 1
-        ends = [end for begin, end in SKIPPED if text.startswith(begin, at)]
-        if not ends:
-            return text.startswith("<mujoco", at)
-        found = text.find(ends[0], at)
-        if found < 0:
-            return False
-        at = found + len(ends[0])
+    return BEGIN.match(text) is not None
 
 
 def build_mjcf(text: str) -> pin.Model:
@@ -349,7 +343,7 @@ class Reading:
             yield Closure(first=ends[0], second=ends[1])
 
 
-def _names(m: Any) -> dict[tuple[str, int], str]:
+def _names(m: Any) -> Names:
     """Return a name of each body, joint, actuator, equality and tendon: that of the file, or one of ours that no other has."""
     tables = {"body": m.name_bodyadr, "joint": m.name_jntadr, "actuator": m.name_actuatoradr}
     tables |= {"equality": m.name_eqadr, "tendon": m.name_tendonadr, "model": [0]}
@@ -368,3 +362,38 @@ def _names(m: Any) -> dict[tuple[str, int], str]:
 
 def _own_name(m: Any, at: int) -> str:
     return bytes(m.names[at:]).split(b"\0", 1)[0].decode()
+
+
+def actuator_problems(m: Any, names: Names) -> Iterator[str]:
+    """Yield the actuators that do not turn one joint by a force."""
+    for a in range(m.nu):
+        kind, joint = int(m.actuator_trntype[a]), int(m.actuator_trnid[a, 0])
+        if kind > 1:
+            yield f"actuator '{names['actuator', a]}': acts on {TRANSMISSIONS.get(kind, 'no joint')}, not on a joint"
+        elif m.jnt_type[joint] < 2:
+            yield f"actuator '{names['actuator', a]}': acts on the free or ball joint '{names['joint', joint]}'"
+        elif m.actuator_gaintype[a] > 1:
+            yield f"actuator '{names['actuator', a]}': a muscle or a user's own gain"
+
+
+def motors(m: Any, names: Names, axes: list[int]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Return the torque limits of the joints [N·m or N], and the joints without a motor. Without actuators all have motors.
+    axes: the robot's joints with one axis
+
+    A limit is the smallest of those that the file gives: `actuatorfrcrange` of the joint, and for each of its actuators gear
+    times `forcerange`, and gear times gain times `ctrlrange` if the force is proportional to the control.
+    """
+    limits = {j: float(np.abs(m.jnt_actfrcrange[j]).max()) if m.jnt_actfrclimited[j] else np.inf for j in axes}
+    driven = set()
+    for a in range(m.nu):
+        j, gear, force = int(m.actuator_trnid[a, 0]), abs(float(m.actuator_gear[a, 0])), np.inf
+        if j not in limits:
+            continue
+        driven.add(j)
+        if m.actuator_forcelimited[a]:
+            force = float(np.abs(m.actuator_forcerange[a]).max())
+        if m.actuator_gaintype[a] == 0 and m.actuator_biastype[a] == 0 and m.actuator_ctrllimited[a]:
+            force = min(force, float(np.abs(m.actuator_ctrlrange[a]).max()) * abs(float(m.actuator_gainprm[a, 0])))
+        limits[j] = min(limits[j], gear * force)
+    passive = tuple(names["joint", j] for j in axes if m.nu and j not in driven)
+    return {names["joint", j]: limits[j] for j in axes if np.isfinite(limits[j]) and names["joint", j] not in passive}, passive
