@@ -191,12 +191,8 @@ class Predictive(FeedForward):
             return self._without_answer(contacts, status.sentence)
         self._guess = prediction.guess
         as_asked = status is Status.SOLVED and prediction.torque_excess <= 0.0 >= prediction.force_excess
-        return Forecast(
-            tau=self._grip.filled(tau) if grips else tau,
-            contacts=contacts,
-            prediction=prediction,
-            message="" if as_asked else _degradation(prediction, law),
-        )
+        message, tau = "" if as_asked else _degradation(prediction, law), self._grip.filled(tau) if grips else tau
+        return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=message)
 
     def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
         asked, same = forecast.prediction, forecast.tau is not None and np.array_equal(tau, forecast.tau)
@@ -231,13 +227,8 @@ class Predictive(FeedForward):
             return self._without_answer(contacts, status.sentence)
         self._guess = prediction.guess
         problems = [absent, _degradation(prediction, self._law), *(f"violated: {name}" for name in answer.relaxed)]
-        return Forecast(
-            tau=prediction.tau,
-            contacts=contacts,
-            prediction=prediction,
-            message="; ".join(filter(None, problems)),
-            outcomes=answer.outcomes[: len(stack.tasks) - 1],
-        )
+        message, tau, outcomes = "; ".join(filter(None, problems)), prediction.tau, answer.outcomes[: len(stack.tasks) - 1]
+        return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=message, outcomes=outcomes)
 
     def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:
         self._guess = None

@@ -92,23 +92,16 @@ def _section(data: Any, kind: str, path: Path) -> Any:
     return part | (section or {})
 
 
-def _with_absolute_paths(data: Any, folder: Path) -> Any:
+def _with_absolute_paths(value: Any, folder: Path, key: str = "") -> Any:
     """Return parsed TOML with the paths of `REFERENCES`, `PATHS` and ipc endpoints, in all its tables, below `folder`."""
-    if isinstance(data, list):
-        return [_with_absolute_paths(value, folder) for value in data]
-    if not isinstance(data, dict):
-        return data
-    result = {}
-    for key, value in data.items():
-        result[key] = _absolute(key, value, folder) if isinstance(value, str) else _with_absolute_paths(value, folder)
-    return result
-
-
-def _absolute(key: str, value: str, folder: Path) -> str:
-    """Return the value of a setting, below `folder` if it is a relative path."""
-    if key in PATHS or (key in REFERENCES and value.endswith(".toml")):
+    if isinstance(value, list):
+        return [_with_absolute_paths(each, folder) for each in value]
+    if isinstance(value, dict):
+        return {name: _with_absolute_paths(each, folder, name) for name, each in value.items()}
+    if isinstance(value, str) and (key in PATHS or (key in REFERENCES and value.endswith(".toml"))):
         return str(folder / value)
-    if key in ("endpoint", "robot_endpoint") and value.startswith("ipc://") and not value.startswith("ipc://@"):
+    is_socket = key in ("endpoint", "robot_endpoint") and isinstance(value, str)
+    if is_socket and value.startswith("ipc://") and not value.startswith("ipc://@"):
         return f"ipc://{folder / value.removeprefix('ipc://')}"
     return value
 

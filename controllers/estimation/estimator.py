@@ -132,17 +132,10 @@ class Estimator:
     def warm_up(self) -> None:
         """Compile or load the kernels; then `reset`."""
         zero, level = np.zeros(self._robot.na), np.array([0.0, 0.0, 0.0, 1.0])
+        imu = {"attitude": self._unmount.T @ level, "gyro": np.zeros(3)}
+        imu["accelerometer"] = -self._rotation.T @ self._state.gravity
         for k in range(2):
-            rest = Measurement(
-                t=1e-3 * k,
-                angles=zero,
-                speeds=zero,
-                torques=zero,
-                attitude=self._unmount.T @ level,
-                gyro=np.zeros(3),
-                accelerometer=-self._rotation.T @ self._state.gravity,
-            )
-            self.update(rest)
+            self.update(Measurement(t=1e-3 * k, angles=zero, speeds=zero, torques=zero, **imu))
         self.reset()
 
     def update(self, given: Measurement) -> Estimate:

@@ -294,16 +294,11 @@ class Locomotion:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)
             self._present = self._wanted
-        lean = np.concatenate([[0.0], self._base.lean])
-        return Reference(
-            q=motion[0][: robot.na],
-            v=motion[1][: robot.na],
-            a=motion[2][: robot.na],
-            schedule=Schedule(stance=~self.plan.swinging, time_to_switch=self.plan.wait.copy()),
-            base=self.plan.u.copy(),
-            pose=self._base.x + lean if self._base.away else None,
-            problem=UNREACHED if not reached else self._cut if self.plan.cut[0] else "",
-        )
+        (q, v, a), plan, base = (part[: robot.na] for part in motion), self.plan, self._base
+        schedule = Schedule(stance=~plan.swinging, time_to_switch=plan.wait.copy())
+        pose = base.x + np.concatenate([[0.0], base.lean]) if base.away else None
+        problem = UNREACHED if not reached else self._cut if plan.cut[0] else ""
+        return Reference(q=q, v=v, a=a, schedule=schedule, base=plan.u.copy(), pose=pose, problem=problem)
 
     def _flatten(self, heights: Array) -> None:
         """Make the stance one on level ground. heights: of the ground below its feet [m] (n)"""

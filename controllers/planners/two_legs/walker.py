@@ -121,15 +121,9 @@ class TwoLegs(Trajectory):
             stands[self._feet[steps.swinging].rows] = False
         posture = self._angles.copy()
         posture[self._legs] = robot.joint_angles(state.q)[self._legs]
-        zero = np.zeros(robot.na)
-        return Reference(
-            q=posture,
-            v=zero,
-            a=zero,
-            schedule=Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf)),
-            base=self._velocity.copy(),
-            tasks=self._task_stack(touching, self._omega**2 * (com.position[:2] - p), p),
-        )
+        zero, schedule = np.zeros(robot.na), Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf))
+        tasks = self._task_stack(touching, self._omega**2 * (com.position[:2] - p), p)
+        return Reference(q=posture, v=zero, a=zero, schedule=schedule, base=self._velocity.copy(), tasks=tasks)
 
     def _task_stack(self, touching: Array, push: Array, pressure: Array) -> TaskStack:
         """Return the tasks, without the posture.
