@@ -50,8 +50,7 @@ class EstimatorSettings(Settings, frozen=True):
     damping: NonNegative = 0.0
 
 
-ATTITUDE, VELOCITY, POSITION, GYRO_BIAS, ACCELEROMETER_BIAS, FEET = 0, 3, 6, 9, 12, 15
-"""First component of each part of the error."""
+ATTITUDE, VELOCITY, POSITION, GYRO_BIAS, ACCELEROMETER_BIAS, FEET = 0, 3, 6, 9, 12, 15  # first indices of the error
 
 
 class EstimatorNumbers(Numbers, settings=EstimatorSettings):

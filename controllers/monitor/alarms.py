@@ -132,11 +132,7 @@ class Power:
 
 
 MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)  # type of the argument `measured` of `watch`
-
-LOST = 1.5
-"""Between states that are further apart others were lost [periods]. A drift then counts only as far as no speed between the two
-measured ones explains it."""
-
+LOST = 1.5  # beyond this states were lost [periods]: drifts then count only as far as no speed between explains them
 MAX_GAP = 4.5  # states that are further apart are not compared [periods]: between them speeds and torques are unknown
 
 

@@ -32,10 +32,7 @@ from idyn.types import Array
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
 """Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
 
-LONG = 0.02
-"""Time after which a switch in the air, a held foot and a force at an open switch are contradictions, and for which a switch
-that opens at a resting foot counts as closed [s]."""
-
+LONG = 0.02  # time until air, held and force are contradictions; a switch that opens at rest counts as closed for it [s]
 REST = 2e-3  # a foot stays where it is while it moves by less than this [m]
 NO_FORCE = 0.005  # largest force of a foot that carries nothing, as a share of the weight
 

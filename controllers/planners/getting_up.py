@@ -79,9 +79,7 @@ def within_limits(robot: Robot, angles: Array, where: str) -> Array:
     return angles
 
 
-LEVEL, TIPPED = 0.6, 1.0
-"""Tilts: below the first a robot lies on its belly, beyond the second a rising or standing one begins anew [rad]."""
-
+LEVEL, TIPPED = 0.6, 1.0  # tilts of a robot on its belly, and beyond which one that rises or stands begins anew [rad]
 STILL, REST = 0.3, 1.0  # folded legs have come to rest below this angular speed of the base [rad/s], or after this time [s]
 HELD = 0.3  # time for which a push lasts after its motion [s]
 PEAK = 15.0 / 8.0  # largest speed of a quintic, relative to its mean speed

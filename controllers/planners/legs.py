@@ -39,11 +39,7 @@ Placed = tuple[Array, Array, Array, Array]  # directions w and points r of the h
 TOLERANCE = 1e-12  # largest position error of a foot in a solution [m]
 ITERATIONS = 30  # largest number of Newton steps. From the solution of the last tick it takes two or three
 LARGEST_STEP = 0.3  # largest change of a joint angle in one Newton step [rad]
-
-LEFT_OUT = 0.03
-"""Largest distance from a foot's target across the plane of a leg of two hinges [m]. Farther is out of reach. It allows
-attitudes of a tenth of a radian, and says that a robot cannot step sideways."""
-
+LEFT_OUT = 0.03  # most distance of a target across the plane of two hinges [m]: attitudes of 0.1 rad, no steps sideways
 CURVED = 1e-3  # farther from the target [m], the steps of a leg of more than three hinges ignore the curvature λ·H
 ARRIVED = 1e-9  # largest error of the angles in a solution of a leg of more than three hinges [rad]
 BASE = 6  # number of velocities of a floating base

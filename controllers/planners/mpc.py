@@ -117,10 +117,7 @@ def _four(place: Array) -> Array:
     return np.array([*place, 0.0])
 
 
-TRUNK = 0.1
-"""Weight of the attitude of the base beside that of the motion of the centre of mass: on two feet no force turns the base about
-the line between them, and legs in the air shall not."""
-
+TRUNK = 0.1  # weight of the attitude of the base: on two feet no force turns it about the line between them
 STIFFNESS, SWING_STIFFNESS = 100.0, 400.0  # stiffness of the tasks of body and swinging feet [1/s²]; their damping is critical
 
 LOWERING, ABOVE = 0.15, 0.005

@@ -27,15 +27,9 @@ REGULARISATION = 0.01  # ε as a share of Σ ‖dᵢ‖²
 FASTEST = 0.25  # largest |eₖ|: the gradient changes by at most Ω/2 times as much per second
 STEP = 0.05  # largest error of the height that is followed [m]
 STEEPEST = 0.7  # largest component of a gradient; 35°
-
-UNEVEN = 0.005
-"""Distance of a foothold from the plane through all of them that only a step makes [m]. One of four that is 2 cm above the
-plane through the others is as far from it; sensor noise of 1 mrad in all joints makes 3 mm."""
-
+UNEVEN = 0.005  # distance of a foothold from the plane of all that only a step makes [m]: of 2 cm; 1 mrad of noise: 3 mm
 CAREFUL, HIGHER = 1.0, 1.5  # time after the last step for which a plan is careful [s], and how many times higher its feet rise
-
-EVEN, SLOPING = 0.015, 0.03
-"""Below the first gradient ground counts as level, above the second as a slope; in between s rises evenly."""
+EVEN, SLOPING = 0.015, 0.03  # gradients of level ground, and of slopes; in between s rises evenly
 
 
 class Slope(ArrayRecord):

@@ -38,10 +38,7 @@ from idyn.terms.inputs import finite
 from idyn.types import Array
 
 SMOOTHING = 0.015  # time constant of the measured velocity [s]
-
-BANDS = (0.15, 0.15, 0.5)
-"""Deviation of the measured from the planned velocity to which the plan does not yield [m/s, m/s, rad/s]; trots sway less."""
-
+BANDS = (0.15, 0.15, 0.5)  # deviations of the measured velocity to which a plan does not yield [m/s, m/s, rad/s]
 YIELDING = 30.0  # rate at which the planned velocity follows the measured one outside of the bands [1/s]
 
 RETURN_TIME, RETURN = 0.1, (3.0, 3.0, 8.0)

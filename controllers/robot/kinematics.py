@@ -107,11 +107,7 @@ def contact_jacobian(robot: Robot, axes: Array, points: Array, rows: Array | Non
 
 CLOSING_STEPS = 50  # largest number of Newton steps that close the chains
 OUT_OF_PLANE = 1e-5  # largest gap of a closed chain [m]. Linkages that are not exactly in one plane cannot close further
-
-SLANTED = 1e-8
-"""Largest position error of a resting foot [m] where an exact solution needs a third joint: for a leg of two joints whose plane
-is not exactly vertical, as with an angle of 1.57075 rad in the URDF."""
-
+SLANTED = 1e-8  # largest error of a resting foot of two joints not in a vertical plane, as by an angle of 1.57075 rad [m]
 RESTING = 1e-10  # convergence limit: gap of a resting foot [m], last joint step [rad or m]
 
 

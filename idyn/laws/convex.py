@@ -57,11 +57,7 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 MOST_PIVOTS = 1000  # maximum number of pivots of one attempt
-
-SPREADS = 0.01, 1.0
-"""Spreads of the first and second covering vector, see `idyn.solvers.lemke.covering`. Problems of standing robots have many
-ties: the spread 0.01 avoids them and halves the number of pivots."""
-
+SPREADS = 0.01, 1.0  # see `idyn.solvers.lemke.covering`: 0.01 avoids the ties of standing robots, and half of the pivots
 FEW = 8  # maximum number of contacts for which the method of Lemke takes less time than a QP back end
 
 
@@ -196,10 +192,7 @@ def _fill_problem(program: Program, rays: Rays, columns: tuple[Array, Array], M:
             M[j, i] = -M[i, j] if i >= count else M[i, j]
 
 
-ONE_STAGE = 1e-8
-"""ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses are within 1e-4 N of those
-of least norm; with smaller ε results depend on the back end; with 1e-3 other contacts are active."""
-
+ONE_STAGE = 1e-8  # ε over the mean diagonal of D_NN: impulses within 1e-4 N of least norm; if smaller, back ends differ
 MAX_RELAXATION = 4e-9  # maximum contact velocity ε p due to the one-stage term [m/s]
 
 

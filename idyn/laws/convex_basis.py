@@ -23,14 +23,8 @@ from idyn.types import Array
 NEGATIVE = 1e-10  # a basis is accepted if no variable that must be ≥ 0 is below −NEGATIVE, in units of the problem
 LOADED = 1e-9  # impulses of a QP solution up to this share of the unit of the problem count as zero
 INDEPENDENT_OF = 1e-9  # coefficients of a linear dependence below this count as zero
-
-COARSE = 1e4
-"""Factor on the squared length against which `append_row` judges dependence: the orthogonal part of a row must exceed 3e-5 of
-its length. A basis of rows that differ by less would have large rounding errors."""
-
-CLEARLY = 1e9
-"""Factor on the squared length, as COARSE, for tangential rays of free sign, which are selected early: their orthogonal part
-must exceed a hundredth of their length."""
+COARSE = 1e4  # factor on the squared length for `append_row`: orthogonal parts of rows must exceed 3e-5 of their length
+CLEARLY = 1e9  # the same for tangential rays of free sign, which are selected early: a hundredth of the length
 
 
 @compiled

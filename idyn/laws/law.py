@@ -22,10 +22,7 @@ from idyn.types import Array
 
 Kernel = Callable[..., Any]
 
-FACE_ZERO = 1e-9
-"""Slack velocities up to this [m/s] count as zero when the face is determined from a solution. Other points of the face violate
-complementarity by at most this."""
-
+FACE_ZERO = 1e-9  # slack velocities that count as zero on the face, whose points violate complementarity by no more [m/s]
 MOST_EDGES = 64  # most edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges
 SLIPS = 1e-7  # tangential speed û above which a contact slides [m/s]
 

@@ -37,10 +37,7 @@ MOST_STEPS = 100  # maximum number of Newton steps. Usual: 2 to 5
 CONVERGED = 1e-13
 """Newton's method has converged when the gradient is below this share of its largest term."""
 
-STALLED = 1e-8
-"""Newton's method also ends when the gradient is below this share and does not decrease: it then consists of rounding errors.
-The certificate checks the result."""
-
+STALLED = 1e-8  # the method also ends when the gradient is below this share and does not decrease: rounding errors
 FLAT = 1e-10  # the line search ends when the slope is below this share of the initial one
 
 
