@@ -156,11 +156,18 @@ def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGue
 
 def _single(robot: Robot, expanded: ExpandedBatch, i: int, guess: Guess | None, **settings: Any) -> Prediction:
     """Return the result of `predict` for member i. Raises InputError, naming field and member."""
-    asked = expanded.state(i), expanded.contacts(i), expanded.motion[3][i]
-    applied = expanded.motion[2][i] if expanded.motion[2].shape[1] else None
-    preferred = None if expanded.preferred is None else expanded.preferred[i]
+    applied, preferred = expanded.motion[2], expanded.preferred
     try:
-        return predict(robot, *asked, guess=guess, applied=applied, preferred=preferred, **settings)
+        return predict(
+            robot,
+            expanded.state(i),
+            expanded.contacts(i),
+            expanded.motion[3][i],
+            guess=guess,
+            applied=applied[i] if applied.shape[1] else None,
+            preferred=None if preferred is None else preferred[i],
+            **settings,
+        )
     except InputError as error:
         raise InputError(f"{error.field} of member {i}", error.message) from error
 
@@ -286,8 +293,17 @@ def derivatives_batch(
         if one.law != law.name or not one.status.ok:
             found.append(f"no certified answer of the law '{law.name}' ({one.status})")
             continue
-        asked = expanded.state(i), expanded.contacts(i), expanded.motion[3][i]
-        last = None if before is None else before.member(i)
-        preferred = None if expanded.preferred is None else expanded.preferred[i]
-        found.append(derivatives(robot, *asked, one, law=law, options=options, guess=last, preferred=preferred))
+        found.append(
+            derivatives(
+                robot,
+                expanded.state(i),
+                expanded.contacts(i),
+                expanded.motion[3][i],
+                one,
+                law=law,
+                options=options,
+                guess=None if before is None else before.member(i),
+                preferred=None if expanded.preferred is None else expanded.preferred[i],
+            )
+        )
     return BatchDerivatives(found, (robot.na, 3 * len(expanded.keys), robot.nv))
