@@ -1,7 +1,8 @@
 """Foot switches that contradict kinematics and forces, or that flicker.
 
-A switch that opens while its foot stays where it touched counts as closed for `LONG`: a foot that carries less than the switch
-needs is still a contact. Without it, two feet of a light robot that close their switches by turns are never loaded together.
+A switch that closes for at most `TAP` and opens while its foot stays where it touched counts as closed for `LONG`: a foot that
+carries hardly what the switch needs is still a contact. Without it, two feet of a light robot that close their switches by
+turns are never loaded together. Nothing is reported. A foot that was loaded for longer, and lifts or bounces, counts as open.
 
 Four contradictions are watched, each over a time:
 
@@ -32,7 +33,8 @@ from idyn.types import Array
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
 """Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
 
-LONG = 0.02  # time until air, held and force are contradictions; a switch that opens at rest counts as closed for it [s]
+LONG = 0.02  # time until air, held and force are contradictions; a switch that opens after a tap counts as closed for it [s]
+TAP = 3.5e-3  # longest closing of a switch that is a tap [s]
 REST = 2e-3  # a foot stays where it is while it moves by less than this [m]
 NO_FORCE = 0.005  # largest force of a foot that carries nothing, as a share of the weight
 
@@ -75,7 +77,8 @@ class SwitchState(ArrayRecord):
     high: Vector
     pressed: Vector
     idle: Vector
-    opened: Vector  # time since the switch opened at a foot that stays, else ∞ [s] (n)
+    opened: Vector  # time since the switch opened after a tap at a foot that stays, else ∞; 0: closed [s] (n)
+    closed: Vector  # duration of the last closing [s] (n)
     stuck: Vector  # 1 for switches that are open at a held foot (n)
     found: Vector  # contradictions (n)
     values: Vector  # their measures (n)
@@ -86,13 +89,14 @@ class SwitchState(ArrayRecord):
         n, na = legs.shape
         self.put(legs=legs, anchor=np.zeros((n, 3)), since=np.zeros((n, na)))
         self.put(**{name: np.zeros(n) for name in ("still", "high", "pressed", "idle", "stuck", "found", "values")})
-        self.put(opened=np.full(n, np.inf))
+        self.put(opened=np.full(n, np.inf), closed=np.zeros(n))
         self.put(limits=AlarmNumbers(settings), weight=weight)
 
     def reset(self) -> None:
         for each in (self.anchor, self.since, self.still, self.high, self.pressed, self.idle, self.stuck, self.found):
             each.fill(0.0)
         self.opened.fill(np.inf)
+        self.closed.fill(0.0)
 
 
 class Switches:
@@ -184,7 +188,12 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
         switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > pressing else 0.0
         switches.idle[k] = switches.idle[k] + dt if shut and force < idle else 0.0
-        switches.opened[k] = 0.0 if shut else switches.opened[k] + dt if switches.still[k] > 0.0 else np.inf
+        if shut:
+            switches.closed[k] = dt + (switches.closed[k] if switches.opened[k] == 0.0 else 0.0)
+            switches.opened[k] = 0.0
+        else:
+            tapped = switches.still[k] > 0.0 and switches.closed[k] <= TAP
+            switches.opened[k] = switches.opened[k] + dt if tapped else np.inf
         if shut or flies or closed[k] == UNKNOWN:
             switches.stuck[k] = 0.0
         elif switches.still[k] >= LONG and leg > switches.limits.switch_held:

@@ -294,7 +294,8 @@ class Locomotion:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)
             self._present = self._wanted
-        (q, v, a), plan, base = (part[: robot.na] for part in motion), self.plan, self._base
+        na, plan, base = robot.na, self.plan, self._base
+        q, v, a = motion[0][:na], motion[1][:na], motion[2][:na]
         schedule = Schedule(stance=~plan.swinging, time_to_switch=plan.wait.copy())
         pose = base.x + np.concatenate([[0.0], base.lean]) if base.away else None
         problem = UNREACHED if not reached else self._cut if plan.cut[0] else ""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fast import every, full
 
+from controllers.build import load_controller
 from controllers.robot.load import load_robot
 from idyn.errors import InputError
 from idyn.laws import LAWS
@@ -43,9 +44,11 @@ def test_check_finds_no_fault_in_the_shipped_robot(capsys, tmp_path):
 def test_check_prints_a_hello_that_the_server_accepts(capsys):
     assert main(["check", "go2", "--hello"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    robot, stance = load_robot("go2")
+    _, stance = load_robot("go2")
     data = json.dumps(facts["hello"]).encode()
-    agreement = agree(msgspec.json.decode(data, type=Hello), Host(robot, ServerSettings(controller="go2"), {}), data, 0)
+    agreement = agree(
+        msgspec.json.decode(data, type=Hello), Host(load_controller("go2"), ServerSettings(controller="go2")), data, 0
+    )
     assert agreement.id > 0
     assert facts["q"] == stance.tolist()
     assert facts["contacts"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]

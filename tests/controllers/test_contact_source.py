@@ -252,11 +252,12 @@ def test_short_closings_in_the_air_and_feet_some_centimetres_apart_are_left_alon
     assert feet.run(200, feet.feet) == []
 
 
-def test_a_switch_that_opens_counts_as_closed_for_20_ms_unless_its_foot_leaves(quadruped):
+def test_a_switch_that_opens_after_a_tap_counts_as_closed_for_20_ms_unless_its_foot_leaves(quadruped):
     feet = Feet(quadruped)
-    for lift, most in (0.0, 20), (3e-4, 6), (1e-2, 0):
+    for tap, lift, most in (1, 0.0, 20), (3, 0.0, 20), (3, 3e-4, 6), (3, 1e-2, 0), (4, 0.0, 0), (50, 0.0, 0):
         feet.lift = lambda tick: 0.0
-        assert feet.run(50, feet.feet) == []
+        assert feet.run(50, feet.feet[1:]) == []
+        assert feet.run(tap, feet.feet) == []
         feet.lift = lambda tick, from_=feet.tick - 1, lift=lift: lift * (tick - from_)
         held = [set(feet.feet) == feet.believed for _ in range(40) if feet.run(1, feet.feet[1:]) == []]
         assert len(held) == 40
