@@ -88,6 +88,9 @@ def given_reference(given: Reference, robot: Robot) -> Reference:
     return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
 
 
+AT_REST = 0.2  # time with all feet on the ground by the plan after which a robot rests; the feet of gaits lift earlier [s]
+
+
 class Controller:
     """Computes each tick: joint feedback → demand → `idyn.predict` → limits. Its parts store most state between ticks."""
 
@@ -134,6 +137,7 @@ class Controller:
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
         self._placed.reset()
         self._wanted: Array | None = None  # angles of the last reference
+        self._at_rest = 0.0  # time for which the plan has had all feet on the ground [s]
         self._lies, self._unanswered = False, 0.0  # the last reference `drags`; ticks without a torque, see `SafetySettings`
         watching = self._delay_compensation, self._monitor, self._alarms, self._switches, self._safety
         for part in (self._source, self._feedforward, self._trajectory, *watching, self._feedback, self._torque_feedback):
@@ -177,7 +181,7 @@ class Controller:
         """
         robot, wanted, surface = self.robot, self._wanted, self._placed.surface(state)
         off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
-        since = inputs.dt, bool(inputs.follows) and wanted is not None
+        since = inputs.dt, bool(inputs.follows) and wanted is not None, self._at_rest >= AT_REST
         return self._switches.judge(surface, closed, off, since, forces, inputs.lifted)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
@@ -290,6 +294,8 @@ class Controller:
         # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
         self._lies = reference.drags
         self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles
+        stands = reference.schedule is not None and bool(reference.schedule.stance.all())
+        self._at_rest = self._at_rest + inputs.dt if stands else 0.0
         return reference
 
     def _posture(self, reference: Reference) -> PostureTask:

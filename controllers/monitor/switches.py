@@ -2,7 +2,8 @@
 
 A switch that closes for at most `TAP` and opens while its foot stays where it touched counts as closed for `LONG`: a foot that
 carries hardly what the switch needs is still a contact. Without it, two feet of a light robot that close their switches by
-turns are never loaded together. Nothing is reported. A foot that was loaded for longer, and lifts or bounces, counts as open.
+turns are never loaded together. Nothing is reported. It is so while the plan has all feet on the ground, and not for a foot
+that was loaded for longer and bounces.
 
 Four contradictions are watched, each over a time:
 
@@ -116,7 +117,7 @@ class Switches:
     @cached_property
     def _watch(self) -> Callable[..., int]:
         return entry_point(
-            watch, SwitchState.TYPE, REAL, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
+            watch, SwitchState.TYPE, REAL, FLAG, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
         )
 
     def reset(self) -> None:
@@ -127,14 +128,15 @@ class Switches:
         surface: Surface,
         keys: tuple[str, ...],
         off: Array,
-        since: tuple[float, bool],
+        since: tuple[float, bool, bool],
         forces: dict[str, float],
         lifted: tuple[str, ...] = (),
     ) -> tuple[tuple[str, ...], str]:
         """Return the contact places whose switches count as closed, and which switches contradict, '' without any.
 
         surface: the terrain at the contact spheres; keys: places with a closed switch; off: angles minus reference [rad] (na)
-        since: time since the last state [s], and whether the asked torques acted meanwhile; forces: place → sensed force [N]
+        since: time since the last state [s], whether the asked torques acted meanwhile, and whether the plan has all feet on
+            the ground; forces: place → sensed force [N]
         lifted: places that shall be in the air
         """
         spheres, force = self._robot.spheres, self._unsensed
@@ -163,10 +165,11 @@ class Switches:
 
 
 @compiled
-def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, ...]) -> int:
+def watch(switches: SwitchState, dt: float, acted: bool, rests: bool, measured: tuple[Array, ...]) -> int:
     """Update all switches. Return the number of switches with a finding; `found` and `values` have them.
 
-    dt: time since the last state [s]; acted: whether the asked torques acted meanwhile
+    dt: time since the last state [s]; acted: whether the asked torques acted meanwhile; rests: whether the plan
+        has all feet on the ground
     measured: spheres: centres (n, 3) and radii (n) [m], distances (n) [m] and normals (n, 3) of the terrain, switches: CLOSED,
         OPEN or UNKNOWN (n), sensed forces [N], NaN: unknown (n), angles minus reference [rad] (na)
     """
@@ -192,7 +195,7 @@ def watch(switches: SwitchState, dt: float, acted: bool, measured: tuple[Array, 
             switches.closed[k] = dt + (switches.closed[k] if switches.opened[k] == 0.0 else 0.0)
             switches.opened[k] = 0.0
         else:
-            tapped = switches.still[k] > 0.0 and switches.closed[k] <= TAP
+            tapped = rests and switches.still[k] > 0.0 and switches.closed[k] <= TAP
             switches.opened[k] = switches.opened[k] + dt if tapped else np.inf
         if shut or flies or closed[k] == UNKNOWN:
             switches.stuck[k] = 0.0

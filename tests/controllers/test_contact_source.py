@@ -184,7 +184,7 @@ class Feet:
         self.joints = np.zeros(self.robot.na)
         self.off = lambda tick: 0.0
         self.lifted = ()
-        self.tick, self.believed = 0, set()
+        self.tick, self.believed, self.rests = 0, set(), True
 
     def run(self, ticks, closed, forces=None):
         """Return (tick, keys, text) of every tick with a text."""
@@ -195,7 +195,7 @@ class Feet:
             q[7:] += self.joints
             at = self.robot.kinematics(State(q=q, v=np.zeros(self.robot.nv)))
             off = np.full(self.robot.na, self.off(self.tick))
-            since = DT if self.tick else 0.0, self.tick > 0
+            since = DT if self.tick else 0.0, self.tick > 0, self.rests
             surface = surface_at(centres_of(self.robot, at, self.robot.spheres), self.terrain)
             keys, text = self.switches.judge(surface, tuple(closed), off, since, forces or {}, self.lifted)
             if text:
@@ -263,6 +263,9 @@ def test_a_switch_that_opens_after_a_tap_counts_as_closed_for_20_ms_unless_its_f
         assert len(held) == 40
         assert held == sorted(held, reverse=True)
         assert sum(held) in (max(most - 1, 0), most)
+    assert feet.believed == set(feet.feet[1:])
+    feet.lift, feet.rests = (lambda tick: 0.0), False
+    assert feet.run(3, feet.feet) == feet.run(1, feet.feet[1:]) == []
     assert feet.believed == set(feet.feet[1:])
 
 
