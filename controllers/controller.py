@@ -88,6 +88,13 @@ def given_reference(given: Reference, robot: Robot) -> Reference:
     return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
 
 
+def given_state(state: State, robot: Robot) -> State:
+    """Convert the entries of a state to float arrays. Raises InputError for wrong sizes."""
+    state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
+    check_size(robot, state)
+    return state
+
+
 AT_REST = 0.2  # time with all feet on the ground by the plan after which a robot rests; the feet of gaits lift earlier [s]
 
 
@@ -216,9 +223,7 @@ class Controller:
             at = robot.kinematics(self._placed.take(state))
             fault = self._safety.fault(at, inputs.dt)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
-            state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
-            check_size(robot, state)
-            at = robot.kinematics(state)
+            at = robot.kinematics(given_state(state, robot))
             fault = self._safety.fault(at, inputs.dt)
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
@@ -230,20 +235,14 @@ class Controller:
             return self._stopped(at, Mode.FAULT, alarm.message)
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
-        if inputs.delay:
-            at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
-            angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
-        if robot.closures.keys:  # measured speeds that open a chain would ask for the force that stops them within a period
-            at = robot.kinematics(State(q=at.q, v=closing(robot, at.q, at.v)))
+        if inputs.delay or robot.closures.keys:
+            at, angles, speeds = self._acting(at, (angles, speeds), inputs.delay)
         reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
-        tasks = None
-        if asked is not None and self.realises_tasks:
-            posture, own = self._posture(reference), reference.tasks
-            tasks = asked if own is None or own is asked else beside(robot, at, own, asked, posture), posture
+        tasks = self._tasks(at, reference, asked) if asked is not None and self.realises_tasks else None
         target = Target(reference.q, demand, reference.schedule, grip, tasks, applied=inputs.applied, drags=reference.drags)
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
@@ -276,6 +275,21 @@ class Controller:
             reality=mismatch,
             outcomes=forecast.outcomes,
         )
+
+    def _acting(self, at: Kinematics, joints: tuple[Array, Array], delay: float) -> tuple[Kinematics, Array, Array]:
+        """Return the kinematics and the joints' angles and speeds at the time when the torque acts."""
+        robot, (angles, speeds) = self.robot, joints
+        if delay:
+            at = robot.kinematics(self._delay_compensation.extrapolate(at, delay))
+            angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
+        if robot.closures.keys:  # measured speeds that open a chain would ask for the force that stops them within a period
+            at = robot.kinematics(State(q=at.q, v=closing(robot, at.q, at.v)))
+        return at, angles, speeds
+
+    def _tasks(self, at: Kinematics, reference: Reference, asked: TaskStack) -> tuple[TaskStack, PostureTask]:
+        """Return the tasks of a tick, commanded ones beside those of the reference, and the posture below them."""
+        posture, own = self._posture(reference), reference.tasks
+        return asked if own is None or own is asked else beside(self.robot, at, own, asked, posture), posture
 
     def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
         """Return the reference of a tick: that of the time when its torque acts, which never decreases."""
