@@ -1,6 +1,6 @@
 """Runs whose ends follow from what is done to the robot, each with the verdict that it must have.
 
-`python tests/sim_harness/known_ends.py` runs them and prints the table of docs/results/verdicts.md.
+`python tests/sim_harness/known_ends.py` runs them and prints a table.
 """
 
 import json

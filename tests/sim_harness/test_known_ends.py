@@ -1,7 +1,5 @@
 """Runs with known ends get the right verdict and exit code, from `idyn simulate` and from their logs."""
 
-from pathlib import Path
-
 import pytest
 from fast import full
 from known_ends import AHEAD, KNOWN, TROT, WET, ended, table
@@ -12,7 +10,6 @@ from sim_harness.run.experiment import run_in_process, run_served
 from sim_harness.run.logs import logged_runs
 from sim_harness.run.plan import load_plan, with_controller
 
-PAGE = Path(__file__).parents[2] / "docs/results/verdicts.md"
 FAST = {
     "is pushed over",
     "carries its box with smooth fingers",
@@ -26,13 +23,10 @@ LOGGED = {"is pushed over", "is pushed on ice", "shall sway by a law that keeps 
           "is pushed on ice while it trots in place", "is 60 % heavier than believed"}  # fmt: skip
 
 
-def test_forty_runs_have_all_endings_and_the_page_has_their_table():
+def test_forty_runs_have_all_endings():
     assert len(KNOWN) >= 40
     assert len({known.what for known in KNOWN}) == len(KNOWN)
     assert {known.ending for known in KNOWN} >= set(Ending)
-    expected = table({known.what: (known.ending, known.exit_code) for known in KNOWN})
-    page = PAGE.read_text(encoding="utf-8").split("<!-- known ends -->\n")[1]
-    assert page.split("<!-- /known ends -->")[0] == expected
     rows = table({"is pushed": ("fell", 1), "waits": ("stood", 0), "sways": ("stood", 1)}).splitlines()[2:]
     assert sorted(rows) == ["| fell | 1 | is pushed |", "| stood | 0 | waits |", "| stood | 1 | sways |"]
 
