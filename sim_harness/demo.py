@@ -11,8 +11,7 @@ from controllers.config.tables import kind_of, named
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.measure.fall import base_tilt
-from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
-from sim_harness.measure.run_time import slowness
+from sim_harness.measure.metrics import SETTLED, Summary, normal_forces, slowness
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Axes, Line, Plot, picture, stacked
 from sim_harness.report.report import Report

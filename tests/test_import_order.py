@@ -66,7 +66,7 @@ GROUPS = {
         ("sim_harness.judge",),
         ("sim_harness.demo",),
         ("sim_harness.fleet",),
-        ("sim_harness.bench",),
+        ("sim_harness.doctor",),
         ("sim_harness.studies",),
         ("sim_harness.gamepad",),
         ("sim_harness.conform",),
@@ -130,7 +130,7 @@ IMPORTERS = {
         "transport.robot.client",
         "transport.robot.planner",
         "transport.keys",
-        "sim_harness.bench.machine",  # measures a bare echo
+        "sim_harness.doctor",  # measures a bare echo
         "sim_harness.conform.probe",  # sends what no client would
     },
     "mcap": {"transport.log.reader", "transport.log.export", "transport.log.recorder", "transport.bridges.unitree.messages"},

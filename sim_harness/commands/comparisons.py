@@ -12,10 +12,9 @@ from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.results import Options, run_comparisons
-from sim_harness.compare.settings import load_comparison
+from sim_harness.compare.settings import ComparisonSettings, load_comparison
 from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
 from sim_harness.compare.study import Figures, Study, measure, report_of
-from sim_harness.compare.timing import run_timings
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
@@ -72,8 +71,7 @@ def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     """Run comparisons. Return the outcomes of their claims, and whether all claims hold that could be decided."""
     comparisons = [load_comparison(name) for name in names]
-    racing = next((name for name, each in zip(names, comparisons, strict=True) if each.race is not None), None)
-    racer = None if racing is None else study_module(racing, f"{CHECKOUT}.race")
+    studies = [_study_of(name, comparison) for name, comparison in zip(names, comparisons, strict=True)]
     how = Options(
         seeds=options.seeds,
         seconds=options.seconds,
@@ -84,15 +82,22 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     runs = options.out.absolute() / "runs"  # workers may have another working directory
     with run_bar() as progress:
         results = run_comparisons(comparisons, runs, how, progress)
-        timings = [run_timings(comparison, runs, progress) for comparison in comparisons]
-        races = [None if racer is None or each.race is None else racer.run_race(each.race, progress) for each in comparisons]
+        measured = [None if study is None else study[0].run(study[1], runs, progress) for study in studies]
     findings = [
-        Finding(name=Path(name).stem, comparison=comparison, results=result, timings=timing, race=race)
-        for name, comparison, result, timing, race in zip(names, comparisons, results, timings, races, strict=True)
+        Finding(name=Path(name).stem, comparison=comparison, results=result, measured=found)
+        for name, comparison, result, found in zip(names, comparisons, results, measured, strict=True)
     ]
     publish(comparison_report(findings), options.out, figures=figures_of(findings))
     outcomes = [outcome for finding in findings for outcome in finding.outcomes]
     return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
+
+
+def _study_of(name: str, comparison: ComparisonSettings) -> tuple[Any, dict[str, Any]] | None:
+    """Return the study of a comparison without scenes and its settings. Raises ConfigError where only a checkout has it."""
+    for kind, settings in (("timing", comparison.timing), ("race", comparison.race)):
+        if settings is not None:
+            return study_module(name, f"{CHECKOUT}.{kind}"), settings
+    return None
 
 
 def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -133,7 +133,7 @@ def compare(parser: ArgumentParser) -> None:
         "what",
         nargs="*",
         help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or a "
-        f"study, all but own-robots in a checkout only: {', '.join(STUDIES)}, own-robots also with robots and "
+        f"study, in a checkout only: {', '.join(STUDIES)}, own-robots also with robots and "
         "folders of URDFs behind it, unitree with the folder of Unitree's simulator, and perhaps a scene of it, delays or g1; "
         "or log.mcap files",
     )

@@ -29,14 +29,12 @@ from idyn.errors import ConfigError, InputError
 from idyn.jit.compiled import compiling
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
-from sim_harness.bench.laws import bench_laws, bench_slopes, laws_table, slopes_table
-from sim_harness.bench.machine import Fact, bench_server, facts, server_table
-from sim_harness.bench.tasks import bench_tasks, tasks_table
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, runs_of
 from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.compare.study import measure, report_of
+from sim_harness.doctor import Fact, bench_server, facts
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
 from sim_harness.report.tables import text_table
@@ -141,7 +139,7 @@ def _load(kind: str, what: str) -> Robot:
     if is_comparison(what):
         comparison = load_comparison(what)
         robots = [plan.controller.robot for _, plan, _ in runs_of(comparison)]
-        name = robots[0] if comparison.timing is None else comparison.timing.robot
+        name = robots[0] if comparison.timing is None else comparison.timing.get("robot", "quadruped")
         return load_robot(name)[0]
     return build_controller(load_plan(what).controller).robot
 
@@ -289,18 +287,19 @@ def _print_fact(fact: Fact) -> None:
 def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
     if options.batch:
         return _batches(options), True
+    bench, tasks = (study_module("bench", f"{CHECKOUT}.{name}") for name in ("bench", "bench_tasks"))
     with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
-        result = bench_laws(options.robot, options.repeat, progress)
-    print(text_table(laws_table(result)))
-    result["derivatives"] = bench_slopes(options.robot)
-    print(text_table(slopes_table(result["derivatives"])))
-    result["tasks"] = bench_tasks(options.robot, options.tsid)
+        result = bench.bench_laws(options.robot, options.repeat, progress)
+    print(text_table(bench.laws_table(result)))
+    result["derivatives"] = bench.bench_slopes(options.robot)
+    print(text_table(bench.slopes_table(result["derivatives"])))
+    result["tasks"] = tasks.bench_tasks(options.robot, options.tsid)
     if result["tasks"]:
-        print(text_table(tasks_table(result["tasks"])))
+        print(text_table(tasks.tasks_table(result["tasks"])))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)
-        print(text_table(server_table(result["server"])))
+        print(text_table(bench.server_table(result["server"])))
     return result, True
 
 

@@ -31,7 +31,7 @@ from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
 
-NOT_RUN = ("bench", "commands", "compare", "demo.py", "report", "studies", "view")
+NOT_RUN = ("commands", "compare", "demo.py", "doctor.py", "report", "studies", "view")
 """Parts of `sim_harness` that only start runs or evaluate results: they do not enter the digest."""
 
 Keep = Literal["log", "trace", "fall"]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -15,15 +15,11 @@ from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.matrix import Panel, decide_cells, matrix_figure, part_figure, quantity_table, upright_table
 from sim_harness.compare.results import Outcome, Results, Runs, Statistic, decide, either, statistic, verdict, verdicts
 from sim_harness.compare.settings import ComparisonSettings, MatrixSettings, SceneSettings, cells, controllers_of, plan_of
-from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
 from sim_harness.measure.metrics import QUANTITIES, STRIDE, normal_forces, tracking_errors
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table, listed
-
-if TYPE_CHECKING:
-    from sim_harness.studies.race import Race
 
 WINDOW = 0.1
 """Length of the moving mean that smooths noisy lines [s]."""
@@ -83,23 +79,38 @@ def _smooth(trace: Trace, values: Array) -> Array:
     return np.where(count > 0, total / np.maximum(count, 1.0), np.nan)
 
 
+class Measured(Protocol):
+    """What the study of a comparison found: run times, or a race."""
+
+    caption: str
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes of claims."""
+
+    def table(self) -> Table:
+        """Return the table of the report."""
+
+    def figure(self) -> bytes:
+        """Draw the picture of the report, with the caption."""
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures for `summary.json`."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison with its results: runs, run times or a race."""
+    """A comparison with its results: runs, or those of its study."""
 
     name: str
     comparison: ComparisonSettings
     results: Results
-    timings: Timings | None = None
-    race: "Race | None" = None
+    measured: Measured | None = None
 
     @property
     def outcomes(self) -> list[Outcome]:
         """Outcomes of all claims."""
         decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
-        if self.timings is not None and self.comparison.timing is not None:
-            decided += timing_outcomes(self.comparison.timing, self.timings)
-        if self.race is not None:
-            decided += self.race.outcomes()
+        if self.measured is not None:
+            decided += self.measured.outcomes()
         if (matrix := self.comparison.matrix) is not None:
             decided += [decide_cells(check, matrix, self.results) for check in matrix.check]
         return decided
@@ -188,14 +199,9 @@ def _add_results(report: Report, finding: Finding) -> None:
             report.picture(png, f"{comparison.title}, {scene.name}: the first seed", f"{name}-{scene.name}-{figure}")
     if comparison.matrix is not None:
         _add_matrix(report, name, comparison.matrix, results)
-    if finding.timings is not None:
-        report.table(timing_table(finding.timings))
-        caption = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
-        report.picture(run_time_figure(finding.timings), caption, name)
-    if finding.race is not None:
-        report.table(finding.race.table())
-        caption = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
-        report.picture(finding.race.figure(), caption, name)
+    if finding.measured is not None:
+        report.table(finding.measured.table())
+        report.picture(finding.measured.figure(), finding.measured.caption, name)
 
 
 def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results) -> None:
@@ -254,8 +260,7 @@ def _figures(finding: Finding) -> dict[str, Any]:
         },
         "cells": [] if comparison.matrix is None else _cells(comparison.matrix, results),
         "claims": [outcome._asdict() for outcome in finding.outcomes],
-        "run times": None if finding.timings is None else {"controllers": finding.timings},
-        "race": [] if finding.race is None else finding.race.standings(),
+        **({} if finding.measured is None else finding.measured.figures()),
     }
 
 

@@ -7,21 +7,18 @@ variants, for instance with the shipped controllers and with the paper's.
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
-import numpy as np
 
-from controllers.config.loading import NonNegative, Positive, Settings, load
+from controllers.config.loading import Settings, load
 from controllers.config.tables import kind_of
 from controllers.settings import AnyControlLaw
 from idyn.errors import ConfigError
 from sim_harness.compare.controllers import CONTROLLERS, Changes, check_known, plan_with
 from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.run.plan import Plan, with_controller
-from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene_settings import Count
-from sim_harness.world.worlds import OwnEngine
 
 KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
 """Kinds of laws that a controller can have."""
@@ -225,52 +222,6 @@ class VerdictSettings(Settings, frozen=True):
     factor: float = 10.0
 
 
-class TimingSettings(Settings, frozen=True):
-    """Run time over the number of contacts.
-
-    contacts: controller → numbers of contacts; repeat: predictions per figure
-    slope: controller → (least, largest) number of contacts between which the run time is claimed to be linear
-    """
-
-    contacts: dict[str, tuple[Count, ...]]
-    robot: str = "quadruped"
-    repeat: Count = 200
-    slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-
-
-class RunnerSettings(Settings, frozen=True):
-    """A runner: an engine with its settings.
-
-    mu: friction coefficient of all contacts, may be inf; None: that of the world
-    paper: run time in the paper, in a unit common to all runners
-    """
-
-    title: str
-    engine: OwnEngine
-    mu: NonNegative | None = None
-    paper: Positive | None = None
-
-
-class RaceSettings(Settings, frozen=True):
-    """A world and the runners, which all simulate it.
-
-    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
-    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
-    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
-    reference: title of the runner with which the others are compared
-    """
-
-    runner: tuple[RunnerSettings, ...]
-    reference: str
-    dt: Positive
-    duration: Positive
-    scene: str = ""
-    robot: str = ""
-    points: Count = 1
-    trials: Count = 10
-    lasting: Count = 1
-
-
 class ComparisonSettings(Settings, frozen=True):
     """A comparison: a table or a figure.
 
@@ -282,7 +233,7 @@ class ComparisonSettings(Settings, frozen=True):
     seeds: number of runs of each controller in each scene
     figures: plots of the first seed of each scene
     check: claims; notes: paragraphs of the report
-    timing, matrix, race: replace the scenes
+    timing, matrix, race: replace the scenes; the first and the last are settings of the study of this name
     """
 
     title: str
@@ -298,9 +249,9 @@ class ComparisonSettings(Settings, frozen=True):
     figures: tuple[str, ...] = ()
     check: tuple[CheckSettings, ...] = ()
     notes: tuple[str, ...] = ()
-    timing: TimingSettings | None = None
+    timing: dict[str, Any] | None = None
     matrix: MatrixSettings | None = None
-    race: RaceSettings | None = None
+    race: dict[str, Any] | None = None
 
 
 def is_comparison(name_or_path: str) -> bool:
@@ -334,27 +285,9 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
         check_known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
         check_known("comparison.check.scenes", check.scenes, scenes)
         _check_claim(c, check)
-    if c.timing is not None:
-        check_known("comparison.timing.contacts", c.timing.contacts, CONTROLLERS)
-        check_known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
     if c.matrix is not None:
         check_matrix(c.matrix, "comparison.matrix")
-    if c.race is not None:
-        _check_race(c.race)
     return c
-
-
-def _check_race(race: RaceSettings) -> None:
-    titles = [runner.title for runner in race.runner]
-    if len(set(titles)) != len(titles) or race.reference not in titles:
-        expected = f"expected one of the titles {titles}, all different"
-        raise ConfigError("comparison.race.reference", f"{expected}, got '{race.reference}'")
-    if bool(race.scene) == bool(race.robot):
-        raise ConfigError("comparison.race.scene", "expected a scene or a robot, got " + ("both" if race.scene else "neither"))
-    if not race.dt <= race.duration < np.inf:
-        raise ConfigError("comparison.race.duration", f"expected at least one step of {race.dt} s, got {race.duration}")
-    if race.scene:
-        load_scene(race.scene)
 
 
 def _check_claim(comparison: ComparisonSettings, check: CheckSettings) -> None:

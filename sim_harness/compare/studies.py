@@ -39,7 +39,7 @@ STUDIES = {
     "tasks": Entry(f"{CHECKOUT}.tasks", PEERS),
     "contact-models": Entry(f"{CHECKOUT}.contact_models", (PEERS[0], "seeds")),
     "mpc": Entry(f"{CHECKOUT}.mpc", ("seeds",)),
-    "own-robots": Entry("sim_harness.compare.own_robots", words=True),
+    "own-robots": Entry(f"{CHECKOUT}.own_robots", words=True),
     "unitree": Entry(f"{CHECKOUT}.unitree", ("seeds",), words=True),
     "cube-tosses": Entry(f"{CHECKOUT}.cube_tosses", ("out", "engines", "data", "parameters")),
 }

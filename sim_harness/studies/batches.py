@@ -19,11 +19,11 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, Selection, State
-from sim_harness.bench.laws import Work, consistent, fastest, workload
 from sim_harness.compare.study import Figures, Study, Sweep
-from sim_harness.measure.run_time import DT
+from sim_harness.doctor import DT
 from sim_harness.report.tables import Table, listed
-from sim_harness.run.batch import WorldBatch
+from sim_harness.studies.bench import Work, consistent, fastest, workload
+from sim_harness.studies.world_batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world
 
 MEMBERS, DEMANDS, LOOPED = 1024, 16, 128

@@ -6,25 +6,29 @@ Both whole steps, with dynamics and collisions as in the paper, and the engine a
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from controllers.config.loading import NonNegative, Positive, Settings, parse
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
+from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.compare.results import Outcome
-from sim_harness.compare.settings import RaceSettings, RunnerSettings
 from sim_harness.compare.study import Progress
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.scene_settings import Count
 from sim_harness.world.world import StepResult, World, contact_jacobian
-from sim_harness.world.worlds import build_scene, build_world
+from sim_harness.world.worlds import OwnEngine, build_scene, build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2
 """Stiffness [N·m/rad] and damping [N·m·s/rad] of the joints."""
@@ -34,6 +38,39 @@ LIFT, PERIOD = 0.25, 0.4
 
 RING = 0.004
 """Radius of the ring of contact points of a foot [m]."""
+
+
+class RunnerSettings(Settings, frozen=True):
+    """A runner: an engine with its settings.
+
+    mu: friction coefficient of all contacts, may be inf; None: that of the world
+    paper: run time in the paper, in a unit common to all runners
+    """
+
+    title: str
+    engine: OwnEngine
+    mu: NonNegative | None = None
+    paper: Positive | None = None
+
+
+class RaceSettings(Settings, frozen=True):
+    """A world and the runners, which all simulate it.
+
+    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
+    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
+    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
+    reference: title of the runner with which the others are compared
+    """
+
+    runner: tuple[RunnerSettings, ...]
+    reference: str
+    dt: Positive
+    duration: Positive
+    scene: str = ""
+    robot: str = ""
+    points: Count = 1
+    trials: Count = 10
+    lasting: Count = 1
 
 
 class March:
@@ -133,6 +170,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     settings: RaceSettings
     trials: dict[str, list[Trial]]
     lasting: dict[str, Trial]
+    caption: str = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
 
     def standings(self) -> list[Standing]:
         """Return the figures of all runners, in the order of the settings."""
@@ -199,6 +237,10 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
         labels = {"ylabel": "time / time of the reference"}
         return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))
 
+    def figures(self) -> dict[str, Any]:
+        """Return the figures for `summary.json`."""
+        return {"race": self.standings()}
+
 
 class Stopwatch:
     """An engine that applies the runner's friction coefficient, and measures the time and counts of its solutions."""
@@ -225,6 +267,27 @@ class Stopwatch:
         self.contacts.append(len(problem.mu))
         self.unsolved += not solution.status.ok
         return solution
+
+
+def settings_of(given: dict[str, Any]) -> RaceSettings:
+    """Return the checked settings of a race. Raises ConfigError."""
+    race = parse(given, RaceSettings, "comparison.race")
+    titles = [runner.title for runner in race.runner]
+    if len(set(titles)) != len(titles) or race.reference not in titles:
+        expected = f"expected one of the titles {titles}, all different"
+        raise ConfigError("comparison.race.reference", f"{expected}, got '{race.reference}'")
+    if bool(race.scene) == bool(race.robot):
+        raise ConfigError("comparison.race.scene", "expected a scene or a robot, got " + ("both" if race.scene else "neither"))
+    if not race.dt <= race.duration < np.inf:
+        raise ConfigError("comparison.race.duration", f"expected at least one step of {race.dt} s, got {race.duration}")
+    if race.scene:
+        load_scene(race.scene)
+    return race
+
+
+def run(given: dict[str, Any], root: Path, progress: Progress) -> Race:
+    """Run a race; it leaves no files. Raises ConfigError."""
+    return run_race(settings_of(given), progress)
 
 
 def run_race(settings: RaceSettings, progress: Progress) -> Race:

@@ -5,7 +5,7 @@ import pytest
 from fast import full
 
 from controllers.robot.load import load_robot
-from sim_harness.bench import tasks
+from sim_harness.studies import bench_tasks as tasks
 
 
 @full

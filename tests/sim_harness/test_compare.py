@@ -25,7 +25,7 @@ from idyn.errors import ConfigError
 from idyn.laws import SensedSettings
 from idyn.types import State
 from sim_harness.commands.main import main
-from sim_harness.compare import jobs, own_robots
+from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.executors import run_tasks
@@ -36,12 +36,10 @@ from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,
     SceneSettings,
-    TimingSettings,
     VerdictSettings,
     load_comparison,
     plan_of,
 )
-from sim_harness.compare.timing import timing_tasks
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.metrics import QUANTITIES, Summary, normal_forces
 from sim_harness.measure.verdict import Ending
@@ -52,6 +50,8 @@ from sim_harness.run import experiment
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import build_plan, load_plan
+from sim_harness.studies import own_robots
+from sim_harness.studies.timing import TimingSettings, timing_tasks
 
 FIGURES = Summary(
     label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,

@@ -29,7 +29,7 @@ from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.studies.race import March, Race, Stopwatch, Trial, run_race
+from sim_harness.studies.race import March, Race, Stopwatch, Trial, run_race, settings_of
 from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
@@ -324,7 +324,7 @@ TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
 
 
 def short(name, **changes):
-    race = load_comparison(name).race
+    race = settings_of(load_comparison(name).race)
     return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
 
 
@@ -338,14 +338,13 @@ def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
         assert len(trials) == 2
         assert all(len(t.iterations) == 3 and 0 < t.engine < t.total for t in trials)
         assert trials[0].contacts > 0
-    comparison = msgspec.structs.replace(load_comparison(name), race=settings)
-    comparison_report([Finding(name=name, comparison=comparison, results={}, race=race)]).write(tmp_path)
+    comparison_report([Finding(name=name, comparison=load_comparison(name), results={}, measured=race)]).write(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert settings.reference in (tmp_path / "report.html").read_text()
 
 
 def test_ratios_of_means_are_listed_beside_the_published_ones():
-    settings = load_comparison("d15-table-1").race
+    settings = settings_of(load_comparison("d15-table-1").race)
     times = {runner.title: 3e-3 if "Lemke" in runner.title else 1e-3 for runner in settings.runner}
 
     def trial(total, engine):
@@ -368,7 +367,7 @@ def test_ratios_of_means_are_listed_beside_the_published_ones():
 
 
 def test_a_timed_engine_differs_only_by_its_friction():
-    runner = load_comparison("d15-table-1").race.runner[0]
+    runner = settings_of(load_comparison("d15-table-1").race).runner[0]
     watch = Stopwatch(runner)
     march = March("quadruped", 1, watch, 1e-3)
     problems = []
@@ -415,4 +414,4 @@ def test_invalid_races_are_refused(tmp_path, old, new, said):
     path = tmp_path / "race.toml"
     path.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=said):
-        load_comparison(str(path))
+        settings_of(load_comparison(str(path)).race)

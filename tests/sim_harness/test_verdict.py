@@ -19,8 +19,7 @@ from idyn.errors import ConfigError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.measure.fall import Posture, above_ground, progress_of
-from sim_harness.measure.metrics import SETTLED, contact_force_error, path_error, summarise
-from sim_harness.measure.run_time import slowness
+from sim_harness.measure.metrics import SETTLED, contact_force_error, path_error, slowness, summarise
 from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Ending, Task, judge
 from sim_harness.run.experiment import run_in_process, task_of

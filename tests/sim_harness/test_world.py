@@ -16,7 +16,7 @@ from idyn.status import Status
 from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.run.batch import WorldBatch
+from sim_harness.studies.world_batch import WorldBatch
 from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
 from sim_harness.world.worlds import ENGINES, AnyEngine, EngineWorld, build_world

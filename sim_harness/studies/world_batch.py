@@ -2,7 +2,7 @@
 
 Copies share immutable data only, so each gives bit-identical results to a world that is simulated alone. A step is mostly
 Python code, which threads of one process would execute in turns. The copies are therefore divided into shares, each in a
-process and on a core of its own (`sim_harness.run.batch`); torques and states are in shared memory. A single share runs
+process and on a core of its own ; torques and states are in shared memory. A single share runs
 in the caller's process. As with every program that starts processes, the caller's main module must be importable without side
 effects: `if __name__ == "__main__":`.
 """

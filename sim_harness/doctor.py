@@ -21,13 +21,12 @@ import numpy as np
 import zmq
 
 from controllers.config.loading import load
+from controllers.robot.kinematics import angles_for_base_shift
 from controllers.robot.load import load_robot
 from idyn.errors import install_command
 from idyn.jit.mode import PLAIN, cache_root
+from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.bench.laws import workload
-from sim_harness.measure.run_time import DT
-from sim_harness.report.tables import Table
 from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
@@ -158,6 +157,31 @@ def _kernel_cache() -> Fact:
     return Fact("kernel cache", value, "" if sizes else "the first start compiles for a minute; `idyn warm-up` does it before")
 
 
+DT = 1e-3
+"""Period of the states [s]."""
+
+STATES, AMPLITUDE = 64, 0.01
+"""States of a period of the sway, and its amplitude [m]."""
+
+
+def sway(robot: Robot, stance: Array, t: float) -> Array:
+    """Return the configuration at a time [s] of a sway of the base to both sides, with 1 Hz, above feet at rest."""
+    shift = np.array([0.0, AMPLITUDE * np.sin(2 * np.pi * t), 0.0])
+    q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, shift))
+    q[:3] += shift
+    return q
+
+
+def _states(robot: Robot, stance: Array) -> list[StateMessage]:
+    """Return messages with the states of a period of the sway."""
+    states = []
+    for t in np.arange(STATES) / STATES:
+        before, q, after = (sway(robot, stance, t + step) for step in (-DT, 0.0, DT))
+        v = (robot.difference(before, q) + robot.difference(q, after)) / (2 * DT)
+        states.append(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=0))
+    return states
+
+
 BLOCK_TICKS = 500
 """Paced ticks in a block; blocks of the server and of the echo alternate."""
 
@@ -173,8 +197,7 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
         settings = load("server", "quadruped", ServerSettings)
         settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core, start="motion")
         robot, stance = load_robot("quadruped")
-        samples = workload(robot, stance, len(robot.spheres.keys))
-        states = [StateMessage(q=s.state.q.tobytes(), vel=s.state.v.tobytes(), t_robot=0) for s in samples]
+        states = _states(robot, stance)
         with (
             ServerProcess(settings) as server,
             Echo(f"ipc://{folder}/echo", core) as echo,
@@ -282,14 +305,3 @@ def _echo(address: str, core: int | None, sender: Connection) -> None:
         while True:
             identity, data = socket.recv_multipart()
             socket.send_multipart([identity, data])
-
-
-def server_table(result: dict[str, Any]) -> Table:
-    """Return a table of the round trips of server and echo."""
-    ratio = result["p50_us"] / result["echo_p50_us"]
-    return [
-        ["1 kHz over ipc", "p50 µs", "p99 µs", "over 1 ms"],
-        ["bare echo", f"{result['echo_p50_us']:.0f}", f"{result['echo_p99_us']:.0f}", ""],
-        ["torque server", f"{result['p50_us']:.0f}", f"{result['p99_us']:.0f}", f"{result['misses']} of {result['ticks']}"],
-        ["ratio", f"{ratio:.2f}", "", ""],
-    ]

@@ -18,11 +18,11 @@ from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, ContactSet, State
-from sim_harness.bench.laws import Sample, workload
-from sim_harness.compare.studies import CHECKOUT, study_module
+from sim_harness.doctor import DT
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.measure.run_time import DT, without_gc
 from sim_harness.report.tables import Table
+from sim_harness.studies.bench import Sample, without_gc, workload
+from sim_harness.studies.tasks import TsidTicks
 from sim_harness.world.worlds import build_world
 
 SLIPPERY, SIDEWAYS = 0.1, 3.0
@@ -140,8 +140,7 @@ def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Co
     other, spent, several = robot.twin(), dict[str, Array](), dict[str, Array]()
     peers = {}
     if tsid is not None:
-        study = study_module("--tsid", f"{CHECKOUT}.tasks")
-        peers = {name: study.TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
+        peers = {name: TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
     for turn in range(1 + TURNS):
         for name, ticks in runs.items():
             with without_gc():

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from controllers.config.loading import parse
+from controllers.config.loading import Settings, parse
 from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
@@ -22,14 +23,14 @@ from idyn.laws import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State
-from sim_harness.compare.controllers import CONTROLLERS
+from sim_harness.compare.controllers import CONTROLLERS, check_known
 from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, run_jobs, write_result
 from sim_harness.compare.results import Outcome
-from sim_harness.compare.settings import ComparisonSettings, TimingSettings
 from sim_harness.compare.study import Progress
-from sim_harness.measure.run_time import Tick, predictions, without_gc
 from sim_harness.report.plots import Axes, Line, Plot, picture
 from sim_harness.report.tables import Table
+from sim_harness.scenes.scene_settings import Count
+from sim_harness.studies.bench import Tick, predictions, without_gc
 
 PATCH = 0.005
 """Radius of the ring of contact points at a foot [m]."""
@@ -45,6 +46,19 @@ WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
 
 LINEAR = 1.1
 """Largest log-log slope that counts as linear."""
+
+
+class TimingSettings(Settings, frozen=True):
+    """Run time over the number of contacts.
+
+    contacts: controller → numbers of contacts; repeat: predictions per figure
+    slope: controller → (least, largest) number of contacts between which the run time is claimed to be linear
+    """
+
+    contacts: dict[str, tuple[Count, ...]]
+    robot: str = "quadruped"
+    repeat: Count = 200
+    slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +82,51 @@ class LawTimes(msgspec.Struct, frozen=True, kw_only=True):
     times: list[RunTime]
 
 
-Timings = dict[str, list[RunTime]]
-"""Run times by controller, in the order of the settings."""
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Run times by controller, in the order of the settings."""
+
+    settings: TimingSettings
+    times: dict[str, list[RunTime]]
+    caption: str = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
+
+    def outcomes(self) -> list[Outcome]:
+        """Check the claims that run times grow at most linearly."""
+        outcomes = []
+        for controller, between in self.settings.slope.items():
+            measured = slope(self.times[controller], between)
+            claim = f"{CONTROLLERS[controller].title} is linear in contacts between {between[0]} and {between[1]}"
+            outcomes.append(Outcome(claim, measured <= LINEAR, f"log-log slope {measured:.3f}, at most {LINEAR}", ""))
+        return outcomes
+
+    def table(self) -> Table:
+        """Return a table of median, p99 and max [µs], one row for each controller and number of contacts."""
+        rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope from previous row", "without fallback %"]]
+        for controller, times in self.times.items():
+            for i, t in enumerate(times):
+                since = f"{slope(times[i - 1 : i + 1], (0, t.contacts)):.2f}" if i else ""
+                figures = [f"{x:.4g}" for x in (t.median, t.p99, t.max)]
+                rows.append([CONTROLLERS[controller].title, str(t.contacts), *figures, since, f"{100 * t.certified:.1f}"])
+        return rows
+
+    def figure(self) -> bytes:
+        """Draw medians over the number of contacts, on logarithmic axes; bands extend to p99."""
+        lines: dict[str, Line] = {
+            CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
+            for k, (controller, times) in enumerate(self.times.items())
+        }
+        lines["_1 ms"] = ([1, max(t.contacts for times in self.times.values() for t in times)], [1000, 1000], "k--")
+
+        def bands(axis: Axes) -> None:
+            for k, times in enumerate(self.times.values()):
+                n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
+                axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
+
+        labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
+        return picture([Plot(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures for `summary.json`."""
+        return {"run times": {"controllers": self.times}}
 
 
 class TimingTask(Job, frozen=True, kw_only=True):
@@ -101,14 +158,16 @@ def run_timing(task: TimingTask) -> None:
         write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
 
 
-def run_timings(comparison: ComparisonSettings, root: Path, progress: Progress) -> Timings | None:
-    """Measure run times, one controller after the other, each in a process of its own; None without [timing]."""
-    if comparison.timing is None:
-        return None
-    tasks = timing_tasks(comparison.timing, root)
+def run(given: dict[str, Any], root: Path, progress: Progress) -> Timings:
+    """Measure run times, one controller after the other, each in a process of its own. Raises ConfigError."""
+    settings = parse(given, TimingSettings, "comparison.timing")
+    check_known("comparison.timing.contacts", settings.contacts, CONTROLLERS)
+    check_known("comparison.timing.slope", settings.slope, settings.contacts)
+    tasks = timing_tasks(settings, root)
     run_jobs(tasks, run_timing, partial(result_of, kind=LawTimes), ("processes", 1), progress)
     found = {task.controller: result_of(task, LawTimes) for task in tasks}
-    return {controller: law.times for controller, law in found.items() if law is not None}
+    times = {controller: law.times for controller, law in found.items() if law is not None}
+    return Timings(settings=settings, times=times)
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
@@ -174,42 +233,3 @@ def slope(times: list[RunTime], between: tuple[int, int]) -> float:
         return float("nan")
     n, median = np.array([t.contacts for t in chosen]), np.array([t.median for t in chosen])
     return float(np.polyfit(np.log(n), np.log(median), 1)[0])
-
-
-def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]:
-    """Check the claims that run times grow at most linearly."""
-    outcomes = []
-    for controller, between in settings.slope.items():
-        measured = slope(timings[controller], between)
-        claim = f"{CONTROLLERS[controller].title} is linear in contacts between {between[0]} and {between[1]}"
-        outcomes.append(Outcome(claim, measured <= LINEAR, f"log-log slope {measured:.3f}, at most {LINEAR}", ""))
-    return outcomes
-
-
-def timing_table(timings: Timings) -> Table:
-    """Return a table of median, p99 and max [µs], one row for each controller and number of contacts."""
-    rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope from previous row", "without fallback %"]]
-    for controller, times in timings.items():
-        for i, t in enumerate(times):
-            since = f"{slope(times[i - 1 : i + 1], (0, t.contacts)):.2f}" if i else ""
-            figures = [f"{x:.4g}" for x in (t.median, t.p99, t.max)]
-            rows.append([CONTROLLERS[controller].title, str(t.contacts), *figures, since, f"{100 * t.certified:.1f}"])
-    return rows
-
-
-def run_time_figure(timings: Timings) -> bytes:
-    """Draw medians over the number of contacts, on logarithmic axes; bands extend to p99."""
-    lines: dict[str, Line] = {
-        CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
-        for k, (controller, times) in enumerate(timings.items())
-    }
-
-    lines["_1 ms"] = ([1, max(t.contacts for times in timings.values() for t in times)], [1000, 1000], "k--")
-
-    def bands(axis: Axes) -> None:
-        for k, times in enumerate(timings.values()):
-            n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
-            axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
-
-    labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
-    return picture([Plot(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))

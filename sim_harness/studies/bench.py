@@ -1,37 +1,60 @@
-"""Benchmarks of the contact laws: run time of a prediction over the number of contacts, and of its derivatives.
+"""Benchmarks of `idyn bench`: run time of a prediction over the number of contacts, and of its derivatives.
 
 All cases are measured in turns, block by block, so that other load on the machine affects all alike.
 """
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from controllers.robot.kinematics import angles_for_base_shift, contact_jacobian, contact_places
+from controllers.robot.kinematics import contact_jacobian, contact_places
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_points
 from idyn.contact.ground import Ground
 from idyn.differentiation.derivatives import Derivatives, derivatives
 from idyn.laws import make_law
+from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import project
 from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
-from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
-from sim_harness.measure.run_time import DT, predictions, without_gc
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
+from sim_harness.doctor import DT, STATES, sway
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 
-SAMPLES = 64
-"""States in a block, one period of the sway; each prediction is warm-started with the previous solution."""
+Tick = tuple[State, ContactSet, Array]
+"""State, contacts and demand of a prediction."""
 
-AMPLITUDE = 0.01
-"""Amplitude of the sway [m]."""
+
+def predictions(
+    robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
+) -> Iterator[tuple[float, Prediction]]:
+    """Yield (run time [s], prediction) of each tick. warm: whether the previous prediction is the guess"""
+    guess: Guess | None = None
+    for state, contacts, demand in ticks:
+        begin = time.perf_counter()
+        answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
+        yield time.perf_counter() - begin, answer
+        guess = answer.guess if warm else None
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Collect garbage now, and switch the collector off within the context."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Case(Record, frozen=True):
@@ -72,22 +95,15 @@ class Sample(Record, frozen=True):
 
 
 def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
-    """Return `SAMPLES` ticks of a 1 Hz sway of the base over the first n contact points."""
-
-    def pose(t: float) -> Array:
-        shift = np.array([0.0, AMPLITUDE * np.sin(2 * np.pi * t), 0.0])
-        q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, shift))
-        q[:3] += shift
-        return q
-
+    """Return `STATES` ticks, a period of a sway of the base over the first n contact points."""
     samples = []
-    for t in np.arange(SAMPLES) / SAMPLES:
-        before, q, after = pose(t - DT), pose(t), pose(t + DT)
+    for t in np.arange(STATES) / STATES:
+        before, q, after = (sway(robot, stance, t + step) for step in (-DT, 0.0, DT))
         into, out_of = robot.difference(before, q) / DT, robot.difference(q, after) / DT
         contacts = _contacts(robot, q, n)
         v = (into + out_of) / 2
         J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
-        # `pose` fixes the centres of the foot spheres; the contact points on the spheres must be at rest
+        # `sway` fixes the centres of the foot spheres; the contact points on the spheres must be at rest
         v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.tree.a]
@@ -121,7 +137,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
     loads = {n: workload(robot, stance, n) for n in counts}
     times: dict[tuple[str, int], list[float]] = {(name, n): [] for name in CASES for n in counts}
     unit: list[float] = []
-    for block in range(1 - (-repeat // SAMPLES)):
+    for block in range(1 - (-repeat // STATES)):
         with without_gc():
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
@@ -228,3 +244,14 @@ def slopes_table(result: dict[str, dict[str, float]]) -> Table:
     """Return the table of times [µs] and ratios."""
     rows = [["derivatives", "µs", "predictions"]]
     return rows + [[name, f"{each['us']:.1f}", f"{each['predictions']:.2f}"] for name, each in result.items()]
+
+
+def server_table(result: dict[str, Any]) -> Table:
+    """Return a table of the round trips of server and echo."""
+    ratio = result["p50_us"] / result["echo_p50_us"]
+    return [
+        ["1 kHz over ipc", "p50 µs", "p99 µs", "over 1 ms"],
+        ["bare echo", f"{result['echo_p50_us']:.0f}", f"{result['echo_p99_us']:.0f}", ""],
+        ["torque server", f"{result['p50_us']:.0f}", f"{result['p99_us']:.0f}", f"{result['misses']} of {result['ticks']}"],
+        ["ratio", f"{ratio:.2f}", "", ""],
+    ]

@@ -1,1 +1,0 @@
-"""Benchmarks: run times of contact laws, batches and the server."""
