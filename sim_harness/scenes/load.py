@@ -10,8 +10,7 @@ from controllers.config.loading import files, load, parse
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, nearest
 from idyn.types import Array
-from sim_harness.scenes.formulas import FORMULAS
-from sim_harness.scenes.measures import QUANTITIES
+from sim_harness.scenes.measures import QUANTITIES, formulas
 from sim_harness.scenes.polyhedra import CENTRED, Corners, hull_of
 from sim_harness.scenes.scene import Closure, particles_of
 from sim_harness.scenes.scene_model import SceneModel
@@ -150,14 +149,15 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         check_finite(f"scene.force[{i}]", force, "force", "otherwise", "at", "orbit")
     for i, measure in enumerate(s.measure):
         _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
-        _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
         _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
         for engine in measure.engines:
             _check_known(f"scene.measure[{i}].engines", engine, engines_of(s))
-    for measure in s.measure:
-        if measure.known is not None:
+    known_values = formulas()
+    for i, measure in enumerate(s.measure):
+        if measure.known is not None and known_values:
+            _check_known(f"scene.measure[{i}].known", measure.known, known_values)
             _check_uniform(s)
-            FORMULAS[measure.known](s, names.index(measure.body) if measure.body else 0)
+            known_values[measure.known](s, names.index(measure.body) if measure.body else 0)
     engines_of(s)
     _check_closed(s)
     return s

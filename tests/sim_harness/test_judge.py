@@ -16,11 +16,12 @@ from scipy import sparse
 
 from idyn.errors import IdynError, InputError
 from sim_harness.commands.main import main
-from sim_harness.judge.files import read_fclib, steps_of, write_fclib
+from sim_harness.judge.files import steps_of
 from sim_harness.judge.step import read_steps, step_of, write_steps
 from sim_harness.judge.verdict import ANSWERS, Kind, answer_to, judge
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
+from sim_harness.studies.fclib import read_fclib, write_fclib
 from sim_harness.studies.measured_tosses import read_tensor
 
 DT = 1e-3
