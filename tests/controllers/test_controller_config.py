@@ -59,19 +59,21 @@ def controller_text(**changes):
     return text + "".join(tables)
 
 
-def build(tmp_path, text):
-    path = tmp_path / "mine.toml"
+def written(folder, text, name="mine"):
+    path = folder / f"{name}.toml"
     path.write_text(text, encoding="utf-8")
-    return load_controller(str(path))
+    return str(path)
+
+
+def build(folder, text):
+    return load_controller(written(folder, text))
 
 
 def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_path):
     assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
 
     (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
-    robot, q = load_robot(
-        robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
-    )
+    robot, q = load_robot(written(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]'))
     assert np.isinf(robot.spheres.mu[0])
     assert q.shape == (19,)
 
@@ -96,11 +98,7 @@ def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_pat
             "law.edges",
             "no such setting of 'enumeration'; it belongs to coulomb, convex",
         ),
-        ({"feedback__kp": "1e300"}, "controllers.mine.feedback.kp", r"0 to 1e\+07 1/s² .*got 1e\+300"),
         ({"feedback__kp": "nan"}, "controllers.mine.feedback.kp", "got nan"),
-        ({"safety__max_joint_speed": "0.0"}, "controllers.mine.safety.max_joint_speed", "0.01 to inf rad/s, got 0"),
-        ({"reference__kind": '"gait"\ngait.period = 1e-9'}, "reference.gait.period", "0.05 to 60 s, got 1e-09"),
-        ({"reference__kind": '"gait"\ngait.step_height = 1e9'}, "reference.gait.step_height", r"0.001 to 10 m, got 1e\+09"),
         ({"feedback__kd": "-0.1"}, "controllers.mine.feedback.kd", "0 to .* 1/s .*got -0.1"),
         ({"feedback__ki": "-5.0"}, "controllers.mine.feedback.ki", "0 to .* 1/s³ .*got -5"),
         ({"feedback__integral_limit": "-1.0"}, "controllers.mine.feedback.integral_limit", "0 to .* rad/s² .*got -1"),
@@ -135,6 +133,18 @@ def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_pat
         ({"reference__kind": '"sway"\namplitude = -0.01'}, "reference.amplitude", "> 0"),
         ({"reference__kind": '"squat"\nfrequency = 0.0'}, "reference.frequency", "> 0"),
         ({"reference__kind": '"sinusoid"\nramp = nan'}, "reference.ramp", "> 0"),
+        ({"contact__terrain": '{ kind = "heightmap", resolution = 2.0 }'}, "contact.terrain.resolution", "contact.terrain"),
+        ({"contact__terrain": '{ kind = "heightmap", seed = -1 }'}, "contact.terrain.seed", "contact.terrain"),
+        ({"contact__terrain": '{ kind = "flat", friction = { low = 2.0 } }'}, "contact.terrain.friction", "contact.terrain"),
+        ({"contact__terrain": '{ kind = "slope", friction = { high = inf } }'}, "contact.terrain.friction", "contact.terrain"),
+        (
+            {"contact__terrain": '{ kind = "stairs", friction = { seed = -3 } }'},
+            "contact.terrain.friction.seed",
+            "contact.terrain",
+        ),
+        ({"contact__terrain": '{ kind = "hills" }'}, "contact.terrain.kind", "contact.terrain"),
+        ({"contact__terrain": '{ kind = "stairs", rise = 0 }'}, "contact.terrain.rise", "contact.terrain"),
+        ({"contact__terrain": '{ kind = "flat", bump = 1 }'}, "contact.terrain.bump", "contact.terrain"),
     ],
 )
 def test_invalid_settings_are_named_with_their_path(tmp_path, changes, where, says):
@@ -148,6 +158,8 @@ def test_missing_removed_and_unknown_settings_are_named_and_valid_choices_listed
     """Controllers are built from the settings in logs: a removed setting is not ignored."""
     with pytest.raises(ConfigError, match="robot"):
         parse({}, ControllerSettings, "controllers.mine")
+    with pytest.raises(ConfigError, match=r"^contact\.terrain\.kind: "):
+        parse({"friction": {}}, AnyTerrain, "contact.terrain")
 
     with pytest.raises(ConfigError, match="expected one of off, torque, torque-change, impulse-change, force") as refused:
         parse({"robot": "quadruped", "selection": "toi"}, ControllerSettings, "mine")
@@ -177,26 +189,14 @@ def test_unknown_names_files_that_are_no_text_and_ground_out_of_reach_are_named(
     with pytest.raises(ConfigError, match="no such file"):
         load_controller(str(tmp_path / "nothing.toml"))
 
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
-        load("controllers", str(path), ControllerSettings)
+    for text in (b"\xff\xfe\x00", b"robot = ", b"robot = 'a'\nrobot = 'b'", b"\x00", b"[["):
+        (tmp_path / "mine.toml").write_bytes(text)
+        with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
+            load_controller(str(tmp_path / "mine.toml"))
 
     with pytest.raises(ConfigError, match="do not reach the contact points") as caught:
         build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
     assert caught.value.path == "reference.amplitude"
-
-
-@every("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
-def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path, text):
-    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
-        build(tmp_path, text)
-
-
-def robot_file(tmp_path, text):
-    path = tmp_path / "mine.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
 
 
 QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
@@ -221,7 +221,7 @@ QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
     ],
 )
 def test_errors_in_robot_files_are_named(tmp_path, text, kind, says):
-    path = robot_file(tmp_path, text.format(urdf=QUADRUPED.as_posix(), toml=(tmp_path / "mine.toml").as_posix()))
+    path = written(tmp_path, text.format(urdf=QUADRUPED.as_posix(), toml=(tmp_path / "mine.toml").as_posix()))
     with pytest.raises(kind, match=says):
         load_robot(path)
 
@@ -285,20 +285,14 @@ duration = 1.0
 """
 
 
-def written(folder, text):
-    path = folder / "one.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
 def test_the_sections_of_a_file_name_one_another_or_another_file(tmp_path):
-    plan = load_plan(written(tmp_path, ONE_FILE))
+    plan = load_plan(written(tmp_path, ONE_FILE, "one"))
     assert plan.settings.duration == 1.0
     assert plan.controller.feedback.kp == 123.0
     assert build_controller(plan.controller).robot.spheres.keys == ("FL_FOOT",)
 
     text = ONE_FILE.replace("[controller.feedback]", '[controller]\nrobot = "go2"\n\n[controller.feedback]')
-    controller = load("controllers", written(tmp_path, text), ControllerSettings)
+    controller = load("controllers", written(tmp_path, text, "one"), ControllerSettings)
     assert (controller.robot, controller.feedback.kp) == ("go2", 123.0)
 
 
@@ -313,7 +307,7 @@ def test_the_sections_of_a_file_name_one_another_or_another_file(tmp_path):
 )
 def test_an_error_names_the_section(tmp_path, before, after, where):
     with pytest.raises(ConfigError, match=f"^{where}: "):
-        load_plan(written(tmp_path, ONE_FILE.replace(before, after)))
+        load_plan(written(tmp_path, ONE_FILE.replace(before, after), "one"))
 
 
 # -- terrains ----------------------------------------------------------------------------------------------------------
@@ -374,36 +368,13 @@ def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     np.testing.assert_allclose(total, [0, 0, 47.088], atol=1e-6)
 
 
-def test_a_snapshot_restores_the_terrain_and_one_friction_is_that_of_all_contacts():
+def test_friction_is_that_of_the_terrain_or_one_of_all_contacts():
     settings = parse({"robot": "quadruped", "contact": {"terrain": GROUNDS["heightmap"]}}, ControllerSettings, "test")
     controller = build_controller(settings)
-    again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
-    first, second = controller.contacts(controller.stance), again.contacts(again.stance)
-    assert len(first) == 4
-    for field in ("points", "normals", "mu", "gaps"):
-        np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
-    assert first.mu.min() >= 0.4
+    contacts = controller.contacts(controller.stance)
+    assert len(contacts) == 4
+    assert contacts.mu.min() >= 0.4
 
     settings = parse({"robot": "quadruped", "contact": {"mu": 0.1}}, ControllerSettings, "test")
     controller = build_controller(settings)
     assert (controller.contacts(controller.stance).mu == 0.1).all()
-
-
-@every(
-    ("table", "field"),
-    [
-        ({"kind": "heightmap", "resolution": 2.0}, "contact.terrain.resolution"),
-        ({"kind": "heightmap", "seed": -1}, "contact.terrain.seed"),
-        ({"kind": "flat", "friction": {"low": 2.0}}, "contact.terrain.friction"),
-        ({"kind": "slope", "friction": {"high": float("inf")}}, "contact.terrain.friction"),
-        ({"kind": "stairs", "friction": {"seed": -3}}, "contact.terrain.friction.seed"),
-        ({"kind": "hills"}, "contact.terrain.kind"),
-        ({"kind": "stairs", "rise": 0}, "contact.terrain.rise"),
-        ({"kind": "flat", "bump": 1}, "contact.terrain.bump"),
-        ({"friction": {}}, "contact.terrain.kind"),
-    ],
-)
-def test_invalid_terrains_are_refused_by_field(table, field):
-    with pytest.raises(ConfigError) as caught:
-        parse(table, AnyTerrain, "contact.terrain").build()
-    assert str(caught.value).startswith(field + ":")
