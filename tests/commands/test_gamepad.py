@@ -51,11 +51,15 @@ def test_sticks_command_velocities(which, value, expected):
     assert not wish.quits
 
 
-def test_a_stick_commands_in_proportion_beyond_its_dead_zone():
+def test_a_stick_commands_in_proportion_beyond_its_dead_zone_and_none_when_it_is_disconnected():
     half = [wished(axis(pygame.CONTROLLER_AXIS_LEFTY, -value)).velocity[0] for value in (4000, 10000, 20000, 30000)]
     assert half == sorted(half)
     np.testing.assert_allclose(np.diff(half)[1:], np.diff(half)[1], rtol=1e-9)
     assert 0.0 < half[0] < 0.01
+    wish = wished(axis(pygame.CONTROLLER_AXIS_LEFTY, -32768), pygame.event.Event(pygame.CONTROLLERDEVICEREMOVED, instance_id=0))
+    assert wish.quits
+    assert "disconnected" in wish.note
+    np.testing.assert_array_equal(wish.velocity, 0.0)
 
 
 def test_with_the_shoulder_button_held_the_right_stick_leans():
@@ -78,26 +82,12 @@ def test_buttons_change_the_height_and_stand():
     assert wished(press(pygame.CONTROLLER_BUTTON_BACK)).quits
 
 
-def test_a_disconnected_gamepad_ends_the_drive():
-    wish = wished(axis(pygame.CONTROLLER_AXIS_LEFTY, -32768), pygame.event.Event(pygame.CONTROLLERDEVICEREMOVED, instance_id=0))
-    assert wish.quits
-    assert "disconnected" in wish.note
-    np.testing.assert_array_equal(wish.velocity, 0.0)
-
-
-def in_a_terminal(*arguments, **environment):
-    """Run with a terminal as the standard input; what it writes to the standard error."""
+def in_a_terminal(**environment):
+    """Run with a terminal as the standard input; return what it writes."""
     terminal, own = os.openpty()
     try:
-        run = subprocess.run(
-            [*DRIVE, *arguments],
-            stdin=own,
-            capture_output=True,
-            env=os.environ | environment,
-            timeout=60,
-            check=False,
-            text=True,
-        )
+        how = {"env": os.environ | environment, "timeout": 60, "capture_output": True, "text": True}
+        run = subprocess.run(DRIVE, stdin=own, check=False, **how)
     finally:
         os.close(terminal)
         os.close(own)
@@ -107,12 +97,8 @@ def in_a_terminal(*arguments, **environment):
 
 @pytest.mark.full
 @pytest.mark.skipif(bool(os.path.exists("/dev/input/js0")), reason="a gamepad is connected")
-def test_without_a_gamepad_the_message_says_so():
+def test_without_a_gamepad_or_the_library_the_message_says_so(tmp_path):
     assert "expected a gamepad, none is connected" in in_a_terminal()
-
-
-@pytest.mark.full
-def test_without_the_library_the_message_says_how_to_install_it(tmp_path):
     (tmp_path / "pygame.py").write_text("raise ImportError('no pygame')\n")
     said = in_a_terminal(PYTHONPATH=str(tmp_path))
     assert "pip install" in said

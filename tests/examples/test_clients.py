@@ -39,9 +39,8 @@ def built(name: str, folder: Path) -> list[str]:
 
 
 def _cpp(folder: Path) -> list[str]:
-    for library in ("libzmq",):
-        if subprocess.run(["pkg-config", "--exists", library], check=False).returncode:
-            pytest.skip(f"the C++ client needs {library} and msgpack-cxx (libzmq3-dev, libmsgpack-cxx-dev)")
+    if subprocess.run(["pkg-config", "--exists", "libzmq"], check=False).returncode:
+        pytest.skip("the C++ client needs libzmq and msgpack-cxx (libzmq3-dev, libmsgpack-cxx-dev)")
     _run("cmake", "-S", str(CLIENTS / "cpp"), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=-Werror")
     _run("cmake", "--build", str(folder))
     return [str(folder / "stand")]

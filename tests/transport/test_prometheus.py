@@ -76,18 +76,7 @@ def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
         fetched(address)
 
 
-def test_the_package_is_named_where_it_is_missing(robot, monkeypatch):
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    with pytest.raises(ConfigError, match=r"server\.metrics_port: .* needs .* pip install .*\[metrics\]'$"):
-        metrics(service, 0, "127.0.0.1").__enter__()
-    with metrics(service, None, "127.0.0.1") as address:
-        assert address == ""
-    with pytest.raises(ConfigError, match=r"^server\.metrics_port: "):  # before the controller, which does not exist
-        serve(ServerSettings(controller="nowhere", metrics_port=0))
-
-
-def test_a_port_in_use_and_an_impossible_one_are_errors(robot):
+def test_a_missing_package_a_port_in_use_and_an_impossible_one_are_errors(robot, monkeypatch):
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -98,6 +87,13 @@ def test_a_port_in_use_and_an_impossible_one_are_errors(robot):
             metrics(service, port, "127.0.0.1").__enter__()
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"controller": "x", "metrics_port": 99999}, ServerSettings)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"server\.metrics_port: .* needs .* pip install .*\[metrics\]'$"):
+        metrics(service, 0, "127.0.0.1").__enter__()
+    with metrics(service, None, "127.0.0.1") as address:
+        assert address == ""
+    with pytest.raises(ConfigError, match=r"^server\.metrics_port: "):  # before the controller, which does not exist
+        serve(ServerSettings(controller="nowhere", metrics_port=0))
 
 
 @full

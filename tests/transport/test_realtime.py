@@ -47,15 +47,11 @@ def test_the_loop_runs_alone_on_its_core_and_the_robot_side_avoids_it(bystander)
         assert os.sched_getaffinity(0) == before
 
 
-@two_cores
-def test_a_missing_core_is_refused():
+def test_a_missing_core_is_refused_and_settings_are_restored():
     before = os.sched_getaffinity(0)
     with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
         pass
     assert os.sched_getaffinity(0) == before
-
-
-def test_realtime_settings_are_restored():
     before = (sys.getswitchinterval(), gc.isenabled())
     with steady():
         assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)

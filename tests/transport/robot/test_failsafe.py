@@ -9,7 +9,7 @@ from standin import MS
 from idyn.errors import InputError
 from idyn.model.tree import Limits
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages.state import Comm, Reference, TorqueMessage, Watchdog, WatchdogLevel
+from transport.protocol.messages.state import Reference, WatchdogLevel
 from transport.protocol.torque_gate import Stage, limits_of, stage
 from transport.robot.failsafe import GIVE_WAY, DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
 from transport.server.sessions.clocks import watchdog
@@ -45,15 +45,12 @@ def at(failsafe: Failsafe, t_ms: float, command: DriveCommand | None = None, v: 
     return failsafe.torque(round(t_ms * MS), Q, v, command, **told)
 
 
-def test_before_the_first_answer_the_robot_damps(failsafe):
-    tau, mode = at(failsafe, 500)
+@every("age_ms", [1, 7, 19.9])
+def test_before_the_first_answer_the_robot_damps_and_a_short_outage_continues_the_reference(age_ms):
+    failsafe = damper()
+    tau, mode = at(failsafe, 5)
     assert mode is FailsafeMode.DAMPING
     np.testing.assert_allclose(tau, DAMPING)
-
-
-@every("age_ms", [1, 7, 19.9])
-def test_a_short_outage_continues_the_reference(age_ms):
-    failsafe = damper()
     at(failsafe, 7, answer(7))
     tau, mode = at(failsafe, 7 + age_ms, v=STILL)
     assert mode is FailsafeMode.FOLLOW
@@ -92,9 +89,10 @@ def test_a_reply_ends_a_pause_and_not_the_stop(failsafe):
     assert at(failsafe, 51, answer(51))[1] is FailsafeMode.OK
     assert at(failsafe, 151, answer(151))[1] is FailsafeMode.STOPPED
     assert at(failsafe, 152, answer(152))[1] is FailsafeMode.STOPPED
+    assert at(failsafe, 153, fault=True)[1] is FailsafeMode.STOPPED  # it keeps standing when the server reports the outage
     assert failsafe.stopped
     failsafe.reset()
-    assert at(failsafe, 153, answer(153))[1] is FailsafeMode.OK
+    assert at(failsafe, 154, answer(154))[1] is FailsafeMode.OK
 
 
 def test_a_fault_damps_with_current_speeds_until_reset(failsafe):
@@ -116,12 +114,6 @@ def test_damping_always_uses_current_speeds(failsafe):
         assert mode is FailsafeMode.DAMPING
         assert (tau * v < 0).all()
     assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
-
-
-def test_a_stopped_robot_keeps_standing_when_the_server_reports_an_outage(failsafe):
-    at(failsafe, 0, answer(0))
-    assert at(failsafe, 120, fault=True)[1] is FailsafeMode.STOPPED
-    assert at(failsafe, 121, fault=True)[1] is FailsafeMode.STOPPED
 
 
 def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe):
@@ -153,51 +145,24 @@ def test_failsafe_torques_change_no_faster_than_the_rate_limit():
         np.testing.assert_allclose(tau, [step, -4.0 * step])
 
 
-def reply(**changes: object) -> TorqueMessage:
-    comm = Comm(
-        success_100=1.0, lost=0, late=0, dup=0, out_of_order=0, age_ms=0.0, clock_steps=0, rtt_p50_us=None, rtt_p99_us=None
-    )
-    fields: dict[str, object] = {
-        "session": 1,
-        "seq": 1,
-        "t_robot": 5,
-        "t_recv": 0,
-        "t_send": 0,
-        "deadline_met": True,
-        "valid_until": 25,
-        "dry_run": False,
-        "tau": TAU.tobytes(),
-        "tau_ff": TAU.tobytes(),
-        "tau_fb": TAU.tobytes(),
-        "limited_by": [0, 0],
-        "status": "ok",
-        "message": "",
-        "contact_force": [],
-        "solver": None,
-        "comm": comm,
-        "watchdog": Watchdog(state=WatchdogLevel.OK, misses=0),
-        "ref": Reference(q=Q_REF.tobytes(), v=V_REF.tobytes(), a=TAU.tobytes()),
-        "kp": KP.tobytes(),
-        "kd": KD.tobytes(),
-    }
-    return TorqueMessage(**(fields | changes))
+def test_a_reply_is_converted_to_drive_commands_or_refused(rig):
+    ref = Reference(q=Q_REF.tobytes(), v=V_REF.tobytes(), a=TAU.tobytes())
+    reply = msgspec.structs.replace(rig.torque(5), tau=TAU.tobytes(), ref=ref, kp=KP.tobytes(), kd=KD.tobytes())
 
+    def converted(**changes: object) -> DriveCommand:
+        return drive_command(msgspec.structs.replace(reply, **changes), 2)
 
-def test_a_reply_is_converted_to_drive_commands():
-    command = drive_command(reply(), 2)
+    command = converted()
     np.testing.assert_array_equal(command.tau, TAU)
     np.testing.assert_array_equal(command.posture, [Q_REF, V_REF, KP, KD])
-    assert (command.t_ns, command.until_ns, command.damps) == (5, 25, False)
-    assert drive_command(reply(kp=None), 2).posture is None
-    assert drive_command(reply(status="fault"), 2).damps
-    assert drive_command(reply(status="damping"), 2).damps
-
-
-@every("field", ["tau", "kp", "kd"])
-def test_a_reply_with_non_finite_or_too_many_numbers_is_refused(field):
-    for value in (np.array([np.nan, 0.0]).tobytes(), np.zeros(3).tobytes()):
-        with pytest.raises(ProtocolError, match="expected"):
-            drive_command(reply(**{field: value}), 2)
+    assert (command.t_ns, command.until_ns, command.damps) == (5 * MS, 25 * MS, False)
+    assert converted(kp=None).posture is None
+    assert converted(status="fault").damps
+    assert converted(status="damping").damps
+    for field in ("tau", "kp", "kd"):
+        for value in (np.array([np.nan, 0.0]).tobytes(), np.zeros(3).tobytes()):
+            with pytest.raises(ProtocolError, match="expected"):
+                converted(**{field: value})
 
 
 def test_wrong_shapes_are_refused(failsafe):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from alarm_table import table
 from fast import every
-from rig import Rig, greeted
+from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, state
 from wire import expect, routed
 
@@ -61,16 +61,13 @@ class Client:
         return decode(self.service.handle(b"a", encode(self.rig.state(seq, **changes)), seq * MS).reply)
 
 
-def test_the_reply_is_ready_before_the_controller_settles(robot):
+def test_the_reply_is_ready_before_the_controller_settles_and_the_next_message_waits_for_it(robot):
     client = Client(robot)
     assert isinstance(client.tick(1), TorqueMessage)
     assert client.controller.settled == 0
     assert client.service.settle() is None
     assert client.service.settle() is None
     assert client.controller.settled == 1
-
-
-def test_the_next_message_waits_for_settling(robot):
     client = Client(robot)
     client.tick(1)
     assert expect(Stats, decode(client.service.handle(b"b", encode(StatsGet()), MS).reply)).torques == 1
@@ -137,7 +134,7 @@ def ask(rig: Rig, seq: int, tau_ff: float, **changes: object) -> tuple[Array, Ar
 
 
 @every("wanted", [1e11, -1e11, np.inf])
-def test_it_keeps_the_torque_limits(wanted, robot):
+def test_the_feed_forward_keeps_the_torque_limits(wanted, robot):
     rig = Rig(robot)
     rig.greet(limits=ClientLimits(tau_max=[2.0] * 12))
     tau, ff, fb, limited = ask(rig, 1, wanted)
@@ -146,19 +143,14 @@ def test_it_keeps_the_torque_limits(wanted, robot):
     np.testing.assert_allclose(ff + fb, tau, atol=1e-12)
 
 
-def test_it_keeps_the_rate_from_its_last_value(fresh):
+def test_the_feed_forward_keeps_the_rate_from_its_last_value_and_a_stopped_robot_has_none_at_once(fresh):
     fresh.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
     *_, limited = ask(fresh, 1, 0.5)
     assert not limited
     _, ff, _, limited = ask(fresh, 2, 2.0)
     np.testing.assert_allclose(ff, 0.6)
     assert limited
-
-
-def test_a_stopped_robot_has_none_at_once(fresh):
-    fresh.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
-    ask(fresh, 1, 0.5)
-    _, ff, _, _ = ask(fresh, 2, 0.5, flags=Flags(estop=True))
+    _, ff, _, _ = ask(fresh, 3, 0.5, flags=Flags(estop=True))
     assert not ff.any()
 
 
@@ -166,7 +158,9 @@ def look(rig: Rig) -> Tick:
     return expect(Tick, rig.send(TickGet(), b"observer"))
 
 
-def test_there_is_no_state_before_the_first_one_and_after_the_session(fresh):
+def test_there_is_no_state_before_the_first_one_and_after_the_session_nor_that_of_a_shadow(fresh):
+    fresh.greet_as(b"shadow", kind="shadow")
+    fresh.send(fresh.state(1), b"shadow")
     assert look(fresh) == Tick(urdf_sha256=fresh.robot.urdf_sha256)
     fresh.greet()
     assert look(fresh).state is None
@@ -191,12 +185,6 @@ def test_the_order_is_the_servers(fresh, robot):
     np.testing.assert_array_equal(np.frombuffer(tick.tau), np.frombuffer(reply.tau)[::-1])
     assert (tick.status, tick.message, tick.imu) == (reply.status, reply.message, imu)
     assert tick.state.t_robot == reply.t_robot
-
-
-def test_a_shadow_is_not_shown(fresh):
-    fresh.greet_as(b"shadow", kind="shadow")
-    fresh.send(fresh.state(1), b"shadow")
-    assert look(fresh).state is None
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +213,8 @@ def test_forces_in_the_world_carry_the_robot_and_act_at_its_feet(service):
     np.testing.assert_allclose(moment, 0.0, atol=0.01 * robot.weight)
 
 
-def test_a_fault_is_written_as_a_log(tmp_path, robot):
-    rig = greeted(robot)
+def test_a_fault_is_written_as_a_log(tmp_path, rig, caplog):
+    """Where the folder is a file, that is reported without an exception."""
     for seq in (1, 2, 3):
         assert isinstance(rig.tick(seq), TorqueMessage)
     reply = expect(ErrorMessage, rig.tick(200))
@@ -237,14 +225,6 @@ def test_a_fault_is_written_as_a_log(tmp_path, robot):
     with LogReader(path) as log:
         assert len(list(log.exchanges())) == 3
         assert "no state for 197 ms" in log.metadata["fault"]["reason"]
-
-
-def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(tmp_path, robot, caplog):
-    """The folder is a file."""
-    rig = greeted(robot)
-    rig.tick(1)
-    assert isinstance(rig.tick(200), ErrorMessage)
-    (fault,) = rig.faults
     (tmp_path / "logs").write_text("no folder")
     keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
     assert "the fault log cannot be written" in caplog.text

@@ -161,13 +161,10 @@ def test_lengths_that_lie_are_refused(kind, payload):
     assert caught.value.field == kind
 
 
-@every("data", [b"", b"\x00\x01", b"\x00\x00\x00\x00" + bytes(48), b"\x00\x07\x00\x00" + bytes(48)])
-def test_another_encoding_is_refused(data):
-    with pytest.raises(InputError, match="expected little-endian CDR"):
-        decode("geometry_msgs/Twist", data)
-
-
-def test_wrong_contents_are_refused_when_written():
+def test_other_encodings_and_wrong_contents_are_refused():
+    for data in (b"", b"\x00\x01", b"\x00\x00\x00\x00" + bytes(48), b"\x00\x07\x00\x00" + bytes(48)):
+        with pytest.raises(InputError, match="expected little-endian CDR"):
+            decode("geometry_msgs/Twist", data)
     with pytest.raises(InputError, match="no field 'speed'"):
         encode("geometry_msgs/Twist", {"speed": 1.0})
     with pytest.raises(InputError, match="expected 36 elements, got 3"):

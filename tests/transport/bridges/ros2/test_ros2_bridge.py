@@ -197,25 +197,6 @@ def test_a_twist_is_a_velocity_until_it_stops_coming(rig):
         assert bridge.counts["accepted"] > 0
 
 
-@pytest.mark.full
-def test_refused_commands_are_told(rig):
-    told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
-    with rig.bridged() as bridge:
-        velocities = matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
-        statuses = {status.name: status for status in told.next().status}
-        assert {name: status.level for name, status in statuses.items()} == dict.fromkeys(
-            ("idyn: controller", "idyn: server", "idyn: commands"), 0
-        )
-        values = {pair.key: pair.value for pair in statuses["idyn: server"].values}
-        assert int(values["states"]) > 0
-        velocities.write(twist(np.nan, 0.0, 0.0))
-        rig.until(lambda: bridge.counts["refused"] == 1)
-        commands = {status.name: status for status in told.next().status}["idyn: commands"]
-        assert commands.level == 1
-        assert "geometry_msgs/Twist: expected finite numbers, got [nan, 0.0, 0.0]" in commands.message
-        assert rig.controller.last.steering is None
-
-
 @pytest.mark.parametrize("payload", [bytes(200), b"\xff" * 48])
 def test_malformed_bytes_on_a_topic_are_refused(rig, payload):
     """Too few bytes never arrive: Cyclone DDS neither sends nor delivers them."""
@@ -237,6 +218,7 @@ def joint_command(names, position, velocity=(), effort=()):
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
+        (twist(np.nan, 0.0, 0.0), "geometry_msgs/Twist: expected finite numbers, got [nan, 0.0, 0.0]"),
         (([], []), "name: expected at least one joint"),
         ((["HL_HFE"], [0.1], [], [3.0]), "effort: expected none"),
         ((["HL_HFE"], []), "position: expected 1 finite numbers, got []"),
@@ -246,14 +228,22 @@ def joint_command(names, position, velocity=(), effort=()):
         ((["KNEE"], [0.1]), "KNEE"),
     ],
 )
-def test_joint_commands_that_are_none_are_refused(rig, message, problem):
+def test_malformed_commands_are_refused_and_told(rig, message, problem):
     told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
     with rig.bridged() as bridge:
-        matched(rig.ros.writer("joint_commands", "sensor_msgs/msg/JointState")).write(joint_command(*message))
+        statuses = {status.name: status for status in told.next().status}
+        levels = {name: status.level for name, status in statuses.items()}
+        assert levels == dict.fromkeys(("idyn: controller", "idyn: server", "idyn: commands"), 0)
+        assert int({pair.key: pair.value for pair in statuses["idyn: server"].values}["states"]) > 0
+        if isinstance(message, tuple):
+            matched(rig.ros.writer("joint_commands", "sensor_msgs/msg/JointState")).write(joint_command(*message))
+        else:
+            matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist")).write(message)
         rig.until(lambda: bridge.counts["refused"] == 1)
         commands = {status.name: status for status in told.next().status}["idyn: commands"]
+        assert commands.level == 1
         assert problem in commands.message
-        assert rig.controller.last.tasks is None
+        assert rig.controller.last.tasks is rig.controller.last.steering is None
 
 
 def test_qualities_of_service_and_type_hashes_are_those_of_ros(rig):
@@ -311,16 +301,13 @@ def test_a_server_that_ends_is_waited_for(robot, tmp_path):
         bridge.__exit__(None, None, None)
 
 
-def test_another_robot_is_refused(rig):
+def test_another_robot_is_refused_and_a_server_that_allows_no_planner_only_read(rig):
     other = rig.robot.variant(urdf=rig.robot.description.urdf + "<!-- changed -->")
     with (
         closing(ServerLink(rig.endpoint, None, timeout_ms=PATIENCE_MS)) as link,
         pytest.raises(ConfigError, match="the model of the server's robot"),
     ):
         Bridge(other, bus(), link, commands=False).run(0.01, threading.Event())
-
-
-def test_a_server_that_allows_no_planner_is_only_read(rig):
     with pytest.raises(CommandRefused, match="'stranger' is not in the server's setting `planners`"):
         ServerLink(rig.endpoint, "stranger", timeout_ms=PATIENCE_MS)
     with pytest.raises(ConnectionFailed, match="no answer"):

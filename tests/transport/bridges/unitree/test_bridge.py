@@ -94,23 +94,9 @@ def test_a_script_is_done_and_ends_in_damping(puppet):
     assert all(command.is_sound for command in puppet.commands[::50])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("buttons", "stops"), [(1 << 5 | 1 << 9, True), (1 << 5, False), (1 << 9 | 1 << 8, False)])
-def test_the_remote_control_stops_the_robot(puppet, buttons, stops):
-    remote = np.zeros(40)
-    remote[2:4] = buttons & 0xFF, buttons >> 8
-    puppet.message["wireless_remote"] = remote
-    report = bridge([]).run([Step("lie")])
-    assert (report.ended == "stopped by the remote control (L2 and B)") is stops
-    assert not puppet.commands[-1]["motor_cmd.kp"].any()
-
-
-def test_a_velocity_without_a_server_is_refused(puppet):
-    report = bridge([]).run([Step("velocity", 1.0, (0.1, 0.0, 0.0))])
-    assert report.ended == "the step 'velocity' needs a server (--connect)"
-
-
-def test_the_user_ends_a_script(puppet):
+def test_some_steps_need_a_server_and_the_user_ends_a_script(puppet):
+    for step in (Step("velocity", 1.0, (0.1, 0.0, 0.0)), Step("remote", 1.0)):
+        assert bridge([]).run([step]).ended == f"the step '{step.word}' needs a server (--connect)"
     report = bridge([]).run([Step("stand", 60.0)], stopped=lambda: len(puppet.commands) > 100)
     assert report.ended == "stopped by the user"
     assert report.answered < 500
@@ -150,13 +136,24 @@ def test_sticks_are_wishes_forward_left_and_turn():
         assert not state.stop
 
 
-@pytest.mark.parametrize(("keys", "ended"), [(1 << 5 | 1 << 9, "stopped by the remote control (L2 and B)"), (1 << 9, "")])
-def test_the_topic_of_a_remote_control_stops_the_robot(puppet, keys, ended):
-    remote, made = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE)
-    made["keys"], made["ly"] = keys, 0.75
-    told = bridge([])
-    remote.write(bytes(made.data))
-    assert told.run([Step("lie")]).ended == ended
+L2, B, A = 1 << 5, 1 << 9, 1 << 8
+
+
+@pytest.mark.parametrize(
+    ("topic", "buttons", "stops"),
+    [(True, L2 | B, True), *(pytest.param(*row, marks=pytest.mark.full) for row in (
+        (True, B, False), (False, L2 | B, True), (False, L2, False), (False, B | A, False)))],
+)  # fmt: skip
+def test_the_remote_control_stops_the_robot(puppet, topic, buttons, stops):
+    """By its topic or in the states."""
+    writer, made, told = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE), bridge([])
+    if topic:
+        made["keys"], made["ly"] = buttons, 0.75
+        writer.write(bytes(made.data))
+    else:
+        puppet.message["wireless_remote"] = [0, 0, buttons & 0xFF, buttons >> 8, *[0] * 36]
+    assert told.run([Step("lie")]).ended == ("stopped by the remote control (L2 and B)" if stops else "")
+    assert not puppet.commands[-1]["motor_cmd.kp"].any()
 
 
 def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
@@ -168,10 +165,6 @@ def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
     np.testing.assert_allclose(link.state(1.0).sticks, (0.75, 0.0, 0.5))
     time.sleep(0.5)
     np.testing.assert_array_equal(link.state(1.0).sticks, (0.0, 0.0, 0.0))
-
-
-def test_a_remote_step_needs_a_server(puppet):
-    assert bridge([]).run([Step("remote", 1.0)]).ended == "the step 'remote' needs a server (--connect)"
 
 
 def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet):
@@ -284,13 +277,9 @@ def test_the_active_controller_is_released():
 
 
 @with_unitree
-def test_a_refused_release_is_an_error():
+def test_a_refused_release_and_a_robot_without_the_service_are_errors():
     with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
         MotionSwitcher(Bus(DOMAIN)).release()
-
-
-@with_unitree
-def test_a_robot_without_the_service_is_an_error():
     command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(DOMAIN)]
     done = subprocess.run([*command, "--yes", "--release"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -298,13 +287,10 @@ def test_a_robot_without_the_service_is_an_error():
 
 
 def test_steps_comments_and_empty_lines():
-    text = "# first\nstand 5\n\nvelocity 0.3 -0.1 0 7\n  lie   # rest\n"
-    assert parse_script(text, "x") == [Step("stand", 5.0), Step("velocity", 7.0, (0.3, -0.1, 0.0)), Step("lie")]
-
-
-def test_joints_move_to_angles():
-    (step,) = parse_script("move left_elbow=1.2 waist=-0.3 4", "x")
-    assert (step.word, step.seconds, dict(step.joints)) == ("move", 4.0, {"left_elbow": 1.2, "waist": -0.3})
+    text = "# first\nstand 5\n\nvelocity 0.3 -0.1 0 7\n  lie   # rest\nmove left_elbow=1.2 waist=-0.3 4"
+    *steps, move = parse_script(text, "x")
+    assert steps == [Step("stand", 5.0), Step("velocity", 7.0, (0.3, -0.1, 0.0)), Step("lie")]
+    assert (move.word, move.seconds, dict(move.joints)) == ("move", 4.0, {"left_elbow": 1.2, "waist": -0.3})
 
 
 @every(

@@ -85,20 +85,14 @@ def test_a_state_with_a_wrong_checksum_is_counted_and_not_used():
     assert link.decoder.wrong == 1
 
 
-def test_a_robot_that_another_process_commands_is_refused():
+def test_what_cannot_be_commanded_is_named():
     bus = Bus(93)
     other = bus.writer(COMMAND, GO2.family.command)
     with pytest.raises(ConfigError, match="another process sends commands"):
         LowLevel(StateDecoder(GO2, GO2.joints), np.full(12, 40.0), bus)
     del other
-
-
-def test_joints_without_a_motor_are_named():
     with pytest.raises(ConfigError, match="tail_joint"):
         StateDecoder(GO2, ("tail_joint",))
-
-
-def test_a_network_interface_that_does_not_exist_is_named():
     with pytest.raises(ConfigError, match="DDS domain 96 on the network interface 'nowhere0'"):
         Bus(96, "nowhere0")
 
@@ -230,12 +224,15 @@ def test_messages_of_another_length_or_byte_order_are_refused():
 STILL = np.zeros(12), np.zeros(12)
 
 
-def test_the_tick_counts_milliseconds_and_wraps():
+def test_the_tick_counts_milliseconds_and_wraps_and_without_it_lost_states_count():
     clock = RobotClock()
     first = clock.time_ns(2**32 - 3, 5, *STILL)
     assert clock.time_ns(2**32 - 1, 6, *STILL) - first == 2_000_000
     assert clock.time_ns(1, 6, *STILL) - first == 4_000_000
     assert clock.time_ns(101, 7, *STILL) - first == 104_000_000
+    clock = RobotClock()
+    first = clock.time_ns(0, 10**18, *STILL)
+    assert clock.time_ns(0, 10**18 + 250 * PERIOD_NS, *STILL) - first == 250 * PERIOD_NS
 
 
 @given(st.lists(st.integers(-900_000, 900_000), min_size=1, max_size=200))
@@ -243,12 +240,6 @@ def test_without_a_tick_jitter_of_sending_does_not_count(jitter):
     clock, begin = RobotClock(), 10**18
     times = [clock.time_ns(0, begin + PERIOD_NS * k + late, *STILL) for k, late in enumerate([0, *jitter])]
     assert all(b - a == PERIOD_NS for a, b in pairwise(times))
-
-
-def test_without_a_tick_lost_states_count():
-    clock = RobotClock()
-    first = clock.time_ns(0, 10**18, *STILL)
-    assert clock.time_ns(0, 10**18 + 250 * PERIOD_NS, *STILL) - first == 250 * PERIOD_NS
 
 
 @given(st.lists(st.integers(-(10**9), 10**9), max_size=50), st.integers(0, 2**31))

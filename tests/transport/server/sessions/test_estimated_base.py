@@ -19,8 +19,14 @@ from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
 LEVEL = (0.0, 0.0, 0.0, 1.0)
+
+
+def read(attitude=LEVEL, gyro=(0.0, 0.0, 0.0), acc=(0.0, 0.0, 9.81)):
+    return Imu(quat=list(attitude), gyro=list(gyro), acc=list(acc))
+
+
 SENSED = Base(type="free_flyer", quat_order="xyzw", vel_frame="local", measured="imu")
-READINGS = Imu(quat=list(LEVEL), gyro=[0.0] * 3, acc=[0.0, 0.0, 9.81])
+READINGS = read()
 
 
 class Sensing(SpringDamper):
@@ -56,6 +62,7 @@ class Trial:
 
 
 def test_a_robot_without_a_base_is_answered_with_an_estimate():
+    """Feet that carry are its contacts, unless it reports its own; the attitude is that of the IMU."""
     trial = Trial()
     for _ in range(5):
         reply = trial.send()
@@ -68,22 +75,13 @@ def test_a_robot_without_a_base_is_answered_with_an_estimate():
     np.testing.assert_allclose(found.vel, 0.0, atol=1e-9)
     np.testing.assert_array_equal(seen.q[7:], standing(robot)[7:])
     assert [foot.frame for foot in found.feet] == list(robot.spheres.keys)
-
-
-def test_the_attitude_is_that_of_the_imu():
-    trial, tilted = Trial(), [float(np.sin(0.1)), 0.0, 0.0, float(np.cos(0.1))]
-    down = 9.81 * np.array([0.0, np.sin(0.2), np.cos(0.2)])
-    reply = trial.send(imu=Imu(quat=tilted, gyro=[0.0] * 3, acc=down.tolist()))
-    np.testing.assert_allclose(reply.estimate.quat, tilted, atol=1e-9)
-
-
-def test_feet_that_carry_are_the_contacts_unless_the_robot_reports_its_own():
-    trial = Trial()
-    own = trial.send()
-    touching = [foot.frame for foot in own.estimate.feet if foot.touches]
-    assert list(trial.controller.felt.keys) == touching
+    assert list(trial.controller.felt.keys) == [foot.frame for foot in found.feet if foot.touches]
     trial.send(contacts=[])
     assert not len(trial.controller.felt)
+    trial, tilted = Trial(), [float(np.sin(0.1)), 0.0, 0.0, float(np.cos(0.1))]
+    down = 9.81 * np.array([0.0, np.sin(0.2), np.cos(0.2)])
+    reply = trial.send(imu=read(tilted, acc=down))
+    np.testing.assert_allclose(reply.estimate.quat, tilted, atol=1e-9)
 
 
 def test_the_order_of_the_joints_is_the_clients():
@@ -107,9 +105,9 @@ def test_the_order_of_the_joints_is_the_clients():
     [
         ({"imu": None}, "bad_schema", "imu"),
         ({"tau_meas": None}, "bad_schema", "tau_meas"),
-        ({"imu": Imu(quat=[0.0, 0.0, 0.0, 1.1], gyro=[0.0] * 3, acc=[0.0] * 3)}, "quaternion_not_unit", "imu.quat"),
-        ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 2, acc=[0.0] * 3)}, "wrong_length", "imu.gyro"),
-        ({"imu": Imu(quat=list(LEVEL), gyro=[0.0] * 3, acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
+        ({"imu": read([0.0, 0.0, 0.0, 1.1])}, "quaternion_not_unit", "imu.quat"),
+        ({"imu": read(gyro=[0.0] * 2)}, "wrong_length", "imu.gyro"),
+        ({"imu": read(acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
         ({"q": standing(solo()).tobytes()}, "wrong_length", "q"),
         ({"vel": np.zeros(18).tobytes()}, "wrong_length", "vel"),
         ({"q": [0.0] * 11 + [np.inf]}, "non_finite", "q[11]"),
@@ -138,34 +136,24 @@ def test_an_implausible_joint_is_not_used():
     assert trial.send().estimate.position == pytest.approx(before.position, abs=1e-3)
 
 
-def resets(trial, imu):
-    """The reply to a request to reset, and whether it was accepted."""
-    q, vel = standing(trial.robot)[7:].tobytes(), np.zeros(12).tobytes()
-    reply = trial.client.ask(Reset(session=trial.client.session, q=q, vel=vel, imu=imu))
-    return reply, isinstance(reply, ResetAck)
+OVER = read([1.0, 0.0, 0.0, 0.0], acc=(0.0, 0.0, -9.81))
 
 
-def test_a_reset_takes_the_attitude_of_the_imu():
-    trial = Trial()
-    trial.send()
-    assert resets(trial, READINGS)[1]
-    assert not resets(trial, Imu(quat=[1.0, 0.0, 0.0, 0.0], gyro=[0.0] * 3, acc=[0.0] * 3))[1]
-    assert resets(trial, None)[0].field == "imu"
-
-
-def test_a_reset_takes_the_attitude_of_an_imu_that_is_mounted_upside_down():
+@every(("mounted", "upright", "fallen"), [(LEVEL, READINGS, OVER), ((1.0, 0.0, 0.0, 0.0), OVER, READINGS)])
+def test_a_reset_takes_the_attitude_of_the_imu(mounted, upright, fallen):
+    """Also of one that is mounted upside down."""
     controller = Sensing(solo())
-    controller.estimator = lambda: Estimator(EstimatorSettings(imu_quat=(1.0, 0.0, 0.0, 0.0)), controller.robot)
+    controller.estimator = lambda: Estimator(EstimatorSettings(imu_quat=mounted), controller.robot)
     trial = Trial(controller)
-    over = Imu(quat=[1.0, 0.0, 0.0, 0.0], gyro=[0.0] * 3, acc=[0.0, 0.0, -9.81])
-    np.testing.assert_allclose(np.abs(trial.send(imu=over).estimate.quat), LEVEL, atol=1e-9)
-    assert resets(trial, over)[1]
-    assert not resets(trial, READINGS)[1]
 
+    def reset(imu):
+        q, vel = standing(trial.robot)[7:].tobytes(), np.zeros(12).tobytes()
+        return trial.client.ask(Reset(session=trial.client.session, q=q, vel=vel, imu=imu))
 
-def test_a_server_without_an_estimator_refuses_the_hello():
-    with pytest.raises(ConnectionFailed, match=r"base\.measured: expected 'state'.*\[estimator\]"):
-        Trial(SpringDamper(solo()))
+    np.testing.assert_allclose(np.abs(trial.send(imu=upright).estimate.quat), LEVEL, atol=1e-9)
+    assert isinstance(reset(upright), ResetAck)
+    assert not isinstance(reset(fallen), ResetAck)
+    assert reset(None).field == "imu"
 
 
 @pytest.mark.full
@@ -177,24 +165,20 @@ def test_a_server_without_an_estimator_refuses_the_hello():
 def test_any_readings_are_answered_or_refused(imu, numbers):
     trial = Trial()
     trial.send()
-    read = Imu(quat=imu[:4], gyro=imu[4:7], acc=imu[7:])
-    kept = Imu(quat=list(LEVEL), gyro=imu[4:7], acc=imu[7:])
-    for changes in ({"imu": read}, {"imu": kept}, {"vel": numbers}, {"tau_meas": numbers}):
+    spoilt, kept = read(imu[:4], imu[4:7], imu[7:]), read(LEVEL, imu[4:7], imu[7:])
+    for changes in ({"imu": spoilt}, {"imu": kept}, {"vel": numbers}, {"tau_meas": numbers}):
         reply = trial.send(**changes)
         assert reply is not None or trial.client.error is not None
         if reply is not None:
             assert np.isfinite(np.frombuffer(reply.tau)).all()
 
 
-def test_a_message_without_a_base_has_no_other_fields():
-    """A server of before refuses such a client instead of reading its vectors wrongly."""
-    fields = msgspec.to_builtins(hello(solo()))
-    assert "measured" not in fields["base"]
+def test_a_server_without_an_estimator_or_of_before_refuses_the_hello():
+    """The older one by the field `measured`, which other messages do not have."""
+    with pytest.raises(ConnectionFailed, match=r"base\.measured: expected 'state'.*\[estimator\]"):
+        Trial(SpringDamper(solo()))
+    assert "measured" not in msgspec.to_builtins(hello(solo()))["base"]
     assert msgspec.to_builtins(hello(solo(), base=SENSED))["base"]["measured"] == "imu"
-
-
-def read(attitude=LEVEL, gyro=(0.0, 0.0, 0.0), acc=(0.0, 0.0, 9.81)):
-    return Imu(quat=list(attitude), gyro=list(gyro), acc=list(acc))
 
 
 WILD = [

@@ -89,14 +89,10 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
         np.testing.assert_allclose(frame.position, [1.004, 2.0 + 50.0 * 0.004**2, 3.0], atol=1e-12)
         assert frame.velocity is None
         assert frame.acceleration is None
-
-
-def test_a_command_replaces_the_last_one_as_a_whole(planned):
     planned.command(tasks=[ComPart(position=[0.0, 0.0, 0.3])], modes={FOOT: "slide"})
-    tasks, _ = tasks_of(planned, 1)
-    assert dict(tasks.modes) == {FOOT: "slide"}
-    planned.command()
-    assert tasks_of(planned, 2) == (None, "")
+    assert dict(tasks_of(planned, 10)[0].modes) == {FOOT: "slide"}
+    planned.command()  # it replaces the last one as a whole
+    assert tasks_of(planned, 11) == (None, "")
 
 
 @every(
@@ -147,18 +143,17 @@ def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(robot,
     np.testing.assert_array_equal(stack.tasks[0].position, [0.0, 0.0, 0.25])
 
 
-@every(("field", "task"), [("tasks[0].kind", {"kind": "dance"}), ("tasks[0].positon", {"kind": "com", "positon": []})])
-def test_an_unknown_kind_or_field_of_a_task_is_refused(planned, field, task):
-    message = {"t": "command", "v": "1.1", "session": planned.planner, "valid_for": 1.0, "tasks": [task]}
-    assert expect(ErrorMessage, planned.raw(msgpack.packb(message), b"p")).field == field
-
-
-def test_a_controller_that_realises_no_tasks_refuses_them(robot, monkeypatch):
+def test_unknown_kinds_and_fields_and_tasks_for_a_controller_that_realises_none_are_refused(planned, monkeypatch):
+    for field, task in (("tasks[0].kind", {"kind": "dance"}), ("tasks[0].positon", {"kind": "com", "positon": []})):
+        message = {"t": "command", "v": "1.1", "session": planned.planner, "valid_for": 1.0, "tasks": [task]}
+        assert expect(ErrorMessage, planned.raw(msgpack.packb(message), b"p")).field == field
     monkeypatch.setattr(SpringDamper, "realises_tasks", False)
-    assert expect(ErrorMessage, Planned(robot).command(tasks=[ComPart()])).field == "tasks"
+    assert expect(ErrorMessage, planned.command(tasks=[ComPart()])).field == "tasks"
 
 
 def test_tasks_are_the_same_after_the_wire(robot):
+    with pytest.raises(InputError, match="weight"):
+        write_tasks([ComTask(weight=[1.0, 1.0, 2.0])])  # by row
     turn = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     sent = [
         FrameTask(
@@ -183,11 +178,6 @@ def test_tasks_are_the_same_after_the_wire(robot):
                 assert list(before) == list(after)
             else:
                 np.testing.assert_allclose(np.asarray(before, float), np.asarray(after, float), atol=1e-12)
-
-
-def test_weights_by_row_cannot_be_sent():
-    with pytest.raises(InputError, match="weight"):
-        write_tasks([ComTask(weight=[1.0, 1.0, 2.0])])
 
 
 BASE_NS, TASK_NS = 330_000, 64_000

@@ -26,17 +26,16 @@ from wire import PATIENCE_MS, dealer, expect
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from transport.log.replay import replay
-from transport.protocol.codec import MAX_BYTES, encode
+from transport.protocol.codec import encode
 from transport.protocol.messages.base import Code
-from transport.protocol.messages.requests import Stats, StatsGet
 from transport.protocol.messages.state import TorqueMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import ConnectionFailed, Conversation, RobotClient, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
-from transport.robot.planner import CommandRefused, PlannerClient
+from transport.robot.planner import PlannerClient
 from transport.server.service import Service
 from transport.server.settings import CurveSettings, ServerSettings, endpoint
-from transport.server.sockets.port import SOCKET_MAX_BYTES, AddressFile
+from transport.server.sockets.port import AddressFile
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation, newest
 from transport.startup.serve import serve
@@ -54,25 +53,6 @@ def serving(robot: Robot, address: str) -> Iterator[str]:
 def address(robot, tmp_path):
     with serving(robot, f"ipc://{tmp_path}/s") as bound:
         yield bound
-
-
-def test_a_planner_commands_over_a_socket_of_its_own(robot, address):
-    with client_of(robot, address) as client, PlannerClient(address, "joystick") as planner:
-        client.hello()
-        assert planner.welcome.joint_names == list(robot.joint_names)
-        planner.command((0.2, 0.0, 0.0), valid_for=30.0)
-        reply = client.exchange(resting(robot, 1))
-        assert reply.message == ""
-        with pytest.raises(CommandRefused, match="velocity"):
-            planner.command((np.nan, 0.0, 0.0), valid_for=1.0)
-        planner.command((0.2, 0.0, 0.0), valid_for=0.001)
-        time.sleep(0.01)
-        reply = client.exchange(resting(robot, 2))
-        assert "expired" in reply.message
-    with pytest.raises(CommandRefused, match="stranger"):
-        PlannerClient(address, "stranger")
-    with pytest.raises(ConnectionFailed, match="no answer"):
-        PlannerClient(f"{address}-nobody", "joystick", timeout_ms=50)
 
 
 def test_a_planner_that_ends_is_no_lost_client(address, caplog):
@@ -160,18 +140,6 @@ def test_a_client_written_by_hand_gets_torques(robot, tmp_path, lists):
         assert {force["frame"] for force in torque["contact_force"]} == set(robot.spheres.keys)
 
 
-def test_a_client_with_a_chosen_identity_has_no_control(robot, address):
-    """A later client with the same identity would get its replies; identities made by the server cannot be chosen."""
-    with client_of(robot, address) as good, dealer(address, identity=b"robot-1") as stranger:
-        good.hello()
-        assert good.exchange(resting(robot, 1)) is not None
-        for message in (independent_hello(robot), {"t": "stop", "v": "1.0", "session": good.session}):
-            stranger.send(msgpack.packb(message))
-            reply = msgpack.unpackb(stranger.recv())
-            assert (reply["t"], reply["code"]) == ("error", Code.NOT_CONTROLLING)
-        assert good.exchange(resting(robot, 2)) is not None
-
-
 def test_torques_are_received_over_ipc_tcp_and_ipv6(robot, tmp_path):
     for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*", *(["tcp://[::1]:*"] if socket.has_ipv6 else [])):
         with serving(robot, place) as bound, client_of(robot, bound) as client:
@@ -195,25 +163,6 @@ def test_a_restarted_client_regains_control(robot, address):
         with client_of(robot, address) as client:  # which gives control back when it closes
             client.hello()
             assert client.exchange(resting(robot, 0)) is not None
-
-
-def test_the_server_survives_every_invalid_input(robot, address):
-    with client_of(robot, address) as good, dealer(address) as bad:
-        good.hello()
-        message = encode(resting(robot, 1))
-        rubbish = [b"", b"\x00", b"\xc1" * 1000, *(message[:n] for n in range(1, len(message), 40))]
-        rubbish += [bytes(MAX_BYTES + 1), message, encode(StatsGet())[::-1]]
-        for tick, data in enumerate(rubbish):
-            bad.send(data)
-            reply = msgpack.unpackb(bad.recv())
-            assert reply["t"] == "error"
-            assert good.exchange(resting(robot, tick)) is not None
-        bad.send_multipart([b"two", message])
-        assert msgpack.unpackb(bad.recv())["code"] == Code.BAD_SCHEMA
-        bad.send(bytes(SOCKET_MAX_BYTES + 1))  # cuts the connection
-        assert good.exchange(resting(robot, 1000)) is None or good.error is None
-        stats = expect(Stats, good.ask(StatsGet()))
-        assert sum(stats.refused.values()) >= len(rubbish)
 
 
 def test_after_a_flood_of_states_the_newest_is_answered(robot, address):
@@ -248,13 +197,10 @@ def test_a_second_server_and_an_address_that_cannot_be_bound_are_refused(robot, 
             Router(service, place, lambda faults: None, Anticipation(lead_us=250.0))
 
 
-@every("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
-def test_open_and_unknown_addresses_are_refused(address):
-    with pytest.raises(ConfigError, match=r"server\.endpoint"):
-        endpoint(ServerSettings(controller="x", endpoint=address))
-
-
-def test_local_addresses_are_accepted(monkeypatch, tmp_path):
+def test_local_addresses_are_accepted_and_others_refused(monkeypatch, tmp_path):
+    for address in ("tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"):
+        with pytest.raises(ConfigError, match=r"server\.endpoint"):
+            endpoint(ServerSettings(controller="x", endpoint=address))
     for address in ("tcp://127.0.0.1:5555", "tcp://localhost:5555", "ipc://@idyn", "ipc:///x/y"):
         assert endpoint(ServerSettings(controller="x", endpoint=address)) == address
     assert endpoint(ServerSettings(controller="x", endpoint="tcp://0.0.0.0:1", insecure=True)) == "tcp://0.0.0.0:1"
