@@ -1,12 +1,16 @@
 """A service behind a real socket, and replies of a known type."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TypeVar
 
 import zmq
 
+from idyn.model.robot import Robot
+from transport.protocol.messages.state import StateMessage, TorqueMessage
+from transport.robot.client import RobotClient, hello_for
 from transport.server.process import NOBODY, Systemd
 from transport.server.service import Service
 from transport.server.settings import CurveSettings
@@ -37,6 +41,19 @@ def dealer(address: str, **options: object) -> "Iterator[zmq.Socket[bytes]]":
 
 
 @contextmanager
+def running(work: Callable[[threading.Event], object]) -> Iterator[threading.Thread]:
+    """`work(stop)` in a thread, which ends with the block."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
 def routed(
     service: Service,
     address: str,
@@ -47,12 +64,26 @@ def routed(
     systemd: Systemd = NOBODY,
 ) -> Iterator[tuple[Router, threading.Thread]]:
     """A router in a thread, which ends cleanly. others_address: where it is not the robot's"""
-    stop = threading.Event()
-    with Router(service, address, lambda fault: None, Anticipation(lead_us), curve, others_address=others_address) as router:
-        thread = threading.Thread(target=router.run, args=(stop, systemd))
-        thread.start()
-        try:
-            yield router, thread
-        finally:
-            stop.set()
-            thread.join()
+    with (
+        Router(service, address, lambda fault: None, Anticipation(lead_us), curve, others_address=others_address) as router,
+        running(lambda stop: router.run(stop, systemd)) as thread,
+    ):
+        yield router, thread
+
+
+@contextmanager
+def sending(
+    endpoint: str, robot: Robot, state: Callable[[int], StateMessage], heard: Callable[[TorqueMessage | None], object] = id
+) -> Iterator[None]:
+    """A robot's client in a thread, which sends `state(tick)` at about 200 Hz."""
+
+    def work(stop: threading.Event) -> None:
+        with RobotClient(endpoint, hello_for(robot, 5e-3, kind="sim"), deadline_ms=5000) as client:
+            client.hello()
+            for tick in count(1):
+                heard(client.exchange(state(tick)))
+                if stop.wait(5e-3):
+                    return
+
+    with running(work):
+        yield

@@ -19,15 +19,13 @@ import numpy as np
 import pytest
 import zmq
 from fast import every, full
-from wire import expect, routed
+from wire import expect, routed, running, sending
 
 from controllers.build import load_controller
-from controllers.controller import Controller
 from sim_harness.commands.clients import Sample, rows
 from sim_harness.commands.main import main
 from transport.protocol.messages.requests import Estop, Stats, StatsGet
 from transport.protocol.messages.state import StateMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.robot.planner import Observer
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, WatchdogSettings
@@ -42,25 +40,12 @@ def robot_and_server(folder: Path) -> Iterator[str]:
     )
     controller = load_controller("quadruped")
     warm_up(controller, settings)
-    stop = threading.Event()
-    with routed(Service(controller, settings), f"ipc://{folder}/s", lead_us=0.0) as (router, _):
-        robot = threading.Thread(target=_stand, args=(router.endpoint, controller, stop))
-        robot.start()
-        try:
-            yield router.endpoint
-        finally:
-            stop.set()
-            robot.join()
-
-
-def _stand(endpoint: str, controller: Controller, stop: threading.Event) -> None:
-    robot, t_robot = controller.robot, 0
-    hello = hello_for(robot, 5e-3, kind="sim")
-    with RobotClient(endpoint, hello, deadline_ms=2000) as client:
-        client.hello()
-        while not stop.wait(5e-3):
-            t_robot += 5_000_000
-            client.exchange(StateMessage(q=controller.stance.tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=t_robot))
+    q, vel = controller.stance.tobytes(), np.zeros(controller.robot.nv).tobytes()
+    with (
+        routed(Service(controller, settings), f"ipc://{folder}/s", lead_us=0.0) as (router, _),
+        sending(router.endpoint, controller.robot, lambda tick: StateMessage(q=q, vel=vel, t_robot=tick * 5_000_000)),
+    ):
+        yield router.endpoint
 
 
 def stats(**changes: object) -> Stats:
@@ -119,9 +104,9 @@ def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[
 @contextmanager
 def liar(folder: Path, answers: dict[str, dict[str, object]]) -> Iterator[str]:
     """A server that gives these answers to requests of these types; gives its address."""
-    stop, address = threading.Event(), f"ipc://{folder}/liar"
+    address = f"ipc://{folder}/liar"
 
-    def work() -> None:
+    def work(stop: threading.Event) -> None:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
             socket.linger = 0
             socket.bind(address)
@@ -130,13 +115,8 @@ def liar(folder: Path, answers: dict[str, dict[str, object]]) -> Iterator[str]:
                     identity, request = socket.recv_multipart()
                     socket.send_multipart([identity, msgpack.packb({"v": "1.0"} | answers[msgpack.unpackb(request)["t"]])])
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with running(work):
         yield address
-    finally:
-        stop.set()
-        thread.join()
 
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\n\rroot#\x9b31m\u202e"

@@ -3,13 +3,13 @@
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 
 import numpy as np
 from fast import full
 from mujoco_robot import DT, ClientRobot
 from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
+from wire import running
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -43,19 +43,13 @@ def served(controller, folder):
 @contextmanager
 def repeated(publisher, message):
     """Publish a message 20 times a second."""
-    end = threading.Event()
 
-    def publish():
+    def publish(end):
         while not end.wait(0.05):
             publisher.write(message)
 
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
+    with running(publish):
         yield
-    finally:
-        end.set()
-        thread.join()
 
 
 def twist(forward, turn):

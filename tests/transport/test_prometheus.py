@@ -5,9 +5,6 @@ import socket
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,14 +25,6 @@ SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE
 """A line of the text format: name, value of the label, value."""
 
 
-@contextmanager
-def serving(robot: Robot, folder: Path) -> Iterator[tuple[str, str]]:
-    """A server in a thread; gives its endpoint and the address of its metrics."""
-    settings = ServerSettings(controller="standin", max_state_age_ms=1e4)
-    with served(robot, f"ipc://{folder}/s", settings) as (router, _, service), metrics(service, 0, "127.0.0.1") as address:
-        yield router.endpoint, address
-
-
 def fetched(address: str) -> dict[str, float]:
     """Name, with the label's value after a colon → value."""
     with urllib.request.urlopen(address, timeout=30) as reply:
@@ -50,12 +39,13 @@ def state(robot: Robot, tick: int, height: float = 0.3) -> StateMessage:
 
 
 def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
-    with serving(robot, tmp_path) as (endpoint, address):
+    settings = ServerSettings(controller="standin", max_state_age_ms=1e4)
+    with served(robot, f"ipc://{tmp_path}/s", settings) as (router, _, service), metrics(service, 0, "127.0.0.1") as address:
         assert address.startswith("http://127.0.0.1:")
         before = fetched(address)
         assert before["idyn_torques_total"] == before["idyn_fault"] == 0
         assert "idyn_lost_states" not in before  # without a client
-        with client_of(robot, endpoint) as client:
+        with client_of(robot, router.endpoint) as client:
             client.hello()
             for tick in range(1, 301):
                 assert client.exchange(state(robot, tick)) is not None, client.error

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+from wire import running
 
 from idyn.errors import ConfigError
 from transport.server.process import PRIORITY, SWITCH_INTERVAL, off_core, on_core, real_time, spare_core, steady
@@ -19,18 +20,8 @@ two_cores = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
 @pytest.fixture
 def bystander():
     """The native number of another thread of this process."""
-    started, stop = threading.Event(), threading.Event()
-
-    def wait():
-        started.set()
-        stop.wait()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    started.wait()
-    yield thread.native_id
-    stop.set()
-    thread.join()
+    with running(lambda stop: stop.wait()) as thread:
+        yield thread.native_id
 
 
 @two_cores

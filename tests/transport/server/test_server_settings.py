@@ -6,7 +6,7 @@ from fast import every
 from controllers.build import load_controller
 from controllers.config.loading import find, load
 from idyn.errors import ConfigError
-from transport.server.settings import ServerSettings, endpoint
+from transport.server.settings import CurveSettings, ServerSettings, endpoint, robot_endpoint
 
 QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
 
@@ -53,10 +53,34 @@ def test_server_settings_have_bounds_with_units(tmp_path, setting, where, says):
     assert caught.value.path == f"server.mine.{where}"
 
 
-def test_ports_are_numbers_from_0_to_65535_or_a_star():
+def test_addresses(monkeypatch, tmp_path):
+    """Ports are numbers from 0 to 65535, or *. Other machines need keys or an explicit setting."""
+
+    def bound(address: str, **more: object) -> str:
+        return endpoint(ServerSettings(controller="x", endpoint=address, **more))
+
     for port in ("-1", "http", "", "1e3", "80 "):
         with pytest.raises(ConfigError, match=r"server.endpoint: expected a port from 0 to 65535"):
-            endpoint(ServerSettings(controller="quadruped", endpoint=f"tcp://127.0.0.1:{port}"))
-    for port in ("0", "65535", "*"):
-        address = f"tcp://127.0.0.1:{port}"
-        assert endpoint(ServerSettings(controller="quadruped", endpoint=address)) == address
+            bound(f"tcp://127.0.0.1:{port}")
+    for address in ("tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"):
+        with pytest.raises(ConfigError, match=r"server\.endpoint"):
+            bound(address)
+    for address in (
+        *(f"tcp://127.0.0.1:{port}" for port in ("0", "65535", "*")),
+        "tcp://localhost:5",
+        "ipc://@idyn",
+        "ipc:///x/y",
+    ):
+        assert bound(address) == address
+    for permitted in ({"insecure": True}, {"curve": CurveSettings(secret="server.key_secret", clients={})}):
+        assert bound("tcp://0.0.0.0:1", **permitted) == "tcp://0.0.0.0:1"
+    for address in ("http://x", "tcp://0.0.0.0:1", "ipc:///x/y"):
+        with pytest.raises(ConfigError, match=r"server\.robot_endpoint"):
+            robot_endpoint(ServerSettings(controller="x", endpoint="ipc:///x/y", robot_endpoint=address))
+    assert robot_endpoint(ServerSettings(controller="x")) is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert endpoint(ServerSettings(controller="x")) == f"ipc://{tmp_path}/idyn/idyn.sock"
+    assert (tmp_path / "idyn").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "idyn").chmod(0o755)
+    with pytest.raises(ConfigError, match="0700"):
+        endpoint(ServerSettings(controller="x"))

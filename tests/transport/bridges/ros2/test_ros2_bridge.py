@@ -14,12 +14,12 @@ from cyclonedds.qos import Policy
 from cyclonedds.topic import Topic
 from ros import DOMAIN, JAZZY, LATCHED, RELIABLE, SENSOR, Ros, matched, message_type
 from standin import FEET, SpringDamper, solo, standing
-from wire import routed
+from wire import routed, running, sending
 
 from idyn.errors import ConfigError
 from transport.bridges.ros2.bridge import Bridge, Bus, ServerLink
 from transport.protocol.messages.state import Imu, StateMessage
-from transport.robot.client import ConnectionFailed, RobotClient, hello_for
+from transport.robot.client import ConnectionFailed
 from transport.robot.planner import CommandRefused
 from transport.server.service import Service
 from transport.server.settings import PlausibilitySettings, ServerSettings
@@ -38,7 +38,6 @@ class Rig:
         self.robot, self.endpoint = robot, f"ipc://{folder}/s"
         self.q, self.v, self.imu = standing(robot), np.zeros(robot.nv), None
         self.ros, self.messages, self.controller = Ros(own=False), [], SpringDamper(robot)
-        self.end, self.failed = threading.Event(), None
 
     @contextmanager
     def served(self):
@@ -46,39 +45,23 @@ class Rig:
         jumps = PlausibilitySettings(joint_position=inf, joint_speed=inf, base_position=inf, base_attitude=inf, base_rate=inf)
         settings = ServerSettings(controller="standin", planners=("ros2",), max_state_age_ms=1e4, plausibility=jumps)
         warm_up(self.controller, settings)
-        stop = threading.Event()
-        with routed(Service(self.controller, settings), self.endpoint, lead_us=0.0):
-            robot = threading.Thread(target=self._send_states, args=(stop,))
-            robot.start()
-            try:
-                yield
-            finally:
-                stop.set()
-                robot.join()
 
-    def _send_states(self, stop):
-        with RobotClient(self.endpoint, hello_for(self.robot, 5e-3, kind="sim"), deadline_ms=5000) as client:
-            client.hello()
-            tick = 0
-            while not stop.is_set():
-                tick += 1
-                state = StateMessage(q=self.q.tobytes(), vel=self.v.tobytes(), t_robot=5 * tick * MS, imu=self.imu)
-                reply = client.exchange(state)
-                self.messages.append("" if reply is None else reply.message)
-                time.sleep(0.005)
+        def state(tick):
+            return StateMessage(q=self.q.tobytes(), vel=self.v.tobytes(), t_robot=5 * tick * MS, imu=self.imu)
+
+        def heard(reply):
+            self.messages.append("" if reply is None else reply.message)
+
+        service = Service(self.controller, settings)
+        with routed(service, self.endpoint, lead_us=0.0), sending(self.endpoint, self.robot, state, heard):
+            yield
 
     @contextmanager
     def bridged(self, planner="ros2", timeout_ms=PATIENCE_MS):
         with closing(ServerLink(self.endpoint, planner, timeout_ms=timeout_ms)) as link:
             bridge = Bridge(self.robot, bus(), link, commands=planner is not None)
-            self.end.clear()
-            thread = threading.Thread(target=bridge.run, args=(0.01, self.end))
-            thread.start()
-            try:
+            with running(lambda stop: bridge.run(0.01, stop)):
                 yield bridge
-            finally:
-                self.end.set()
-                thread.join()
 
     def report(self, q, imu=None):
         """Report another state from now on. It returns when the server has answered it."""

@@ -80,7 +80,7 @@ def test_a_robot_without_a_base_is_answered_with_an_estimate():
     assert not len(trial.controller.felt)
     trial, tilted = Trial(), [float(np.sin(0.1)), 0.0, 0.0, float(np.cos(0.1))]
     down = 9.81 * np.array([0.0, np.sin(0.2), np.cos(0.2)])
-    reply = trial.send(imu=read(tilted, acc=down))
+    reply = trial.send(imu=read(tilted, acc=down.tolist()))
     np.testing.assert_allclose(reply.estimate.quat, tilted, atol=1e-9)
 
 

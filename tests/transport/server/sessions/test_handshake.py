@@ -16,25 +16,16 @@ from transport.protocol.agreement import check_contact_frame
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
+from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.requests import (
-    Base,
-    Client,
-    ClientLimits,
-    Heartbeat,
-    HeartbeatAck,
-    Model,
-    SpeedTorque,
-    Welcome,
-)
 from transport.protocol.messages.state import TorqueMessage
 
 RNG = np.random.default_rng(3)
 
 
-def model(robot: Robot, **changes: object) -> Model:
+def model(robot: Robot, **changes: object) -> requests.Model:
     fields: dict[str, object] = {"nq": robot.nq, "nv": robot.nv, "na": robot.na, "total_mass": robot.total_mass}
-    return Model(**(fields | changes))
+    return requests.Model(**(fields | changes))
 
 
 def test_the_welcome_reports_the_limits_in_force(fresh, robot):
@@ -60,7 +51,7 @@ def test_only_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_
     first = fresh.greet()
     fresh.now = 100 * MS
     assert fresh.greet() == first
-    expect(HeartbeatAck, fresh.send(Heartbeat(session=first.session)))
+    expect(requests.HeartbeatAck, fresh.send(requests.Heartbeat(session=first.session)))
     second = fresh.greet()
     fresh.torque(101)
     third = fresh.greet()  # the client has been started anew
@@ -70,7 +61,7 @@ def test_only_a_hello_that_is_repeated_before_its_session_is_used_gets_the_same_
 def test_a_log_with_longer_session_numbers_gets_them_again(robot):
     rig, data = Rig(robot, session_bits=64), encode(hello(robot))
     rig.now = 5
-    welcome = expect(Welcome, rig.raw(data))
+    welcome = expect(requests.Welcome, rig.raw(data))
     assert welcome.session == int.from_bytes(hashlib.blake2b(data + b"5", digest_size=8).digest(), "little")
 
 
@@ -88,14 +79,14 @@ def test_a_log_with_longer_session_numbers_gets_them_again(robot):
         (lambda r: {"joint_names": list(r.joint_names[1:])}, Code.JOINT_MAP, "joint_names"),
         (lambda r: {"joint_names": [r.joint_names[1], *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
         (lambda r: {"actuated": list(r.joint_names[:-1])}, Code.JOINT_MAP, "actuated"),
-        (lambda r: {"base": Base(type="fixed", quat_order="xyzw", vel_frame="local")}, Code.JOINT_MAP, "base.type"),
+        (lambda r: {"base": requests.Base(type="fixed", quat_order="xyzw", vel_frame="local")}, Code.JOINT_MAP, "base.type"),
         (lambda r: {"dt_nominal": 1.0}, Code.BAD_SCHEMA, "dt_nominal"),
         (lambda r: {"dt_nominal": float("nan")}, Code.BAD_SCHEMA, "dt_nominal"),
         (lambda r: {"mu": -0.5}, Code.BAD_SCHEMA, "mu"),
         (lambda r: {"contact_frames": ["FL_FOOT", "FX_FOOT"]}, Code.CONTACT_UNKNOWN, "contact_frames[1]"),
-        (lambda r: {"limits": ClientLimits(tau_max=[1.0])}, Code.WRONG_LENGTH, "limits.tau_max"),
-        (lambda r: {"limits": ClientLimits(tau_max=[-1.0] * 12)}, Code.BAD_SCHEMA, "limits.tau_max"),
-        (lambda r: {"limits": ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
+        (lambda r: {"limits": requests.ClientLimits(tau_max=[1.0])}, Code.WRONG_LENGTH, "limits.tau_max"),
+        (lambda r: {"limits": requests.ClientLimits(tau_max=[-1.0] * 12)}, Code.BAD_SCHEMA, "limits.tau_max"),
+        (lambda r: {"limits": requests.ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
     ],
 )
 def test_a_hello_that_contradicts_the_robot_is_refused(robot, change, code, field):
@@ -138,7 +129,7 @@ def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving, robot):
     q[3:7] = RNG.normal(size=4)
     q[3:7] /= np.linalg.norm(q[3:7])
     v = RNG.normal(size=robot.nv)
-    moving.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
+    moving.greet(base=requests.Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
     moving.torque(1, q=q.tobytes(), vel=v.tobytes())
     body = moving.controller.seen.v
     step = 1e-7
@@ -154,7 +145,7 @@ def test_the_layout_covers_continuous_and_passive_joints():
 <axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
     robot = Robot(Description(urdf=CART.replace("</robot>", spring), base="fixed", unactuated=("spring",)))
     assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [("axle", (0,), (0,)), ("spring", (1,), (1,))]
-    base = Base(type="fixed", quat_order="xyzw", vel_frame="local")
+    base = requests.Base(type="fixed", quat_order="xyzw", vel_frame="local")
     joints = build_joint_map(robot, ["spring", "axle"], ["axle"], base)
     assert np.array([0.5, 100.0, 2.0, 3.0, 9.0])[joints.state].tolist() == [100.0, 0.5, 3.0, 2.0, 9.0]
 
@@ -164,8 +155,8 @@ def test_the_stricter_limits_apply(moving, robot):
     q, v = standing(robot), np.zeros(robot.nv)
     q[7:], v[7] = 1.0, 5.0
     q[9:11] = -0.38, -0.45
-    line = SpeedTorque(tau0=[9.0, 2.0] + [9.0] * 10, v0=[10.0] * 12)
-    limits = ClientLimits(tau_max=[0.5] + [np.inf] * 11, q_max=[9.0, 9.0, -0.4, -0.4] + [9.0] * 8, speed_torque=line)
+    line = requests.SpeedTorque(tau0=[9.0, 2.0] + [9.0] * 10, v0=[10.0] * 12)
+    limits = requests.ClientLimits(tau_max=[0.5] + [np.inf] * 11, q_max=[9.0, 9.0, -0.4, -0.4] + [9.0] * 8, speed_torque=line)
     welcome = moving.greet(limits=limits)
     assert np.frombuffer(welcome.limits.tau_max)[:2].tolist() == [0.5, robot.limits.tau_max[1]]
     reply = moving.torque(1, q=q.tobytes(), vel=v.tobytes())
@@ -174,7 +165,7 @@ def test_the_stricter_limits_apply(moving, robot):
     assert tau[3] > 0.1
     assert tau[4] < -2
     assert reply.limited_by == [1, 4, 8] + [0] * 9
-    moving.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
+    moving.greet(limits=requests.ClientLimits(dtau_max=[100.0] * 12))
     moving.torque(1)
     reply = moving.torque(2, tau_applied=[1.0] * 12)
     np.testing.assert_allclose(np.frombuffer(reply.tau), 0.9)
@@ -186,7 +177,7 @@ def test_one_client_controls_until_it_stops_or_times_out(rig, robot):
     assert rival.code is Code.NOT_CONTROLLING
     rig.torque(1)
     rig.now += 1_001_000_000
-    assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
+    assert isinstance(rig.send(hello(robot), identity=b"b"), requests.Welcome)
     lost = rig.refused(2)
     assert (lost.code, lost.recoverable) == (Code.NOT_CONTROLLING, False)
 
@@ -194,13 +185,13 @@ def test_one_client_controls_until_it_stops_or_times_out(rig, robot):
 def test_a_shadow_does_not_affect_control(rig, robot):
     rig.torque(1)
     before = rig.controller.integral.copy()
-    shadow = expect(Welcome, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"s"))
+    shadow = expect(requests.Welcome, rig.send(hello(robot, client=requests.Client(name="s", kind="shadow")), identity=b"s"))
     assert shadow.dry_run
     mine, rig.session = rig.session, shadow.session
     reply = expect(TorqueMessage, rig.send(rig.state(1), identity=b"s"))
     assert reply.dry_run
     np.testing.assert_array_equal(rig.controller.integral, before)
-    expect(ErrorMessage, rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"t"))
+    expect(ErrorMessage, rig.send(hello(robot, client=requests.Client(name="s", kind="shadow")), identity=b"t"))
     rig.session = mine
     rig.torque(2)
 
@@ -209,7 +200,7 @@ def test_the_stricter_position_limits_apply(fresh, robot):
     own, na = robot.limits, robot.na
     inside = np.arange(na) % 2 == 0
     low, high = np.where(inside, own.q_min + 0.1, own.q_min - 0.1), np.where(inside, own.q_max - 0.2, own.q_max + 0.2)
-    limits = fresh.greet(limits=ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
+    limits = fresh.greet(limits=requests.ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
     np.testing.assert_array_equal(np.frombuffer(limits.q_min), np.where(inside, low, own.q_min))
     np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))
 

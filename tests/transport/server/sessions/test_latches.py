@@ -150,7 +150,7 @@ def status(rig: Rig, seq: int = 2) -> str:
     return reply.status if isinstance(reply, TorqueMessage) else reply.code
 
 
-def test_a_named_client_stops_the_robot_from_any_connection(guarded):
+def test_a_named_client_stops_the_robot_from_any_connection_and_without_a_session(guarded, robot):
     ack = expect(EstopAck, guarded.send(Estop(name="button"), identity=b"elsewhere"))
     assert (ack.stopped, ack.reason) == (True, "emergency stop by 'button'")
     assert status(guarded) == "damping"
@@ -158,23 +158,20 @@ def test_a_named_client_stops_the_robot_from_any_connection(guarded):
     assert status(guarded, 3) == "damping"
     assert isinstance(guarded.send(guarded.at_rest), ResetAck)
     assert status(guarded, 4) == "ok"
-
-
-def test_others_cannot_stop_the_robot(guarded):
-    for message in (
-        encode(Estop(name="joker")),
-        msgpack.packb({"t": "estop", "name": "joker", "stop": 1}),
-        PARTS + b"estop\xc3",
-    ):
-        expect(ErrorMessage, guarded.raw(message, identity=b"elsewhere"))
-    assert status(guarded) == "ok"
-
-
-def test_a_stop_without_a_session_waits_for_the_robot(robot):
     rig = Rig(robot, estops=("button",))
     rig.send(Estop(name="button"), identity=b"elsewhere")
     assert rig.greet().latched == "emergency stop by 'button'"
     assert status(rig, 1) == "damping"
+
+
+def test_others_cannot_stop_the_robot_and_no_stop_is_no_stop(guarded):
+    joker = msgpack.packb({"t": "estop", "name": "joker", "stop": 1})
+    for message in (encode(Estop(name="joker")), joker, PARTS + b"estop\xc3"):
+        expect(ErrorMessage, guarded.raw(message, identity=b"elsewhere"))
+    for value in (False, None, 0):
+        none = msgpack.unpackb(encode(guarded.state(2))) | {"flags": {"estop": value}, "nonsense": 1}
+        assert isinstance(guarded.raw(msgpack.packb(none)), ErrorMessage)
+    assert status(guarded) == "ok"
 
 
 @every("flags", [{"estop": 1}, {"estop": "yes"}, ["estop", True], {"estop": True, "estopp": 1}])
@@ -185,13 +182,6 @@ def test_a_malformed_stop_of_the_controlling_client_stops(robot, flags, identity
     reply = expect(ErrorMessage, guarded.raw(msgpack.packb(message), identity=identity))
     assert "emergency stop is engaged" in reply.message
     assert status(guarded) == "damping"
-
-
-def test_no_stop_is_no_stop(guarded):
-    for value in (False, None, 0):
-        message = msgpack.unpackb(encode(guarded.state(2))) | {"flags": {"estop": value}, "nonsense": 1}
-        assert isinstance(guarded.raw(msgpack.packb(message)), ErrorMessage)
-    assert status(guarded) == "ok"
 
 
 @every(
@@ -213,11 +203,6 @@ def test_a_stop_that_is_too_long_or_cut_or_in_parts_stops(robot, spoilt):
     data = msgpack.packb({"t": "estop", "v": "1.2", "name": "button", "stop": True, "estop": True})
     expect(ErrorMessage, guarded.raw(spoilt(data), identity=b"elsewhere"))
     assert status(guarded, 3) == "damping"
-
-
-def test_a_stop_of_a_new_connection_counts_when_its_next_state_overtakes_it(guarded):
-    guarded.service.overtaken(b"new", encode(guarded.state(2, flags=STOP)), 2 * MS)
-    assert status(guarded) == "damping"
 
 
 def test_a_silent_client_stops_the_robot_where_a_timeout_is_set(robot):

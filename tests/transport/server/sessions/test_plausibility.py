@@ -153,14 +153,11 @@ def test_a_gait_with_bouncing_landings_and_measured_contacts_are_left_alone():
     assert run(gait, 1500)[2] is None
 
 
-def test_a_switch_that_is_quiet_again_counts_as_it_is():
+def test_a_switch_that_is_quiet_again_counts_as_it_is_and_friction_is_kept():
     switches, text, first = run(lambda tick: ("A", "B") if tick < 300 and tick % 2 else ("A",), 1000)
     assert first is not None
     assert text == ""
     assert switches.keys == ("A",)
-
-
-def test_friction_of_switches_is_kept():
     debounce = SwitchDebounce()
     for tick in range(100):
         keys, mu = (("A", "B"), (0.5, 0.6)) if tick % 2 else (("B",), (0.6,))

@@ -30,11 +30,11 @@ from transport.robot.client import ConnectionFailed, RobotClient
 from transport.robot.planner import Observer, PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
-from transport.server.settings import ServerSettings, endpoint, robot_endpoint
+from transport.server.settings import ServerSettings
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation
 
-ROLES = ("control", "watch", "configure")
+ROLES = ("control", "watch", "configure", "estop")
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
 
 
@@ -131,13 +131,6 @@ def test_secret_keys_are_readable_by_their_owner_only(tmp_path, capsys):
         read_secret(tmp_path / "none")
 
 
-def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path):
-    settings = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
-    with pytest.raises(ConfigError, match="keys"):
-        endpoint(settings)
-    assert endpoint(msgspec.structs.replace(settings, curve=Place(tmp_path).settings.curve))
-
-
 FLOOD = 20  # answers to a flooding client before which an emergency stop is answered
 MESSAGES, PARTS = 4, 20_000  # number and parts of messages that take much time
 
@@ -172,11 +165,8 @@ def test_robot_and_others_are_answered_at_their_addresses(robot, tmp_path):
 
 
 def test_only_keys_of_the_robot_and_of_the_emergency_stop_are_admitted_to_its_address(robot, tmp_path):
-    roles = ("control", "watch", "estop")
-    public = {name: make_keys(tmp_path, name)[2] for name in ("server", *roles)}
-    keys = {role: client_keys(tmp_path / f"{role}.key_secret", public["server"]) for role in roles}
-    clients = {role: {"key": public[role], "role": role} for role in roles}
-    curve = {"secret": str(tmp_path / "server.key_secret"), "clients": clients}
+    place = Place(tmp_path)
+    keys, curve = place.keys, msgspec.to_builtins(place.settings.curve)
     with serving(robot, tmp_path, curve=curve) as (own, others, _), client_of(robot, own, keys=keys["control"]) as client:
         client.hello()
         assert client.exchange(resting(robot, 1)) is not None
@@ -256,13 +246,6 @@ def test_the_thread_that_decrypts_for_others_gives_way(robot, tmp_path):
         nices = {os.getpriority(os.PRIO_PROCESS, thread) for thread in added}
     assert max(nices) == max(10, *usual)
     assert min(nices) == min(usual)
-
-
-@every("address", ["http://x", "tcp://0.0.0.0:1", "ipc:///x/y"])
-def test_the_robot_s_address_is_checked(address):
-    with pytest.raises(ConfigError, match=r"server\.robot_endpoint"):
-        robot_endpoint(ServerSettings(controller="x", endpoint="ipc:///x/y", robot_endpoint=address))
-    assert robot_endpoint(ServerSettings(controller="x")) is None
 
 
 PERIOD_NS = 1_000_000
