@@ -7,7 +7,6 @@ import numpy as np
 
 from controllers.config.loading import load, parse
 from controllers.config.tables import Table, kind_of, merged
-from controllers.contact.ground import ApartSettings
 from controllers.controller import Controller
 from controllers.robot.kinematics import resting
 from controllers.robot.load import load_robot
@@ -43,9 +42,6 @@ def build_controller(settings: ControllerSettings) -> Controller:
 def check_ground(settings: ControllerSettings) -> None:
     """Raise ConfigError if reference and law would believe different grounds."""
     terrain, reference, where = settings.contact.terrain, settings.reference, "contact.terrain.kind"
-    if isinstance(terrain, ApartSettings):
-        both = f"'{terrain.gait}' for the gait and '{kind_of(terrain.law)}' for the law"
-        raise ConfigError(where, f"'apart' is for logs of older versions: expected one ground, got {both}")
     if terrain.known not in reference.grounds:
         kinds = f"'{kind_of(terrain)}' contradicts reference.kind = '{kind_of(reference)}'"
         raise ConfigError(where, f"{kinds}, which expects ground that is {' or '.join(reference.grounds)}")

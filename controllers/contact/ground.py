@@ -97,9 +97,8 @@ MAX_LINES = 2000  # largest number of grid lines of a heightmap along each side
 MAX_WORK = 2e7  # largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds
 
 
-Known = Literal["flat", "standing", "told", "estimated", "felt"]
-"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain. In older logs also: the plane
-through the standing feet, without steps; the places where the feet touched last, with steps expected everywhere."""
+Known = Literal["flat", "standing", "told"]
+"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain."""
 
 
 class FrictionSettings(Settings, frozen=True):
@@ -255,28 +254,6 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
 
 AnyTerrain = StandingSettings | FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
 """Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
-
-
-class ApartSettings(TerrainSettings, frozen=True, kw_only=True, tag="apart"):
-    """Different grounds for law and gait, as logs have them that are older than version 4 of their settings. Refused in files.
-
-    law: normals and gaps of contacts
-    gait: what the gait knew: 'flat', the plane through its feet ('estimated'), also their heights ('felt')
-    """
-
-    law: AnyTerrain
-    gait: Known
-
-    @property
-    def known(self) -> Known:
-        return self.gait
-
-    @property
-    def world(self) -> TerrainSettings:
-        return self.law.world
-
-    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
-        return self.law.build(ground, f"{where}.law")
 
 
 def _seed(seed: int, where: str) -> int:

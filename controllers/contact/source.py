@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.command import Schedule
 from controllers.config.loading import Kind, NonNegative, Settings
-from controllers.contact.ground import AnyTerrain, ApartSettings, StandingSettings
+from controllers.contact.ground import AnyTerrain, StandingSettings
 from idyn.contact.ground import Ground, opening_speed
 from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
@@ -297,7 +297,7 @@ class ContactSettings(Settings, frozen=True):
 
     source: AnySource = GeometrySettings()
     ground: float = 0.0
-    terrain: AnyTerrain | ApartSettings = StandingSettings()
+    terrain: AnyTerrain = StandingSettings()
     mu: NonNegative | None = None
     margin: NonNegative = 0.002
     whole_soles: bool = False

@@ -31,9 +31,8 @@ from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import HALTS, HOLDS, READY, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
-from controllers.planners.slope import STEEPEST
 from controllers.planners.slope import Slope as PlannedSlope
-from controllers.planners.steps import EARLY, TOUCHING, follow, restart
+from controllers.planners.steps import follow, restart
 from controllers.planners.two_legs.feet import turned
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
@@ -90,9 +89,8 @@ LOOKS = 0.5  # share of the swing time, before its end, until which a foothold m
 class Footholds:
     """Heights of the ground at the footholds of a plan; its `slope` gets them, and height and gradient of their plane."""
 
-    def __init__(self, robot: Robot, plan: Plan) -> None:
-        self._robot, self._plan, self._unseen = robot, plan, True
-        self._places, self._heights, self._level = np.zeros((len(plan.hips), 2)), np.zeros(len(plan.hips)), 0.0
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._unseen = plan, True
 
     def reset(self) -> None:
         self._unseen = True
@@ -118,27 +116,6 @@ class Footholds:
         height, gradient = plane(offsets, slope.heights)
         slope.put(below=height)
         slope.target[:] = gradient
-
-    def feel(self, q: Array, t: float, touches: Array) -> None:
-        """Take the heights of the feet that touch, and the plane through the last places where feet touched.
-
-        q: configuration; t: time [s]; touches: which feet touch the ground (n)
-        """
-        plan, slope, feet = self._plan, self._plan.slope, contact_places(self._robot, q)
-        if not np.isfinite(feet).all():  # an extrapolated state may overflow; the last footholds stay
-            return
-        if self._unseen:
-            self._unseen, self._level = False, float(feet[:, 2].mean())
-            self._places[:], self._heights[:] = feet[:, :2], feet[:, 2] - self._level
-        stands = touches & (~plan.swinging | (plan.end - t < EARLY * plan.swing_time))
-        self._places[stands], self._heights[stands] = feet[stands, :2], feet[stands, 2] - self._level
-        height, gradient = plane(self._places - q[:2], self._heights)
-        slope.put(below=height)
-        slope.target[:] = np.clip(gradient, -STEEPEST, STEEPEST)
-        slope.heights[stands] = self._heights[stands]
-        lands = ~stands & (plan.swinging | plan.seeking)
-        goal = (slope.goal[lands] - plan.pose[:2]) @ _turn(plan, q).T
-        slope.heights[lands] = height + goal @ gradient
 
 
 def plane(places: Array, heights: Array) -> tuple[float, Array]:
@@ -194,7 +171,7 @@ class Locomotion:
         times = start, period
         self._hips, self._stance = hips, stance
         self.plan = Plan(self.legs, self._path, self._base, self._slope, hips=hips, gait=gait, times=times, angles=self._angles)
-        self._footholds = Footholds(robot, self.plan)
+        self._footholds = Footholds(self.plan)
         self.on(self._terrain, "flat")
 
     @cached_property
@@ -235,15 +212,14 @@ class Locomotion:
         self._terrain = terrain
         if isinstance(terrain, StandingPlane):
             terrain.gradient = self._slope.x
-        felt, told = known == "felt", known == "told"
-        uneven = felt or (told and not isinstance(terrain, Flat | Slope))
-        self._slope.put(follows=known != "flat", told=told or felt, uneven=uneven, watches=known == "standing", careful=felt)
-        self._felt = felt
+        told = known == "told"
+        uneven = told and not isinstance(terrain, Flat | Slope)
+        self._slope.put(follows=known != "flat", told=told, uneven=uneven, watches=known == "standing")
         # the stance is level on this ground: its feet are on the slope, from which their planned heights count
-        if self._slope.uneven and not felt:
+        if self._slope.uneven:
             places = contact_places(self._robot, self._stance)
             self._flatten(heights_below(terrain, places) - self._stance[2])
-        elif self._slope.follows and not felt and not isinstance(terrain, Flat | StandingPlane):
+        elif self._slope.follows and not isinstance(terrain, Flat | StandingPlane):
             self._flatten((self._hips[:, :2] - self._hips[:, :2].mean(axis=0)) @ self._gradient(self._stance))
         forward, aside = self.reach.strides
         self.plan.put(stride=forward, slender=forward / max(aside, 1e-9))
@@ -281,11 +257,7 @@ class Locomotion:
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
-        if self._felt:
-            touches = np.zeros(len(self._hips), dtype=np.bool_)
-            touches[self._rows[(self._rows >= 0) & (near[1] <= TOUCHING)]] = True
-            self._footholds.feel(q, t, touches)
-        elif self._slope.uneven:
+        if self._slope.uneven:
             self._footholds.look(self._terrain, q, t)
         elif self._slope.told:
             self._slope.target[:] = self._gradient(q)

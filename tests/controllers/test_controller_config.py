@@ -33,9 +33,6 @@ SHIPPED = {
 }
 """How many motors and contacts they stand with."""
 
-APART = '{ kind = "apart", gait = "estimated", law = "flat" }'
-"""Different grounds for gait and law."""
-
 
 @every("name", SHIPPED)
 def test_shipped_controllers_load(name):
@@ -123,11 +120,6 @@ def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_pat
         ({"contact__release": "0.01"}, "contact.release", "no such setting"),
         ({"reference__kind": '"gait"\nground = "felt"'}, "reference.ground", "read contact.terrain: 'standing'"),
         ({"contact__terrain": '"slope"', "reference__kind": '"two-legs"'}, "contact.terrain.kind", "'slope'.*'two-legs'"),
-        (
-            {"contact__terrain": APART},
-            "contact.terrain.kind",
-            "one ground, got 'estimated' for the gait and 'flat' for the law",
-        ),
         ({"period": "0.0"}, "period", "> 0"),
         ({"period": "nan"}, "period", "> 0"),
         ({"reference__kind": '"sway"\namplitude = -0.01'}, "reference.amplitude", "> 0"),

@@ -8,13 +8,11 @@ import pytest
 from fast import every, first_is_fast
 from rigs import DT, Walker
 
-from controllers.contact.ground import StandingPlane
 from controllers.planners.gait import FastSettings, GaitSettings
 from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomotion, safe_shifts
 from controllers.planners.path import PathSettings
-from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn import ConfigError, Description, Robot, State, contacts_from_geometry
+from idyn import ConfigError, Description, Robot
 from idyn.contact.terrain import Flat, Slope, Stairs
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
@@ -266,67 +264,3 @@ def test_a_foothold_keeps_its_side_and_stays_where_no_place_is_safe():
     narrow = Stairs(0.0, 0.02, 0.03, 100)
     np.testing.assert_array_equal(safe_shifts(narrow, np.array([[0.5, 0.0]]), NO_SHIFT), 0.0)
     assert np.hypot(*CANDIDATES.T).max() == pytest.approx(FARTHEST)
-
-
-# -- heights of the ground from where feet touched ---------------------------------------------------------------------
-
-
-STEP = 0.03
-"""Height of the ground under one diagonal pair of feet above that under the other [m]: no plane, so the base stays level."""
-
-RAISED = np.array([True, False, False, True])
-
-
-class Stepped(Walker):
-    """A robot that follows its planner exactly; feet touch when they reach the ground, which is higher under one diagonal."""
-
-    def __init__(self, ground):
-        super().__init__("go2", start=0.3)
-        self.plan = Locomotion(
-            self.robot, self.stance, 0.3, GaitSettings(capture=0.0), PathSettings(velocity=(0.2, 0.0, 0.0)), DT
-        )
-        self.plan.on(StandingPlane(), ground)
-        self.angles, self.floor = self.robot.joint_angles(self.stance), contact_places(self.robot, self.stance)[:, 2].mean()
-        self.touching = np.ones(4, dtype=bool)
-
-    def tick(self):
-        x, y, _ = self.plan.plan.pose
-        q = self.stance.copy()
-        q[:3] = x, y, self.stance[2] + self.plan.plan.slope.heave[0]
-        q = self.robot.with_joint_angles(q, self.angles)
-        places = contact_places(self.robot, q)
-        ground = self.floor + np.where(RAISED & (self.k * DT > 0.3), STEP, 0.0)
-        swings = self.plan.plan.swinging | self.plan.plan.seeking
-        self.touching = np.where(swings, places[:, 2] <= ground, self.touching)
-        near = contacts_from_geometry(self.robot, q, Flat(), margin=1.0).take(self.touching)
-        contacts = msgspec.structs.replace(near, gaps=np.zeros(len(near)))
-        v = np.zeros(self.robot.nv)
-        v[:3] = *self.plan.plan.u[:2], self.plan.plan.slope.heave[1]
-        self.angles = self.plan.at(self.k * DT, State(q=q, v=v), contacts).q
-        self.k += 1
-
-
-def test_felt_heights_are_where_feet_touched_and_estimated_ground_has_none():
-    walker = Stepped("felt")
-    for _ in range(3000):
-        walker.tick()
-    heights = walker.plan.plan.slope.heights
-    np.testing.assert_allclose(heights[RAISED].mean() - heights[~RAISED].mean(), STEP, atol=3e-3)
-
-    walker = Stepped("estimated")
-    for _ in range(1500):
-        walker.tick()
-    assert not walker.plan.plan.slope.heights.any()
-
-
-def test_a_state_that_is_not_finite_leaves_the_felt_ground_as_it_was():
-    """The state is extrapolated by a prediction where torques act late, and may overflow."""
-    walker = Stepped("felt")
-    for _ in range(1500):
-        walker.tick()
-    before = walker.plan.plan.slope.heights.copy()
-    q, v = walker.robot.neutral(), np.zeros(walker.robot.nv)
-    q[0] = np.nan
-    contacts = contacts_from_geometry(walker.robot, walker.stance, Flat(), margin=0.004)
-    walker.plan.at(walker.k * DT, State(q=q, v=v), contacts)
-    np.testing.assert_array_equal(walker.plan.plan.slope.heights, before)
