@@ -1,6 +1,7 @@
 """Quadrupeds whose legs have any number of hinges."""
 
 import numpy as np
+import urdf
 
 from controllers.robot.kinematics import standing
 from idyn.model.description import ContactPoint, Description
@@ -29,27 +30,16 @@ PLACES = {"LF": (0.2, 0.1), "RF": (0.2, -0.1), "LH": (-0.2, 0.1), "RH": (-0.2, -
 
 def urdf_of(front, hind):
     """URDF of a 6 kg quadruped whose front and hind legs have so many hinges."""
-
-    def link(name, mass, size):
-        return (
-            f'<link name="{name}"><inertial><origin xyz="0 0 0"/><mass value="{mass}"/>'
-            f'<inertia ixx="{size}" iyy="{size}" izz="{size}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-        )
-
-    parts = [link("body", 5.0, 0.05)]
+    parts = [urdf.link("body", 5.0, 0.05)]
     for leg, (x, y) in PLACES.items():
-        parent, at = "body", f"{x} {y} 0"
+        parent, at = "body", (x, y, 0)
         for i, (axis, length, _) in enumerate(LEGS[front if leg[1] == "F" else hind]):
-            name = f"{leg}_{i}"
-            parts.append(link(f"{name}_link", 0.04, 1e-4))
-            parts.append(
-                f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{name}_link"/><origin xyz="{at}"/>'
-                f'<axis xyz="{AXES[axis]}"/><limit lower="-2.5" upper="2.5" effort="20" velocity="25"/></joint>'
-            )
-            parent, at = f"{name}_link", f"0 0 {-length}"
-        parts.append(f'<link name="{leg}_foot"/><joint name="{leg}_end" type="fixed"><parent link="{parent}"/>')
-        parts.append(f'<child link="{leg}_foot"/><origin xyz="{at}"/></joint>')
-    return f'<robot name="hinges">{"".join(parts)}</robot>'
+            name, limits = f"{leg}_{i}", (-2.5, 2.5, 20, 25)
+            parts.append(urdf.link(f"{name}_link", 0.04, 1e-4))
+            parts.append(urdf.joint(name, parent, f"{name}_link", axis=AXES[axis], at=at, limits=limits))
+            parent, at = f"{name}_link", (0, 0, -length)
+        parts += [urdf.link(f"{leg}_foot"), urdf.joint(f"{leg}_end", parent, f"{leg}_foot", at=at)]
+    return urdf.robot("hinges", *parts)
 
 
 def angles_of(front, hind):

@@ -314,15 +314,6 @@ def test_examples_are_typed(tmp_path):
     assert errors(tmp_path) == []
 
 
-@full
-def test_a_wrong_example_is_found(tmp_path):
-    """mypy sees the types of the installed packages: calls with wrong arguments are errors."""
-    (tmp_path / "wrong.py").write_text("from idyn import load_robot\n\nrobot, q = load_robot(3)\nrobot.no_such_name\n")
-    found = "\n".join(errors(tmp_path))
-    assert 'incompatible type "int"' in found
-    assert "no_such_name" in found
-
-
 NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 
 

@@ -12,7 +12,6 @@ from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Trial, serving, standing
-from wire import dealer
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
@@ -86,13 +85,6 @@ def test_a_message_of_endless_parts(trial, length, parts):
     before = resident_mb()
     assert parts_of_a_stranger(trial, length, parts) == "cut\n"
     assert resident_mb() - before < ENOUGH_MB
-
-
-def test_a_message_of_parts_is_refused(server):
-    with dealer(server.address) as socket:
-        for parts in (2, 1000) * 3:
-            socket.send_multipart([b"x"] * parts)
-            assert b"expected a message of one part" in socket.recv()
 
 
 @pytest.fixture

@@ -1,16 +1,18 @@
 """Robots, states and contacts of the tests: the shipped walkers, an arm, and small mechanisms written out here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+import urdf
 from fast import first_is_fast
 
 from controllers.robot.load import load_robot
-from idyn import Description, Flat, Ground, Options, Robot, contacts_from_geometry, predict
+from idyn import Batch, Description, Flat, Ground, Options, Robot, contacts_from_geometry, predict
+from idyn.batch.arrays import TOUCH
 from idyn.laws.law import Law
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import Reduced, reduce
@@ -46,6 +48,22 @@ def limitless(name: str) -> Robot:
     """The same robot with motors that can do anything."""
     robot, _ = walker(name)
     return robot.variant(tau_max=dict.fromkeys(robot.joint_names, np.inf))
+
+
+def near_stance(name: str, seed: int = 0, spread: float = 0.0, speed: float = 0.0) -> tuple[Robot, State, ContactSet, Any]:
+    """A robot with all its contacts touching at a random state near its stance, and the generator."""
+    robot, stance = load_robot(name)
+    rng = np.random.default_rng(seed)
+    q = robot.integrate(stance, spread * rng.normal(size=robot.nv))
+    return robot, State(q=q, v=speed * rng.normal(size=robot.nv)), feet(robot, q), rng
+
+
+def batch_of(scenes: Sequence[Scene], **more: Any) -> Batch:
+    """The scenes as arrays; the contacts get the names of the first one's. more: further fields"""
+    touch = {name: np.array([getattr(scene.contacts, name) for scene in scenes]) for name in TOUCH}
+    state = State(q=np.array([scene.state.q for scene in scenes]), v=np.array([scene.state.v for scene in scenes]))
+    contacts = ContactSet(**touch, keys=scenes[0].contacts.keys)
+    return Batch(state=state, contacts=contacts, q_ddot=np.array([scene.q_ddot for scene in scenes]), **more)
 
 
 def feet(robot: Robot, q: Array, **changes: object) -> ContactSet:
@@ -141,33 +159,16 @@ def turned(contacts: ContactSet, angle: float | Array) -> ContactSet:
     return msgspec.structs.replace(contacts, tangents=cosine * contacts.tangents + sine * t)
 
 
-def _link(name: str, mass: float, inertia: float) -> str:
-    moments = "".join(f'{axis}="{value}" ' for axis, value in zip(("ixx", "iyy", "izz"), 3 * [inertia], strict=True))
-    return f'<link name="{name}"><inertial><mass value="{mass}"/><inertia {moments}ixy="0" ixz="0" iyz="0"/></inertial></link>'
+def _slide(name: str, parent: str, child: str, axis: str, x: float = 0.0) -> str:
+    return urdf.joint(name, parent, child, axis=axis, at=(x, 0, 0), kind="prismatic", limits=(-1, 1, 100, 10))
 
 
-def _slide(name: str, parent: str, child: str, axis: str, at: str = "0 0 0", effort: float = 100) -> str:
-    return (
-        f'<joint name="{name}" type="prismatic"><parent link="{parent}"/><child link="{child}"/><origin xyz="{at}"/>'
-        f'<axis xyz="{axis}"/><limit lower="-1" upper="1" effort="{effort}" velocity="10"/></joint>'
-    )
-
-
-FINGERS = "".join(
-    [
-        '<robot name="fingers"><link name="palm"/>',
-        _link("left", 0.2, 1e-4),
-        _link("right", 0.2, 1e-4),
-        _link("rail_x", 1e-3, 1e-7),
-        _link("rail_y", 1e-3, 1e-7),
-        _link("box", 0.5, 8e-4),
-        _slide("left", "palm", "left", "1 0 0", "-0.05 0 0"),
-        _slide("right", "palm", "right", "1 0 0", "0.05 0 0"),
-        _slide("box_x", "palm", "rail_x", "1 0 0"),
-        _slide("box_y", "rail_x", "rail_y", "0 1 0"),
-        _slide("box_z", "rail_y", "box", "0 0 1"),
-        "</robot>",
-    ]
+FINGERS = urdf.robot(
+    "fingers",
+    *[urdf.link("palm"), urdf.link("left", 0.2, 1e-4), urdf.link("right", 0.2, 1e-4), urdf.link("rail_x", 1e-3, 1e-7)],
+    *[urdf.link("rail_y", 1e-3, 1e-7), urdf.link("box", 0.5, 8e-4), _slide("left", "palm", "left", "1 0 0", -0.05)],
+    *[_slide("right", "palm", "right", "1 0 0", 0.05), _slide("box_x", "palm", "rail_x", "1 0 0")],
+    *[_slide("box_y", "rail_x", "rail_y", "0 1 0"), _slide("box_z", "rail_y", "box", "0 0 1")],
 )
 """Two motor-driven fingers along x, and between them a free box on three unactuated slides."""
 

@@ -7,10 +7,10 @@ import threading
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast, first_is_fast
+from fast import every, fast
 from hard import degenerate_scene
 from numba.core import event
-from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
+from scenes import DT, LITERAL, PLAIN, batch_of, random_scene, standing_scene, walker
 
 import idyn.batch.members
 from controllers.robot.load import load_robot
@@ -18,7 +18,6 @@ from idyn import LAWS, Batch, ContactSet, Ground, InputError, Options, Robot, St
 from idyn.batch.arrays import TOUCH
 from idyn.batch.members import CHUNK
 from idyn.contact.soft import SoftContact
-from idyn.laws.law import Start
 from idyn.types import Consistency, Guess, Selection
 
 YIELDING = Ground.rigid(relaxation=0.02, memory=0.01, recovery_speed=0.0)
@@ -27,10 +26,6 @@ ROBOT = "solo12"
 
 def kernels(law):
     return [rung for rung in law.rungs if rung.kernel is not None]
-
-
-def starts_cold(law):
-    return any(rung.cold or rung.start not in (Start.BASIS, Start.IMPULSES) for rung in kernels(law))
 
 
 def mixed(count):
@@ -45,14 +40,6 @@ def mixed(count):
         if len(scenes) == count:
             return scenes
     raise AssertionError("too few of four contacts")
-
-
-def batch_of(scenes, **more):
-    """The scenes as arrays; the contacts get the names of the first one's."""
-    touch = {name: np.array([getattr(scene.contacts, name) for scene in scenes]) for name in TOUCH}
-    state = State(q=np.array([scene.state.q for scene in scenes]), v=np.array([scene.state.v for scene in scenes]))
-    contacts = ContactSet(**touch, keys=scenes[0].contacts.keys)
-    return Batch(state=state, contacts=contacts, q_ddot=np.array([scene.q_ddot for scene in scenes]), **more)
 
 
 def alone(robot, batch, i, law, options, guess=None):
@@ -127,21 +114,6 @@ def test_contact_moments_of_members_equal_single_predictions():
     assert assert_all_same(scenes[0].robot, batch_of(scenes), law, Options.paper(ground=LITERAL))
     answer = predict_batch(scenes[0].robot, batch_of(scenes), law=law, dt=DT)
     assert answer.moment.shape == (6, 4, 3)
-
-
-@pytest.mark.parametrize("consistency", first_is_fast([Consistency.STICK, Consistency.HOLD]))
-@every("law", [name for name in LAWS if kernels(make_law(name))])
-def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
-    """From a cold start where the law has a compiled rung for it, and from the last basis."""
-    scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
-    scenes = [msgspec.structs.replace(scene, q_ddot=0.3 * rng.normal(size=scene.robot.na)) for _ in range(40)]
-    law, options = make_law(law), Options.paper(consistency=consistency, ground=YIELDING)
-    first = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options)
-    again = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options, guess=first.guess)
-    assert len(first.singles) == (0 if starts_cold(law) else 40)
-    assert not again.singles
-    assert (first.status == 0).all()
-    assert (again.residuals.max(axis=1) < 1e-8).all()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -313,20 +285,6 @@ def test_malformed_guesses_and_settings_are_named():
         predict_batch(robot, Batch(state=scene.state, contacts=scene.contacts, q_ddot=scene.q_ddot), law=law, dt=DT)
 
 
-def test_a_guess_of_another_law_or_with_a_malformed_basis_starts_cold():
-    scene, law = standing_scene(ROBOT), make_law("coulomb")
-    robot, batch = scene.robot, batch_of([scene] * 5)
-    guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
-    for changes in ({"law": "other"}, {"basis": guess.basis.astype(float)}, {"basis": guess.basis[..., :3]}):
-        other = msgspec.structs.replace(guess, **changes)
-        answer = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN, guess=other)
-        assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
-        for i in range(5):
-            assert_same(answer.member(i), alone(robot, batch, i, law, PLAIN, other.member(i)))
-    answer = predict_batch(robot, batch, law=law, dt=DT, options=msgspec.structs.replace(PLAIN, warm_start=False), guess=guess)
-    assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
-
-
 def test_views_and_read_only_arrays_give_the_same_answer_without_compiling():
     scenes, law = mixed(6), make_law("coulomb")
     robot, batch = scenes[0].robot, batch_of(mixed(6))
@@ -408,25 +366,31 @@ def test_at_most_one_thread_is_started_for_each_core(count):
 
 
 @every("law", ["coulomb", "exact-cone"])
-@every("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
-def test_a_malformed_basis_starts_cold_as_in_single_predictions(law, wrong):
+@every("wrong", ["another law", "none", "flat", "a list", "a row too few", "of floats"])
+def test_a_guess_of_another_law_or_with_a_malformed_basis_starts_cold(law, wrong):
+    """As in single predictions."""
     robot, batch = states(count=4)
     law = make_law(law)
     guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
     n, width = 4, law.basis_width
     basis = {
+        "another law": guess.basis,
         "none": None,
         "flat": np.zeros(n, dtype=bool),
         "a list": [],
         "a row too few": np.zeros((4, n - 1, width), dtype=bool),
         "of floats": np.zeros((4, n, width)),
     }[wrong]
-    spoiled = msgspec.structs.replace(guess, basis=basis, others={})
+    named = "other" if wrong == "another law" else guess.law
+    spoiled = msgspec.structs.replace(guess, law=named, basis=basis, others={})
+    never = msgspec.structs.replace(PLAIN, warm_start=False)
+    cold = predict_batch(robot, batch, law=law, dt=DT, options=never, guess=guess)
     answer = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN, guess=spoiled)
     for i in range(4):
         own = basis if basis is None or wrong in ("flat", "a list") else basis[i]
-        single = alone(robot, batch, i, law, PLAIN, msgspec.structs.replace(guess.member(i), basis=own))
+        single = alone(robot, batch, i, law, PLAIN, msgspec.structs.replace(guess.member(i), law=named, basis=own))
         assert (answer.member(i).rung, answer.tau[i].tobytes()) == (single.rung, single.tau.tobytes())
+        assert answer.member(i).rung == cold.member(i).rung
 
 
 def test_negative_member_indices_and_named_rungs():

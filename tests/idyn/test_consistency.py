@@ -13,14 +13,12 @@ from scenes import (
     fingers_scene,
     predict_scene,
     random_scene,
-    random_scenes,
     standing_scene,
-    with_contacts,
 )
 from scipy.optimize import linprog
 
-from idyn import Consistency, Ground, Options, Selection, Status, make_law
-from idyn.prediction.feasible import EPSILON, project, solve_equalities
+from idyn import Consistency, Options, Selection, Status
+from idyn.prediction.feasible import EPSILON, project
 from idyn.terms.dynamics import evaluate
 
 
@@ -83,32 +81,6 @@ def test_only_contacts_that_touch_are_held():
     np.testing.assert_allclose(f.v[f.a] + DT * q_ddot, nearest_velocity(scene, f, np.zeros(4, bool), False)[f.a], atol=1e-9)
 
 
-def consistent(f, q_ddot, sticking, extra):
-    """Whether some v_u goes with the demanded joint motion: u_N ≥ −φ/dt, u_T = 0 where it must stick; by SciPy's LP.
-    Returns the least violation [m/s]."""
-    v_a = f.v[f.a] + DT * q_ddot
-    given, rows = f.Ja @ v_a + f.drift, np.repeat(sticking, 3)
-    rows[2::3] = False
-    one = np.ones((len(extra), 1))
-    A = np.block([[-f.Ju[2::3], -one], [f.Ju[rows], -np.ones((rows.sum(), 1))], [-f.Ju[rows], -np.ones((rows.sum(), 1))]])
-    b = np.r_[given[2::3] + extra, -given[rows], given[rows]]
-    found = linprog(np.r_[np.zeros(len(f.u)), 1.0], A_ub=A, b_ub=b, bounds=[(None, None)] * len(f.u) + [(0, None)])
-    assert found.status == 0
-    return found.x[-1]
-
-
-@each_walker
-def test_a_projected_demand_is_feasible(name):
-    """And where the original was not, the demand has changed."""
-    for scene in random_scenes(name, 30, touching=1.0):
-        f = full(scene.robot, scene.state, scene.contacts)
-        held, extra = np.ones(len(scene.contacts), bool), allowance(scene.contacts.gaps, DT)
-        q_ddot, change, _ = projected(scene, np.ones(len(held)))
-        assert consistent(f, q_ddot, held, extra) < 1e-8
-        if consistent(f, scene.q_ddot, held, extra) > 1e-6:
-            assert change > 1e-6
-
-
 def farkas(f, q_ddot, extra):
     """y ≥ 0 with N_uᵀ y = 0 and yᵀ(b_N + φ/dt) = −1 (MATHEMATICS §4): proof that the demand forces penetration; or None."""
     _, b, _, _ = eliminate(f, q_ddot, DT)
@@ -167,16 +139,6 @@ def test_fingers_carry_the_box_by_friction():
     assert answer.p[2] - answer.p[5] == pytest.approx(moved * 5.0 * DT, rel=1e-9)
 
 
-@every("law", ["coulomb", "convex"])
-@each_walker
-def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
-    """Its feet touch only the ground: the base gives way, no demand is infeasible, none is changed."""
-    for scene in random_scenes(name, 40):
-        f = full(scene.robot, scene.state, scene.contacts)
-        assert farkas(f, scene.q_ddot, allowance(scene.contacts.gaps, DT)) is None
-        assert solve(scene, law).demand_change == 0
-
-
 def test_stick_and_hold_project_demands_that_drag_feet_apart():
     """A demand that spreads standing feet is projected before the first solve, whatever the law, and all feet then stay."""
     scene = standing_scene("solo12")
@@ -190,34 +152,3 @@ def test_stick_and_hold_project_demands_that_drag_feet_apart():
             assert answer.demand_change > 1e-3
     answer = solve(scene, "no-slip", Consistency.HOLD)
     np.testing.assert_allclose(f.at_end(answer.v_plus), 0, atol=1e-9)
-
-
-def test_equalities_with_independent_rows_are_solved():
-    """The shortest motion x = Yᵀ p with Y x = −b, by least squares; rows that depend on others or hardly differ are refused."""
-    rng = np.random.default_rng(0)
-    for rows, columns in ((1, 1), (3, 18), (12, 18), (18, 18)):
-        Y, b, p = rng.normal(size=(rows, columns)), rng.normal(size=rows), np.zeros(rows)
-        assert solve_equalities(Y, b, p)
-        np.testing.assert_allclose(Y.T @ p, np.linalg.lstsq(Y, -b, rcond=None)[0], atol=1e-9)
-    Y = rng.normal(size=(6, 18))
-    for last in (Y[0] + Y[1], Y[0] + 1e-5 * rng.normal(size=18), np.zeros(18)):
-        Y[5] = last
-        assert not solve_equalities(Y, np.ones(6), np.zeros(6))
-    assert not solve_equalities(rng.normal(size=(19, 18)), np.ones(19), np.zeros(19))
-
-
-def test_penetration_recovers_at_the_limited_speed():
-    """With [ZD]'s literal gaps a millimetre of error escapes at 1 m/s; the recovery speed limits it (MATHEMATICS §4)."""
-    scene = standing_scene("quadruped", n=1)
-    scene = with_contacts(scene, gaps=np.array([-1e-3]))
-    f = full(scene.robot, scene.state, scene.contacts)
-    for ground, speed in ((LITERAL, 1.0), (Ground.rigid(recovery_speed=0.05), 0.05), (Ground.rigid(noise=2e-3), 0.0)):
-        answer = solve(scene, "coulomb", ground=ground)
-        assert f.at_end(answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)
-
-
-def test_only_unlimited_friction_must_stick_under_the_laws_that_know_limits():
-    mu = np.array([0.0, 0.5, np.inf])
-    for name in ("coulomb", "exact-cone"):
-        np.testing.assert_array_equal(make_law(name).sticking(mu) > 0, [False, False, True])
-    np.testing.assert_array_equal(make_law("no-slip").sticking(mu) > 0, [False, True, True])

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, first_is_fast
+from scenes import Scene, batch_of, near_stance
 
 from controllers.robot.load import load_robot
 from idyn import (
@@ -53,15 +54,12 @@ class Tick:
     """A random prediction of go2 after another one. Its arguments can be changed one by one."""
 
     def __init__(self, law, options, speed, seed, name="go2"):
-        rng = np.random.default_rng(seed)
-        robot, stance = load_robot(name)
-        q = robot.integrate(stance, 0.03 * rng.normal(size=robot.nv))
-        contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-        self.contacts = msgspec.structs.replace(contacts, gaps=np.zeros(4), mu=np.full(4, 0.6))
-        self.robot, self.q, self.law, self.options = robot, q, law, options
+        robot, state, contacts, rng = near_stance(name, seed, 0.03, speed)
+        self.contacts = msgspec.structs.replace(contacts, mu=np.full(4, 0.6))
+        self.robot, self.q, self.law, self.options = robot, state.q, law, options
         self.given = {
             "q": np.zeros(robot.nv),  # step along the tangent
-            "v": speed * rng.normal(size=robot.nv),
+            "v": state.v,
             "q_ddot": (2.0 if speed < 0.2 else 20.0) * rng.normal(size=robot.na),
             "mu": self.contacts.mu,
             "preferred": (5.0 * rng.normal(size=(4, 3))).ravel(),  # in contact rows
@@ -212,12 +210,8 @@ PARTS = ("q_ddot", "q", "v", "mu", "preferred")
 
 def scene(name="go2", seed=0, speed=0.05, options=None, law="coulomb"):
     """A prediction of a random state near the stance, after another one, and the arguments of both functions."""
-    rng = np.random.default_rng(seed)
-    robot, stance = load_robot(name)
-    q = robot.integrate(stance, 0.02 * rng.normal(size=robot.nv))
-    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-    contacts = msgspec.structs.replace(contacts, gaps=np.zeros(len(contacts)))
-    state, q_ddot = State(q=q, v=speed * rng.normal(size=robot.nv)), rng.normal(size=robot.na)
+    robot, state, contacts, rng = near_stance(name, seed, 0.02, speed)
+    q_ddot = rng.normal(size=robot.na)
     common = {"law": law, "options": Options() if options is None else options}
     guess = predict(robot, state, contacts, 0.9 * q_ddot, dt=DT, **common).guess
     arguments = robot, state, contacts, q_ddot
@@ -264,17 +258,16 @@ def test_numbers_of_other_types_are_accepted():
         np.testing.assert_array_equal(one, two)
 
 
-@every("field", ["q_ddot", "preferred", "state"])
-def test_arrays_of_a_wrong_size_are_named(field):
+def test_arrays_of_a_wrong_size_are_named():
     (robot, state, contacts, q_ddot), answer, common = scene()
-    if field == "q_ddot":
-        q_ddot = q_ddot[1:]
-    elif field == "preferred":
-        common = common | {"preferred": np.zeros((3, 3))}
-    else:
-        state = State(q=state.q, v=state.v[1:])
-    with pytest.raises(InputError, match="v" if field == "state" else field):
-        derivatives(robot, state, contacts, q_ddot, answer, **common)
+    short = State(q=state.q, v=state.v[1:])
+    for named, given, demand, more in (
+        ("q_ddot", state, q_ddot[1:], {}),
+        ("preferred", state, q_ddot, {"preferred": np.zeros((3, 3))}),
+        ("v", short, q_ddot, {}),
+    ):
+        with pytest.raises(InputError, match=named):
+            derivatives(robot, given, contacts, demand, answer, **common | more)
 
 
 @every("law", ["coulomb", "contact-free"])
@@ -291,15 +284,6 @@ def test_without_contacts_the_torques_are_those_of_free_motion(law):
     np.testing.assert_allclose(found.q_ddot.tau, free, rtol=0.0, atol=1e-9)
     assert found.classical
     assert found.mu.tau.shape == (robot.na, 0)
-    step, direction = 1e-6, rng.normal(size=robot.nv)
-    for name in ("q", "v"):
-        taus = []
-        for sign in (1.0, -1.0):
-            q = robot.integrate(stance, sign * step * direction) if name == "q" else stance
-            v = state.v + sign * step * direction if name == "v" else state.v
-            taus.append(predict(robot, State(q=q, v=v), none, q_ddot, law=law, dt=DT).tau)
-        slope = getattr(found, name).tau @ direction
-        np.testing.assert_allclose((taus[0] - taus[1]) / (2 * step), slope, rtol=0.0, atol=1e-6 * max(np.abs(slope).max(), 1.0))
 
 
 def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
@@ -335,21 +319,12 @@ MEMBERS = 12
 
 def batch(speed, seed=0):
     """Robot and a batch: members in pairs with the same state; feet stick at 0.05 m/s, they slide, stick and open at 0.5."""
-    rng = np.random.default_rng(seed)
-    robot, stance = load_robot("go2")
-    states, touch = [], []
-    for _ in range(MEMBERS // 2):
-        q, v = robot.integrate(stance, 0.03 * rng.normal(size=robot.nv)), speed * rng.normal(size=robot.nv)
-        contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-        states += 2 * [(q, v)]
-        touch += 2 * [msgspec.structs.replace(contacts, gaps=np.zeros(4), mu=np.full(4, 0.6))]
-    arrays = {name: np.array([getattr(each, name) for each in touch]) for name in TOUCH}
-    q, v = (np.array(each) for each in zip(*states, strict=True))
-    demands = (2.0 if speed < 0.2 else 20.0) * rng.normal(size=(MEMBERS, robot.na))
-    contacts = ContactSet(**arrays, keys=touch[0].keys)
-    return robot, Batch(
-        state=State(q=q, v=v), contacts=contacts, q_ddot=demands, preferred=5.0 * rng.normal(size=(MEMBERS, 4, 3))
-    )
+    scenes, size = [], 2.0 if speed < 0.2 else 20.0
+    for k in range(MEMBERS):
+        robot, state, contacts, _ = near_stance("go2", seed + k // 2, 0.03, speed)
+        contacts, demand = msgspec.structs.replace(contacts, mu=np.full(4, 0.6)), np.random.default_rng(k).normal(size=robot.na)
+        scenes.append(Scene(robot=robot, state=state, contacts=contacts, q_ddot=size * demand))
+    return robot, batch_of(scenes, preferred=5.0 * np.random.default_rng(seed).normal(size=(MEMBERS, 4, 3)))
 
 
 def single(robot, given, i, guess, **common):

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, first_is_fast
-from oracles import coulomb_lcp, enumerate_lcp, lcp_error
+from oracles import coulomb_lcp, enumerate_lcp
 from rungs import attempts
 from scenes import each_walker, predict_scene, random_scenes, standing_scene
 
@@ -45,6 +45,7 @@ def test_enumeration_finds_the_nearest_basic_solution(n, count):
         assert (answer.status == Status.SOLVED) == bool(found)
         if found:
             distances = [np.linalg.norm(p - last.ravel()) for p in found]
+            assert min(np.abs(answer.p - p).max() for p in found) < 1e-6 * max(1.0, np.abs(answer.p).max())
             assert np.linalg.norm(answer.p - last.ravel()) == pytest.approx(min(distances), rel=1e-7)
             several += np.ptp(distances) > 1e-6
     assert several > 0 or n == 1  # one contact has one solution here
@@ -57,23 +58,6 @@ def test_enumeration_solves_the_lcp_of_two_feet(name, n):
         answer = predict_scene(scene, "enumeration")
         assert (answer.status, answer.law) == (Status.SOLVED, "enumeration")
         assert answer.residuals.worst < 1e-8
-
-
-def test_the_solution_satisfies_the_lcp():
-    """Without the certificate: z is rebuilt from p, λ as the smallest possible."""
-    for seed in range(100):
-        problem = random_problem(seed, 1)
-        if np.isinf(problem.mu[0]):
-            continue
-        M, q, _, found = all_solutions(problem)
-        ((_, answer),) = attempts(Enumeration(), problem, None)
-        if not found:
-            continue
-        p = answer.p
-        z = np.r_[p[2], max(p[0], 0), max(p[1], 0), max(-p[0], 0), max(-p[1], 0), 0.0]
-        v = problem.Y @ problem.Y.T @ p + problem.b
-        z[-1] = max(abs(v[0]), abs(v[1]))
-        assert lcp_error(M, q, z) < 1e-8
 
 
 def test_enumeration_keeps_the_last_solution():

@@ -8,12 +8,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from fast import every, first_is_fast
-from scenes import WALKERS, walker
+from scenes import WALKERS, Scene, batch_of, walker
 from scipy.spatial.transform import Rotation
 
 from controllers.robot.load import load_robot
 from idyn import (
-    Batch,
     ContactSet,
     Flat,
     Options,
@@ -26,7 +25,6 @@ from idyn import (
     predict,
     predict_batch,
 )
-from idyn.batch.arrays import TOUCH
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.model.description import Description
 from idyn.model.frames import FAR, nearby
@@ -110,14 +108,6 @@ def test_the_terms_of_the_caller_are_accepted_and_stay():
         np.testing.assert_array_equal(each, kept)
 
 
-def test_lists_and_narrow_types_are_accepted():
-    robot, state, contacts, q_ddot = tick()
-    state, contacts = moved(state, contacts, UTM)
-    plain = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT)
-    lists = State(q=state.q.tolist(), v=state.v.tolist()), msgspec.structs.replace(contacts, points=contacts.points.tolist())
-    assert_equal(predict(robot, *lists, q_ddot, law="coulomb", dt=DT), plain)
-
-
 @every("wrong", [np.nan, np.inf])
 def test_coordinates_that_are_not_finite_are_refused(wrong):
     robot, state, contacts, q_ddot = tick()
@@ -133,10 +123,9 @@ def test_members_of_a_batch_are_single_predictions():
     robot, _, _, _ = tick()
     ticks = [tick(seed=seed) for seed in range(6)]
     placed = [moved(state, contacts, UTM if k % 3 else ORIGIN) for k, (_, state, contacts, _) in enumerate(ticks)]
-    touch = {name: np.array([getattr(contacts, name) for _, contacts in placed]) for name in TOUCH}
-    state = State(**{name: np.array([getattr(each, name) for each, _ in placed]) for name in ("q", "v")})
-    demands = np.array([q_ddot for *_, q_ddot in ticks])
-    batch = Batch(state=state, contacts=ContactSet(**touch, keys=placed[0][1].keys), q_ddot=demands)
+    demands = [q_ddot for *_, q_ddot in ticks]
+    given = zip(placed, demands, strict=True)
+    batch = batch_of([Scene(robot=robot, state=at, contacts=contacts, q_ddot=q_ddot) for (at, contacts), q_ddot in given])
     answers = predict_batch(robot, batch, law="coulomb", dt=DT, threads=1)
     slopes = derivatives_batch(robot, batch, answers, law="coulomb")
     for k, (each, contacts) in enumerate(placed):

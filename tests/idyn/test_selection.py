@@ -59,11 +59,11 @@ def faces(law, answer, f, contacts):
     return [convex_face(mu, 4)] + [convex_face(np.where(mu > 0, np.inf, 0), 4)] * law.endswith("-infinite")
 
 
-@pytest.mark.parametrize("points", first_is_fast([1, 3]))
-@every("law", LAWS)
+@every(("law", "points"), [*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)])
 @each_walker
-def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, points):
-    """‖τ‖ does not grow, v⁺ does not move, every point is on the face and certified."""
+def test_selection_finds_the_smallest_torque_and_keeps_the_motion(name, law, points):
+    """v⁺ does not move, every point is on the face and certified. τ is unique, whatever the impulses: an independent program in
+    all variables has the same."""
     for scene in scenes(name, law, 40 if points == 1 else 10, points):
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
         assert plain.law == chosen.law
@@ -75,18 +75,11 @@ def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, 
         assert chosen.residuals.worst < 1e-8
         f = full(scene.robot, scene.state, scene.contacts)
         assert np.linalg.norm(chosen.tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9)
-        assert any(face.contains(f, chosen.p, plain.p, 1e-8) for face in faces(law, plain, f, scene.contacts))
-
-
-@every(("law", "points"), [*((law, 1) for law in LAWS[:6]), ("coulomb", 3), ("convex", 3)])
-@each_walker
-def test_selection_finds_the_smallest_torque(name, law, points):
-    """τ is unique, whatever the impulses: an independent program in all variables has the same."""
-    for scene in scenes(name, law, 30 if points == 1 else 8, points):
-        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
-        f = full(scene.robot, scene.state, scene.contacts)
-        possible = [g for g in faces(law, plain, f, scene.contacts) if not g.empty(f, plain.p)]
-        for face in possible:  # real cones first, unless they cost torque
+        possible = faces(law, plain, f, scene.contacts)
+        assert any(face.contains(f, chosen.p, plain.p, 1e-8) for face in possible)
+        if law == "cone-infinite":
+            continue
+        for face in (g for g in possible if not g.empty(f, plain.p)):  # real cones first, unless they cost torque
             tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, np.zeros(scene.robot.na))
             if np.linalg.norm(tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9):
                 break
@@ -142,7 +135,7 @@ def in_contact_rows(contacts, impulse):
 @each_walker
 def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
     """min ‖τ − τ_prev‖², and min ‖p − p_prev‖² with p_prev in the world: contacts may be in another order or turned."""
-    for seed, scene in enumerate(scenes(name, law, 20)):
+    for seed, scene in enumerate([*scenes(name, law, 20), *scenes(name, law, 4, 3)]):
         guess, c, plain = earlier(scene, law), scene.contacts, solve(scene, law, Selection.OFF)
         f = full(scene.robot, scene.state, c)
         face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
@@ -173,14 +166,6 @@ def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_z
     scene = next(scenes("solo12", "coulomb", 1))
     torque = solve(scene, "coulomb", Selection.TORQUE).tau
     np.testing.assert_allclose(solve(scene, "coulomb", Selection.TORQUE_CHANGE).tau, torque, atol=1e-9)
-
-
-@every("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
-def test_an_unchanged_problem_keeps_its_selection(selection):
-    for scene in scenes("quadruped", "coulomb", 10):
-        first = solve(scene, "coulomb", selection)
-        again = solve(scene, "coulomb", selection, first.guess)
-        np.testing.assert_allclose(again.tau, first.tau, atol=1e-8 * (1 + np.abs(first.tau).max()))
 
 
 @every("points", [1, 3])
@@ -433,14 +418,6 @@ def reference_stance():
     return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
 
 
-@every("law", ["coulomb", "no-slip"])
-def test_without_selection_two_diagonal_feet_carry_the_reference_stance(law):
-    answer = solve_held(reference_stance(), law, Selection.OFF)
-    np.testing.assert_allclose(np.sort(answer.normal_force), [0, 0, 12.2625, 12.2625], atol=5e-5)
-    loaded = set(np.flatnonzero(answer.normal_force > 1))
-    assert loaded in ({0, 3}, {1, 2})
-
-
 def test_the_convex_law_loads_four_feet_equally_and_an_excess_without_choice_is_reported():
     """With one foot there is no choice."""
     answer = solve_held(reference_stance(), "convex", Selection.OFF)
@@ -474,15 +451,4 @@ def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
     assert np.linalg.norm(answer.tau) == pytest.approx(1.008642, abs=1e-6)
     inwards = answer.force[:, 0] * np.sign(scene.contacts.points[:, 0])
     assert (inwards < -1).all()
-
-
-@every("law", ["coulomb", "no-slip", "convex"])
-@each_walker
-def test_every_law_selects_the_same_stance(name, law):
-    """At rest all laws agree on the motion, so the selection makes them agree on forces and torques."""
-    scene = standing_scene(name)
-    answer, reference = solve_held(scene, law), solve_held(scene, "coulomb")
-    np.testing.assert_allclose(answer.v_plus, 0, atol=1e-12)
-    np.testing.assert_allclose(answer.tau, reference.tau, atol=1e-8)
-    np.testing.assert_allclose(answer.normal_force, reference.normal_force, atol=1e-6)
     assert answer.null_dim == 6

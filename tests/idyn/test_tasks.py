@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import qpsolvers
 from fast import every, fast, first_is_fast, full
+from scenes import near_stance
 
 from controllers.robot.load import load_robot
 from idyn import Flat, Ground, InputError, Options, State, contacts_from_geometry
@@ -29,16 +30,6 @@ LAWS = ["coulomb", "exact-cone"]
 NO_JOINT_LIMITS = TaskLimits(joints=False, acceleration=1e9)
 
 
-def tick(name="go2", seed=0, spread=0.0, speed=0.0):
-    """A robot with all its contacts touching at a random state near its stance. Returns robot, state, contacts, generator."""
-    robot, stance = load_robot(name)
-    rng = np.random.default_rng(seed)
-    q = robot.integrate(stance, spread * rng.normal(size=robot.nv))
-    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-    contacts = msgspec.structs.replace(contacts, gaps=np.zeros(len(contacts)))
-    return robot, State(q=q, v=speed * rng.normal(size=robot.nv)), contacts, rng
-
-
 def solve(robot, state, contacts, tasks, law="coulomb", **stack):
     return predict_tasks(robot, state, contacts, TaskStack(tasks=tasks, **stack), law=law, dt=DT)
 
@@ -54,7 +45,7 @@ def base_task(robot, state, shift=(0.0, 0.0, 0.0), **fields):
 @every("axes", ["world", "local"])
 def test_a_frame_moves_as_asked_in_the_step_that_is_predicted(axes):
     """Against velocities by Pinocchio: before, at (q, v), and after an exact short step along the acceleration."""
-    robot, state, contacts, rng = tick(seed=1, spread=0.05, speed=0.3)
+    robot, state, contacts, rng = near_stance("go2", seed=1, spread=0.05, speed=0.3)
     asked = rng.normal(size=6)
     swinging = contacts.take(np.array([key != "FL_foot" for key in contacts.keys]))
     task = FrameTask(frame="FL_foot", acceleration=asked, stiffness=0.0, axes=axes, mask=[True] * 3 + [False] * 3)
@@ -68,7 +59,7 @@ def test_a_frame_moves_as_asked_in_the_step_that_is_predicted(axes):
 
 
 def test_centre_of_mass_and_angular_momentum_change_as_asked():
-    robot, state, contacts, rng = tick(seed=2, speed=0.2)
+    robot, state, contacts, rng = near_stance("go2", seed=2, speed=0.2)
     pull, turn = rng.normal(size=3), rng.normal(size=3)
     tasks = [ComTask(acceleration=pull, stiffness=0.0), AngularMomentumTask(momentum_rate=turn, stiffness=0.0, damping=0.0)]
     answer = solve(robot, state, contacts, tasks, limits=NO_JOINT_LIMITS)
@@ -80,7 +71,7 @@ def test_centre_of_mass_and_angular_momentum_change_as_asked():
 
 
 def test_feedback_asks_for_a_spring_and_damper_and_the_shortest_turn():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     answer = solve(robot, state, contacts, [base_task(robot, state, (0.004, 0.0, -0.002), stiffness=50.0, damping=3.0)])
     np.testing.assert_allclose(answer["root_joint"].asked, [0.2, 0.0, -0.1, 0.0, 0.0, 0.0], atol=1e-9)
     np.testing.assert_allclose(answer["root_joint"].predicted, answer["root_joint"].asked, atol=1e-8)
@@ -119,7 +110,7 @@ def motion_of(answer, state):
 
 @pytest.mark.parametrize("seed", fast(range(40), 0, 1, 2, 3))
 def test_weighted_errors_are_the_least_within_the_limits(seed):
-    robot, state, contacts, rng = tick(seed=seed, spread=0.05)
+    robot, state, contacts, rng = near_stance("go2", seed=seed, spread=0.05)
     tasks, equations = random_tasks(robot, state, rng, float(rng.choice([0.3, 3.0, 30.0])))
     limits = TaskLimits(torque=float(rng.choice([1.0, 0.5])), joints=False, acceleration=1e9)
     answer = solve(robot, state, contacts, tasks, limits=limits)
@@ -142,7 +133,7 @@ def test_weighted_errors_are_the_least_within_the_limits(seed):
 @pytest.mark.parametrize("seed", fast(range(40), 0, 1, 2, 3))
 def test_obstacles_are_what_prevents_a_task(seed):
     """Without the limits that are named the errors are smaller; without the other limits they are the same."""
-    robot, state, contacts, rng = tick(seed=seed, spread=0.05)
+    robot, state, contacts, rng = near_stance("go2", seed=seed, spread=0.05)
     tasks, equations = random_tasks(robot, state, rng, 30.0)
     limits = TaskLimits(torque=0.6, joints=False, acceleration=1e9)
     answer = solve(robot, state, contacts, tasks, limits=limits)
@@ -164,7 +155,7 @@ def test_obstacles_are_what_prevents_a_task(seed):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("seed", fast(range(30), 0, 1))
 def test_lower_levels_never_change_higher_ones(law, seed):
-    robot, state, contacts, rng = tick(seed=seed, spread=0.05, speed=0.1)
+    robot, state, contacts, rng = near_stance("go2", seed=seed, spread=0.05, speed=0.1)
     first = [base_task(robot, state, rng.normal(size=3) * rng.choice([0.001, 0.3]), weight=[1.0, 1.0, 1.0, 0.1, 0.1, 0.1])]
     more = [
         FrameTask(frame="FR_calf", acceleration=20 * rng.normal(size=6), level=1),
@@ -185,7 +176,7 @@ def test_lower_levels_never_change_higher_ones(law, seed):
 
 @every("law", LAWS)
 def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     answer = solve(robot, state, contacts, [base_task(robot, state), ForceTask(contacts="FL_foot", normal=30.0)], law=law)
     assert answer["force of FL_foot"].met
     assert abs(answer.prediction.normal_force[0] - 30.0) < 1e-3
@@ -193,7 +184,7 @@ def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
 
 
 def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
-    robot, state, contacts, _ = tick("g1")
+    robot, state, contacts, _ = near_stance("g1")
     sole = tuple(key for key in contacts.keys if key.startswith("left"))
     rows = [contacts.keys.index(key) for key in sole]
     point = contacts.points[rows].mean(axis=0) + np.array([0.01, 0.005, 0.0])
@@ -204,7 +195,7 @@ def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
 
 
 def test_forces_and_motions_that_contacts_cannot_give_are_named():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     tasks = [base_task(robot, state), ForceTask(contacts=contacts.keys, normal=2 * robot.weight, level=1)]
     outcome = solve(robot, state, contacts, tasks)[f"force of {', '.join(contacts.keys)}"]
     assert outcome.obstacles == ("task root_joint",)
@@ -216,7 +207,7 @@ def test_forces_and_motions_that_contacts_cannot_give_are_named():
 
 
 def test_a_task_against_a_held_contact_names_it_and_is_met_when_the_contact_may_open():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     lift = FrameTask(frame="FL_foot", acceleration=[0.0, 0.0, 1.0, 0.0, 0.0, 0.0], mask=[True] * 3 + [False] * 3, stiffness=0.0)
     shift = base_task(robot, state, level=1)
     outcome = solve(robot, state, contacts, [lift, shift])["FL_foot"]
@@ -228,7 +219,7 @@ def test_a_task_against_a_held_contact_names_it_and_is_met_when_the_contact_may_
 
 
 def test_a_sliding_contact_has_the_friction_of_the_law():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     state = State(q=state.q, v=state.v)
     tasks = [
         FrameTask(
@@ -250,7 +241,7 @@ def test_a_sliding_contact_has_the_friction_of_the_law():
 @every("margin", [0.05, 0.9])
 def test_closed_chains_realise_tasks(margin):
     """The five-bar legs of a quadruped: base and force as asked, also where the friction margin binds."""
-    robot, state, contacts, _ = tick("fivebar")
+    robot, state, contacts, _ = near_stance("fivebar")
     pose = robot.frames.placement("root_joint", state.q)
     base = FrameTask(
         frame="root_joint",
@@ -273,7 +264,7 @@ def test_closed_chains_realise_tasks(margin):
 
 
 def test_the_least_normal_force_and_the_friction_margin_hold_when_friction_does_not_suffice():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     limits = TaskLimits(friction_margin=0.2, normal_force=5.0)
     answer = solve(robot, state, contacts, [base_task(robot, state, (0.5, 0.0, 0.0))], limits=limits)
     force = answer.prediction.force
@@ -303,7 +294,7 @@ def test_a_joint_stops_at_its_limit():
 
 def test_a_torque_at_its_limit_does_not_exceed_it():
     """A program meets its limits up to rounding, which no answer reports as an excess."""
-    robot, state, contacts, rng = tick()
+    robot, state, contacts, rng = near_stance("go2")
     at_limits = 0
     for _ in range(40):
         asked = np.concatenate([[3.0, 3.0, 60.0] * rng.normal(size=3), 20.0 * rng.normal(size=3)])
@@ -315,7 +306,7 @@ def test_a_torque_at_its_limit_does_not_exceed_it():
 
 
 def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_refused():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     answer = solve(robot, state, contacts, [base_task(robot, state)], limits=TaskLimits(torque=0.05, normal_force=5e3))
     assert any(name.startswith("torque limit of") for name in answer.relaxed)
     assert answer.prediction.status.ok
@@ -347,7 +338,7 @@ def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_r
     ],
 )
 def test_malformed_tasks_are_named(field, tasks, stack):
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     with pytest.raises(InputError) as error:
         solve(robot, state, contacts, tasks, **stack)
     assert error.value.field == field
@@ -373,7 +364,7 @@ def test_malformed_stacks_are_named(field, make):
 
 
 def test_two_tasks_on_one_frame_are_told_apart_by_their_names():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     position = FrameTask(frame="root_joint", position=state.q[:3])
     far = FrameTask(frame="root_joint", position=state.q[:3] + 0.1 * np.eye(3)[2], level=1, name="height")
     answer = solve(robot, state, contacts, [position, far])
@@ -388,7 +379,7 @@ def test_two_tasks_on_one_frame_are_told_apart_by_their_names():
 
 
 def test_lists_and_narrow_arrays_are_accepted():
-    robot, state, contacts, _ = tick()
+    robot, state, contacts, _ = near_stance("go2")
     same = State(q=state.q.tolist(), v=state.v.astype(np.float32))
     tasks = [base_task(robot, state)]
     one, other = (solve(robot, each, contacts, tasks).prediction.tau for each in (state, same))
@@ -400,7 +391,7 @@ def test_lists_and_narrow_arrays_are_accepted():
 
 @full
 def test_rigid_ground_and_other_options_are_used():
-    robot, state, contacts, _ = tick(speed=0.1)
+    robot, state, contacts, _ = near_stance("go2", speed=0.1)
     stack = TaskStack(tasks=[base_task(robot, state)])
     answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, options=Options(ground=Ground.rigid()))
     foot = robot.frames.velocity("FL_foot", robot.integrate(state.q, DT * answer.prediction.v_plus), answer.prediction.v_plus)
