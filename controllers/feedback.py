@@ -35,19 +35,16 @@ class FeedbackSettings(Settings, frozen=True):
     """Feedback gains on acceleration, the same for every joint.
 
     On torque (`[torque_feedback]`) the units are: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], integral_limit [N·m].
-
-    kp: [1/s²]; √kp is the angular frequency of the stiffness and must stay well below 1/dt
-    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity at the end of the next period, whatever the
-        measured velocity is. Compliant ground requires this: a rigid law interprets the motion of the ground under the feet as
-        motion of the robot and amplifies it
-    ki: [1/s³]
-    integral_limit: limit of the integral term [rad/s²]
     """
 
+    # [1/s²]; √kp is the angular frequency of the stiffness and must stay well below 1/dt
     kp: Annotated[float, within(0, 1e7, "1/s² (on torque: N·m/rad)")] = 900.0
+    # [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity at the end of the next period, whatever the measured
+    # velocity is. Compliant ground requires this: a rigid law interprets the motion of the ground under the feet as motion of
+    # the robot and amplifies it
     kd: Annotated[float, within(0, 1e5, "1/s (on torque: N·m·s/rad)")] = 60.0
-    ki: Annotated[float, within(0, 1e8, "1/s³ (on torque: N·m/(rad s))")] = 0.0
-    integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0
+    ki: Annotated[float, within(0, 1e8, "1/s³ (on torque: N·m/(rad s))")] = 0.0  # [1/s³]
+    integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0  # limit of the integral term [rad/s²]
 
 
 MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)  # arguments `motion`, `sums` of `_add`
@@ -114,16 +111,11 @@ LEVEL = np.zeros(3)
 
 
 class StabilisationSettings(Settings, frozen=True):
-    """Gains in the base frame: forward, left, up, roll, pitch, yaw. All zero: off.
+    """Gains in the base frame: forward, left, up, roll, pitch, yaw. All zero: off."""
 
-    kp: on position and attitude [N/m, N·m/rad]; only height, roll and pitch: the others must be 0
-    kv: on velocity [N·s/m, N·m·s/rad]
-    literal: as in the authors' software, see `Stabilisation`
-    """
-
-    kp: Gains = ZERO
-    kv: Gains = ZERO
-    literal: bool = False
+    kp: Gains = ZERO  # on position and attitude [N/m, N·m/rad]; only height, roll and pitch: the others must be 0
+    kv: Gains = ZERO  # on velocity [N·s/m, N·m·s/rad]
+    literal: bool = False  # as in the authors' software, see `Stabilisation`
 
 
 class Stabilisation:
@@ -190,14 +182,10 @@ def standing_height(robot: Robot, stance: Array) -> float:
 
 
 class SpreadSettings(Settings, frozen=True):
-    """Settings of the spread. Active with `selection = "force"` on robots with a floating base.
+    """Settings of the spread. Active with `selection = "force"` on robots with a floating base."""
 
-    stiffness: k, share of the weight per displacement of a foot [1/m]; 0: off
-    most: largest such force, as a share of the mean weight per foot
-    """
-
-    stiffness: NonNegative = 5.0
-    most: NonNegative = 0.2
+    stiffness: NonNegative = 5.0  # k, share of the weight per displacement of a foot [1/m]; 0: off
+    most: NonNegative = 0.2  # largest such force, as a share of the mean weight per foot
 
 
 class Spread:

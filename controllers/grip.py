@@ -108,12 +108,9 @@ class SpeedGrip(Grip):
 
 
 class GripSettings(Kind, frozen=True):
-    """Base of the settings of a grip: joints that do not follow the trajectory.
+    """Base of the settings of a grip: joints that do not follow the trajectory."""
 
-    joints: their names
-    """
-
-    joints: tuple[str, ...]
+    joints: tuple[str, ...]  # their names
 
     def build(self, robot: Robot) -> Grip:
         """Build the grip. Raises ConfigError for joints that the robot does not have."""
@@ -121,13 +118,10 @@ class GripSettings(Kind, frozen=True):
 
 
 class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
-    """Grip by virtual springs and dampers in the joints.
+    """Grip by virtual springs and dampers in the joints."""
 
-    targets: rest angles of the springs, one per joint [rad]
-    kp, kd: stiffness [N·m/rad] and damping [N·m·s/rad]; kd dt must stay below the smallest inertia of a joint for stability
-    """
-
-    targets: tuple[float, ...]
+    targets: tuple[float, ...]  # rest angles of the springs, one per joint [rad]
+    # kp, kd: stiffness [N·m/rad] and damping [N·m·s/rad]; kd dt must stay below the smallest inertia of a joint for stability
     kp: NonNegative = 20.0
     kd: NonNegative = 0.03
 
@@ -138,12 +132,10 @@ class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
 
 
 class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
-    """Grip at given joint speeds.
+    """Grip at given joint speeds."""
 
-    squeeze: speed of a joint whose body touches another body [rad/s]; 0: the joint stops. A rigid object makes this demand
-        infeasible; `consistency` determines how it is changed
-    """
-
+    # speed of a joint whose body touches another body [rad/s]; 0: the joint stops. A rigid object makes this demand infeasible;
+    # `consistency` determines how it is changed
     squeeze: float = 0.0
 
     def build(self, robot: Robot) -> Grip:

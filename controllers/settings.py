@@ -26,48 +26,30 @@ AnyReference = AnyTrajectory | TwoLegsSettings | GetUpSettings  # type of `[refe
 
 
 class ControllerSettings(Settings, frozen=True):
-    """Settings of a controller.
+    """Settings of a controller."""
 
-    robot: name or path of the robot's configuration
-    law: contact law, a kind of `idyn.laws.LAWS` with its settings, or 'pid'
-    selection: see `idyn.types`. 'force' uses no more friction than the motion needs: on compliant ground, feet that brace
-        against each other creep
-    consistency: see `idyn.types`. 'hold': the demand neither drags nor lifts feet that are on the ground
-    bounded: see `idyn.options.Options`
-    warm_start: start each tick from the last basis; false: cold starts only, as in the paper
-    period: nominal control period [s]
-    contact: which contacts take part in the prediction
-    ground: contact compliance model
-    feedback: joint feedback gains on acceleration, which change the demand
-    torque_feedback: joint feedback gains on torque, added to the torque of any law; 0 by default
-    reference: reference trajectory of the joints
-    stabilisation: feedback of the base by virtual forces at the feet
-    spread: contact forces that bring displaced feet back
-    grip: joints that grip instead of following the trajectory; None: without
-    drive: gains of the drives while replies are missing
-    safety: limits and fallback of the torque
-    reality: model-mismatch monitor
-    alarms: thresholds and times of the alarms
-    estimator: of the base, for robots that measure only joints and an IMU; None: the base must be measured
-    """
-
-    robot: str
-    law: AnyControlLaw = CoulombSettings()
+    robot: str  # name or path of the robot's configuration
+    law: AnyControlLaw = CoulombSettings()  # contact law, a kind of `idyn.laws.LAWS` with its settings, or 'pid'
+    # see `idyn.types`. 'force' uses no more friction than the motion needs: on compliant ground, feet that brace against each
+    # other creep
     selection: Selection = Selection.FORCE
+    # see `idyn.types`. 'hold': the demand neither drags nor lifts feet that are on the ground
     consistency: Consistency = Consistency.HOLD
-    bounded: bool = True
-    warm_start: bool = True
-    period: float = 0.001
-    contact: ContactSettings = ContactSettings()
-    ground: AnyGround = YieldingSettings()
-    feedback: FeedbackSettings = FeedbackSettings()
+    bounded: bool = True  # see `idyn.options.Options`
+    warm_start: bool = True  # start each tick from the last basis; false: cold starts only, as in the paper
+    period: float = 0.001  # nominal control period [s]
+    contact: ContactSettings = ContactSettings()  # which contacts take part in the prediction
+    ground: AnyGround = YieldingSettings()  # contact compliance model
+    feedback: FeedbackSettings = FeedbackSettings()  # joint feedback gains on acceleration, which change the demand
+    # joint feedback gains on torque, added to the torque of any law; 0 by default
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
-    reference: AnyReference = HoldSettings()
-    stabilisation: StabilisationSettings = StabilisationSettings()
-    spread: SpreadSettings = SpreadSettings()
-    grip: AnyGrip | None = None
-    drive: DriveSettings = DriveSettings()
-    safety: SafetySettings = SafetySettings()
-    reality: RealitySettings = RealitySettings()
-    alarms: AlarmSettings = AlarmSettings()
+    reference: AnyReference = HoldSettings()  # reference trajectory of the joints
+    stabilisation: StabilisationSettings = StabilisationSettings()  # feedback of the base by virtual forces at the feet
+    spread: SpreadSettings = SpreadSettings()  # contact forces that bring displaced feet back
+    grip: AnyGrip | None = None  # joints that grip instead of following the trajectory; None: without
+    drive: DriveSettings = DriveSettings()  # gains of the drives while replies are missing
+    safety: SafetySettings = SafetySettings()  # limits and fallback of the torque
+    reality: RealitySettings = RealitySettings()  # model-mismatch monitor
+    alarms: AlarmSettings = AlarmSettings()  # thresholds and times of the alarms
+    # of the base, for robots that measure only joints and an IMU; None: the base must be measured
     estimator: EstimatorSettings | None = None

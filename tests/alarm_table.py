@@ -45,7 +45,7 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 
 def _compared(*names: str) -> tuple[str, str]:
-    """Return what is compared with thresholds, from the docstring of the settings, and the thresholds with their unit."""
+    """Return what is compared with thresholds, from the comments of the settings, and the thresholds with their unit."""
     found = re.fullmatch(r"(.*) \[(.+)\](.*)", meanings(AlarmSettings)[names[0]])
     assert found, names
     thresholds = (f"`{name}` {getattr(AlarmSettings(), name):g} {found[2]}".rstrip(" –") for name in names)

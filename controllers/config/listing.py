@@ -1,8 +1,10 @@
-"""List all settings that a TOML file may contain, with type, default and meaning, from the structs and their docstrings."""
+"""List all settings that a TOML file may contain, with type, default and meaning, from the structs and their comments."""
 
+import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -10,6 +12,8 @@ import msgspec
 from controllers.config.tables import kind_of, members_of
 
 _FIELD = re.compile(r"^(\w+(?:, \w+)*)( \[[^\]]*\])?:\s*(.*)$")  # a line that explains fields: names, perhaps a unit, text
+_LINE = re.compile(r"    (\w+): [^#]+?(?:# (.+))?$")  # a field, perhaps with a comment
+_SEVERAL = re.compile(r"(\w+(?:, \w+)+): (.+)$")  # a comment on several fields
 
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
@@ -49,20 +53,44 @@ def _structs_in(wanted: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the explanation of each field, from the docstrings of the struct and its bases."""
+    """Return the explanation of each field of a struct and its bases: the comment behind the field or above it, where
+    `a, b: …` is about several; or a paragraph of the docstring."""
     found: dict[str, str] = {}
     for each in reversed(struct.__mro__):
-        names: list[str] = []
-        indent = 0
-        for line in (each.__dict__.get("__doc__") or "").splitlines():
-            match, depth = _FIELD.match(line.strip()), len(line) - len(line.lstrip())
-            if match and all(name in struct.__struct_fields__ for name in match[1].split(", ")):
-                names, indent = match[1].split(", "), depth
-                found.update(dict.fromkeys(names, f"{match[3]}{match[2] or ''}"))
-            elif names and line.strip() and depth > indent:
-                found.update({name: f"{found[name]} {line.strip()}" for name in names})
-            else:
-                names = []
+        found |= _documented(each.__dict__.get("__doc__") or "", struct.__struct_fields__)
+        if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
+            found |= _commented(each)
+    return found
+
+
+def _documented(text: str, fields: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    names: list[str] = []
+    indent = 0
+    for line in text.splitlines():
+        match, depth = _FIELD.match(line.strip()), len(line) - len(line.lstrip())
+        if match and all(name in fields for name in match[1].split(", ")):
+            names, indent = match[1].split(", "), depth
+            found.update(dict.fromkeys(names, f"{match[3]}{match[2] or ''}"))
+        elif names and line.strip() and depth > indent:
+            found.update({name: f"{found[name]} {line.strip()}" for name in names})
+        else:
+            names = []
+    return found
+
+
+@cache
+def _commented(struct: type[msgspec.Struct]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(struct).splitlines():
+        if line.startswith("    # "):
+            above.append(line[6:])
+            continue
+        if (field := _LINE.match(line)) and (text := field[2] or " ".join(above)):
+            shared = _SEVERAL.match(text)
+            found |= dict.fromkeys(shared[1].split(", "), shared[2]) if shared else {field[1]: text}
+        above = []
     return found
 
 

@@ -42,14 +42,12 @@ YIELDING, RIGID = Ground(), Ground.rigid()
 
 
 class GroundSettings(Kind, frozen=True):
-    """Base of the settings `[ground]`.
+    """Base of the settings `[ground]`."""
 
-    horizon: period of the prediction [s]; 0: the control period. With a longer one gaps close earlier, and contact velocities
-        decay as with a relaxation time of the same length
-    drift: whether the law includes J̇ v, by which the robot's own motion changes contact velocities; false: as in the paper
-    """
-
+    # period of the prediction [s]; 0: the control period. With a longer one gaps close earlier, and contact velocities decay as
+    # with a relaxation time of the same length
     horizon: NonNegative = 0.0
+    # whether the law includes J̇ v, by which the robot's own motion changes contact velocities; false: as in the paper
     drift: bool = True
 
     def build(self) -> Ground:
@@ -58,14 +56,12 @@ class GroundSettings(Kind, frozen=True):
 
 
 class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
-    """Compliant ground.
+    """Compliant ground."""
 
-    relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]. T_r is 1.5/K_d for the default K_d of `[feedback]`
-    gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `Ground`
-    """
-
+    # relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]. T_r is 1.5/K_d for the default K_d of `[feedback]`
     relaxation: NonNegative = 0.025
     memory: NonNegative = YIELDING.memory
+    # gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `Ground`
     gap_noise: NonNegative = YIELDING.noise
     recovery_speed: NonNegative = YIELDING.recovery_speed
     touching: NonNegative = YIELDING.touching
@@ -76,11 +72,10 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
 
 
 class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
-    """Rigid ground.
+    """Rigid ground."""
 
-    gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `idyn.contact.ground.Ground`
-    """
-
+    # gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of
+    # `idyn.contact.ground.Ground`
     gap_noise: NonNegative = RIGID.noise
     recovery_speed: NonNegative = RIGID.recovery_speed
     touching: NonNegative = RIGID.touching
@@ -102,24 +97,18 @@ Known = Literal["flat", "standing", "told"]
 
 
 class FrictionSettings(Settings, frozen=True):
-    """Friction that varies over the ground and replaces the robot's: μ ~ U(low, high) on square patches.
-
-    patch: side of a patch [m]
-    seed: of the random generator
-    """
+    """Friction that varies over the ground and replaces the robot's: μ ~ U(low, high) on square patches."""
 
     low: NonNegative = 0.1
     high: NonNegative = 1.5
-    patch: Positive = 0.05
-    seed: int = 0
+    patch: Positive = 0.05  # side of a patch [m]
+    seed: int = 0  # of the random generator
 
 
 class TerrainSettings(Kind, frozen=True):
-    """Base of the settings of a terrain, for simulated worlds and for controllers that find contacts by geometry.
+    """Base of the settings of a terrain, for simulated worlds and for controllers that find contacts by geometry."""
 
-    friction: friction of the ground; None: the friction coefficients of the robot's contact spheres
-    """
-
+    # friction of the ground; None: the friction coefficients of the robot's contact spheres
     friction: FrictionSettings | None = None
 
     @property
@@ -165,14 +154,10 @@ class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
 
 
 class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
-    """Inclined plane.
+    """Inclined plane."""
 
-    angle: inclination [rad]
-    direction: from the x axis to the direction in which it rises [rad]
-    """
-
-    angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1
-    direction: float = 0.0
+    angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1  # inclination [rad]
+    direction: float = 0.0  # from the x axis to the direction in which it rises [rad]
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         if not np.isfinite(self.direction):
@@ -190,39 +175,30 @@ class StandingSettings(TerrainSettings, frozen=True, tag="standing"):
 
 
 class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
-    """Stairs that rise along x.
+    """Stairs that rise along x."""
 
-    start: x of the first riser [m]
-    depth, rise: size of a step [m]
-    steps: number of steps
-    """
-
-    start: float = 0.3
+    start: float = 0.3  # x of the first riser [m]
+    # depth, rise: size of a step [m]
     depth: Positive = 0.2
     rise: Positive = 0.02
-    steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+    steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5  # number of steps
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return Stairs(self.start, self.depth, self.rise, self.steps, ground, self._friction(where))
 
 
 class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
-    """Hilly ground; by default that of the paper.
+    """Hilly ground; by default that of the paper."""
 
-    hills: number of Gaussian hills
-    bump: height of the highest point above the lowest [m]
-    variance, spread: mean variance of a hill [m²] and its relative deviation ±
-    side, resolution: side of the square and distance of its grid lines [m]
-    seed: of the random generator
-    """
-
-    hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
-    bump: Annotated[float, msgspec.Meta(gt=0, le=100.0)] = 0.03
+    hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000  # number of Gaussian hills
+    bump: Annotated[float, msgspec.Meta(gt=0, le=100.0)] = 0.03  # height of the highest point above the lowest [m]
+    # variance, spread: mean variance of a hill [m²] and its relative deviation ±
     variance: Positive = 0.005
     spread: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
+    # side, resolution: side of the square and distance of its grid lines [m]
     side: Annotated[float, msgspec.Meta(gt=0, le=1000.0)] = 3.0
     resolution: Positive = 0.02
-    seed: int = 0
+    seed: int = 0  # of the random generator
 
     def reseeded(self, seed: int) -> Self:
         return replace(super().reseeded(seed), seed=self.seed + seed)

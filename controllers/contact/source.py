@@ -264,14 +264,10 @@ class PlannedSettings(SourceSettings, frozen=True, tag="planner"):
 
 
 class FusedSettings(SourceSettings, frozen=True, tag="fused"):
-    """Measured contacts of feet that may stand by the plan: from shortly before touchdown until lift-off.
+    """Measured contacts of feet that may stand by the plan: from shortly before touchdown until lift-off."""
 
-    release: gap beyond which a contact is released [m]
-    early: time before the planned touchdown from which a foot may stand [s]
-    """
-
-    release: NonNegative = 0.004
-    early: NonNegative = 0.03
+    release: NonNegative = 0.004  # gap beyond which a contact is released [m]
+    early: NonNegative = 0.03  # time before the planned touchdown from which a foot may stand [s]
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         if not margin <= self.release:
@@ -283,21 +279,15 @@ AnySource = GeometrySettings | ReportedSettings | PlannedSettings | FusedSetting
 
 
 class ContactSettings(Settings, frozen=True):
-    """Contacts of a controller, and how gaps are used.
+    """Contacts of a controller, and how gaps are used."""
 
-    source: contact source
-    ground: height of the ground [m]
-    terrain: its shape, as the controller believes it: a gait plans its steps on it, and contacts have its normals and gaps,
-        unless the state message has them
-    mu: friction coefficient of every contact, instead of those of robot and terrain
-    margin: largest gap of a contact that is passed to the prediction [m]
-    whole_soles: whether all corners of a sole count as touching as soon as the robot reports one of them: on soft ground they
-        touch and lift by tenths of a millimetre, and each change moves the forces of the others
-    """
-
-    source: AnySource = GeometrySettings()
-    ground: float = 0.0
+    source: AnySource = GeometrySettings()  # contact source
+    ground: float = 0.0  # height of the ground [m]
+    # its shape, as the controller believes it: a gait plans its steps on it, and contacts have its normals and gaps, unless the
+    # state message has them
     terrain: AnyTerrain = StandingSettings()
-    mu: NonNegative | None = None
-    margin: NonNegative = 0.002
+    mu: NonNegative | None = None  # friction coefficient of every contact, instead of those of robot and terrain
+    margin: NonNegative = 0.002  # largest gap of a contact that is passed to the prediction [m]
+    # whether all corners of a sole count as touching as soon as the robot reports one of them: on soft ground they touch and
+    # lift by tenths of a millimetre, and each change moves the forces of the others
     whole_soles: bool = False

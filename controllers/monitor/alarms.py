@@ -29,56 +29,44 @@ class AlarmSettings(Settings, frozen=True):
     """`[alarms]` of a controller: the threshold of each alarm, inf: off; and times until an alarm stops the robot, inf: never.
 
     Those of joints, but for the motors', are off for robots that have a motor in a joint of several degrees of freedom.
-
-    joint_drift: angle minus integral of the speed, forgotten over 2 s [rad]
-    base_drift: position minus integral of the velocity, forgotten over 2 s [m]
-    attitude_drift: attitude minus integral of the rate, forgotten over 2 s [rad]
-    joint_frozen: motion of the reference while the angle stays the same to the last bit, for 15 ms and more [rad]
-    joint_rigid: change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and more,
-        and a reference moves [–]
-    base_frozen: largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and
-        more [rad]
-    motor: difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`) over 30 ms,
-        where the asked torque is above 5 % of the limit [–]
-    saturation: share of the time at the torque limit, over 0.2 s [–]
-    sunk: distance by which the base is too low over the lowest foot, over its height in the stance, or that of the centre of
-        mass if it is higher; off while the reference lies, and until a robot that lay has risen by half of it [–]
-    roughness: swings by more than 7 % of the torque limit in 0.2 s, mean over the joints, while the reference stands [–]
-    roughness_moving: the same while the reference moves [–]
-    sensor_stop: time from an alarm of a sensor until the robot stops [s]
-    motor_stop: from an alarm of a motor [s]
-    roughness_stop: from an alarm about roughness, saturation or height [s]; rough torques do not stop a robot that stands
-    reality_stop: time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
-    switch_air: height above the lowest foot, both above the controller's terrain; it counts as open [m]
-    switch_held: largest change of a joint's distance from its reference, in the foot's leg, while the switch is open and the
-        foot moves by less than 2 mm; it counts as closed until it closes [rad]
-    switch_force: sensed force over the weight, of a foot that is not in the air; it counts as closed [–]
-    switch_unloaded: time with a sensed force below 0.5 % of the weight [s]
-    motor_warm, motor_hot: largest temperature of a motor (`temp`): above them the mode is degraded, and the robot stops [°C]
-    volt_low, volt_empty: voltage of the supply (`volt`): below them the mode is degraded, and the robot stops; 0: off [V]
     """
 
-    joint_drift: NonNegative = 0.04
-    base_drift: NonNegative = 0.09
-    attitude_drift: NonNegative = 0.09
+    joint_drift: NonNegative = 0.04  # angle minus integral of the speed, forgotten over 2 s [rad]
+    base_drift: NonNegative = 0.09  # position minus integral of the velocity, forgotten over 2 s [m]
+    attitude_drift: NonNegative = 0.09  # attitude minus integral of the rate, forgotten over 2 s [rad]
+    # motion of the reference while the angle stays the same to the last bit, for 15 ms and more [rad]
     joint_frozen: NonNegative = 0.02
+    # change of the asked torque, over its limit, while the angle stays the same to the last bit, for 50 ms and more, and a
+    # reference moves [–]
     joint_rigid: NonNegative = 0.1
+    # largest motion of a joint's reference while the pose of the base stays the same to the last bit, for 15 ms and more [rad]
     base_frozen: NonNegative = 0.06
+    # difference from 1 of the share of the asked torque that was applied (`tau_applied`, else `tau_meas`) over 30 ms, where the
+    # asked torque is above 5 % of the limit [–]
     motor: NonNegative = 0.35
-    saturation: NonNegative = 0.9
+    saturation: NonNegative = 0.9  # share of the time at the torque limit, over 0.2 s [–]
+    # distance by which the base is too low over the lowest foot, over its height in the stance, or that of the centre of mass
+    # if it is higher; off while the reference lies, and until a robot that lay has risen by half of it [–]
     sunk: NonNegative = 0.5
+    # swings by more than 7 % of the torque limit in 0.2 s, mean over the joints, while the reference stands [–]
     roughness: NonNegative = 4.0
-    roughness_moving: NonNegative = 20.0
-    sensor_stop: NonNegative = 0.03
-    motor_stop: NonNegative = 0.1
+    roughness_moving: NonNegative = 20.0  # the same while the reference moves [–]
+    sensor_stop: NonNegative = 0.03  # time from an alarm of a sensor until the robot stops [s]
+    motor_stop: NonNegative = 0.1  # from an alarm of a motor [s]
+    # from an alarm about roughness, saturation or height [s]; rough torques do not stop a robot that stands
     roughness_stop: NonNegative = 1.0
+    # time for which motion or forces may differ from the prediction (`[reality]`) until the robot stops [s]
     reality_stop: NonNegative = 2.0
-    switch_air: NonNegative = 0.05
+    switch_air: NonNegative = 0.05  # height above the lowest foot, both above the controller's terrain; it counts as open [m]
+    # largest change of a joint's distance from its reference, in the foot's leg, while the switch is open and the foot moves by
+    # less than 2 mm; it counts as closed until it closes [rad]
     switch_held: NonNegative = 0.03
-    switch_force: NonNegative = 0.1
-    switch_unloaded: NonNegative = 0.5
+    switch_force: NonNegative = 0.1  # sensed force over the weight, of a foot that is not in the air; it counts as closed [–]
+    switch_unloaded: NonNegative = 0.5  # time with a sensed force below 0.5 % of the weight [s]
+    # motor_warm, motor_hot: largest temperature of a motor (`temp`): above them the mode is degraded, and the robot stops [°C]
     motor_warm: NonNegative = inf
     motor_hot: NonNegative = inf
+    # volt_low, volt_empty: voltage of the supply (`volt`): below them the mode is degraded, and the robot stops; 0: off [V]
     volt_low: NonNegative = 0.0
     volt_empty: NonNegative = 0.0
 

@@ -148,21 +148,16 @@ MAX_GAP = 5  # longest time between two states that are compared [periods]. Afte
 class RealitySettings(Settings, frozen=True):
     """`[reality]` of a controller: the model-mismatch monitor.
 
-    memory: τ, time constant of the averages [s], > 0
-    degraded: the mode becomes `degraded` when motion [g] or force [weights] exceeds this; inf: never
-    patience: time above `degraded` until the mode changes [s]
-    recovered: the mode recovers when neither motion nor force exceeds this; ≤ degraded
-
     Figures with the shipped settings in MuJoCo, quadruped and go2: at most 0.001 standing, 0.06 trotting, 0.11 with white noise
     of 0.02 m/s, 0.11 with a trunk 15 % heavier, 0.08 with replies missing for 30 ms, 0.13 for a push of 0.2 weights over 0.1 s.
     Larger ones: 0.24 to 0.30 for a load of 0.3 weights, 0.35 to 0.5 for a hand that carries half of the robot, 0.8 to 0.95 for
     motors that give half of the torque.
     """
 
-    memory: NonNegative = 0.1
-    degraded: NonNegative = 0.2
-    patience: NonNegative = 0.1
-    recovered: NonNegative = 0.12
+    memory: NonNegative = 0.1  # τ, time constant of the averages [s], > 0
+    degraded: NonNegative = 0.2  # the mode becomes `degraded` when motion [g] or force [weights] exceeds this; inf: never
+    patience: NonNegative = 0.1  # time above `degraded` until the mode changes [s]
+    recovered: NonNegative = 0.12  # the mode recovers when neither motion nor force exceeds this; ≤ degraded
 
 
 class _Expected(Record, frozen=True):

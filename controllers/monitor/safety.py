@@ -28,26 +28,23 @@ JUMP = "{joint} moved {value:.3g} rad further than its speed explains"  # messag
 
 
 class SafetySettings(Settings, frozen=True):
-    """Limits in addition to those of the robot model.
+    """Limits in addition to those of the robot model."""
 
-    torque_rate: largest rate of change of a torque, relative to the torque that was applied last [N·m/s]; inf: no limit;
-        None: tau_max / `RATE_TIME` of each joint, no limit for joints without tau_max
-    first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
-    fallback: command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
-    unanswered: ticks without a finite torque before the robot is stopped; 50 with one make up for one without
-    damping: damping torque per joint speed [N·m·s/rad]; less for joints with a small inertia, see `damping_gains`
-    max_tilt: largest tilt of the base from upright [rad]; beyond: fault
-    max_base_speed: largest angular speed of the base [rad/s]; beyond: fault
-    max_joint_speed: largest speed of an actuated joint [rad/s]; beyond: fault
-    """
-
+    # largest rate of change of a torque, relative to the torque that was applied last [N·m/s]; inf: no limit; None: tau_max /
+    # `RATE_TIME` of each joint, no limit for joints without tau_max
     torque_rate: Annotated[float, within(0.001, np.inf, "N·m/s")] | None = None
+    # time over which the first torques are blended in from the applied ones, if the robot reports those [s]
     first_command_guard: Annotated[float, within(0, 60, "s")] = 0.25
+    # command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
     fallback: Literal["hold", "damping"] = "damping"
+    # ticks without a finite torque before the robot is stopped; 50 with one make up for one without
     unanswered: Annotated[int, msgspec.Meta(ge=1)] = 50
+    # damping torque per joint speed [N·m·s/rad]; less for joints with a small inertia, see `damping_gains`
     damping: Annotated[float, within(0, 1e4, "N·m·s/rad")] = 0.1
-    max_tilt: Annotated[float, within(0.01, np.inf, "rad")] = 1.0
+    max_tilt: Annotated[float, within(0.01, np.inf, "rad")] = 1.0  # largest tilt of the base from upright [rad]; beyond: fault
+    # largest angular speed of the base [rad/s]; beyond: fault
     max_base_speed: Annotated[float, within(0.01, np.inf, "rad/s")] = 6.0
+    # largest speed of an actuated joint [rad/s]; beyond: fault
     max_joint_speed: Annotated[float, within(0.01, np.inf, "rad/s")] = 30.0
 
 

@@ -29,39 +29,31 @@ WALK_DUTY = 0.75  # smallest duty factor of a commanded walk: three feet stand
 
 
 class FastSettings(Settings, frozen=True):
-    """Gait at high speed. Between the two speeds, period, duty factor and step height change in proportion.
+    """Gait at high speed. Between the two speeds, period, duty factor and step height change in proportion."""
 
-    speeds: largest speed of a hip over the ground at which the gait begins to change, and at which it has changed [m/s]
-    period, duty, step_height: as in `GaitSettings`, at and above the second speed
-    """
-
+    # largest speed of a hip over the ground at which the gait begins to change, and at which it has changed [m/s]
     speeds: tuple[float, float] = (0.4, 1.2)
+    # period, duty, step_height: as in `GaitSettings`, at and above the second speed
     period: Annotated[float, within(0.05, 60, "s")] = 0.3
     duty: float = 0.5
     step_height: Annotated[float, within(0.001, 10, "m")] = 0.05
 
 
 class GaitSettings(Settings, frozen=True):
-    """Timing and shape of the steps.
+    """Timing and shape of the steps."""
 
-    pattern: 'trot', 'walk', 'pace' or 'bound' of four feet; 'stand': never step; 'table': the phases in `touchdown`
-    touchdown: touchdown phase of each foot, as a share of the period, in the order of the robot's contacts
-    period: period of the gait [s]
-    duty: duty factor, the share of the period in which a foot stands
-    step_height: height of the swing's highest point [m]
-    fast: gait at high speed; None: the same at all speeds
-    capture: distance of a foothold from the hip per deviation of the measured velocity, in multiples of √(height / g), which
-        stops an inverted pendulum; 0: the plan does not follow the measured velocity
-    patience: longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
-    """
-
+    # 'trot', 'walk', 'pace' or 'bound' of four feet; 'stand': never step; 'table': the phases in `touchdown`
     pattern: Literal[Pattern, "table"] = "trot"
+    # touchdown phase of each foot, as a share of the period, in the order of the robot's contacts
     touchdown: tuple[float, ...] = ()
-    period: Annotated[float, within(0.05, 60, "s")] = 0.3
-    duty: float = 0.75
-    step_height: Annotated[float, within(0.001, 10, "m")] = 0.015
-    fast: FastSettings | None = None
+    period: Annotated[float, within(0.05, 60, "s")] = 0.3  # period of the gait [s]
+    duty: float = 0.75  # duty factor, the share of the period in which a foot stands
+    step_height: Annotated[float, within(0.001, 10, "m")] = 0.015  # height of the swing's highest point [m]
+    fast: FastSettings | None = None  # gait at high speed; None: the same at all speeds
+    # distance of a foothold from the hip per deviation of the measured velocity, in multiples of √(height / g), which stops an
+    # inverted pendulum; 0: the plan does not follow the measured velocity
     capture: Annotated[float, within(0, 10, "")] = 1.0
+    # longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
     patience: Annotated[float, within(0, 60, "s")] = 0.1
 
     def phases(self, n: int, where: str = "reference.gait") -> Array:

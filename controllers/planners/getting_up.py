@@ -246,23 +246,19 @@ class GetUp(Trajectory):
 
 
 class GetUpSettings(MotionSettings, frozen=True, kw_only=True, tag="get-up"):
-    """Get up from lying on flat ground, then hold the stance.
+    """Get up from lying on flat ground, then hold the stance."""
 
-    depth: how far the base of the folded robot is below that of the stance, over the same feet [m]
-    over: angles of the joints of the left legs that are swung over, so that they point past the back [rad]; joints left out:
-        as in the stance; right legs: mirrored
-    from_back, from_side: the same when they push the robot over from its back and from its side; joints left out: as in `over`
-    speed: largest speed of a joint's reference [rad/s]; rise: time of the motion from folded legs to the stance [s]
-    tries: pushes in vain after which the other side pushes
-    """
-
-    depth: Positive
+    depth: Positive  # how far the base of the folded robot is below that of the stance, over the same feet [m]
+    # angles of the joints of the left legs that are swung over, so that they point past the back [rad]; joints left out: as in
+    # the stance; right legs: mirrored
     over: dict[str, float]
+    # from_back, from_side: the same when they push the robot over from its back and from its side; joints left out: as in
+    # `over`
     from_back: dict[str, float]
     from_side: dict[str, float]
-    speed: Positive = 6.0
-    rise: Positive = 1.0
-    tries: int = 2
+    speed: Positive = 6.0  # largest speed of a joint's reference [rad/s]
+    rise: Positive = 1.0  # time of the motion from folded legs to the stance [s]
+    tries: int = 2  # pushes in vain after which the other side pushes
     grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:

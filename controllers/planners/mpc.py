@@ -34,21 +34,15 @@ from idyn.types import Array, State
 
 
 class MpcSettings(Settings, frozen=True):
-    """A gait planned by model-predictive control beside the control loop.
+    """A gait planned by model-predictive control beside the control loop."""
 
-    gait: timing and shape of the steps
-    rate: plans per second [Hz]
-    steps, step: number and duration of the steps of the horizon [s]
-    friction: coefficient up to which forces are planned
-    path: motion of the base
-    """
-
-    gait: GaitSettings = GaitSettings(period=0.35, duty=0.55, step_height=0.05)
-    rate: Annotated[float, within(20, 500, "Hz")] = 100.0
+    gait: GaitSettings = GaitSettings(period=0.35, duty=0.55, step_height=0.05)  # timing and shape of the steps
+    rate: Annotated[float, within(20, 500, "Hz")] = 100.0  # plans per second [Hz]
+    # steps, step: number and duration of the steps of the horizon [s]
     steps: Annotated[int, within(2, 30, "")] = 12
     step: Annotated[float, within(0.01, 0.1, "s")] = 0.02
-    friction: Positive = 0.5
-    path: PathSettings = PathSettings(acceleration=1.0)
+    friction: Positive = 0.5  # coefficient up to which forces are planned
+    path: PathSettings = PathSettings(acceleration=1.0)  # motion of the base
 
 
 LATE, TOUCHES = 0.6, 1e-3  # share of a swing after which a foot lower than this above its goal has landed [m]

@@ -25,26 +25,17 @@ TURN_ACCELERATION = 2.0  # largest change of the turn rate [rad/s²]
 
 
 class PathSettings(Settings, frozen=True):
-    """Planar motion of the base.
+    """Planar motion of the base."""
 
-    waypoints: visited in this order, world frame [m] (n, 2); without waypoints, `velocity` is commanded
-    repeat: start again at the first waypoint; false: stop at the last
-    speed: forward speed towards a waypoint [m/s]
-    turn: largest turn rate [rad/s]
-    tolerance: a waypoint nearer than this is reached [m]
-    velocity: forward [m/s], left [m/s], turn [rad/s], without waypoints
-    duration: duration of that command [s]
-    acceleration: largest change of the velocity [m/s²]
-    """
-
+    # visited in this order, world frame [m] (n, 2); without waypoints, `velocity` is commanded
     waypoints: tuple[tuple[float, float], ...] = ()
-    repeat: bool = False
-    speed: NonNegative = 0.2
-    turn: NonNegative = 0.5
-    tolerance: float = 0.03
-    velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    duration: NonNegative = math.inf
-    acceleration: float = 0.5
+    repeat: bool = False  # start again at the first waypoint; false: stop at the last
+    speed: NonNegative = 0.2  # forward speed towards a waypoint [m/s]
+    turn: NonNegative = 0.5  # largest turn rate [rad/s]
+    tolerance: float = 0.03  # a waypoint nearer than this is reached [m]
+    velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)  # forward [m/s], left [m/s], turn [rad/s], without waypoints
+    duration: NonNegative = math.inf  # duration of that command [s]
+    acceleration: float = 0.5  # largest change of the velocity [m/s²]
 
 
 class PathNumbers(Numbers, settings=PathSettings):

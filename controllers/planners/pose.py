@@ -34,15 +34,12 @@ FEET, MOTION = Borrowed(MATRIX), Output(VECTOR, VECTOR, VECTOR)  # types of the 
 
 
 class PoseSettings(Settings, frozen=True):
-    """Limits of the commanded height and attitude of the base. They shrink to the share that the legs of the stance reach.
+    """Limits of the commanded height and attitude of the base. They shrink to the share that the legs of the stance reach."""
 
-    lower, higher: largest change of the height, downwards and upwards [m]
-    tilt: largest roll and pitch [rad]
-    """
-
+    # lower, higher: largest change of the height, downwards and upwards [m]
     lower: float = 0.06
     higher: float = 0.02
-    tilt: float = 0.15
+    tilt: float = 0.15  # largest roll and pitch [rad]
 
 
 class BasePose(ArrayRecord):

@@ -189,14 +189,10 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
 
 
 class TrajectorySettings(Kind, frozen=True):
-    """Base class of trajectory settings.
+    """Base class of trajectory settings."""
 
-    walks: whether feet leave the ground
-    grounds: what it can know of the ground
-    """
-
-    walks: ClassVar[bool] = False
-    grounds: ClassVar[tuple[Known, ...]] = "flat", "standing", "told"
+    walks: ClassVar[bool] = False  # whether feet leave the ground
+    grounds: ClassVar[tuple[Known, ...]] = "flat", "standing", "told"  # what it can know of the ground
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
@@ -209,24 +205,18 @@ class TrajectorySettings(Kind, frozen=True):
 
 
 class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
-    """Hold the stance.
+    """Hold the stance."""
 
-    pose: limits of the commanded height and attitude, for robots on legs of hinges
-    """
-
-    pose: PoseSettings = PoseSettings()
+    pose: PoseSettings = PoseSettings()  # limits of the commanded height and attitude, for robots on legs of hinges
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         return Stand(robot, stance, self.pose) if has_legs(robot) else Hold(robot.joint_angles(stance))
 
 
 class MotionSettings(TrajectorySettings, frozen=True):
-    """Base class of motion settings.
+    """Base class of motion settings."""
 
-    start: time for which the robot stands still at first [s]
-    """
-
-    start: float = 0.0
+    start: float = 0.0  # time for which the robot stands still at first [s]
 
     def _check(self, robot: Robot, floating: bool) -> None:
         """Raise ConfigError for an invalid start, or a robot that cannot perform this motion."""
@@ -240,16 +230,11 @@ class MotionSettings(TrajectorySettings, frozen=True):
 
 
 class OscillationSettings(MotionSettings, frozen=True):
-    """Settings of an oscillation.
+    """Settings of an oscillation."""
 
-    amplitude: of the base, from the centre to one end [m]; of a sinusoid of the joints, peak to peak [rad]
-    frequency: [Hz]
-    ramp: time in which the amplitude grows from 0 [s]
-    """
-
-    amplitude: Positive = 0.01
-    frequency: Positive = 1.0
-    ramp: Positive = 0.5
+    amplitude: Positive = 0.01  # of the base, from the centre to one end [m]; of a sinusoid of the joints, peak to peak [rad]
+    frequency: Positive = 1.0  # [Hz]
+    ramp: Positive = 0.5  # time in which the amplitude grows from 0 [s]
 
 
 class StrokeSettings(OscillationSettings, frozen=True):
@@ -283,16 +268,11 @@ class SinusoidSettings(OscillationSettings, frozen=True, tag="sinusoid"):
 
 
 class WalkSettings(MotionSettings, frozen=True, tag="gait"):
-    """Gait along a path.
+    """Gait along a path."""
 
-    gait: timing and shape of the steps
-    path: motion of the base
-    pose: limits of the commanded height and attitude
-    """
-
-    gait: GaitSettings = GaitSettings()
-    path: PathSettings = PathSettings()
-    pose: PoseSettings = PoseSettings()
+    gait: GaitSettings = GaitSettings()  # timing and shape of the steps
+    path: PathSettings = PathSettings()  # motion of the base
+    pose: PoseSettings = PoseSettings()  # limits of the commanded height and attitude
     walks: ClassVar[bool] = True
 
     @property

@@ -60,13 +60,12 @@ class DriveSettings(Settings, frozen=True):
 
     They act while replies are missing; else the controller computes the feedback, from the state of the whole robot. Both 0: no
     gains are sent; in an outage, the drives only damp.
-
-    kp: [N·m/rad]; it must support the robot without feed-forward torque: the robot's weight times the height of its hips, or a
-        little more
-    kd: [N·m·s/rad]. Joints whose inertia is too small for it have a share of both gains, see `controllers.robot.damping`
     """
 
+    # [N·m/rad]; it must support the robot without feed-forward torque: the robot's weight times the height of its hips, or a
+    # little more
     kp: NonNegative = 0.0
+    # [N·m·s/rad]. Joints whose inertia is too small for it have a share of both gains, see `controllers.robot.damping`
     kd: NonNegative = 0.0
 
 

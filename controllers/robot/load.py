@@ -64,36 +64,27 @@ def described_path(reference: str) -> Path:
 
 
 class RobotSettings(Settings, frozen=True):
-    """Settings of a robot: `configs/robots/*.toml`.
+    """Settings of a robot: `configs/robots/*.toml`."""
 
-    urdf: path of a URDF or MJCF, relative to the TOML file,
-        `example-robot-data:<path below its robots folder>`, or `robot_descriptions:<name>`
-    base: 'free_flyer' or 'fixed'
-    actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
-        `idyn.model.description.Description`
-    unactuated: other joints without a motor
-    contact: contact spheres: points that may touch the ground, or the boxes of other bodies
-    sole: flat feet, whose corners become contact spheres
-    box: boxes that contact spheres of other bodies may touch
-    closure: closed chains: pairs of frames on two bodies whose origins coincide
-    tau_max: effort limits that replace those of the URDF [N·m]
-    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
-    gravity: acceleration in the world [m/s²]; absent: that of an MJCF, else 9.81 downwards
-    standing: joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a
-        motor in a closed chain are moved until it is closed
-    """
-
+    # path of a URDF or MJCF, relative to the TOML file, `example-robot-data:<path below its robots folder>`, or
+    # `robot_descriptions:<name>`
     urdf: str
-    base: str = "free_flyer"
+    base: str = "free_flyer"  # 'free_flyer' or 'fixed'
+    # planar and floating joints with a motor for each of their degrees of freedom; names as in
+    # `idyn.model.description.Description`
     actuated: tuple[str, ...] = ()
-    unactuated: tuple[str, ...] = ()
-    contact: tuple[ContactPoint, ...] = ()
-    sole: tuple[Sole, ...] = ()
-    box: tuple[Box, ...] = ()
-    closure: tuple[Closure, ...] = ()
-    tau_max: dict[str, float] = msgspec.field(default_factory=dict)
+    unactuated: tuple[str, ...] = ()  # other joints without a motor
+    contact: tuple[ContactPoint, ...] = ()  # contact spheres: points that may touch the ground, or the boxes of other bodies
+    sole: tuple[Sole, ...] = ()  # flat feet, whose corners become contact spheres
+    box: tuple[Box, ...] = ()  # boxes that contact spheres of other bodies may touch
+    closure: tuple[Closure, ...] = ()  # closed chains: pairs of frames on two bodies whose origins coincide
+    tau_max: dict[str, float] = msgspec.field(default_factory=dict)  # effort limits that replace those of the URDF [N·m]
+    # rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
     armature: NonNegative | dict[str, NonNegative] = 0.0
+    # acceleration in the world [m/s²]; absent: that of an MJCF, else 9.81 downwards
     gravity: tuple[float, float, float] | None = None
+    # joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a motor in
+    # a closed chain are moved until it is closed
     standing: dict[str, float] = msgspec.field(default_factory=dict)
 
 

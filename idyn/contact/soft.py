@@ -42,67 +42,48 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SoftContact(Parameters, frozen=True):
-    """Contact of a body.
+    """Contact of a body."""
 
-    solref: (time constant [s], damping ratio), or (−stiffness, −damping) per unit of inverse inertia
-    solreffriction: solref of friction, elliptic cones only; (0, 0): that of the normal force
-    solimp: impedance: (smallest, largest, width [m], midpoint, power)
-    margin: gap below which there is a force [m]
-    condim: 1: without friction; 3: with friction; 4: also against turning about the normal; 6: also about the tangents
-    spin, roll: friction against turning about the normal and about the tangents (rolling): largest moment per normal force
-        [m]; the limits of sliding and turning form one cone
-    weight: body_invweight0, translation [1/kg]; 0: computed from the robot at its neutral configuration
-    """
-
-    solref: Solref = USUAL_SOLREF
-    solreffriction: Solref = (0.0, 0.0)
-    solimp: Solimp = USUAL_SOLIMP
-    margin: float = 0.0
+    solref: Solref = USUAL_SOLREF  # (time constant [s], damping ratio), or (−stiffness, −damping) per unit of inverse inertia
+    solreffriction: Solref = (0.0, 0.0)  # solref of friction, elliptic cones only; (0, 0): that of the normal force
+    solimp: Solimp = USUAL_SOLIMP  # impedance: (smallest, largest, width [m], midpoint, power)
+    margin: float = 0.0  # gap below which there is a force [m]
+    # 1: without friction; 3: with friction; 4: also against turning about the normal; 6: also about the tangents
     condim: Literal[1, 3, 4, 6] = 3
+    # spin, roll: friction against turning about the normal and about the tangents (rolling): largest moment per normal force
+    # [m]; the limits of sliding and turning form one cone
     spin: NotNegative = 0.005
     roll: NotNegative = 0.0001
-    weight: NotNegative = 0.0
+    weight: NotNegative = 0.0  # body_invweight0, translation [1/kg]; 0: computed from the robot at its neutral configuration
 
 
 class SoftJoint(Parameters, frozen=True):
-    """Friction and limits of a joint.
+    """Friction and limits of a joint."""
 
-    damping: viscous friction [N·m·s/rad]; frictionloss: dry friction [N·m]
-    solreffriction, solimpfriction: solref and solimp of the dry friction
-    range: lowest and highest position [rad], if it is limited
-    margin: distance from the range below which there is a force [rad]
-    solreflimit, solimplimit: solref and solimp of the range
-    weight: dof_invweight0 [1/(kg·m²)]; 0: computed from the robot at its neutral configuration
-    """
-
-    damping: NotNegative = 0.0
-    frictionloss: NotNegative = 0.0
+    damping: NotNegative = 0.0  # viscous friction [N·m·s/rad]
+    frictionloss: NotNegative = 0.0  # dry friction [N·m]
+    # solreffriction, solimpfriction: solref and solimp of the dry friction
     solreffriction: Solref = USUAL_SOLREF
     solimpfriction: Solimp = USUAL_SOLIMP
-    range: tuple[float, float] | None = None
-    margin: float = 0.0
+    range: tuple[float, float] | None = None  # lowest and highest position [rad], if it is limited
+    margin: float = 0.0  # distance from the range below which there is a force [rad]
+    # solreflimit, solimplimit: solref and solimp of the range
     solreflimit: Solref = USUAL_SOLREF
     solimplimit: Solimp = USUAL_SOLIMP
-    weight: NotNegative = 0.0
+    weight: NotNegative = 0.0  # dof_invweight0 [1/(kg·m²)]; 0: computed from the robot at its neutral configuration
 
 
 class Soft(Parameters, frozen=True):
-    """Parameters of the law.
+    """Parameters of the law."""
 
-    cone: type of the friction cone
-    impratio: ratio of frictional to normal impedance
-    integrator: the law is the same for `Euler` and `implicitfast`; RK4 is not supported
-    contact: contact of all bodies that `contacts` does not name; contacts: by frame of the robot
-    joint: friction and limits of all actuated joints that `joints` does not name; joints: by joint
-    """
-
-    cone: Literal["elliptic", "pyramidal"] = "elliptic"
-    impratio: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"  # type of the friction cone
+    impratio: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0  # ratio of frictional to normal impedance
+    # the law is the same for `Euler` and `implicitfast`; RK4 is not supported
     integrator: Literal["Euler", "implicitfast", "implicit"] = "Euler"
-    contact: SoftContact = SoftContact()
-    contacts: dict[str, SoftContact] = {}
-    joint: SoftJoint = SoftJoint()
-    joints: dict[str, SoftJoint] = {}
+    contact: SoftContact = SoftContact()  # contact of all bodies that `contacts` does not name
+    contacts: dict[str, SoftContact] = {}  # by frame of the robot
+    joint: SoftJoint = SoftJoint()  # friction and limits of all actuated joints that `joints` does not name
+    joints: dict[str, SoftJoint] = {}  # by joint
 
 
 def check(soft: Soft) -> None:

@@ -36,39 +36,28 @@ class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
-    """Contacts open, or press and stick, with as much friction as that takes.
+    """Contacts open, or press and stick, with as much friction as that takes."""
 
-    max_pivots: limit for one attempt
-    """
-
-    max_pivots: Count = 1000
+    max_pivots: Count = 1000  # limit for one attempt
     law: ClassVar[Callable[..., Law]] = NoSlip
 
 
 class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
-    """Coulomb's law with a friction polygon.
+    """Coulomb's law with a friction polygon."""
 
-    edges: number of edges of the friction polygon, even, ≥ 4
-    circumscribed: whether the polygon encloses the friction circle instead of being inscribed
-    max_pivots: limit for one attempt
-    """
-
-    edges: int = 4
-    circumscribed: bool = False
-    max_pivots: Count = 5000
+    edges: int = 4  # number of edges of the friction polygon, even, ≥ 4
+    circumscribed: bool = False  # whether the polygon encloses the friction circle instead of being inscribed
+    max_pivots: Count = 5000  # limit for one attempt
     law: ClassVar[Callable[..., Law]] = Coulomb
 
 
 class ConvexSettings(LawSettings, frozen=True, tag="convex"):
-    """The paper's quadratic program: least kinetic energy, no complementarity.
+    """The paper's quadratic program: least kinetic energy, no complementarity."""
 
-    edges, circumscribed: as for `coulomb`
-    backend: an installed solver of quadratic programs
-    """
-
+    # edges, circumscribed: as for `coulomb`
     edges: int = 4
     circumscribed: bool = False
-    backend: str = "daqp"
+    backend: str = "daqp"  # an installed solver of quadratic programs
     law: ClassVar[Callable[..., Law]] = Convex
 
 
@@ -109,12 +98,9 @@ class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
-    """The contact forces that were measured.
+    """The contact forces that were measured."""
 
-    delay: age of the forces [measurements]; the caller stores them
-    """
-
-    delay: Count = 1
+    delay: Count = 1  # age of the forces [measurements]; the caller stores them
 
     def build(self) -> Law:
         """Return the law without a measurement."""
@@ -122,22 +108,17 @@ class SensedSettings(LawSettings, frozen=True, tag="sensed"):
 
 
 class SapSettings(LawSettings, frozen=True, tag="sap"):
-    """Round friction cones on ground of known stiffness and dissipation. The engine `sap` has the same settings.
+    """Round friction cones on ground of known stiffness and dissipation. The engine `sap` has the same settings."""
 
-    stiffness: k [N/m], > 0, inf: as rigid as the period permits
-    dissipation: τ_d [s], ≥ 0
-    beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
-    sigma: σ, scale of the residual slip of sticking contacts, R_t = σ w
-    candidates: "touching": the force of contacts with a gap > 0 is zero; "near": they may carry force within the period
-    drift: whether the law includes J̇ v; false in a simulator of this scheme whose step is the period
-    """
-
-    stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
-    dissipation: Annotated[float, msgspec.Meta(ge=0, le=LARGE)] = 5e-3
+    stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5  # k [N/m], > 0, inf: as rigid as the period permits
+    dissipation: Annotated[float, msgspec.Meta(ge=0, le=LARGE)] = 5e-3  # τ_d [s], ≥ 0
+    # β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
     beta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
+    # σ, scale of the residual slip of sticking contacts, R_t = σ w
     sigma: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1e-3
+    # "touching": the force of contacts with a gap > 0 is zero; "near": they may carry force within the period
     candidates: Literal["touching", "near"] = "touching"
-    drift: bool = True
+    drift: bool = True  # whether the law includes J̇ v; false in a simulator of this scheme whose step is the period
 
     def build(self) -> Law:
         touching = self.candidates == "touching"

@@ -259,17 +259,13 @@ INFEASIBLE: no feasible demand was found."""
 
 
 class Outcome(NamedTuple):
-    """Result of a compiled solve.
+    """Result of a compiled solve."""
 
-    rung: index among the method's kernels, or NONE, MALFORMED, INFEASIBLE; status: of the law
-    iterations: pivots or iterations of the rung; null_dim: dimension of the choice; finished: result of `finish`
-    """
-
-    rung: int
-    status: int
-    iterations: int
-    null_dim: int
-    finished: int
+    rung: int  # index among the method's kernels, or NONE, MALFORMED, INFEASIBLE
+    status: int  # of the law
+    iterations: int  # pivots or iterations of the rung
+    null_dim: int  # dimension of the choice
+    finished: int  # result of `finish`
 
 
 OutcomeValues = tuple[int, int, int, int, int, bool]

@@ -42,17 +42,13 @@ class Affine(NamedTuple):
 
 
 class HeldMotion(NamedTuple):
-    """Motion and forces as functions of the coordinates.
+    """Motion and forces as functions of the coordinates."""
 
-    values: offsets in the first column, then slopes: of v̇, f and τ, one below the other (nv + 3n + na, 1 + coordinates)
-    acceleration: v̇ (nv); force: f, rows S, T, N of each contact (3n): parts of `values`
-    rows: left sides of the equations for v̇, first those of held contact rows (·, nv)
-    """
-
+    # offsets in the first column, then slopes: of v̇, f and τ, one below the other (nv + 3n + na, 1 + coordinates)
     values: Array
-    acceleration: Affine
-    force: Affine
-    rows: Array
+    acceleration: Affine  # v̇ (nv)
+    force: Affine  # f, rows S, T, N of each contact (3n): parts of `values`
+    rows: Array  # left sides of the equations for v̇, first those of held contact rows (·, nv)
 
 
 def held_motion(d: Dynamics, modes: ModeRows) -> HeldMotion:
@@ -223,15 +219,12 @@ Arrays = tuple[Array, ...]
 
 
 class Program(NamedTuple):
-    """Level by level, the x with the smallest ‖A x − b‖² within lower ≤ G x ≤ upper.
+    """Level by level, the x with the smallest ‖A x − b‖² within lower ≤ G x ≤ upper."""
 
-    equations: (b, A), weighted by the square roots of the weights, in the order of the levels (r, 1 + size)
-    ends: end of the rows of each level; G (k, size), lower, upper (k); ±inf: no limit
-    """
-
-    equations: Array
-    ends: Array
-    G: Array
+    equations: Array  # (b, A), weighted by the square roots of the weights, in the order of the levels (r, 1 + size)
+    ends: Array  # end of the rows of each level
+    G: Array  # (k, size)
+    # lower, upper: (k); ±inf: no limit
     lower: Array
     upper: Array
 

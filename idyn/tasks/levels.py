@@ -41,14 +41,13 @@ class State(NamedTuple):
 
     x (size); Z: basis of what the levels so far leave free, as rows (size, size); below: of what the present level leaves, in
     the coordinates of Z (size, size)
-    marks: present level, number of rows of Z, rank of the present level; active: rows of G that bind in each level (levels, k)
     """
 
     x: Array
     Z: Array
     below: Array
-    marks: Array
-    active: Array
+    marks: Array  # present level, number of rows of Z, rank of the present level
+    active: Array  # rows of G that bind in each level (levels, k)
 
 
 @cache
@@ -264,12 +263,11 @@ with 1e-8, and all with 1e-6."""
 
 
 class Resolution(NamedTuple):
-    """x: the solution (size); active: rows of G whose limit prevents a smaller error of a level (levels, k)
-    relaxed: indices of the rows of G that no x can meet together"""
+    """x: the solution (size); active: rows of G whose limit prevents a smaller error of a level (levels, k)"""
 
     x: Array
     active: Array
-    relaxed: Array
+    relaxed: Array  # indices of the rows of G that no x can meet together
 
 
 NO_ROWS, NOTHING = np.zeros(0, np.int64), np.zeros(0)

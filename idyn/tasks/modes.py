@@ -25,18 +25,13 @@ ROUND = polygon(8)
 
 
 class ModeRows(NamedTuple):
-    """Linear description of the modes of n contacts.
+    """Linear description of the modes of n contacts."""
 
-    B: columns of permitted forces in rows S, T, N of each contact (3n, m)
-    held: indices of the held rows of the contact Jacobian
-    facets: rows on f with facets · f ≥ least (k, 3n); least [N] (k); of: contact and kind of each row, for outcomes (k)
-    """
-
-    B: Array
-    held: Array
-    facets: Array
+    B: Array  # columns of permitted forces in rows S, T, N of each contact (3n, m)
+    held: Array  # indices of the held rows of the contact Jacobian
+    facets: Array  # rows on f with facets · f ≥ least (k, 3n); least [N] (k)
     least: Array
-    of: tuple[tuple[int, str], ...]
+    of: tuple[tuple[int, str], ...]  # contact and kind of each row, for outcomes (k)
 
 
 def corners_of(law: Law) -> Array:

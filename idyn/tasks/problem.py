@@ -41,18 +41,16 @@ class Asked(NamedTuple):
 class Solution(NamedTuple):
     """Motion and forces nearest to the tasks for given contact modes.
 
-    kinds: of the modes, see `idyn.tasks.follow` (n); directions: of sliding along s and t, as used (n, 2)
     motion: v̇ (nv); force: f, rows S, T, N (3n); None: no contact task asks for forces, and no limit was considered
-    active: limits (`idyn.tasks.modes`) that prevent a smaller error of a level (levels, k); None: no limit binds
-    relaxed: names of limits that were widened
     """
 
-    kinds: Array
-    directions: Array
+    kinds: Array  # of the modes, see `idyn.tasks.follow` (n)
+    directions: Array  # of sliding along s and t, as used (n, 2)
     motion: Array
     force: Array | None
+    # limits (`idyn.tasks.modes`) that prevent a smaller error of a level (levels, k); None: no limit binds
     active: Array | None = None
-    relaxed: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()  # names of limits that were widened
 
 
 class RowStack:

@@ -66,23 +66,16 @@ class LogError(IdynError):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One exchange, as the service handled it.
+    """One exchange, as the service handled it."""
 
-    identity: ZMQ identity of the client
-    t_recv_ns: arrival time on the server's clock [ns]
-    request, reply: bytes; the reply is empty for an overtaken state (one that arrived together with a newer one)
-    about_state: the request is a state
-    answered: the reply is a torque
-    refused: the request is no state, and the reply refuses it; the request may be any bytes
-    """
-
-    identity: bytes
-    t_recv_ns: int
+    identity: bytes  # ZMQ identity of the client
+    t_recv_ns: int  # arrival time on the server's clock [ns]
+    # request, reply: bytes; the reply is empty for an overtaken state (one that arrived together with a newer one)
     request: bytes
     reply: bytes
-    about_state: bool
-    answered: bool
-    refused: bool = False
+    about_state: bool  # the request is a state
+    answered: bool  # the reply is a torque
+    refused: bool = False  # the request is no state, and the reply refuses it; the request may be any bytes
 
 
 class Attachment(msgspec.Struct, frozen=True):

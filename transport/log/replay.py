@@ -36,15 +36,12 @@ torques that oscillate or are at their limits, stop it."""
 
 
 class Replayed(msgspec.Struct, frozen=True, gc=False):
-    """A request of a log that was answered, with both replies.
-
-    recorded: the torque of the log; None if its reply was another message. A tick (`entry.answered`) always has one
-    reply: of the replay
-    """
+    """A request of a log that was answered, with both replies."""
 
     entry: Entry
+    # the torque of the log; None if its reply was another message. A tick (`entry.answered`) always has one
     recorded: "Torque | None"
-    reply: bytes
+    reply: bytes  # of the replay
 
 
 def replayed(
@@ -177,25 +174,17 @@ class Differences(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a replay.
+    """The result of a replay."""
 
-    path: of the log
-    complete: whether the log was read to its end; messages: number of messages read
-    ticks: states answered with a torque in the log; identical: those whose replayed torques have the same bits
-    first_difference: seq of the first state with other torques, None without one
-    recorded_s: duration on the robot's clock [s]; replayed_s: duration of the replay [s]
-    differences: None when all torques are identical
-    """
-
-    path: str
-    complete: bool
-    messages: int
-    ticks: int
-    identical: int
-    first_difference: int | None
-    recorded_s: float
-    replayed_s: float
-    differences: Differences | None
+    path: str  # of the log
+    complete: bool  # whether the log was read to its end
+    messages: int  # number of messages read
+    ticks: int  # states answered with a torque in the log
+    identical: int  # those whose replayed torques have the same bits
+    first_difference: int | None  # seq of the first state with other torques, None without one
+    recorded_s: float  # duration on the robot's clock [s]
+    replayed_s: float  # duration of the replay [s]
+    differences: Differences | None  # None when all torques are identical
 
     @property
     def exact(self) -> bool:

@@ -12,32 +12,20 @@ from transport.protocol.torque_gate import TorqueLimits
 
 
 class Agreement(Record, frozen=True):
-    """Parameters of a session, fixed by its handshake.
+    """Parameters of a session, fixed by its handshake."""
 
-    id: session number; hello: bytes of the message that started the session
-    joints: conversion between the client's and the robot's order of joints
-    limits: the effective ones
-    dt_ns: nominal period [ns]
-    mu: default friction coefficient of contacts without one; None: the robot's own
-    contact_frames: frames that contacts may name; None: all frames of the model
-    dry_run: the client is a shadow
-    judges_start: the first state must be that of a robot at rest: not for shadows and replays
-    robot_clock: watchdog and age of states use the robot's clock only, because the client is simulated or replayed
-    estimator: of the base, of its own; None: the client measures it
-    """
-
-    id: int
-    hello: bytes
+    id: int  # session number
+    hello: bytes  # bytes of the message that started the session
     robot: Robot
-    joints: JointMap
-    limits: TorqueLimits
-    dt_ns: int
-    mu: float | None
-    contact_frames: frozenset[str] | None
-    dry_run: bool
-    judges_start: bool
-    robot_clock: bool
-    estimator: Estimator | None = None
+    joints: JointMap  # conversion between the client's and the robot's order of joints
+    limits: TorqueLimits  # the effective ones
+    dt_ns: int  # nominal period [ns]
+    mu: float | None  # default friction coefficient of contacts without one; None: the robot's own
+    contact_frames: frozenset[str] | None  # frames that contacts may name; None: all frames of the model
+    dry_run: bool  # the client is a shadow
+    judges_start: bool  # the first state must be that of a robot at rest: not for shadows and replays
+    robot_clock: bool  # watchdog and age of states use the robot's clock only, because the client is simulated or replayed
+    estimator: Estimator | None = None  # of the base, of its own; None: the client measures it
 
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:

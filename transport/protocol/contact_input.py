@@ -16,15 +16,12 @@ from transport.protocol.messages.state import Contact
 
 
 class FootSwitches(Record, frozen=True):
-    """Contact places that touch.
+    """Contact places that touch."""
 
-    keys: names of the contact places (n)
-    mu: friction coefficients (n), None for the controller's own; None instead of the tuple: all the controller's own
-    forces: contact place → sensed force [N], also of places that do not touch; empty without force sensors
-    """
-
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # names of the contact places (n)
+    # friction coefficients (n), None for the controller's own; None instead of the tuple: all the controller's own
     mu: tuple[float | None, ...] | None
+    # contact place → sensed force [N], also of places that do not touch; empty without force sensors
     forces: dict[str, float] = msgspec.field(default_factory=dict)
 
     def changed(self, keys: tuple[str, ...]) -> "FootSwitches":

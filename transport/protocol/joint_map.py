@@ -28,19 +28,13 @@ class JointSlots(msgspec.Struct, frozen=True):
 
 
 class JointMap(Record, frozen=True):
-    """Index arrays for reordering: robot = client[index] and back.
+    """Index arrays for reordering: robot = client[index] and back."""
 
-    state: client → robot for q, v and τ, concatenated (nq + nv + na)
-    tau: client's `actuated` → robot (na); None: same order
-    tau_back: robot → client's `actuated` (na); None: same order
-    base_in_world: the client's base velocity is in world axes
-    torques_on_wire: converts torques, or other values per motor (na), to a wire vector in the client's order
-    """
-
-    state: Array
-    tau: Array | None
-    tau_back: Array | None
-    base_in_world: bool
+    state: Array  # client → robot for q, v and τ, concatenated (nq + nv + na)
+    tau: Array | None  # client's `actuated` → robot (na); None: same order
+    tau_back: Array | None  # robot → client's `actuated` (na); None: same order
+    base_in_world: bool  # the client's base velocity is in world axes
+    # converts torques, or other values per motor (na), to a wire vector in the client's order
     torques_on_wire: Callable[[Array], bytes]
 
     def base_to_body(self, v: Array, q: Array) -> None:

@@ -51,23 +51,18 @@ class Measured(Inputs, kw_only=True, eq=False, gc=False):
     """A measured state in the robot's order, with the other inputs of its tick: the one record from the wire to the tick.
 
     `StateReader.read` fills what the message says, `Session.accept` the rest.
-
-    state: configuration and velocity, base velocity in body axes
-    angles, speeds: of the actuated joints [rad], [rad/s] (na)
-    contacts: as measured, or foot switches; None: to be computed from geometry
-    imu: attitude (4), specific force [m/s²] (3) and rate [rad/s] (3) of the IMU, along its axes (10); None: not sent
-    note: which input was ignored and why, '' without one
-    estimate: what the base is from; None: it was measured. Before it is estimated, the base is at the origin and at rest
-    watchdog: level by the time without states before this one
     """
 
-    state: State
+    state: State  # configuration and velocity, base velocity in body axes
+    # angles, speeds: of the actuated joints [rad], [rad/s] (na)
     angles: Array
     speeds: Array
-    watchdog: Watchdog
-    contacts: ContactSet | FootSwitches | None = None
+    watchdog: Watchdog  # level by the time without states before this one
+    contacts: ContactSet | FootSwitches | None = None  # as measured, or foot switches; None: to be computed from geometry
+    # attitude (4), specific force [m/s²] (3) and rate [rad/s] (3) of the IMU, along its axes (10); None: not sent
     imu: Array | None = None
-    note: str = ""
+    note: str = ""  # which input was ignored and why, '' without one
+    # what the base is from; None: it was measured. Before it is estimated, the base is at the origin and at rest
     estimate: Estimate | None = None
 
 

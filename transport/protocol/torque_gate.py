@@ -94,19 +94,14 @@ class Gate:
 
 
 class Passed(Record, frozen=True):
-    """Torques after both gates; each (na).
+    """Torques after both gates; each (na)."""
 
-    tau: within the limits [N·m]; limited_by: its `LimitedBy` bits; changed: whether the gate changed it
-    tau_ff: feed-forward part within the limits and its own rates [N·m]; ff_changed: whether the gate changed it
-    tau_fb: tau − tau_ff [N·m]
-    """
-
-    tau: Array
-    limited_by: Array
-    changed: bool
-    tau_ff: Array
-    ff_changed: bool
-    tau_fb: Array
+    tau: Array  # within the limits [N·m]
+    limited_by: Array  # its `LimitedBy` bits
+    changed: bool  # whether the gate changed it
+    tau_ff: Array  # feed-forward part within the limits and its own rates [N·m]
+    ff_changed: bool  # whether the gate changed it
+    tau_fb: Array  # tau − tau_ff [N·m]
 
 
 class TwinGate:

@@ -45,28 +45,21 @@ GIVE_WAY = 0.6  # largest error of a joint from the rest posture; with a larger 
 
 
 class FailsafeSettings(Settings, frozen=True):
-    """Settings of the failsafe.
+    """Settings of the failsafe."""
 
-    stop: time without an answer after which the robot is stopped until `reset` [s]; equals the server's `latch_ms`
-    """
-
+    # time without an answer after which the robot is stopped until `reset` [s]; equals the server's `latch_ms`
     stop: Positive = 0.1
 
 
 class DriveCommand(Record, frozen=True):
-    """An answer as the drives need it, in the client's order.
+    """An answer as the drives need it, in the client's order."""
 
-    tau: torques [N·m] (na)
-    posture: rows q_ref [rad], v_ref [rad/s], kp [N·m/rad], kd [N·m·s/rad] (4, na); None: no reference or no gains
-    t_ns: time of the answered state, until_ns: end of its validity; robot's clock [ns]
-    damps: the torque is pure damping
-    """
-
-    tau: Array
+    tau: Array  # torques [N·m] (na)
+    # rows q_ref [rad], v_ref [rad/s], kp [N·m/rad], kd [N·m·s/rad] (4, na); None: no reference or no gains
     posture: Array | None
-    t_ns: int
-    until_ns: int
-    damps: bool
+    t_ns: int  # time of the answered state
+    until_ns: int  # end of its validity; robot's clock [ns]
+    damps: bool  # the torque is pure damping
 
 
 def drive_command(reply: TorqueMessage, na: int) -> DriveCommand:

@@ -20,20 +20,15 @@ from transport.server.sessions.session import Accepted
 
 
 class Decision(Record, frozen=True):
-    """An accepted state and its answer.
-
-    contacts, command: of the tick
-    tau: torque after the gate, in the robot's order [N·m] (na)
-    reply: as sent
-    step_ns: duration of the controller's step [ns]
-    """
+    """An accepted state and its answer."""
 
     accepted: Accepted
+    # contacts, command: of the tick
     contacts: ContactSet
     command: Command
-    tau: Array
-    reply: wire.TorqueMessage
-    step_ns: int
+    tau: Array  # torque after the gate, in the robot's order [N·m] (na)
+    reply: wire.TorqueMessage  # as sent
+    step_ns: int  # duration of the controller's step [ns]
 
 
 def torque_message(

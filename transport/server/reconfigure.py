@@ -65,18 +65,14 @@ def _refuse_loosening(key: str, expected: str, got: str) -> None:
 
 
 class Build(msgspec.Struct):
-    """A valid `config_set`, and its outcome.
+    """A valid `config_set`, and its outcome."""
 
-    identity: its client; data: its bytes; snapshot: of the controller to build
-    controller: the new one, None until it is built; problem: why it cannot be built, '' if it can
-    """
-
-    identity: bytes
-    data: bytes
+    identity: bytes  # its client
+    data: bytes  # its bytes
     message: ConfigSet
-    snapshot: dict[str, Any]
-    controller: Controller | None = None
-    problem: str = ""
+    snapshot: dict[str, Any]  # of the controller to build
+    controller: Controller | None = None  # the new one, None until it is built
+    problem: str = ""  # why it cannot be built, '' if it can
 
 
 class ControllerBuilder:

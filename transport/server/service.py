@@ -97,19 +97,14 @@ log = logging.getLogger(__name__)
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """The reply to a message.
+    """The reply to a message."""
 
-    reply: bytes to send; empty: the reply comes later from `Service.finished`
-    about_state: the message was a state; answered: the reply is a torque; refused: it is a refusal, not of a state
-    decision: the data from which a new torque was made; None: no torque, or one that was sent before
-    fault: the fault that this message caused, which stops its session until a reset (latched); None without one
-    """
-
-    reply: bytes
-    about_state: bool = False
-    answered: bool = False
-    refused: bool = False
-    decision: Decision | None = None
+    reply: bytes  # bytes to send; empty: the reply comes later from `Service.finished`
+    about_state: bool = False  # the message was a state
+    answered: bool = False  # the reply is a torque
+    refused: bool = False  # it is a refusal, not of a state
+    decision: Decision | None = None  # the data from which a new torque was made; None: no torque, or one that was sent before
+    # the fault that this message caused, which stops its session until a reset (latched); None without one
     fault: Fault | None = None
 
 

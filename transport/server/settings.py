@@ -21,14 +21,11 @@ PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 
 class ClientKey(Settings, frozen=True):
-    """A client that may connect.
+    """A client that may connect."""
 
-    key: the client's public key (Z85)
-    role: 'control' the robot, 'watch' as a shadow, 'configure': watch, and change settings while no client controls; 'plan':
-        send commands; 'estop': stop the robot
-    """
-
-    key: PublicKey
+    key: PublicKey  # the client's public key (Z85)
+    # 'control' the robot, 'watch' as a shadow, 'configure': watch, and change settings while no client controls; 'plan': send
+    # commands; 'estop': stop the robot
     role: Role = "control"
 
 
@@ -40,14 +37,11 @@ class CurveSettings(Settings, frozen=True):
 
 
 class WatchdogSettings(Settings, frozen=True):
-    """Times without a state [ms].
+    """Times without a state [ms]."""
 
-    hold_ms: from here on the watchdog level is `hold`; latch_ms: from here on states are refused until `reset`
-    silence_ms: as latch_ms, on the server's clock alone, however little the robot's clock has advanced; not for simulations
-    """
-
-    hold_ms: Milliseconds = 20.0
-    latch_ms: Milliseconds = 100.0
+    hold_ms: Milliseconds = 20.0  # from here on the watchdog level is `hold`
+    latch_ms: Milliseconds = 100.0  # from here on states are refused until `reset`
+    # as latch_ms, on the server's clock alone, however little the robot's clock has advanced; not for simulations
     silence_ms: Milliseconds = 250.0
 
 
@@ -57,10 +51,6 @@ class PlausibilitySettings(Settings, frozen=True):
     joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s];
     specific_force of an IMU [m/s²]
     The bounds of speeds are doubled in the tick after a rejected state.
-    repeated: time for which the rate of the base, or all speeds of the joints, may stay the same to the last bit while the
-        other changes; then the sensor is frozen, and states are refused [s]
-    most_rejected: more rejected states are a fault, also when accepted ones lie between them
-    recovery: number of accepted states that make up for one rejected state
     The defaults are at least twice the largest changes per tick in trots with pushes and hard landings: 8 rad/s of light legs,
     0.01 m/s and 0.2 rad/s of bases. A leg that stumbles may change by 20 rad/s: that state is rejected, the next one accepted.
     """
@@ -72,68 +62,59 @@ class PlausibilitySettings(Settings, frozen=True):
     base_velocity: Positive = 1.0
     base_rate: Positive = 4.0
     specific_force: Positive = 150.0
+    # time for which the rate of the base, or all speeds of the joints, may stay the same to the last bit while the other
+    # changes; then the sensor is frozen, and states are refused [s]
     repeated: Positive = 0.005
-    most_rejected: Positive = 5.0
-    recovery: Positive = 50.0
+    most_rejected: Positive = 5.0  # more rejected states are a fault, also when accepted ones lie between them
+    recovery: Positive = 50.0  # number of accepted states that make up for one rejected state
 
 
 class ServerSettings(Settings, frozen=True):
-    """Settings of `idyn serve`.
+    """Settings of `idyn serve`."""
 
-    controller: name of a file in `configs/controllers`, or a path to one
-    law, selection: replace those of the controller
-    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder.
-        This path and those of `controller`, `curve.secret` and `log_directory` are relative to the TOML file
-    robot_endpoint: an address of its own for the robot, as `endpoint`, which is then that of all other clients. Their
-        floods do not delay the robot. Only keys of the roles 'control' and 'estop' are admitted there; None: one for all
-    insecure: allow a tcp address that other machines can reach without `curve`; every client there can then command the robot
-    curve: keys of server and clients; None: no access control
-    deadline_us: time budget of an answer, from the arrival of the state [µs]
-    anticipation_us: time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for
-        that time: see `transport.server.sockets.scheduling`
-    core: pin the loop to this core; other processes should not use it (Linux)
-    realtime: SCHED_FIFO for the loop, and locked memory (Linux). 'auto': as far as permitted; 'off': neither; 'required': an
-        error without both. The log says what was granted
-    max_state_age_ms: states with a longer transmission delay are refused [ms]
-    plausibility: bounds of the plausibility check
-    release_ms: time without states after which another client may replace the controlling one [ms]
-    start: how the robot may be when a client takes control. 'rest': upright and nearly still, as for `reset`; 'lying': in any
-        attitude, but still; 'motion': not checked, for simulations that start in motion
-    planners: names of clients that may send commands, without `curve`; with it a key of the role 'plan' may
-    estops: names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
-    estop_timeout_ms: largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
-    session_bits: length of session numbers. 53 bits fit the numbers of every language; logs of older versions have 64
-    shadow: serve one shadow client beside the controlling one, with a separate controller
-    metrics_port: port of Prometheus metrics by HTTP; 0: any free one; None: no metrics (extra 'metrics')
-    metrics_host: address that they are bound to; whoever can reach it can read them
-    log_directory: folder of logs and fault logs; None: no logs
-    log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
-    """
-
-    controller: str
+    controller: str  # name of a file in `configs/controllers`, or a path to one
+    # law, selection: replace those of the controller
     law: Choice | None = None
     selection: str | None = None
+    # `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder. This
+    # path and those of `controller`, `curve.secret` and `log_directory` are relative to the TOML file
     endpoint: str | None = None
+    # an address of its own for the robot, as `endpoint`, which is then that of all other clients. Their floods do not delay the
+    # robot. Only keys of the roles 'control' and 'estop' are admitted there; None: one for all
     robot_endpoint: str | None = None
+    # allow a tcp address that other machines can reach without `curve`; every client there can then command the robot
     insecure: bool = False
-    curve: CurveSettings | None = None
-    deadline_us: Annotated[float, within(1, 1e6, "µs")] = 600.0
+    curve: CurveSettings | None = None  # keys of server and clients; None: no access control
+    deadline_us: Annotated[float, within(1, 1e6, "µs")] = 600.0  # time budget of an answer, from the arrival of the state [µs]
     watchdog: WatchdogSettings = WatchdogSettings()
+    # time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for that time: see
+    # `transport.server.sockets.scheduling`
     anticipation_us: Annotated[float, within(0, 1e5, "µs")] = 250.0
+    # pin the loop to this core; other processes should not use it (Linux)
     core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    # SCHED_FIFO for the loop, and locked memory (Linux). 'auto': as far as permitted; 'off': neither; 'required': an error
+    # without both. The log says what was granted
     realtime: RealTime = "auto"
-    max_state_age_ms: Milliseconds = 10.0
-    plausibility: PlausibilitySettings = PlausibilitySettings()
-    release_ms: Milliseconds = 1000.0
+    max_state_age_ms: Milliseconds = 10.0  # states with a longer transmission delay are refused [ms]
+    plausibility: PlausibilitySettings = PlausibilitySettings()  # bounds of the plausibility check
+    release_ms: Milliseconds = 1000.0  # time without states after which another client may replace the controlling one [ms]
+    # how the robot may be when a client takes control. 'rest': upright and nearly still, as for `reset`; 'lying': in any
+    # attitude, but still; 'motion': not checked, for simulations that start in motion
     start: Start = "rest"
+    # names of clients that may send commands, without `curve`; with it a key of the role 'plan' may
     planners: tuple[str, ...] = ()
+    # names of clients that may stop the robot from any connection, without `curve`; with it a key of the role 'estop' may
     estops: tuple[str, ...] = ()
+    # largest time between two messages of such clients; after it the robot is stopped [ms]. None: not watched
     estop_timeout_ms: Milliseconds | None = None
+    # length of session numbers. 53 bits fit the numbers of every language; logs of older versions have 64
     session_bits: Annotated[int, msgspec.Meta(ge=32, le=64)] = 53
-    shadow: bool = False
+    shadow: bool = False  # serve one shadow client beside the controlling one, with a separate controller
+    # port of Prometheus metrics by HTTP; 0: any free one; None: no metrics (extra 'metrics')
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
-    metrics_host: str = "127.0.0.1"
-    log_directory: str | None = None
+    metrics_host: str = "127.0.0.1"  # address that they are bound to; whoever can reach it can read them
+    log_directory: str | None = None  # folder of logs and fault logs; None: no logs
+    # log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
     log_part_mb: Annotated[float, within(0.001, 1e6, "MB")] = 500.0
     log_part_s: Annotated[float, within(0.001, 1e7, "s")] = 3600.0
 

@@ -15,38 +15,25 @@ from idyn.types import Array
 
 
 class StepSettings(Settings, frozen=True):
-    """Timing and size of the steps.
+    """Timing and size of the steps."""
 
-    period: of a step, from touchdown to touchdown [s]
-    double_support: share of the period in which both feet stand
-    height: highest point of the swinging foot above the ground [m]
-    width: distance of the feet to the side [m]; 0: as in the stance
-    longest: largest distance of a foot ahead of or behind the other one [m]
-    narrowest, widest: least and largest distance of the feet to the side, as shares of `width`
-    acceleration: largest change of the commanded velocity [m/s², rad/s²]
-    """
-
-    period: Annotated[float, within(0.2, 3, "s")] = 0.7
-    double_support: Annotated[float, within(0.02, 0.9, "")] = 0.25
-    height: Annotated[float, within(0.005, 0.5, "m")] = 0.05
-    width: NonNegative = 0.0
-    longest: Positive = 0.35
+    period: Annotated[float, within(0.2, 3, "s")] = 0.7  # of a step, from touchdown to touchdown [s]
+    double_support: Annotated[float, within(0.02, 0.9, "")] = 0.25  # share of the period in which both feet stand
+    height: Annotated[float, within(0.005, 0.5, "m")] = 0.05  # highest point of the swinging foot above the ground [m]
+    width: NonNegative = 0.0  # distance of the feet to the side [m]; 0: as in the stance
+    longest: Positive = 0.35  # largest distance of a foot ahead of or behind the other one [m]
+    # narrowest, widest: least and largest distance of the feet to the side, as shares of `width`
     narrowest: Annotated[float, within(0.1, 1, "")] = 0.75
     widest: Annotated[float, within(1, 3, "")] = 1.8
-    acceleration: Positive = 0.3
+    acceleration: Positive = 0.3  # largest change of the commanded velocity [m/s², rad/s²]
 
 
 class BalanceSettings(Settings, frozen=True):
-    """Feedback of the divergent component of motion.
+    """Feedback of the divergent component of motion."""
 
-    gain: rate at which its error shall vanish [1/s]
-    margin: distance that the centre of pressure keeps from the edges of the soles [m]
-    lower: height by which the centre of mass is below that of the stance [m]
-    """
-
-    gain: NonNegative = 4.0
-    margin: NonNegative = 0.01
-    lower: NonNegative = 0.03
+    gain: NonNegative = 4.0  # rate at which its error shall vanish [1/s]
+    margin: NonNegative = 0.01  # distance that the centre of pressure keeps from the edges of the soles [m]
+    lower: NonNegative = 0.03  # height by which the centre of mass is below that of the stance [m]
 
 
 SIDES = (1.0, -1.0)  # direction to the side of the left and of the right foot

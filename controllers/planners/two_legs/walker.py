@@ -306,18 +306,13 @@ def _problems(robot: Robot, task: Any) -> Iterator[tuple[str, str]]:
 
 
 class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
-    """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`.
+    """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`."""
 
-    commands: velocities one after another, then the robot stops: duration [s], forward, left [m/s], turn [rad/s] (n, 4)
-    march: whether the robot steps in place where it could stand. Point feet always step
-    step: timing and size of the steps
-    balance: feedback of the divergent component of motion
-    """
-
+    # velocities one after another, then the robot stops: duration [s], forward, left [m/s], turn [rad/s] (n, 4)
     commands: tuple[Command, ...] = ()
-    march: bool = False
-    step: StepSettings = StepSettings()
-    balance: BalanceSettings = BalanceSettings()
+    march: bool = False  # whether the robot steps in place where it could stand. Point feet always step
+    step: StepSettings = StepSettings()  # timing and size of the steps
+    balance: BalanceSettings = BalanceSettings()  # feedback of the divergent component of motion
     walks: ClassVar[bool] = True
     grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
 

@@ -93,17 +93,13 @@ class Bus(Participant):
 
 
 class Topic(NamedTuple):
-    """A topic.
+    """A topic."""
 
-    name: in ROS, without the first slash; kind: message, as `sensor_msgs/JointState`
-    depth: messages that are kept; reliable: repeated until they arrive; latched: late readers get the last ones
-    """
-
-    name: str
-    kind: str
-    depth: int = 10
-    reliable: bool = True
-    latched: bool = False
+    name: str  # in ROS, without the first slash
+    kind: str  # message, as `sensor_msgs/JointState`
+    depth: int = 10  # messages that are kept
+    reliable: bool = True  # repeated until they arrive
+    latched: bool = False  # late readers get the last ones
 
 
 class Publisher:

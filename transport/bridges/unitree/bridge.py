@@ -143,23 +143,16 @@ DAMPING_S, SINKING_S, AT_REST = 0.2, 2.0, 0.1
 
 
 class Report(NamedTuple):
-    """What happened.
+    """What happened."""
 
-    answered: number of states that were answered; missed: that arrived together with a later one
-    periods: times between answered states [s]; delays: from the arrival of a state to its command [s]
-    tilts: angle between the vertical axes of IMU and world [rad]; torques: largest |τ| of each answered state [N·m]
-    modes: number of served states by the status of the answer, or by the mode of the failsafe
-    ended: why the script ended early, or what the server said last; '': it was completed
-    """
-
-    answered: int
-    missed: int
-    periods: Array
-    delays: Array
-    tilts: Array
-    torques: Array
-    modes: dict[str, int]
-    ended: str
+    answered: int  # number of states that were answered
+    missed: int  # that arrived together with a later one
+    periods: Array  # times between answered states [s]
+    delays: Array  # from the arrival of a state to its command [s]
+    tilts: Array  # angle between the vertical axes of IMU and world [rad]
+    torques: Array  # largest |τ| of each answered state [N·m]
+    modes: dict[str, int]  # number of served states by the status of the answer, or by the mode of the failsafe
+    ended: str  # why the script ended early, or what the server said last; '': it was completed
 
 
 class Bridge:

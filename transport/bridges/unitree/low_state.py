@@ -12,19 +12,14 @@ from transport.bridges.unitree.messages import FAMILIES, Family, Message
 
 
 class UnitreeRobot(NamedTuple):
-    """A robot.
+    """A robot."""
 
-    family: of its messages; model: its robot file in `configs/robots`
-    joints: of the motors of a message, in their order; further motors are not used
-    lying: angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie, and hangs at the start
-    kp: of the motors between postures [N·m/rad]
-    """
-
-    family: Family
-    model: str
-    joints: tuple[str, ...]
+    family: Family  # of its messages
+    model: str  # its robot file in `configs/robots`
+    joints: tuple[str, ...]  # of the motors of a message, in their order; further motors are not used
+    # angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie, and hangs at the start
     lying: tuple[float, ...]
-    kp: float
+    kp: float  # of the motors between postures [N·m/rad]
 
 
 def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,32 +115,24 @@ MOST_LOST = 100  # largest number of commands that a motor may lose
 
 
 class LowState(Record, frozen=True):
-    """A state as the robot measured it.
+    """A state as the robot measured it."""
 
-    at: time of arrival by the monotonic clock [s]; clock_ns: the robot's own time [ns]
-    q, v, tau: angle [rad], speed [rad/s] and torque [N·m] of each joint (na)
-    attitude: of the IMU, quaternion x, y, z, w (4)
-    rate, acceleration: in the axes of the IMU [rad/s] (3), [m/s²] (3); the acceleration is that of free fall subtracted
-    temperature: hottest of each motor [°C] (na); voltage: of the supply [V], 0: not reported
-    stop: whether L2 and B of the remote control are pressed; sticks: its wishes forward, left and turn, −1 to 1 (3)
-    problem: what is broken, '' if nothing is
-    message: all of it
-    """
-
-    at: float
-    clock_ns: int
+    at: float  # time of arrival by the monotonic clock [s]
+    clock_ns: int  # the robot's own time [ns]
+    # q, v, tau: angle [rad], speed [rad/s] and torque [N·m] of each joint (na)
     q: Array
     v: Array
     tau: Array
-    attitude: Array
+    attitude: Array  # of the IMU, quaternion x, y, z, w (4)
+    # rate, acceleration: in the axes of the IMU [rad/s] (3), [m/s²] (3); the acceleration is that of free fall subtracted
     rate: Array
     acceleration: Array
-    temperature: Array
-    voltage: float
-    stop: bool
-    sticks: Array
-    problem: str
-    message: Message
+    temperature: Array  # hottest of each motor [°C] (na)
+    voltage: float  # of the supply [V], 0: not reported
+    stop: bool  # whether L2 and B of the remote control are pressed
+    sticks: Array  # its wishes forward, left and turn, −1 to 1 (3)
+    problem: str  # what is broken, '' if nothing is
+    message: Message  # all of it
 
     @property
     def t(self) -> float:

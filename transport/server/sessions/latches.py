@@ -141,16 +141,11 @@ STILL.flags.writeable = False
 
 
 class InForce(Record, frozen=True):
-    """The command at one time.
+    """The command at one time."""
 
-    steering: of the base, at rest after the command has expired; None: never commanded
-    tasks: with their targets at this time; None: none
-    note: that it has expired; '' before that
-    """
-
-    steering: Steering | None = None
-    tasks: TaskStack | None = None
-    note: str = ""
+    steering: Steering | None = None  # of the base, at rest after the command has expired; None: never commanded
+    tasks: TaskStack | None = None  # with their targets at this time; None: none
+    note: str = ""  # that it has expired; '' before that
 
 
 NOTHING = InForce()

@@ -287,14 +287,11 @@ class Resend(msgspec.Struct, frozen=True):
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Reset the session's controller and send the message: a session has started or was reset.
-
-    fault: the silence before the session, if that is latched
-    """
+    """Reset the session's controller and send the message: a session has started or was reset."""
 
     session: Session
     message: Welcome | ResetAck
-    fault: Fault | None = None
+    fault: Fault | None = None  # the silence before the session, if that is latched
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -304,14 +301,11 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Send a refusal.
-
-    about_state: it answers a state
-    fault: the fault that the refused message caused, which stops its session until a reset (latched); None without one
-    """
+    """Send a refusal."""
 
     message: ErrorMessage
-    about_state: bool
+    about_state: bool  # it answers a state
+    # the fault that the refused message caused, which stops its session until a reset (latched); None without one
     fault: Fault | None
 
 
