@@ -35,13 +35,13 @@ class Rig:
 
     def __init__(self, robot: Robot, **changes: object) -> None:
         self.robot = robot
-        self.controller = SpringDamper(robot)
+        self.controller, self.shadow = SpringDamper(robot), SpringDamper(robot)
         self.now = 0
         self.times: Iterator[int] = iter(())
         self.service = Service(
             self.controller,
             ServerSettings(controller="standin", **changes),
-            shadow=SpringDamper(robot),
+            shadow=self.shadow,
             clock=lambda: next(self.times, self.now),
         )
         self.session = 0

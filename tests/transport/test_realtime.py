@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -107,9 +106,8 @@ def test_the_loop_gets_its_rights_and_gives_them_back(bystander, caplog):
             assert scheduling(sockets) == (os.SCHED_FIFO, PRIORITY + 1)
             assert scheduling(bystander) == usual
             assert locked_kb() > 1000
-            thread = threading.Thread(target=lambda: found.update(started=scheduling()))
-            thread.start()
-            thread.join()
+            with running(lambda stop: found.update(started=scheduling())):
+                pass
             script = "import os; print(os.sched_getscheduler(0) == os.SCHED_OTHER)"
             assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"True\n"
         assert found["started"] == scheduling() == scheduling(sockets) == usual

@@ -14,6 +14,7 @@ import pytest
 from fast import every
 from mcap.reader import make_reader
 from sdk import FOLDER, with_unitree
+from wire import running
 
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
@@ -43,14 +44,12 @@ class Puppet:
     def __init__(self):
         self.states, self.commands = bus().writer(STATE, GO2.family.state), []
         self._heard = bus().reader(COMMAND, GO2.family.command)
-        self.message, self._end, self.trembles = Message(GO2.family.state), threading.Event(), True
+        self.message, self.trembles = Message(GO2.family.state), True
         self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
 
-    def _run(self):
+    def run(self, end):
         rng = np.random.default_rng(0)
-        while not self._end.is_set():
+        while not end.wait(0.002):
             self.message["tick"] = self.message["tick"] + 2
             if self.trembles:
                 self.message["imu_state.gyroscope"] = 1e-3 * rng.normal(size=3)
@@ -59,18 +58,13 @@ class Puppet:
                 self.commands.append(command)
                 if command["motor_cmd.kp"].any():
                     self.message["motor_state.q"] = command["motor_cmd.q"]
-            time.sleep(0.002)
-
-    def close(self):
-        self._end.set()
-        self._thread.join()
 
 
 @pytest.fixture
 def puppet():
     made = Puppet()
-    yield made
-    made.close()
+    with running(made.run):
+        yield made
 
 
 def bridge(notes, log=None):

@@ -52,6 +52,8 @@ def test_a_moving_robot_is_accepted_after_a_dropout(moving, robot):
     moving.tick(1, q=q.tobytes(), vel=v.tobytes())
     q[8] += 0.15
     assert moving.torque(21, q=q.tobytes(), vel=v.tobytes()).message == ""
+    v[8] = 29.0  # too much, also after lost states
+    assert moving.torque(32, q=q.tobytes(), vel=v.tobytes()).message.startswith("implausible state ignored: ")
 
 
 def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig, robot):
@@ -65,15 +67,6 @@ def test_a_stumbling_leg_is_accepted_in_the_second_tick(rig, robot):
     q = standing(robot)
     q[3:7] *= -1.0
     assert rig.torque(4, q=q.tobytes(), vel=stumbling.tobytes()).message == ""
-
-
-def test_one_implausible_state_after_a_lost_one_is_ignored(rig, robot):
-    rig.tick(1)
-    v = np.zeros(robot.nv)
-    v[8] = 29.0
-    wild = rig.torque(12, vel=v.tobytes())
-    assert wild.message.startswith("implausible state ignored: ")
-    assert rig.torque(13).message == ""
 
 
 def trembling(robot: Robot, seq: int, *, base: bool = True, joints: bool = True) -> dict[str, bytes]:

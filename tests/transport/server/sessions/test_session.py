@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from fast import every
 from rig import Rig, greeted
-from standin import FEET, MS, SpringDamper, hello, standing, state
+from standin import FEET, MS, hello, standing, state
 from wire import expect
 
-from idyn.model.robot import Robot
-from transport.protocol.codec import decode, encode
+from transport.protocol.codec import encode
 from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance, TorqueMessage, WatchdogLevel
-from transport.server.service import Service
 from transport.server.sessions.session import DT_FACTORS, RING
-from transport.server.settings import ServerSettings
 
 NAN, INF = float("nan"), float("inf")
 torque, error = partial(expect, TorqueMessage), partial(expect, ErrorMessage)
@@ -62,19 +59,14 @@ def test_a_missed_deadline_is_reported(robot):
     ],
 )
 def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(fields, follows, robot):
-    """Those of a client without `t_applied`: in a dry run, and while answers are lost."""
+    """Those of a client without `t_applied`: in a dry run, while answers are lost, and of a shadow."""
     rig = greeted(robot)
     reply = rig.torque(40, **fields)
     assert rig.controller.last.follows is follows
     assert reply.dry_run is ("flags" in fields)
-
-
-def test_a_shadow_does_not_judge_the_motors_of_another_server(robot):
-    shadow = SpringDamper(robot)
-    service = Service(SpringDamper(robot), ServerSettings(controller="standin"), shadow=shadow, clock=lambda: 0)
-    welcome = expect(requests.Welcome, decode(service.handle(b"s", encode(hello(robot, kind="shadow")), 0).reply))
-    assert isinstance(decode(service.handle(b"s", encode(state(robot, welcome.session, 1)), MS).reply), TorqueMessage)
-    assert shadow.last.follows is False
+    rig.session = rig.greet_as(b"s", kind="shadow").session
+    assert isinstance(rig.send(rig.state(1), b"s"), TorqueMessage)
+    assert rig.shadow.last.follows is False
 
 
 def test_the_period_is_measured_and_clamped(rig):
@@ -86,7 +78,8 @@ def test_the_period_is_measured_and_clamped(rig):
     np.testing.assert_allclose(periods, [0.0, 1e-3, low * 1e-3, 2e-3, high * 1e-3])
 
 
-def test_the_applied_torque_and_the_reference_reach_the_controller(rig, robot):
+def test_the_applied_torque_the_reference_and_a_normalised_quaternion_reach_the_controller(moving, robot):
+    rig = moving
     rows = np.arange(36.0).reshape(3, 12)
     ref = Reference(q=rows[0].tobytes(), v=rows[1].tolist(), a=rows[2].tobytes())
     rig.torque(1, tau_applied=rows[1].tobytes(), ref=ref)
@@ -94,26 +87,17 @@ def test_the_applied_torque_and_the_reference_reach_the_controller(rig, robot):
     assert seen.reference is not None
     np.testing.assert_array_equal(seen.tau_applied, rows[1])
     np.testing.assert_array_equal([seen.reference.q, seen.reference.v, seen.reference.a], rows)
-    rig.torque(2, tau_applied=None)
-    assert rig.controller.last.tau_applied is None
-
-
-def test_a_nearly_unit_quaternion_is_renormalised(moving, robot):
     q = standing(robot)
     q[3:7] = np.array([0.0, 0.6, 0.0, 0.8]) * 1.0009
-    moving.torque(1, q=q.tobytes())
-    np.testing.assert_allclose(moving.controller.seen.q[3:7], [0.0, 0.6, 0.0, 0.8], atol=1e-15)
+    rig.greet()
+    rig.torque(2, tau_applied=None, q=q.tobytes())
+    assert rig.controller.last.tau_applied is None
+    np.testing.assert_allclose(rig.controller.seen.q[3:7], [0.0, 0.6, 0.0, 0.8], atol=1e-15)
 
 
 def foot(**changes: object) -> Contact:
     fields: dict[str, object] = {"frame": "FL_FOOT", "p": [0.1, 0.1, 0.0], "n": [0.0, 0.0, 1.0]}
     return Contact(**(fields | changes))
-
-
-def quaternion(robot: Robot, scale: float) -> bytes:
-    q = standing(robot)
-    q[3:7] *= scale
-    return q.tobytes()
 
 
 def with_number(n: int, i: int, value: float) -> list[float]:
@@ -135,63 +119,63 @@ def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
 LEVEL = [0.0, 0.0, 0.0, 1.0]
 
 BAD_STATES = [
-    (lambda r: {"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
-    (lambda r: {"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
-    (lambda r: {"tau_applied": [0.0] * 11}, Code.WRONG_LENGTH, "tau_applied"),
-    (lambda r: {"tau_meas": [0.0] * 11}, Code.WRONG_LENGTH, "tau_meas"),
-    (lambda r: {"vel": with_number(18, 4, NAN)}, Code.NON_FINITE, "vel[4]"),
-    (lambda r: {"q": with_number(19, 2, INF)}, Code.NON_FINITE, "q[2]"),
-    (lambda r: {"tau_applied": with_number(12, 11, -INF)}, Code.NON_FINITE, "tau_applied[11]"),
-    (lambda r: {"temp": with_number(12, 0, NAN)}, Code.NON_FINITE, "temp[0]"),
-    (lambda r: {"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
-    (lambda r: {"volt": INF}, Code.NON_FINITE, "volt"),
+    ({"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
+    ({"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
+    ({"tau_applied": [0.0] * 11}, Code.WRONG_LENGTH, "tau_applied"),
+    ({"tau_meas": [0.0] * 11}, Code.WRONG_LENGTH, "tau_meas"),
+    ({"vel": with_number(18, 4, NAN)}, Code.NON_FINITE, "vel[4]"),
+    ({"q": with_number(19, 2, INF)}, Code.NON_FINITE, "q[2]"),
+    ({"tau_applied": with_number(12, 11, -INF)}, Code.NON_FINITE, "tau_applied[11]"),
+    ({"temp": with_number(12, 0, NAN)}, Code.NON_FINITE, "temp[0]"),
+    ({"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
+    ({"volt": INF}, Code.NON_FINITE, "volt"),
     (
-        lambda r: {"schedule": [Stance(frame="FL_FOOT", stance=True, time_to_switch=NAN)]},
+        {"schedule": [Stance(frame="FL_FOOT", stance=True, time_to_switch=NAN)]},
         Code.NON_FINITE,
         "schedule[0].time_to_switch",
     ),
     (
-        lambda r: {"schedule": [Stance(frame=frame, stance=True, time_to_switch=0.1) for frame in ("FL_FOOT", "LF_FOOT")]},
+        {"schedule": [Stance(frame=frame, stance=True, time_to_switch=0.1) for frame in ("FL_FOOT", "LF_FOOT")]},
         Code.CONTACT_UNKNOWN,
         "schedule[1].frame",
     ),
-    (lambda r: {"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
-    (lambda r: {"q": with_number(19, 8, -1e300)}, Code.BAD_SCHEMA, "q[8]"),
-    (lambda r: {"q": with_number(19, 1, 2e6)}, Code.BAD_SCHEMA, "q[1]"),
-    (lambda r: {"vel": with_number(18, 17, 1e300)}, Code.BAD_SCHEMA, "vel[17]"),
-    (lambda r: {"vel": with_number(18, 5, 1e4)}, Code.BAD_SCHEMA, "vel[5]"),
-    (lambda r: {"tau_meas": with_number(12, 3, 1e300)}, Code.BAD_SCHEMA, "tau_meas[3]"),
-    (lambda r: {"imu": Imu(quat=LEVEL, gyro=[0.0, -1e300, 0.0], acc=[0.0] * 3)}, Code.BAD_SCHEMA, "imu.gyro[1]"),
-    (lambda r: {"imu": Imu(quat=LEVEL, gyro=[0.0] * 3, acc=[0.0, 0.0, 1e300])}, Code.BAD_SCHEMA, "imu.acc[2]"),
-    (lambda r: {"q": quaternion(r, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
-    (lambda r: {"q": quaternion(r, 0.0)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
-    (lambda r: {"ref": Reference(q=[0.0], v=[0.0] * 12, a=[0.0] * 12)}, Code.WRONG_LENGTH, "ref.q"),
-    (lambda r: {"contacts": [foot(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
-    (lambda r: {"contacts": [foot(active=False), foot(mu=-0.1)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
-    (lambda r: {"contacts": [foot(mu=NAN)]}, Code.BAD_SCHEMA, "contacts[0].mu"),
-    (lambda r: {"contacts": [foot(n=[0.0, 0.0, 2.0])]}, Code.BAD_SCHEMA, "contacts[0].n"),
-    (lambda r: {"contacts": [foot(p=[0.0, NAN, 0.0])]}, Code.NON_FINITE, "contacts[0].p[1]"),
-    (lambda r: {"contacts": [foot(p=[0.0, 0.0])]}, Code.WRONG_LENGTH, "contacts[0].p"),
-    (lambda r: {"contacts": [foot(dist=INF)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
-    (lambda r: {"contacts": [foot(t1=[0.0, 0.0, 1.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
-    (lambda r: {"contacts": [foot(t1=[1.0, 0, 0], t2=[0.0, -1, 0])]}, Code.BAD_SCHEMA, "contacts[0].t2"),
-    (lambda r: {"contacts": [foot(), foot()]}, Code.BAD_SCHEMA, "contacts.frame"),
-    (lambda r: {"contacts": [foot(frame="base_link")]}, Code.BAD_SCHEMA, "contacts[0].mu"),
-    (lambda r: {"contacts": [foot(p=None)]}, Code.BAD_SCHEMA, "contacts[0].p"),
-    (lambda r: {"contacts": [foot(), foot(frame="FR_FOOT", n=None)]}, Code.BAD_SCHEMA, "contacts[1].n"),
-    (lambda r: {"contacts": [Contact(frame="HL_FOOT"), foot()]}, Code.BAD_SCHEMA, "contacts[0].p"),
-    (lambda r: {"contacts": [Contact(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
-    (lambda r: {"contacts": [Contact(frame="base_link")]}, Code.CONTACT_UNKNOWN, "contacts[0].p"),
+    ({"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
+    ({"q": with_number(19, 8, -1e300)}, Code.BAD_SCHEMA, "q[8]"),
+    ({"q": with_number(19, 1, 2e6)}, Code.BAD_SCHEMA, "q[1]"),
+    ({"vel": with_number(18, 17, 1e300)}, Code.BAD_SCHEMA, "vel[17]"),
+    ({"vel": with_number(18, 5, 1e4)}, Code.BAD_SCHEMA, "vel[5]"),
+    ({"tau_meas": with_number(12, 3, 1e300)}, Code.BAD_SCHEMA, "tau_meas[3]"),
+    ({"imu": Imu(quat=LEVEL, gyro=[0.0, -1e300, 0.0], acc=[0.0] * 3)}, Code.BAD_SCHEMA, "imu.gyro[1]"),
+    ({"imu": Imu(quat=LEVEL, gyro=[0.0] * 3, acc=[0.0, 0.0, 1e300])}, Code.BAD_SCHEMA, "imu.acc[2]"),
+    ({"q": with_number(19, 6, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    ({"q": with_number(19, 6, 0.0)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    ({"ref": Reference(q=[0.0], v=[0.0] * 12, a=[0.0] * 12)}, Code.WRONG_LENGTH, "ref.q"),
+    ({"contacts": [foot(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    ({"contacts": [foot(active=False), foot(mu=-0.1)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
+    ({"contacts": [foot(mu=NAN)]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    ({"contacts": [foot(n=[0.0, 0.0, 2.0])]}, Code.BAD_SCHEMA, "contacts[0].n"),
+    ({"contacts": [foot(p=[0.0, NAN, 0.0])]}, Code.NON_FINITE, "contacts[0].p[1]"),
+    ({"contacts": [foot(p=[0.0, 0.0])]}, Code.WRONG_LENGTH, "contacts[0].p"),
+    ({"contacts": [foot(dist=INF)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    ({"contacts": [foot(t1=[0.0, 0.0, 1.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    ({"contacts": [foot(t1=[1.0, 0, 0], t2=[0.0, -1, 0])]}, Code.BAD_SCHEMA, "contacts[0].t2"),
+    ({"contacts": [foot(), foot()]}, Code.BAD_SCHEMA, "contacts.frame"),
+    ({"contacts": [foot(frame="base_link")]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    ({"contacts": [foot(p=None)]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    ({"contacts": [foot(), foot(frame="FR_FOOT", n=None)]}, Code.BAD_SCHEMA, "contacts[1].n"),
+    ({"contacts": [Contact(frame="HL_FOOT"), foot()]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    ({"contacts": [Contact(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    ({"contacts": [Contact(frame="base_link")]}, Code.CONTACT_UNKNOWN, "contacts[0].p"),
     (
-        lambda r: {"contacts": [Contact(frame="HL_FOOT"), Contact(frame="FL_FOOT", mu=-1.0)]},
+        {"contacts": [Contact(frame="HL_FOOT"), Contact(frame="FL_FOOT", mu=-1.0)]},
         Code.BAD_SCHEMA,
         "contacts[1].mu",
     ),
-    (lambda r: {"contacts": [Contact(frame="FL_FOOT", dist=0.01)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
-    (lambda r: {"contacts": [Contact(frame="FL_FOOT", t1=[1.0, 0.0, 0.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
-    (lambda r: {"contacts": [Contact(frame="FL_FOOT"), Contact(frame="FL_FOOT")]}, Code.BAD_SCHEMA, "contacts[1].frame"),
-    (lambda r: {"seq": 1}, Code.DUPLICATE, "seq"),
-    (lambda r: {"t_robot": MS}, Code.OUT_OF_ORDER, "t_robot"),
+    ({"contacts": [Contact(frame="FL_FOOT", dist=0.01)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    ({"contacts": [Contact(frame="FL_FOOT", t1=[1.0, 0.0, 0.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    ({"contacts": [Contact(frame="FL_FOOT"), Contact(frame="FL_FOOT")]}, Code.BAD_SCHEMA, "contacts[1].frame"),
+    ({"seq": 1}, Code.DUPLICATE, "seq"),
+    ({"t_robot": MS}, Code.OUT_OF_ORDER, "t_robot"),
 ]
 
 
@@ -201,7 +185,7 @@ def test_an_invalid_state_is_refused_by_field_and_has_no_effect(robot, change, c
     rig.torque(1)
     memory, steps = rig.controller.integral.copy(), rig.controller.steps
     rig.now += MS
-    reply = error(rig.send(rig.state(2, **change(robot)) if "seq" not in change(robot) else rig.state(1, t_robot=7)))
+    reply = error(rig.send(rig.state(1, t_robot=7) if "seq" in change else rig.state(2, **change)))
     assert (reply.code, reply.field, reply.recoverable) == (code, field, True)
     assert reply.session == rig.session
     np.testing.assert_array_equal(rig.controller.integral, memory)
