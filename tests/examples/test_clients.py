@@ -11,13 +11,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from wire import expect
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from sim_harness.commands.main import main
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.requests import Estop, EstopAck
 from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 
@@ -115,18 +113,6 @@ def test_a_client_gets_torques_and_gives_control_back(command, endpoint):
     assert 0.4 < float(found[3]) < 2.0  # knees that carry 4.8 kg, of 7.3 N·m
     with control(endpoint) as client:
         assert client.hello().mode == "ok"
-
-
-def test_a_client_is_stopped_and_released_by_reset(command, endpoint):
-    with started(command, endpoint) as process:
-        assert lines(process, "running ok")
-        with control(endpoint) as button:
-            ack = expect(EstopAck, button.ask(Estop(name="button")))
-            assert ack.stopped
-        assert "running damping" in lines(process, "running damping")[-1]
-    with started(command, endpoint) as process:  # the emergency stop outlasts the session
-        seen = lines(process, "running ok")
-        assert any(line.startswith("latched") for line in seen), seen
 
 
 def test_a_client_says_why_it_is_refused_and_tries_again(command, endpoint):

@@ -236,17 +236,9 @@ def test_a_failed_write_is_reported_in_the_next_reply(tmp_path, robot):
         recorder.close()
 
 
-def test_a_removed_file_and_a_slow_disk_end_the_log(tmp_path, robot, monkeypatch):
-    """To the disk exchanges are put faster than any writes them."""
+def test_a_slow_disk_ends_the_log(tmp_path, robot):
+    """Exchanges are put faster than any writes them."""
     entry = Entry(b"a", 1, bytes(CHUNK_BYTES), b"y", about_state=True, answered=True)
-    with monkeypatch.context() as patch:
-        patch.setattr("transport.log.recorder.CHECK_S", 0.0)
-        recorder = open_recorder(tmp_path / "removed.mcap", robot)
-        recorder.path.unlink()
-        recorder.put(entry)
-        until(lambda: recorder.problem)
-        with pytest.raises(LogError, match="removed"):
-            recorder.close()
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     for _ in range(3 * WAITING_MAX):
         recorder.put(entry)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from rig import Rig
-from standin import standing
 from wire import expect
 
 from controllers.command import LimitedBy
@@ -68,18 +67,6 @@ def test_vectors_of_wrong_length_are_refused(short):
     tau, angles, speeds, before, bits = (np.zeros(NA - 1 if k == short else NA) for k in range(5))
     with pytest.raises(InputError, match=r"torque gate: expected arrays of 4 motors .*, got .*3"):
         Gate(limit).apply(tau, angles, speeds, before, 1e-3, bits.astype(np.int64))
-
-
-def test_the_limits_of_the_urdf_hold_for_every_client(rig, robot):
-    """A joint outside its range, under a controller that drives it back, and under one that drives it on."""
-    q = standing(robot)
-    q[7] = robot.limits.q_min[0] - 0.5
-    for kp, allowed in ((3.0, True), (-3.0, False)):
-        rig.controller.kp = kp
-        reply = expect(TorqueMessage, rig.tick(1 if allowed else 2, q=q.tobytes()))
-        tau = np.frombuffer(reply.tau)[0]
-        assert (tau > 0) if allowed else (tau == 0)
-        assert bool(reply.limited_by[0] & LimitedBy.POSITION) is not allowed
 
 
 @every("applied", [7.0, 13.0, 100.0, 1e300])

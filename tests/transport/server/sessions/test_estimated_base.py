@@ -85,9 +85,8 @@ def test_a_robot_without_a_base_is_answered_with_an_estimate():
 
 
 def test_the_order_of_the_joints_is_the_clients():
-    rng = np.random.default_rng(1)
     robot = solo()
-    order = rng.permutation(robot.na)
+    order = np.random.default_rng(1).permutation(robot.na)
     names = [robot.joint_names[k] for k in order]
     shuffled = Trial(joint_names=names, actuated=names)
     usual = Trial()

@@ -19,7 +19,7 @@ from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import (
     CommandAck,
     CommandMessage,
@@ -210,19 +210,6 @@ class Timed(Planned):
         reply = self.torque(self.seq)
         self.controller.answer = answer
         return tasks[0], reply.message
-
-
-def test_tasks_that_take_too_long_end_and_are_refused_with_their_cost(robot):
-    rig = Timed(robot)
-    assert rig.step() == (0, "")
-    assert isinstance(rig.ask(32), CommandAck)
-    served = [rig.step() for _ in range(100)]
-    assert {tasks for tasks, _ in served[:20]} == {32}
-    assert {tasks for tasks, _ in served[25:]} == {0}
-    assert "32 tasks take 2378 µs of a tick, of at most 800" in served[-1][1]
-    refused = expect(ErrorMessage, rig.ask(32))
-    assert (refused.code, refused.field) == (Code.BAD_SCHEMA, "tasks")
-    assert "32 tasks take 2378 µs" in refused.message
 
 
 def test_a_planner_finds_the_tasks_that_the_robot_has_time_for(robot):
