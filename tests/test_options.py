@@ -14,7 +14,6 @@ from typing import get_args
 import pytest
 from fast import first_is_fast
 
-import idyn
 from controllers.config.tables import kind_of
 from idyn.siblings import NAMES
 from sim_harness import engines
@@ -137,8 +136,3 @@ def test_a_hidden_package_is_named_and_one_that_was_imported_before(tmp_path):
     done = run(tmp_path, f"import controllers\n{LOAD}")
     assert done.returncode == 1
     assert f"{tmp_path / 'controllers.py'} was imported under this name" in done.stderr
-
-
-def test_what_an_own_program_needs_is_public():
-    """The names that the guides use."""
-    assert {"load_robot", "load_controller", "RobotClient", "StateMessage", "Contact", "Failsafe"} <= set(idyn.__all__)

@@ -86,19 +86,8 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path):
 NEEDED = {"comparisons": {"matplotlib"}, "bridges": {"cyclonedds"}}
 """Optional packages without which a module of commands does not load, whatever its options."""
 
-OPTIONAL = {
-    "matplotlib",
-    "mujoco",
-    "rosbags",
-    "cyclonedds",
-    "meshcat",
-    "pygame",
-    "prometheus_client",
-    "foxglove",
-    "rerun",
-    "pyarrow",
-    "h5py",
-}
+OPTIONAL = {"matplotlib", "mujoco", "rosbags", "cyclonedds", "meshcat", "pygame", "prometheus_client", "foxglove", "rerun"}
+OPTIONAL |= {"pyarrow", "h5py"}
 
 
 def test_commands_load_without_the_extras_of_others(tmp_path):

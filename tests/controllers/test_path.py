@@ -88,12 +88,6 @@ def test_the_command_slows_down_before_the_last_waypoint_and_a_constant_one_last
     assert not go(path, 1.0, 0.0, 0.0, 0.0).any()
 
 
-@every("field", ["tolerance", "acceleration"])
-def test_bad_paths_are_refused(field):
-    with pytest.raises(ConfigError, match=rf"reference\.path\.{field}: expected > 0, got -1"):
-        Path(PathSettings(**{field: -1.0}))
-
-
 def test_integers_are_accepted_and_waypoints_within_tolerance_do_not_loop_forever():
     path = Path(PathSettings(waypoints=((1, 0),), velocity=(1, 0, 0)))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] > 0.0

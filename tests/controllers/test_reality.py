@@ -9,7 +9,7 @@ from rigs import RIGID, at_rest, controller
 from controllers.command import Inputs, Mode
 from controllers.monitor.reality import MismatchMonitor, RealitySettings, react
 from controllers.robot.load import load_robot
-from idyn import ConfigError, Flat, Ground, State, Status, contacts_from_geometry, predict
+from idyn import Flat, Ground, State, Status, contacts_from_geometry, predict
 from idyn.terms.dynamics import evaluate
 from sim_harness.robot.hardware import Sensors
 from sim_harness.robot.imperfections import BodySettings, ImperfectionSettings, Sensing, Spread, world_robot
@@ -160,18 +160,6 @@ def test_reset_clears_the_figures(stand):
     assert r.measure(state, Inputs(dt=0.0)) is None
     expect(r, robot, state, prediction)
     assert r.measure(state, Inputs(dt=DT)).motion == 0.0
-
-
-@every(
-    ("settings", "named"),
-    [
-        ({"memory": 0.0}, "reality.memory"),
-        ({"degraded": 0.1, "recovered": 0.2}, "reality.recovered: expected ≤ degraded = 0.1"),
-    ],
-)
-def test_invalid_settings_are_refused(stand, settings, named):
-    with pytest.raises(ConfigError, match=named):
-        reality(stand[0], **settings)
 
 
 # -- in the loop ------------------------------------------------------------------------------------------------------

@@ -13,17 +13,19 @@ def allowance(gaps: Array, dt: float, noise: float = 0.0, recovery: float = np.i
 
 def dynamics(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> float:
     """‖M(v⁺ − v) − Jᵀp − dt(Pᵀτ − h)‖∞"""
-    force = np.zeros(len(f.v))
-    force[f.a] = tau
-    return float(np.abs(f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)).max())
+    return float(np.abs(_balance(f, p, v_plus, tau, dt)).max())
 
 
 def relative_dynamics(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> float:
     """The same, each row divided by its inertia where that is below 1."""
+    return float(np.abs(_balance(f, p, v_plus, tau, dt) / np.minimum(1.0, np.diag(f.M))).max())
+
+
+def _balance(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> Array:
     force = np.zeros(len(f.v))
     force[f.a] = tau
-    rows = f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)
-    return float(np.abs(rows / np.minimum(1.0, np.diag(f.M))).max())
+    rows: Array = f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)
+    return rows
 
 
 def speed_per_impulse(f: Full, count: int) -> Array:
@@ -120,6 +122,15 @@ def exact_cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) 
             x = along * np.r_[ray[0] * x[:2] / across, ray[1]]
         worst = max(worst, np.abs(impulse[i] - x).max())
     return float(worst)
+
+
+def law_error(law: str, f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
+    """Error of the law's own conditions; 0 for laws without any here."""
+    if law in ("no-slip", "exact-cone"):
+        return (no_slip_error if law == "no-slip" else exact_cone_error)(f, p, v_plus, mu, extra)
+    if law == "coulomb":
+        return coulomb_error(f, p, v_plus, mu, extra, k)
+    return cone_error(f, p, v_plus, mu, extra, k) if law in ("cone", "cone-infinite") else 0.0
 
 
 def outside_cone(p: Array, mu: Array, k: int = 4) -> float:

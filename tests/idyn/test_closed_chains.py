@@ -2,12 +2,12 @@
 
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+import urdf
 from certificates import certified
-from fast import every, fast, first_is_fast
+from fast import every, fast
 from oracles import full
 from scenes import DT, LITERAL
 
@@ -140,42 +140,6 @@ def test_a_projected_demand_keeps_feet_in_place_and_chains_closed(consistency):
     np.testing.assert_allclose(f.at_end(answer.v_plus).reshape(-1, 3)[:, :2], 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "cone", "contact-free"]))
-def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
-    """The same leg as two trees, at rest, as rates of G are of second order: equal torques and contact forces."""
-    rng, pressed = np.random.default_rng(0), 0
-    for _ in range(10):
-        answers = []
-        hips, base = np.array([-1.1, 1.1]) + 0.1 * rng.normal(size=2), 0.1 * rng.normal(size=6)
-        demand = 20.0 * rng.normal(size=2)
-        for cut in ("foot", "knee"):
-            robot = leg(cut)
-            first = {"hip": hips[0], "hip2": hips[1], "knee": 1.6, "knee2": -1.6, "ankle": -1.0}
-            step = np.r_[base, [first[name] for name in robot.tree.dof_names[6:]]]
-            q = robot.integrate(robot.neutral(), step)
-            u = robot.tree.u[6:]
-            for _ in range(60):
-                gaps, G = robot.closure_gaps(q)
-                step = np.zeros(robot.nv)
-                step[u] = np.clip(np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0], -0.3, 0.3)
-                q = robot.integrate(q, step)
-            assert np.abs(gaps).max() < 1e-12
-            state = State(q=q, v=np.zeros(robot.nv))
-            contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-            contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1))
-            options = Options.paper(consistency=Consistency.OFF, ground=LITERAL, selection=Selection.OFF)
-            answer = predict(robot, state, contacts, demand, law=make_law(law), dt=DT, options=options)
-            assert answer.law == law
-            answers.append((contacts.points, answer))
-        (place, one), (other_place, other) = answers
-        np.testing.assert_allclose(place, other_place, atol=1e-10)
-        np.testing.assert_allclose(one.tau, other.tau, atol=1e-7)
-        np.testing.assert_allclose(one.force, other.force, atol=1e-7)
-        np.testing.assert_allclose(one.v_plus[:6], other.v_plus[:6], atol=1e-10)
-        pressed += one.normal_force[0] > 1.0
-    assert pressed >= (0 if law == "contact-free" else 2)
-
-
 def test_wrong_closure_forces_and_chains_that_come_apart_are_refused():
     """Closure forces are part of the balance of momentum: an error of 1 mN·s shows as a part of that. Where passive knees move
     on, and a hip, the ends separate, and the certificate shows the speed."""
@@ -224,7 +188,7 @@ def test_redundant_motors_of_a_chain_do_not_work_against_one_another():
     """Both hips and one knee of a leg are actuated, in free fall: torques do not depend on the pitch."""
     torques = []
     for pitch in (0.0, 1e-6, 1e-3, 0.5):
-        robot = leg("foot").variant(unactuated=("knee2",))
+        robot = leg().variant(unactuated=("knee2",))
         angles = {"hip": -1.1, "hip2": 1.1, "knee": 1.6, "knee2": -1.6}
         step = np.r_[np.zeros(6), [angles[name] for name in robot.tree.dof_names[6:]]]
         q = robot.integrate(robot.neutral(), step)
@@ -275,39 +239,22 @@ def test_the_predicted_motion_is_among_those_of_forward_dynamics():
     assert found >= 4
 
 
-# -- legs that are closed chains, cut at one joint or another ----------------------------------------------------------
-
-
-def leg(cut):
-    """One leg below a body: two thighs, two shanks, cut at the foot or at the hind knee."""
+def leg():
+    """One leg below a body: two thighs, two shanks, cut at the foot."""
 
     def link(name, mass, centre):
-        return (
-            f'<link name="{name}"><inertial><origin xyz="0 0 {centre}"/><mass value="{mass}"/>'
-            '<inertia ixx="0.002" iyy="0.003" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-        )
+        return urdf.link(name, mass, (0.002, 0.003, 0.001), centre)
 
-    def joint(name, parent, child, z, kind="continuous"):
-        return (
-            f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
-            f'<origin xyz="0 0 {z}"/><axis xyz="0 1 0"/></joint>'
-        )
+    def joint(name, parent, child, z):
+        return urdf.joint(name, parent, child, axis="0 1 0", at=float(z), kind="continuous")
 
-    links = [link("body", 3.0, 0.0), link("thigh", 0.1, -0.05), link("thigh2", 0.1, -0.05), link("shank", 0.1, -0.1)]
-    joints = [joint("hip", "body", "thigh", 0), joint("hip2", "body", "thigh2", 0), joint("knee", "thigh", "shank", -0.1)]
-    ends = [joint("end", "shank", "foot", -0.2, "fixed")]
-    if cut == "foot":
-        links.append(link("shank2", 0.1, -0.1))
-        joints.append(joint("knee2", "thigh2", "shank2", -0.1))
-        ends.append(joint("end2", "shank2", "foot2", -0.2, "fixed"))
-        passive, closure = ("knee", "knee2"), Closure(first="foot", second="foot2")
-    else:  # the hind shank hangs on the front one's end, upside down
-        links.append(link("shank2", 0.1, 0.1))
-        joints.append(joint("ankle", "shank", "shank2", -0.2))
-        ends += [joint("end2", "shank2", "top", 0.2, "fixed"), joint("knee_place", "thigh2", "knee2_place", -0.1, "fixed")]
-        passive, closure = ("knee", "ankle"), Closure(first="top", second="knee2_place")
-    names = ["foot", *(["foot2"] if cut == "foot" else ["top", "knee2_place"])]
-    empty = [f'<link name="{name}"/>' for name in names]
-    urdf = f'<robot name="leg">{"".join([*links, *empty, *joints, *ends])}</robot>'
+    links = [link("body", 3.0, 0.0), *(link(f"thigh{k}", 0.1, -0.05) + link(f"shank{k}", 0.1, -0.1) for k in ("", "2"))]
+    joints, names = [], ("foot", "foot2")
+    for k, foot in zip(("", "2"), names, strict=True):
+        joints += [joint(f"hip{k}", "body", f"thigh{k}", 0), joint(f"knee{k}", f"thigh{k}", f"shank{k}", -0.1)]
+        joints.append(urdf.joint(f"end{k}", f"shank{k}", foot, at=-0.2))
+    text = urdf.robot("leg", *links, *map(urdf.link, names), *joints)
     contact = (ContactPoint(frame="foot", radius=0.0, mu=0.7),)
-    return Robot(Description(urdf=urdf, contact=contact, unactuated=passive, closure=(closure,)))
+    return Robot(
+        Description(urdf=text, contact=contact, unactuated=("knee", "knee2"), closure=(Closure(first="foot", second="foot2"),))
+    )

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from conditions import allowance, coulomb_error, dynamics, outside_cone
-from fast import every, first_is_fast
+from conditions import allowance
+from fast import first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
-from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
 from scenes import (
     DT,
-    LITERAL,
     PLAIN,
     VARIANTS,
     each_walker,
@@ -18,11 +16,10 @@ from scenes import (
     random_scenes,
     reduced,
     standing_scene,
-    turned,
     varied,
 )
 
-from idyn import ConfigError, Options, Selection, make_law
+from idyn import make_law
 from idyn.laws.coulomb import Coulomb, assemble
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
@@ -39,28 +36,6 @@ def assembled(scene, edges=4):
     D, b, _, _ = eliminate(f, scene.q_ddot, DT)
     b[2::3] += allowance(scene.contacts.gaps, DT)
     return f, *coulomb_lcp(D, b, scene.contacts.mu, edges)
-
-
-@pytest.mark.parametrize("edges", first_is_fast([4, 6, 8]))
-@every("variant", VARIANTS)
-@each_walker
-def test_coulomb_satisfies_its_conditions(name, variant, edges):
-    """It answers itself in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
-    end on a ray, or infinite friction have no answer; only demands that drag feet of infinite friction apart may be changed."""
-    options = Options.paper(selection=Selection.OFF, ground=LITERAL)
-    count, own = 60 if edges == 4 else 20, 0
-    for scene in varied(name, VARIANTS[variant], count):
-        answer = solve(scene, edges, options)
-        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
-        assert answer.status.certified
-        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
-        if not answer.status.ok:
-            continue
-        own += 1
-        assert answer.demand_change == 0 or np.isinf(c.mu).any()
-        assert coulomb_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT), edges) < 1e-8
-        assert outside_cone(answer.p, c.mu, edges) < 1e-10
-    assert own >= count - {"few feet": 0, "some frictionless": 0, "twelve points": 2}.get(variant, 0.15 * count)
 
 
 @each_walker
@@ -85,51 +60,6 @@ def test_the_prediction_is_one_of_the_solutions_of_brute_force(name, count, of):
         answer = solve(scene)
         assert velocities
         assert min(np.abs(v - answer.v_plus).max() for v in velocities) < 1e-9
-
-
-@each_walker
-def test_coulomb_agrees_with_an_independent_lemke(name):
-    """Where the oracle finds another velocity, there are two solutions; that must be rare."""
-    compared = different = 0
-    for scene in random_scenes(name, 120):
-        f, M, q, G = assembled(scene)
-        oracle = lcp_lemke(M, q)
-        if not oracle.success or lcp_error(M, q, oracle.z) > 1e-9:
-            continue
-        compared += 1
-        v, tau = outcome(f, scene.q_ddot, DT, G @ oracle.z)
-        answer = solve(scene)
-        if np.abs(answer.v_plus - v).max() > 1e-8:
-            different += 1
-            assert coulomb_error(f, answer.p, answer.v_plus, scene.contacts.mu, allowance(scene.contacts.gaps, DT)) < 1e-9
-        elif scene.contacts.keys[1:] == ():  # one foot: the impulse is determined too
-            np.testing.assert_allclose(answer.tau, tau, atol=1e-6)
-    assert compared > 100
-    assert different <= 2
-
-
-@each_walker
-def test_quarter_turns_of_the_tangents_are_exact(name):
-    """The square of directions maps to itself, so the impulses in the world must not change."""
-    for seed in range(40):
-        scene = random_scene(name, seed)
-        answer = solve(scene)
-        turns = np.pi / 2 * np.random.default_rng(seed).integers(0, 4, len(scene.contacts))
-        other = solve(scene, contacts=turned(scene.contacts, turns))
-        np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-9)
-
-
-def test_turning_the_tangents_changes_friction_within_the_polygon_error():
-    """Sliding friction differs between bases by at most 1 − cos(π/k), less and less with k."""
-    scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
-    spread = []
-    for edges in (4, 8, 16, 32):
-        answers = [solve(scene, edges, contacts=turned(scene.contacts, turn)) for turn in np.linspace(0, 1, 9)]
-        friction = np.array([np.hypot(a.p[0], a.p[1]) / a.p[2] for a in answers])
-        assert friction.max() <= 0.1 + 1e-12
-        assert friction.min() >= 0.1 * np.cos(np.pi / edges) - 1e-12
-        spread.append(np.ptp([a.v_plus for a in answers], axis=0).max())
-    assert spread[3] < spread[1] < spread[0]
 
 
 def test_the_circumscribed_polygon_encloses_the_cone():
@@ -161,9 +91,3 @@ def test_the_answer_scales_with_units_of_mass_and_time():
     for mass, speed in ((1e-6, 1), (1e6, 1), (1, 1e-6), (1e6, 1e-3)):
         _, solution = next(attempts(law, Reduced(Y=Y / np.sqrt(mass), b=speed * b, energy=speed * b, mu=plain.mu), None))
         np.testing.assert_allclose(solution.p / (mass * speed), expected.p, atol=1e-10)
-
-
-@every("edges", [3, 5, 2, 0, -4])
-def test_odd_polygons_are_refused(edges):
-    with pytest.raises(ConfigError, match=r"law\.edges"):
-        make_law("coulomb", edges=edges)

@@ -3,55 +3,27 @@
 import numpy as np
 import pinocchio as pin
 import pytest
-import scs
-from conditions import allowance, dynamics, exact_cone_error
+from conditions import allowance
 from fast import every, fast
-from oracles import eliminate, full
+from oracles import full
 from scenes import (
     DT,
     LITERAL,
     PLAIN,
-    VARIANTS,
     each_walker,
     limitless,
     predict_scene,
     random_scene,
     random_scenes,
-    reduced,
     standing_scene,
     turned,
-    varied,
 )
-from scipy.sparse import csc_matrix
 
 from idyn import Options, State, make_law, predict
-from idyn.laws.convex_program import facets, turn
-from idyn.laws.exact_cone import face_of, solve_exact_cone
-from idyn.solvers.linalg import RANK
-from idyn.solvers.qp import METHODS, solve_cones
-from idyn.status import SOLVED
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
     return predict_scene(scene, law, options, guess, **changes)
-
-
-@every("variant", VARIANTS)
-@each_walker
-def test_exact_cone_satisfies_its_conditions(name, variant):
-    """It answers itself in every state of finite friction; with infinite friction in nearly all."""
-    own, count = 0, 40
-    for scene in varied(name, VARIANTS[variant], count):
-        answer = solve(scene)
-        own += answer.law == "exact-cone" and answer.status.ok
-        if answer.law != "exact-cone":
-            assert not answer.status.ok
-            continue
-        f = full(scene.robot, scene.state, scene.contacts)
-        extra, size = allowance(scene.contacts.gaps, DT), max(1.0, np.abs(answer.p).max(initial=0))
-        assert exact_cone_error(f, answer.p, answer.v_plus, scene.contacts.mu, extra) <= 1e-8 * size
-        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= 1e-9 * size
-    assert own >= (count if "un" not in variant and variant != "all kinds" else 0.7 * count)
 
 
 @every("angle", [0.3, np.pi / 4, 2.0])
@@ -81,73 +53,6 @@ def test_sliding_friction_is_mu_times_the_load_against_the_motion(angle):
     np.testing.assert_allclose(friction, -0.5 * answer.normal_force.sum() * v[:2] / 0.5, rtol=1e-8, atol=1e-8)
 
 
-def least_of_program(f, scene, extra, s):
-    """Of ½ pᵀ D p + pᵀ (b + s e_N) over the round cones, with SCS: D p (3n)."""
-    D, b, _, _ = eliminate(f, scene.q_ddot, DT)
-    b[2::3] += extra + s
-    values, vectors = np.linalg.eigh((D + D.T) / 2)
-    keep = values > RANK * values.max()
-    root = np.sqrt(values[keep])[:, None] * vectors[:, keep].T  # D = rootᵀ root
-    n, r = len(s), int(keep.sum())  # variables p (3n) and x = root p (r): min ½ xᵀx + bᵀp
-    cones = np.zeros((3 * n, 3 * n))
-    for i in range(n):
-        cones[3 * i, 3 * i + 2], cones[3 * i + 1, 3 * i], cones[3 * i + 2, 3 * i + 1] = -scene.contacts.mu[i], -1, -1
-    A = np.block([[root, -np.eye(r)], [cones, np.zeros((3 * n, r))]])
-    P = np.zeros((3 * n + r, 3 * n + r))
-    P[3 * n :, 3 * n :] = np.eye(r)
-    data = {"P": csc_matrix(P), "A": csc_matrix(A), "b": np.zeros(len(A)), "c": np.r_[b, np.zeros(r)]}
-    found = scs.solve(data, {"z": r, "q": [3] * n}, eps_abs=1e-11, eps_rel=1e-11, max_iters=200_000, verbose=False)
-    assert found["info"]["status"] == "solved"
-    return root.T @ found["x"][3 * n :]  # D p
-
-
-@each_walker
-def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
-    """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
-    slid = 0
-    for scene in random_scenes(name, 16, mu=0.4):
-        answer = solve(scene)
-        f = full(scene.robot, scene.state, scene.contacts)
-        u, extra = f.at_end(answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
-        s = scene.contacts.mu * np.hypot(u[:, 0], u[:, 1])
-        slid += bool((s[answer.p[2::3] > 1e-9] > 1e-6).any())
-        D, _, _, _ = eliminate(f, scene.q_ddot, DT)
-        ours, theirs = D @ answer.p, least_of_program(f, scene, extra, s)
-        np.testing.assert_allclose(ours, theirs, atol=2e-6 * max(1.0, np.abs(ours).max()))
-    assert slid >= 4
-
-
-@each_walker
-def test_polygons_converge_to_the_round_cone(name):
-    """With more edges Coulomb's law comes nearer, but only with 1/k where feet slide, as its friction points to a corner."""
-    errors = []
-    for scene in random_scenes(name, 24, mu=0.3, n=4, touching=1.0):
-        exact = solve(scene)
-        f = full(scene.robot, scene.state, scene.contacts)
-        u = f.at_end(exact.v_plus).reshape(-1, 3)
-        if not (np.hypot(u[:, 0], u[:, 1])[exact.p[2::3] > 1e-9] > 1e-6).any():
-            continue
-        polygons = [predict_scene(scene, make_law("coulomb", edges=k)) for k in (4, 16, 64)]
-        errors.append([np.abs(answer.v_plus - exact.v_plus).max() for answer in polygons])
-    assert len(errors) >= 8
-    mean = np.median(errors, axis=0)
-    assert mean[1] < 0.6 * mean[0]
-    assert mean[2] < 0.4 * mean[1]
-
-
-@every("method", METHODS)
-def test_contact_velocities_match_pinocchios_solvers(method):
-    same = 0
-    for scene in random_scenes("quadruped", 30, mu=0.5):
-        r, _ = reduced(scene)
-        D, mean, speed = r.Y @ r.Y.T, np.mean(np.sum(r.Y[2::3] ** 2, axis=1)), np.abs(r.b).max()
-        theirs = speed / mean * solve_cones(D / mean, r.b / speed, r.mu, method)
-        p, _, _, status, _ = solve_exact_cone(r.Y, r.b, r.mu, theirs)
-        assert status == SOLVED
-        same += bool(np.abs(D @ (p - theirs)).max() <= 1e-5 * speed)
-    assert same >= 24
-
-
 def test_a_warm_start_takes_few_steps():
     """The next tick of a stance takes one or two steps; without a warm start it begins anew."""
     scene = standing_scene("quadruped", mu=0.6)
@@ -157,28 +62,6 @@ def test_a_warm_start_takes_few_steps():
     assert (first.rung, warm.rung, cold.rung) == ("from 4 edges", "warm", "from 4 edges")
     assert warm.iterations <= 3
     np.testing.assert_allclose(warm.tau, first.tau, atol=1e-7)
-
-
-def test_the_face_tells_sticking_sliding_and_separating_contacts():
-    Y = np.eye(9)[:, :9]
-    mu, p = np.full(3, 0.5), np.array([0.1, 0, 1, 0.3, 0.4, 1, 0, 0, 0])
-    b = -p + np.array([0, 0, 0, -0.03, -0.04, 0, 0, 0, 0.2])
-    flags, friction = face_of(Y, b, mu, p)
-    assert flags.tolist() == [[True, False, True], [True, True, False], [False, False, False]]
-    np.testing.assert_allclose(friction, [[1, 0], [0.6, 0.8], [0, 0]])
-
-
-@every("seed", range(8))
-def test_the_polygon_of_the_selection_contains_the_laws_friction(seed):
-    """For a contact that sticks at the edge of its round cone, the inner polygon is turned so that a corner is there."""
-    rng = np.random.default_rng(seed)
-    directions, mu, angle = make_law("exact-cone").directions, 0.7, rng.uniform(0, 2 * np.pi)
-    along = np.array([np.cos(angle), np.sin(angle)])
-    turned_polygon, facet = np.empty_like(directions), np.zeros((len(directions), 3))
-    turn(directions, along, turned_polygon)
-    facets(facet, 0, 0, mu, turned_polygon)
-    assert (facet @ np.r_[mu * along, 1.0]).min() >= -1e-12
-    assert np.hypot(*turned_polygon.T).max() <= 1 + 1e-12  # and in the round cone
 
 
 # -- against Pinocchio's ADMM solver -----------------------------------------------------------------------------------

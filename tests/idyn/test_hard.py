@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 import scipy.optimize
-from conditions import allowance, cone_error, coulomb_error, dynamics, exact_cone_error, no_slip_error, outside_cone
-from fast import every, fast
+from conditions import allowance, coulomb_error, dynamics, law_error, outside_cone
+from fast import every
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
-from oracles import Full, convex_program, eliminate, full, no_slip_is_possible, outcome
-from scenes import DT, LITERAL, each_walker, predict_scene, random_scenes
+from oracles import Full, convex_program, full
+from scenes import DT, VARIANTS, each_walker, predict_scene, random_scenes, varied
 
-from idyn import Ground, Options, Selection, make_law
+from idyn import Ground, Options, make_law
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 
@@ -47,7 +47,7 @@ def kinetic_error(f: Full, answer, q_ddot, mu, extra):
     return scipy.optimize.nnls(rows.T, gradient, maxiter=10_000)[1]
 
 
-def error_of(scene, answer):
+def error_of(scene, answer, edges=4):
     """Error of the answer under its own law: dynamics, demand, cone, non-penetration and the law's other conditions."""
     f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
     extra = allowance(c.gaps, DT, GROUND.noise, GROUND.recovery_speed)
@@ -55,19 +55,12 @@ def error_of(scene, answer):
     moved = np.abs(answer.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max()
     errors = [dynamics(f, answer.p, answer.v_plus, answer.tau, DT) / size, max(moved - answer.demand_change, 0.0)]
     mu = np.minimum(c.mu, 1.0) if "μ ≤ 1" in answer.rung else c.mu
-    if answer.law == "no-slip":
-        errors.append(no_slip_error(f, answer.p, answer.v_plus, mu, extra))
-    elif answer.law == "coulomb":
-        errors.append(coulomb_error(f, answer.p, answer.v_plus, mu, extra))
-    elif answer.law == "exact-cone":
-        errors.append(exact_cone_error(f, answer.p, answer.v_plus, mu, extra))
-    else:
-        mu = np.where(mu > 0, np.inf, 0.0) if answer.law.endswith("infinite") else mu
-        errors += [outside_cone(answer.p, mu), -(f.at_end(answer.v_plus)[2::3] + extra).min(initial=0)]
-        if answer.law in ("cone", "cone-infinite"):
-            errors.append(cone_error(f, answer.p, answer.v_plus, mu, extra))
-        elif answer.law in ("convex", "convex-infinite") and answer.demand_change == 0.0:
-            errors.append(kinetic_error(f, answer, scene.q_ddot, mu, extra))
+    mu = np.where(mu > 0, np.inf, 0.0) if answer.law.endswith("infinite") else mu
+    errors.append(law_error(answer.law, f, answer.p, answer.v_plus, mu, extra, edges))
+    if answer.law.startswith(("convex", "cone")):
+        errors += [outside_cone(answer.p, mu, edges), -(f.at_end(answer.v_plus)[2::3] + extra).min(initial=0)]
+    if answer.law in ("convex", "convex-infinite") and answer.demand_change == 0.0:
+        errors.append(kinetic_error(f, answer, scene.q_ddot, mu, extra))
     return max(errors)
 
 
@@ -102,6 +95,21 @@ def sweep(make, count, laws=LAWS, judged=True):
             f"max {max(times[law]):.0f} µs"
         )
     return shares
+
+
+@every(("law", "edges"), [*(("coulomb", k) for k in (4, 6, 8)), ("cone", 4), ("cone", 8), ("exact-cone", 4)])
+@every("variant", VARIANTS)
+@each_walker
+def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, variant, law, edges):
+    """They answer themselves in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke
+    may end on a ray, or infinite friction have no answer."""
+    solver, own, count = make_law(law, **({} if law == "exact-cone" else {"edges": edges})), 0, 40 if edges == 4 else 12
+    for scene in varied(name, VARIANTS[variant], count):
+        answer = answer_to(scene, solver)
+        assert answer.status.certified
+        assert error_of(scene, answer, edges if answer.status.ok else 4) <= EXACT * max(1.0, np.abs(answer.p).max(initial=0))
+        own += answer.status.ok
+    assert own >= (0.7 * count if variant in ("some unlimited", "all kinds") else count - 2 * (variant == "twelve points"))
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
@@ -155,18 +163,6 @@ def test_every_kind_of_degeneracy_is_generated():
 # -- random states in numbers, and the right inverse of an independent forward problem ---------------------------------
 
 
-COUNTS = [150, pytest.param(10_000, marks=pytest.mark.long)]
-PLAINLY = Options.paper(ground=LITERAL)
-
-
-def answer_of(scene, law, options=PLAINLY):
-    return predict_scene(scene, law, options)
-
-
-def report(title, counts):
-    print(f"\n{title}: " + ", ".join(f"{key} {value}" for key, value in counts.most_common()))
-
-
 def simulated(f, answer, contacts):
     """The velocity of a time-stepping engine under the predicted torque: all joints free. Its law is at J v⁺."""
     force = np.zeros(len(f.v))
@@ -176,7 +172,7 @@ def simulated(f, answer, contacts):
     return solution.v_plus, solution.p.ravel()
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.long)])
 @every("touching", [0.0, 0.5])
 @each_walker
 def test_coulomb_is_a_right_inverse(name, touching, count):
@@ -185,7 +181,7 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
     law, rungs, forward = make_law("coulomb"), Counter(), Counter()
     pressing = 0
     for scene in random_scenes(name, count, touching=touching):
-        answer = answer_of(scene, law, Options.paper())
+        answer = predict_scene(scene, law, Options.paper())
         rungs[answer.law, answer.rung] += 1
         assert answer.status.ok
         assert answer.law == "coulomb"
@@ -206,61 +202,6 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
         assert c.mu.min() > 1
         assert dynamics(f, p, v_plus, answer.tau, DT) <= EXACT
         assert coulomb_error(f, p, v_plus, c.mu, extra) <= EXACT
-    report(f"coulomb, {name}, {touching:.0%} touching, {pressing} of {count} pressing", rungs + forward)
+    print(f"\ncoulomb, {name}, {touching:.0%} touching, {pressing} of {count} pressing: {dict(rungs + forward)}")
     assert forward["another solution"] <= (0.01 if touching == 0 else 0.035) * count + (2 if count < 1000 else 0)
     assert pressing > (0.01 if touching == 0 else 0.25) * count
-
-
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("touching", fast([0.0, 0.5], 0.5))
-@every("law", ["no-slip", "convex"])
-@each_walker
-def test_other_laws_are_certified(name, law, touching, count):
-    """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so, and
-    where the no-slip law has no answer, an independent program finds none either."""
-    make, rungs, impossible = make_law(law), Counter(), 0
-    for scene in random_scenes(name, count, touching=touching):
-        answer = answer_of(scene, make)
-        rungs[answer.law, answer.rung, "changed" if answer.demand_change else "as asked"] += 1
-        assert answer.status.certified
-        assert answer.residuals.worst <= EXACT
-        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
-        extra = allowance(c.gaps, DT)
-        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= EXACT
-        if law == "no-slip" and not answer.status.ok:
-            D, b, _, _ = eliminate(f, scene.q_ddot, DT)
-            b[2::3] += extra
-            impossible += not no_slip_is_possible(D, b, c.mu)
-        if answer.law == "no-slip":
-            assert no_slip_error(f, answer.p, answer.v_plus, c.mu, extra) <= EXACT
-        else:
-            assert outside_cone(answer.p, c.mu) <= EXACT
-            assert (f.at_end(answer.v_plus)[2::3] + extra).min() >= -EXACT
-        if answer.demand_change == 0:
-            v_plus, _ = outcome(f, scene.q_ddot, DT, answer.p)
-            np.testing.assert_allclose(v_plus, answer.v_plus, atol=1e-7 * max(1, np.abs(answer.p).max() / DT / 1e3))
-    report(f"{law}, {name}, {touching:.0%} touching, {impossible} without answer", rungs)
-    own = sum(value for key, value in rungs.items() if key[0] == law)
-    assert own + impossible >= 0.995 * count
-    assert impossible <= 0.1 * count
-
-
-@pytest.mark.parametrize("count", COUNTS)
-@every("law", ["no-slip", "coulomb", "convex"])
-@each_walker
-def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
-    """‖τ‖ does not grow while the limits allow it, v⁺ does not change; undone selections are counted."""
-    make, rungs = make_law(law), Counter()
-    for scene in random_scenes(name, count):
-        plain = answer_of(scene, make, Options.paper(ground=LITERAL, selection=Selection.OFF))
-        answer = answer_of(scene, make)
-        if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):
-            rungs["another rung"] += 1
-            continue
-        rungs["undone" if "unselected" in answer.rung else "chosen" if answer.null_dim else "no choice"] += 1
-        assert np.abs(answer.v_plus - plain.v_plus).max() <= 1e-9
-        within = np.abs(plain.tau) <= scene.robot.limits.tau_max
-        if answer.torque_excess == 0 and within.all():
-            assert np.linalg.norm(answer.tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9)
-    report(f"selection, {law}, {name}", rungs)
-    assert rungs["another rung"] + rungs["undone"] <= 0.01 * count

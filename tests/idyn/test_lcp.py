@@ -4,13 +4,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from fast import every
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
-from quantecon.optimize.lcp_lemke import lcp_lemke
 from scipy.optimize import linprog
 
-from idyn.solvers.lemke import basis_solution, covering, lemke
+from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import cholesky, lu_factor
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import Status
@@ -186,14 +184,6 @@ def test_the_expected_results_match_brute_force(name):
         assert all(np.abs(z - lcp.z).max(initial=0) < 1e-9 for z in solutions)
 
 
-def test_beales_problem_has_the_linear_programs_optimum():
-    lcp = TABLE["Beale"]
-    oracle = linprog(lcp.q[:4], A_ub=-lcp.M[4:, :4], b_ub=lcp.q[4:])
-    z, _, _ = by_lemke(lcp)
-    assert lcp.q[:4] @ z[:4] == pytest.approx(oracle.fun, abs=1e-12)
-    assert oracle.fun == pytest.approx(-1.25)
-
-
 def test_a_ray_of_a_matrix_that_is_not_copositive_is_no_answer():
     lcp = RAY_THOUGH_SOLVABLE
     assert any(np.allclose(z, lcp.z) for z in enumerate_lcp(lcp.M, lcp.q))
@@ -219,35 +209,6 @@ def test_the_pivot_cap_ends_principal_pivoting(solve):
     _, status, pivots, _ = solve(Y, r, (Y**2).sum(axis=1), *guess, 0.0, 2)
     assert Status(status) is Status.PIVOT_LIMIT
     assert pivots <= 3
-
-
-@every("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
-def test_basis_solution_matches_numpy_on_every_basis(name):
-    lcp = TABLE[name]
-    n = len(lcp.q)
-    for code in range(2**n):
-        basis = np.array([code >> i & 1 for i in range(n)], dtype=bool)
-        z, w, regular = basis_solution(lcp.M, lcp.q, basis)
-        block = lcp.M[np.ix_(basis, basis)]
-        assert regular == (not basis.any() or np.linalg.matrix_rank(block) == basis.sum())
-        if regular:
-            expected = np.zeros(n)
-            expected[basis] = np.linalg.solve(block, -lcp.q[basis])
-            np.testing.assert_allclose(z, expected, atol=1e-9 * (1 + np.abs(expected).max(initial=0)))
-            np.testing.assert_allclose(w, lcp.M @ expected + lcp.q, atol=1e-8 * (1 + np.abs(expected).max(initial=0)))
-
-
-def test_the_cycling_example_cycles():
-    """`ppm` reports the cycle from the empty set, and solves it from elsewhere; Kostreva's matrix is a P-matrix."""
-    lcp = gram(*PPM_CYCLES)
-    assert by_ppm(lcp)[1] is Status.CYCLE
-    _, _, basis = by_dual(lcp)
-    z, status, _ = by_ppm(lcp, basis)
-    assert status is Status.SOLVED
-    assert lcp_error(lcp.M, lcp.q, z) < 1e-9
-    K = np.array(KOSTREVA, dtype=float)
-    minors = [np.linalg.det(K[np.ix_(s, s)]) for s in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2])]
-    assert min(minors) > 0
 
 
 # -- random families ---------------------------------------------------------------------------------------------------
@@ -307,33 +268,15 @@ def test_principal_pivoting_reaches_the_same_slack_from_any_guess_and_does_not_p
             assert (Status(again), pivots) == (Status.SOLVED, 0)
 
 
-def test_random_p_matrices_have_the_one_solution_of_brute_force():
-    for seed in range(150):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(1, 7))
-        M = rng.normal(size=(n, n))
-        M += np.diag(np.abs(M).sum(axis=1) + 0.1)  # strictly diagonally dominant
-        q = rng.normal(size=n).round(1)
-        z, status, basis = by_lemke(Lcp(M, q))
-        assert status is Status.SOLVED
-        check_solution(Lcp(M, q), z, basis)
-        for other in enumerate_lcp(M, q):
-            np.testing.assert_allclose(z, other, atol=1e-9)
-
-
-def test_random_contact_problems_agree_with_an_independent_lemke():
-    """Both must solve the problem, with equal impulses or not; one contact is checked against all its solutions."""
-    compared = 0
+def test_random_contact_problems_are_solved():
+    """One contact is checked against all its solutions."""
     for seed in range(200):
         lcp = coulomb(1 + seed % 4, seed, mu=[0.1, 0.6, 1.5][seed % 3])
         z, status, basis = by_lemke(lcp)
         assert status is Status.SOLVED
         check_solution(lcp, z, basis)
-        oracle = lcp_lemke(lcp.M, lcp.q)
-        compared += oracle.success and np.allclose(z, oracle.z, atol=1e-7)
         if len(lcp.q) == 6:
             assert any(np.allclose(z, other, atol=1e-8) for other in enumerate_lcp(lcp.M, lcp.q))
-    assert compared > 150
 
 
 @every("scale", [1e-12, 1e-6, 1e6, 1e12])

@@ -7,13 +7,13 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+import urdf
 from fast import every
-from scipy.optimize import fsolve
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, InputError, Options, Robot, State, contacts_from_geometry, predict
 from idyn.contact.contacts import contacts_from_points
-from idyn.model.description import Closure, ContactPoint, Description
+from idyn.model.description import ContactPoint, Description
 from idyn.terms.dynamics import contact_jacobian
 
 ROBOTS = ("go2", "a1", "solo12", "quadruped", "talos")
@@ -105,21 +105,13 @@ def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
 
 def pendulum(radius=0.1, length=0.3, place=True):
     """A two-wheeled pendulum; its centre of mass is `length` above the axle."""
-
-    def link(name, mass, moments, height=0.0):
-        x, y, z = moments
-        inertia = f'<inertia ixx="{x}" iyy="{y}" izz="{z}" ixy="0" ixz="0" iyz="0"/>'
-        return f'<link name="{name}"><inertial><origin xyz="0 0 {height}"/><mass value="{mass}"/>{inertia}</inertial></link>'
-
-    def wheel(side, y):
-        joint = f'<joint name="{side}" type="continuous"><parent link="body"/><child link="{side}_wheel"/>'
-        place = f'<origin xyz="0 {y} 0"/><axis xyz="0 1 0"/><limit effort="20" velocity="50"/></joint>'
-        return link(f"{side}_wheel", 0.5, (0.0015, 0.002, 0.0015)) + joint + place
-
-    body = link("body", 5.0, (0.1, 0.08, 0.05), length)
-    urdf = f'<robot name="pendulum">{body}{wheel("left", 0.2)}{wheel("right", -0.2)}</robot>'
+    parts = [urdf.link("body", 5.0, (0.1, 0.08, 0.05), length)]
+    for side, y in (("left", 0.2), ("right", -0.2)):
+        wheel, limits = f"{side}_wheel", (-9, 9, 20, 50)
+        parts.append(urdf.link(wheel, 0.5, (0.0015, 0.002, 0.0015)))
+        parts.append(urdf.joint(side, "body", wheel, axis="0 1 0", at=(0, y, 0), kind="continuous", limits=limits))
     contact = [ContactPoint(frame=f"{side}_wheel", radius=radius, mu=1.0) for side in ("left", "right")] if place else []
-    return Robot(Description(urdf=urdf, contact=tuple(contact)))
+    return Robot(Description(urdf=urdf.robot("pendulum", *parts), contact=tuple(contact)))
 
 
 @every("dt", [1e-3, 1e-5])
@@ -158,53 +150,3 @@ def test_a_wheel_is_told_by_its_place_and_refused_as_a_frame():
     assert bare.wheel_frames == {"left", "right", "left_wheel", "right_wheel"}
     with pytest.raises(InputError, match=r"frame: expected a contact place of the robot, which has a radius: 'left_wheel'"):
         contacts_from_points(bare, ["left_wheel"], *told)
-
-
-def linkage(crank, coupler, rocker, distance):
-    """A plane four-bar linkage with a motor at the crank."""
-
-    def rod(name, length, mass):
-        moment = mass * length**2 / 12
-        inertia = f'<inertia ixx="1e-4" iyy="{moment}" izz="{moment}" ixy="0" ixz="0" iyz="0"/>'
-        link = (
-            f'<link name="{name}"><inertial><origin xyz="{length / 2} 0 0"/><mass value="{mass}"/>{inertia}</inertial></link>'
-        )
-        end = f'<joint name="{name}_e" type="fixed"><parent link="{name}"/><child link="{name}_end"/>'
-        return f'{link}<link name="{name}_end"/>{end}<origin xyz="{length} 0 0"/></joint>'
-
-    def joint(name, parent, child, x):
-        ends = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="{x} 0 0"/><axis xyz="0 -1 0"/>'
-        return f'<joint name="{name}" type="revolute">{ends}<limit effort="500" velocity="50" lower="-9" upper="9"/></joint>'
-
-    parts = [rod("crank", crank, 0.5), joint("q1", "world", "crank", 0), rod("coupler", coupler, 1.0)]
-    parts += [joint("q2", "crank_end", "coupler", 0), rod("rocker", rocker, 1.0), joint("q3", "world", "rocker", distance)]
-    urdf = f'<robot name="linkage"><link name="world"/>{"".join(parts)}</robot>'
-    closure = (Closure(first="coupler_end", second="rocker_end"),)
-    return Robot(Description(urdf=urdf, base="fixed", unactuated=("q2", "q3"), closure=closure))
-
-
-@every(("sizes", "angle"), [((0.15, 0.45, 0.3, 0.5), 1.5), ((0.15, 0.45, 0.3, 0.5), 3.0), ((0.2, 0.5, 0.4, 0.5), 1.0)])
-@every("rate", [0.0, 2.0, 10.0])
-def test_a_crank_at_constant_speed_needs_the_torque_of_the_exact_accelerations(sizes, angle, rate):
-    """Positions of the ends by hand, their second derivative along the motion by differences, then Newton and Euler."""
-    robot = linkage(*sizes)
-    a, b, c, d = sizes
-
-    def apart(q):
-        x = a * np.cos(q[0]) + b * np.cos(q[0] + q[1]) - d - c * np.cos(q[2])
-        return np.array([x, a * np.sin(q[0]) + b * np.sin(q[0] + q[1]) - c * np.sin(q[2])])
-
-    q = np.r_[angle, fsolve(lambda rest: apart([angle, *rest]), [-0.2, 1.2], xtol=1e-13)]
-    G = np.column_stack([(apart(q + e) - apart(q - e)) / 2e-6 for e in 1e-6 * np.eye(3)])
-    v = np.r_[rate, np.linalg.solve(G[:, 1:], -G[:, 0] * rate)]
-    h = 1e-4
-    near, far = (apart(q + k * h * v) + apart(q - k * h * v) for k in (1, 2))
-    turned = (16 * near - far - 30 * apart(q)) / (12 * h**2)
-    motion = np.r_[0.0, np.linalg.solve(G[:, 1:], -turned)]
-    model = pin.buildModelFromXML(robot.description.urdf)
-    force = pin.rnea(model, model.createData(), q, v, motion)
-    torque = force[0] - G[:, 0] @ np.linalg.solve(G[:, 1:].T, force[1:])
-    none = contacts_from_points(robot, [], np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0))
-    answer = predict(robot, State(q=q, v=v), none, np.zeros(1), law="coulomb", dt=1e-4)
-    assert answer.status.ok
-    assert answer.tau[0] == pytest.approx(torque, abs=1e-5 * max(1.0, abs(torque)))
