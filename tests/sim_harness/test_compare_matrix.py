@@ -2,12 +2,10 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import get_args
 
 import msgspec
-import numpy as np
 import pytest
 from fast import every, full
 from test_compare import FIGURES
@@ -22,14 +20,12 @@ from sim_harness.compare.report import Finding, comparison_report
 from sim_harness.compare.results import Options, Runs, all_tasks, statistic
 from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
 from sim_harness.engines import NAMES
-from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.studies.race import March, Race, Stopwatch, Trial, run_race, settings_of
+from sim_harness.studies.race import Race, Trial, run_race, settings_of
 from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
@@ -282,30 +278,6 @@ def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_th
 
 
 @full
-def test_sap_is_exact_in_its_own_world_up_to_joint_feedback(summary):
-    alone, fed_back = (summary(part, "sap", "sap, gaps measured") for part in ("stance without joint feedback", "stance"))
-    assert alone.upright
-    assert fed_back.upright
-    assert alone.force_error < 1e-9 * alone.weight
-    assert 1e-6 * alone.weight < fed_back.force_error < 5e-3 * alone.weight
-
-
-@full
-def test_sap_needs_gaps_that_foot_switches_do_not_measure(summary):
-    told, switches = summary("stance", "sap", "sap, gaps measured"), summary("stance", "sap", "sap")
-    assert told.force_error < 5e-3 * told.weight
-    assert switches.force_error > 0.2 * switches.weight
-
-
-@full
-def test_sap_trots_with_known_floor_and_foot_positions(summary):
-    for world in ("sap", "mujoco springs"):
-        figures = summary("trot", world, "sap, floor known")
-        assert figures.upright
-        assert figures.force_error < 0.03 * figures.weight
-
-
-@full
 def test_the_picture_of_a_part_has_a_panel_for_each_quantity(comparison, summary):
     """Quantities over a decade, of equal values, and without runs."""
     part, matrix = comparison.matrix.part[0], comparison.matrix
@@ -364,38 +336,6 @@ def test_ratios_of_means_are_listed_beside_the_published_ones():
     assert "moved in 1 s, mm" in race.table()[0]
     assert first.moved == 0.0123
     assert race.figure()[:4] == b"\x89PNG"
-
-
-def test_a_timed_engine_differs_only_by_its_friction():
-    runner = settings_of(load_comparison("d15-table-1").race).runner[0]
-    watch = Stopwatch(runner)
-    march = March("quadruped", 1, watch, 1e-3)
-    problems = []
-    solve, own = watch.solve, PolygonLcp()
-    march.world.engine = type("Spy", (), {"solve": staticmethod(lambda p: problems.append(p) or solve(p))})()
-    march.step()
-    expected = own.solve(msgspec.structs.replace(problems[0], mu=np.full(4, 100.0)))
-    np.testing.assert_array_equal(march.world.v, expected.v_plus)
-    assert watch.contacts == [4]
-
-
-@every("points", [1, 3])
-def test_a_march_lifts_two_feet_in_turn(points):
-    march = March("quadruped", points, NoSlip(), 1e-3)
-    lifted = []
-    for _ in range(400):
-        assert march.step().status.ok
-        feet = march.world.contacts
-        lifted.append(
-            [min([g for k, g in zip(feet.keys, feet.gaps, strict=True) if k.startswith(leg)], default=0.01) for leg in LEGS]
-        )
-    high = np.array(lifted) > 1e-3
-    assert (high.any(axis=0)).all()
-    assert not high.all(axis=1).any()
-    assert march.world.q[2] > 0.15
-
-
-LEGS = sorted({re.split(r"[_.]", key)[0] for key in March("quadruped", 1, NoSlip(), 1e-3).world.contacts.keys})
 
 
 @every(

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from fast import every, full
@@ -22,11 +21,8 @@ from sim_harness.studies.toss_fits import (
     ENTRIES,
     Identified,
     Parameters,
-    intervals,
     load_parameters,
-    resumed,
     save_parameters,
-    search,
     split,
     whole_errors,
     window_errors,
@@ -80,42 +76,6 @@ def test_tosses_are_read_as_they_are_written_and_other_files_refused(tmp_path):
         assert caught.value.path == "--data"
 
 
-@every(
-    ("change", "where"),
-    [
-        ({"velocity": None}, "velocity"),
-        ({"velocity": np.zeros((4, 3))}, "velocity"),
-        ({"position": np.full((20, 3), np.nan)}, "position"),
-        ({"quaternion_wxyz": np.ones((20, 4))}, "quaternion_wxyz"),
-        ({"start": np.array([0, 12, 11, 20])}, "start"),
-        ({"start": np.array([0.0, 20.0])}, "start"),
-        ({"start": np.array([0, 19])}, "start"),
-    ],
-)
-def test_a_malformed_file_is_refused_by_name(tmp_path, change, where):
-    given = arrays([flying(0, 20)]) | change
-    np.savez(tmp_path / FILE, **{name: value for name, value in given.items() if value is not None})
-    with pytest.raises(ConfigError) as caught:
-        load_tosses(tmp_path)
-    assert caught.value.path == f"{FILE}: {where}"
-
-
-def test_a_search_finds_the_least_loss_and_intervals_follow_the_scatter():
-    random, best = np.random.default_rng(0), np.log([0.18, 1.2])
-    centres = best + 0.1 * random.normal(size=(80, 2))
-
-    def losses_at(values):
-        return ((np.log([values["mu"], values["inertia"]]) - centres) ** 2).sum(axis=1)
-
-    trials = search(losses_at, ("mu", "inertia"), 60)
-    least = trials.points[trials.losses.mean(axis=1).argmin()]
-    np.testing.assert_allclose(least, centres.mean(axis=0), atol=5e-3)
-    low, high = intervals(trials, ("mu", "inertia"))
-    np.testing.assert_allclose(high - low, 2 * 1.96 * centres.std(axis=0) / np.sqrt(80), rtol=0.2)
-    assert (low < centres.mean(axis=0)).all()
-    assert (high > centres.mean(axis=0)).all()
-
-
 def identified():
     values = {"mu": 0.18, "inertia": 1.1, "restitution": 0.1}
     return Parameters(
@@ -135,35 +95,6 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     row = next(line for line in text.splitlines() if line.startswith("lcp"))
     assert float(row.split()[1]) < 1e-3  # flights are forecast
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}
-
-
-def test_finished_fits_of_the_same_data_and_rules_are_not_repeated(tmp_path):
-    path, known = tmp_path / "p.json", identified()
-    begun = msgspec.structs.replace(known, engines={})
-    assert resumed(path, begun) is begun
-    save_parameters(path, known)
-    assert resumed(path, begun).engines.keys() == {"lcp"}
-    for change in ({"tosses": 299}, {"rules": "10 evaluations"}, {"flight": Flight(gravity=9.61, centre=known.flight.centre)}):
-        assert resumed(path, msgspec.structs.replace(begun, **change)).engines == {}
-
-
-@every(
-    ("old", "new", "where"),
-    [
-        ('"lcp"', '"lpc"', "p.json.engines.lpc"),
-        ('"mu": 0.18', '"nu": 0.18', "p.json.engines.lcp.values"),
-        ('"mu": 0.18', '"mu": Infinity', "p.json.engines.lcp.values.mu"),
-        ('"mu": 0.18', '"mu": -1.0', "p.json.engines[...].values[...]"),
-        ("{", "", "--parameters"),
-    ],
-)
-def test_a_wrong_file_of_parameters_is_refused(tmp_path, old, new, where):
-    path = tmp_path / "p.json"
-    save_parameters(path, identified())
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(ConfigError) as caught:
-        load_parameters(path)
-    assert caught.value.path == where
 
 
 @every(
@@ -211,33 +142,11 @@ def test_the_published_parameters_reach_the_published_lines():
             assert difference.mean() + 2.0 * difference.std(ddof=1) / 10.0 < 0.0
 
 
-@measured
-@full
-def test_short_windows_of_the_published_parameters():
-    tosses, known = load_tosses(DATA), load_parameters(PUBLISHED)
-    judged = [tosses[i] for i in split(len(tosses))[1]]
-    errors = window_errors(ENTRIES["sap"].build(known.flight, known.engines["sap"].values), judged, 16)
-    assert errors.position.mean() <= 0.025
-    assert np.degrees(errors.rotation.mean()) <= 2.3
-
-
 def test_flights_tell_gravity_and_the_centre_of_mass():
     found = identify_flight([flying(seed) for seed in range(6)])
     np.testing.assert_allclose(found.gravity, GRAVITY, rtol=1e-9)
     np.testing.assert_allclose(found.centre, CENTRE, atol=1e-10)
     assert found.tosses == 6
-
-
-@pytest.mark.parametrize("name", ["newton-rigid", "sap", "mujoco", "drake"])
-def test_a_flight_is_forecast_from_its_first_state(name):
-    pytest.importorskip({"drake": "pydrake"}.get(name, "mujoco"))
-    toss = flying(3)
-    flight = Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
-    values = {key: BOUNDS[key].start for key in ENTRIES[name].parameters}
-    errors = whole_errors(ENTRIES[name].build(flight, values), [toss])
-    assert errors.position[0] < 1e-3  # 0.1 mm: velocity by differences of a turning body
-    turned = 0.01 if name == "drake" else 1e-5  # Drake integrates quaternions to first order
-    assert np.degrees(errors.rotation[0]) < turned
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import robot_world
-from fast import every, fast, first_is_fast, full
+from fast import every, fast
 from problems import DT, Body, random_problems, step_problem
-from scipy.integrate import solve_ivp
-from scipy.special import ellipk
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -16,8 +14,6 @@ from idyn.errors import InputError
 from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.engine import CompliantEngine, Rows
-from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.sap import Sap
 from sim_harness.scenes.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
@@ -26,97 +22,6 @@ from sim_harness.world.bodies import MovedBodies, RobotBodies
 from sim_harness.world.worlds import ENGINES, AnyEngine, FoldingEngine, build_scene, with_compliance
 
 G = 9.81
-
-
-class Linkage:
-    """Rods (mass, length) under gravity, turn 0 hanging down; pins between ends of rods or of rods and places in the world.
-
-    pins: ((rod, side), (rod, side) or (x, z)), side −1 for the upper and +1 for the lower end at turn 0
-    """
-
-    def __init__(self, rods, pins, q, v=None, plane=True):
-        self.rods, self.pins, self.plane = rods, pins, plane
-        self.q, self.v = np.array(q, float), np.zeros(3 * len(rods)) if v is None else np.array(v, float)
-
-    @property
-    def M(self):
-        return np.diag(np.concatenate([[m, m, m * length**2 / 12] for m, length in self.rods]))
-
-    def end(self, q, rod, side):
-        """Place of an end (2) and its Jacobian (2, nv)."""
-        half, (x, z, turn) = side * self.rods[rod][1] / 2, q[3 * rod : 3 * rod + 3]
-        J = np.zeros((2, len(q)))
-        J[:, 3 * rod : 3 * rod + 2] = np.eye(2)
-        J[:, 3 * rod + 2] = half * np.cos(turn), half * np.sin(turn)
-        return np.array([x + half * np.sin(turn), z - half * np.cos(turn)]), J
-
-    def rows(self):
-        G, g = [], []
-        for a, b in self.pins:
-            place, J = self.end(self.q, *a)
-            if isinstance(b[0], int):
-                other, K = self.end(self.q, *b)
-                place, J = place - other, J - K
-            else:
-                place = place - b
-            G.append(J)
-            g.append(place)
-        return Rows(G=np.vstack(G), g=np.concatenate(g), stops=np.zeros(2 * len(g), dtype=bool))
-
-    def step(self, engine, dt, doubled=False):
-        rows = self.rows()
-        if doubled:
-            rows = Rows(G=np.vstack([rows.G, rows.G]), g=np.tile(rows.g, 2), stops=np.tile(rows.stops, 2))
-        n = len(self.q)
-        h = np.zeros(n)
-        h[1::3] = [G * m for m, _ in self.rods]
-        solution = engine.solve(step_problem(self.M, dt=dt, h=h, v=self.v, rows=rows))
-        self.v = solution.v_plus
-        self.q = self.q + dt * self.v
-        return solution
-
-    def energy(self):
-        return 0.5 * self.v @ self.M @ self.v + sum(G * m * self.q[3 * i + 1] for i, (m, _) in enumerate(self.rods))
-
-    def drift(self):
-        return np.abs(self.rows().g).max()
-
-
-def pendulum(turn):
-    """A rod of 2 kg and 0.6 m on a pin at the origin."""
-    return Linkage([(2.0, 0.6)], [((0, -1), (0.0, 0.0))], [0.3 * np.sin(turn), -0.3 * np.cos(turn), turn])
-
-
-CRANK, COUPLER, ROCKER, BASE = 0.1, 0.3, 0.25, 0.3
-"""Lengths of a crank-rocker [m]: the crank goes all the way round."""
-
-
-def crank_rocker_at(crank):
-    """Turns of coupler and rocker by the law of cosines, the ends A, B of crank and rocker; its pin is at (BASE, 0)."""
-    A = CRANK * np.array([np.sin(crank), -np.cos(crank)])
-    to = np.array([BASE, 0.0]) - A
-    reach = np.hypot(*to)
-    bend = np.arccos((COUPLER**2 + reach**2 - ROCKER**2) / (2 * COUPLER * reach))
-    angle = np.arctan2(to[1], to[0]) + bend
-    B = A + COUPLER * np.array([np.cos(angle), np.sin(angle)])
-    turn = np.arctan2(B[0] - A[0], -(B[1] - A[1]))
-    down = B - np.array([BASE, 0.0])
-    return turn, np.arctan2(down[0], -down[1]), A, B
-
-
-MASSES = 0.4, 0.6, 0.5
-
-
-def crank_rocker(crank, speed):
-    """At a crank angle with a crank speed; velocities by central differences of the closed form."""
-
-    def q_of(angle):
-        coupler, rocker, A, B = crank_rocker_at(angle)
-        return np.concatenate([A / 2, [angle], (A + B) / 2, [coupler], (B + np.array([BASE, 0.0])) / 2, [rocker]])
-
-    v = speed * (q_of(crank + 1e-6) - q_of(crank - 1e-6)) / 2e-6
-    pins = [((0, -1), (0.0, 0.0)), ((0, 1), (1, -1)), ((1, 1), (2, 1)), ((2, -1), (BASE, 0.0))]
-    return Linkage(list(zip(MASSES, (CRANK, COUPLER, ROCKER), strict=True)), pins, q_of(crank), v), q_of
 
 
 BILATERAL = sorted(set(ENGINES) - {"sap"})
@@ -433,102 +338,3 @@ def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
     closed = MovedBodies(bodies=bodies, q=q, touching=bodies.touching(q))
     still = np.zeros(legs.nv)
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
-
-
-@every("name", ["lcp", "sap"])
-@pytest.mark.parametrize("stiffness", fast([1e2, 1e6, 1e10, 1e12], 1e6))
-def test_a_spring_row_yields_by_weight_over_stiffness(name, stiffness):
-    engine = with_compliance(parse(name, AnyEngine, "engine"))
-    g, v = 0.0, 0.0
-    for _ in range(3000):
-        v = engine.solve(weight_on_a_row(False, g, v, 1 / stiffness, 2 / np.sqrt(stiffness))).v_plus[0]
-        g += DT * v
-    assert -g == pytest.approx(M * G / stiffness, rel=1e-4, abs=1e-15)
-
-
-SIMPLE = sorted(set(ENGINES) - {"sap"})
-"""Those whose rows are eliminated in one place."""
-
-
-def crossings(turns, dt):
-    """Times at which it goes through the middle upwards, interpolated."""
-    k = np.flatnonzero((turns[:-1] < 0) & (turns[1:] >= 0))
-    return dt * (k + turns[k] / (turns[k] - turns[k + 1]))
-
-
-@pytest.mark.parametrize("engine", first_is_fast(SIMPLE))
-def test_a_pinned_rod_is_a_pendulum(engine):
-    """Period 4 K(sin²(α/2)) / ω of a swing by α = 1 rad, and the swing stays as large as it is."""
-    rod, dt = pendulum(1.0), 1e-3
-    turns = []
-    for _ in range(6000):
-        assert rod.step(ENGINES[engine](), dt).status.ok
-        turns.append(rod.q[2])
-    omega = np.sqrt(1.5 * G / 0.6)
-    period = 4 * ellipk(np.sin(0.5) ** 2) / omega
-    np.testing.assert_allclose(np.diff(crossings(np.array(turns), dt)), period, rtol=1e-4)
-    assert np.max(turns[-1600:]) == pytest.approx(1.0, abs=2e-3)
-    assert rod.drift() < 1e-5
-
-
-def crank_motion(crank, speed, times):
-    """Crank angle of the four-bar by its one degree of freedom: ½ I(φ) φ̇² + V(φ) is kept, I and V by the closed form."""
-    linkage, q_of = crank_rocker(crank, speed)
-    M = np.diag(linkage.M)
-
-    def slope(angle):
-        return (q_of(angle + 1e-5) - q_of(angle - 1e-5)) / 2e-5
-
-    def inertia(angle):
-        return M @ slope(angle) ** 2
-
-    def height(angle):
-        return G * (M[1::3] @ q_of(angle)[1::3])
-
-    def rate(_, y):
-        e = 1e-4
-        dI = (inertia(y[0] + e) - inertia(y[0] - e)) / (2 * e)
-        dV = (height(y[0] + e) - height(y[0] - e)) / (2 * e)
-        return [y[1], (-0.5 * dI * y[1] ** 2 - dV) / inertia(y[0])]
-
-    return solve_ivp(rate, (0, times[-1]), [crank, speed], t_eval=times, rtol=1e-9, atol=1e-10).y[0]
-
-
-@full
-@pytest.mark.parametrize("doubled", [False, True])
-def test_a_four_bar_follows_its_closed_form(doubled):
-    """Crank and rocker: turns by the law of cosines at all times, the crank's motion by energy alone; redundant rows or not."""
-    off = []
-    for dt in (1e-3, 5e-4):
-        linkage, _ = crank_rocker(0.3, 40.0)
-        times = dt * np.arange(1, round(0.4 / dt) + 1)
-        cranks = []
-        for _ in times:
-            solution = linkage.step(NoSlip(), dt, doubled)
-            assert solution.status.ok
-            cranks.append(linkage.q[2])
-            coupler, rocker, _, _ = crank_rocker_at(linkage.q[2])
-            np.testing.assert_allclose(np.sin(linkage.q[[5, 8]] - [coupler, rocker]), 0, atol=1e3 * dt**2)  # as pins are open
-        assert linkage.q[2] > 2 * np.pi  # all the way round
-        off.append(np.abs(cranks - crank_motion(0.3, 40.0, times)).max())
-    assert off[0] < 0.2
-    assert off[1] < 0.6 * off[0]
-
-
-@pytest.mark.long
-def test_drift_over_minutes_is_bounded_and_of_second_order():
-    """Swings of minutes: closures are open by what one step leaves, 4 times less at half the step; energy never grows."""
-    worst = []
-    for dt, minutes in ((2e-3, 3), (1e-3, 1)):
-        linkage, _ = crank_rocker(0.3, 15.0)
-        drift, energies = [], []
-        for _ in range(round(60 * minutes / dt)):
-            assert linkage.step(PolygonLcp(), dt).status.ok
-            drift.append(linkage.drift())
-            energies.append(linkage.energy())
-        by_part = np.array(drift).reshape(6, -1).max(axis=1)
-        assert (np.diff(by_part) <= 1e-7).all()
-        assert (np.diff(np.array(energies).reshape(6, -1).max(axis=1)) <= 0).all()
-        worst.append(by_part[0])
-    assert worst[0] < 1e-4
-    assert worst[1] == pytest.approx(worst[0] / 4, rel=0.05)

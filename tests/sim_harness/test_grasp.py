@@ -1,9 +1,7 @@
 """Grasps: an arm that holds a box, and forces of bodies that are held."""
 
 from collections import defaultdict
-from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from fast import every, fast, full
@@ -23,7 +21,7 @@ from sim_harness.engines.newton import Newton
 from sim_harness.run import experiment
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.scenes.load import check_scene, engine_named, load_scene
+from sim_harness.scenes.load import check_scene, engine_named
 from sim_harness.scenes.scene_settings import (
     BodySettings,
     ForceSettings,
@@ -72,18 +70,6 @@ def pid_error(mu, seconds):
     return np.mean(errors)
 
 
-def test_an_unheld_box_falls():
-    w = world()
-    w.reset(w.robot.integrate(w.q, np.r_[0.2, 0, 0, np.zeros(w.robot.nv - 3)]))
-    n = 200
-    start = w.q.copy()
-    for _ in range(n):
-        w.step(np.zeros(11), DT)
-    assert w.q[2] - start[2] == pytest.approx(-G * DT * DT * n * (n + 1) / 2, abs=1e-10)
-    np.testing.assert_allclose(w.q[3:7], start[3:7], atol=1e-12)
-    assert np.abs(w.v[6:]).max() > 0.1  # the arm sags
-
-
 @every("engine", ["lcp", "dissipation", "penalty"])
 def test_the_box_receives_the_opposite_of_the_finger_forces(engine):
     """The momentum of the box changes by its weight and by the opposite of the finger forces."""
@@ -123,15 +109,6 @@ def test_with_large_friction_the_arm_carries_the_box_better_than_pid(law, at_lea
     assert error.mean() * at_least < pid_error(100.0, 1.0)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("law", "at_least"), LAWS)
-def test_three_seconds_of_carrying_the_box(law, at_least):
-    run, error = carry(law, 100.0, 3.0, **UNJUDGED)
-    assert run.summary.modes == {"ok": 1.0}
-    assert np.linalg.norm(run.trace.q[-1, :3]) < 0.01  # the sinusoid ends where it began
-    assert error.mean() * at_least < pid_error(100.0, 3.0)
-
-
 @pytest.mark.parametrize(("law", "mode"), fast([("no-slip", "ok"), ("coulomb", "ok"), ("convex", "degraded")], "convex"))
 def test_forces_that_the_world_does_not_confirm_are_reported(law, mode):
     """The arm follows its path under each of them, but the normal forces of [ZD Eq. 69] do not exist in the world."""
@@ -145,15 +122,6 @@ def test_finger_forces_match_the_prediction():
     assert run.summary.force_error < 1e-4
     assert run.summary.force > 15.0
     assert np.isfinite(run.trace.predicted[:, -4:]).all()
-
-
-@full
-def test_the_arm_follows_its_path_after_dropping_the_box():
-    """μ = 0.2 in the world and in the prediction: the box slides out and the arm follows its sinusoid without it."""
-    run, error = carry("coulomb", 0.2, 1.0)
-    assert run.trace.q[-1, 2] < -0.3
-    assert run.summary.upright
-    assert error.max() < 1e-3
 
 
 def squeezing(consistency, squeeze=0.1):
@@ -242,8 +210,6 @@ def test_invalid_grips_are_refused():
 
 
 RIGID = pytest.mark.parametrize("engine", ["lcp", "newton"])
-SHARED = Path(__file__).parents[2].parent / "shared" / "cases" / "engines"
-needs_cases = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared cases are not beside the project")
 
 
 def scene(*bodies, **settings):
@@ -383,38 +349,3 @@ def test_hinged_boxes_collide_as_under_newton(masses):
         assert set(statuses) == {Status.SOLVED}
         ends.append(end)
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
-
-
-def case(name, **changes):
-    return msgspec.structs.replace(load_scene(str(SHARED / name)), **changes)
-
-
-@needs_cases
-@full
-@RIGID
-@pytest.mark.parametrize("dt", [1e-3, 2e-3])
-def test_the_shared_pinched_box_hangs_still(engine, dt):
-    statuses, start, end, change = followed(case("pinched-box-lcp.toml", dt=dt), engine, 1500, settled=300)
-    assert set(statuses) == {Status.SOLVED}
-    assert np.abs(end - start).max() < 1e-6
-    assert change < 1e-3
-
-
-@needs_cases
-@full
-def test_the_shared_hinged_boxes_are_solved_in_each_step():
-    ends = []
-    for engine in ("lcp", "newton"):
-        statuses, _, end, _ = followed(case("hinged-boxes-ray.toml"), engine, 4000)
-        assert set(statuses) == {Status.SOLVED}
-        ends.append(end)
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
-
-
-@needs_cases
-@full
-@RIGID
-def test_the_shared_thin_box_has_steady_forces(engine):
-    statuses, _, _, change = followed(case("thin-box-newton-forces.toml"), engine, 1000, settled=300)
-    assert set(statuses) == {Status.SOLVED}
-    assert change < 1e-3

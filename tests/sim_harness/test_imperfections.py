@@ -363,13 +363,6 @@ def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path
     assert replay(log).exact
 
 
-@full
-def test_the_robot_trots_with_foot_switches():
-    run = imperfect_run({"contacts": "binary"}, base="trot", duration=1.0)
-    assert run.summary.upright
-    assert run.summary.tracking < 5e-3
-
-
 def used_friction(trace):
     """The largest share of tangential in normal force that the world ever gave."""
     normal, tangential = trace.simulated[:, :, 0], np.linalg.norm(trace.simulated[:, :, 1:], axis=2)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import block_world
-from fast import every, first_is_fast
+from fast import every
 from problems import DT, check_dynamics, random_problems, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
 
@@ -18,9 +18,7 @@ from sim_harness.engines.engine import Rows
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip, stick_rows
 from sim_harness.engines.viscous import Viscous
-from sim_harness.scenes.load import load_scene
 from sim_harness.world.world import contact_jacobian
-from sim_harness.world.worlds import build_scene
 
 RECOVERY = 0.1
 
@@ -98,43 +96,11 @@ def test_the_solvers_agree_in_the_motion(solver):
             np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
 
 
-@every("kind", ["quadruped", "solo12"])
-def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world, make_stand, kind):
-    ends = []
-    for engine in ("no-slip", "lcp"):
-        world = make_world(engine, name=kind)
-        world.bodies.mu = np.full(len(world.contacts), np.inf)
-        stand = make_stand(world)
-        for _ in range(300):
-            result = world.step(stand.torque(), DT)
-            assert result.status.ok
-        assert result.normal_force.sum() == pytest.approx(world.robot.total_mass * 9.81, rel=1e-4)
-        ends.append(world.q)
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
-
-
-@every("angle", [0.2, 1.0])
-def test_a_block_on_a_ramp_does_not_slide(angle):
-    """At any slope until it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
-    world = block_world("no-slip")
-    problem = block_problem(world, 9.81 * 2 * np.array([np.sin(angle), 0, -np.cos(angle)]))
-    solution = NoSlip().solve(problem)
-    np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
-    np.testing.assert_allclose(solution.p.sum(axis=0)[2], 2 * 9.81 * np.cos(angle) * DT, rtol=1e-9)
-    np.testing.assert_allclose(solution.p.sum(axis=0)[:2] @ along_x(problem), -2 * 9.81 * np.sin(angle) * DT, rtol=1e-9)
-    assert (solution.p[solution.p[:, 2] <= 0, :2] == 0).all()  # friction where there is a normal force
-
-
 def block_problem(world, force):
     """The block of 2 kg on its four corners, at rest, under a force [N] at its centre and no other."""
     terms = world.robot.terms(world.q, world.v)
     J = contact_jacobian(terms.axes, world.robot.tree.support, world.contacts)
     return step_problem(terms.M, J, 0.5, force=np.concatenate([force, np.zeros(3)]))
-
-
-def along_x(problem):
-    """The world's x in the tangents of the first contact."""
-    return problem.J[:2, 0]
 
 
 def test_a_wall_does_not_hold_a_falling_block_and_a_pressed_patch_does_not_spin():
@@ -153,41 +119,6 @@ def test_a_wall_does_not_hold_a_falling_block_and_a_pressed_patch_does_not_spin(
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 
 
-def test_a_lifting_contact_has_no_force():
-    """A block thrown upwards and sideways off the ground, and one that tips about an edge."""
-    problem = block_problem(block_world("no-slip"), np.array([0, 0, -2 * 9.81]))
-    flying = NoSlip().solve(msgspec.structs.replace(problem, v=np.array([0.3, 0, 0.5, 0, 0, 0])))
-    assert not flying.p.any()
-    torque = 1.5 * 0.2 * 2 * 9.81
-    tipping = NoSlip().solve(msgspec.structs.replace(problem, force=np.array([0, 0, -2 * 9.81, 0, torque, 0])))
-    u, w = conditions(problem, tipping)
-    assert np.count_nonzero(w > 1e-3) == 2
-    assert np.abs(tipping.p[w > 1e-3]).max() == 0
-    assert tipping.p[w <= 1e-3, 2].sum() > 0
-    assert np.abs(u[w <= 1e-3]).max() < 1e-9
-    inertia = 0.03 + 2 * (0.2**2 + 0.05**2)  # about the edge
-    assert tipping.v_plus[4] == pytest.approx(DT * (torque - 0.2 * 2 * 9.81) / inertia)
-
-
-@pytest.mark.parametrize("engine", first_is_fast([NoSlip(), NoSlip(solver="qp")]))
-def test_energy_never_grows(engine):
-    """A block thrown on the plane, spinning: kinetic and potential energy, gravity and impacts included."""
-    rng = np.random.default_rng(7)
-    for _ in range(3):
-        world = block_world("no-slip")
-        world.engine = engine
-        q = world.q.copy()
-        q[2] += 0.02
-        world.reset(q, np.concatenate([rng.normal(size=2), [-0.5], rng.normal(size=3)]))
-        energy = world.robot.energy(world.q, world.v)
-        for _ in range(500):
-            assert world.step(np.zeros(0), DT).status.ok
-            now = world.robot.energy(world.q, world.v)
-            assert now < energy + 2e-4  # first order: g dt v m in flight
-            energy = min(now, energy)
-        assert np.abs(world.v).max() < 1e-3
-
-
 def test_the_motion_matches_the_lcp_engine_at_mu_100():
     """μ = 100 stands for infinite friction in the paper. Infinite friction may allow several motions: where the two differ,
     there are several."""
@@ -200,19 +131,6 @@ def test_the_motion_matches_the_lcp_engine_at_mu_100():
         else:
             assert len(list(all_choices(rest))) != 1
     assert agreed > 30
-
-
-@every("solver", ["ppm", "qp", "lemke"])
-def test_a_grasp_on_36_contacts_holds(solver):
-    """[D15 Fig. 1] at its step of 10 ms, a hundred steps with each solver: nothing falls."""
-    world = build_scene(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))
-    for _ in range(100):
-        step = world.step()
-        assert len(step.problem.mu) == 36
-        assert step.solution.status.ok
-    assert np.abs(world.state.v).max() < 1e-9
-    pressing = step.solution.p[:, 2].sum() / 0.01
-    assert pressing == pytest.approx(3 * 40.0, rel=1e-6)  # at each of three faces
 
 
 def touching(problem):
@@ -251,47 +169,6 @@ def test_the_motion_minimises_its_convex_program():
         np.testing.assert_allclose(solution.v_plus, answer.x, atol=1e-6)
 
 
-@every("coefficient", [0.5, 20.0])
-def test_a_block_that_slides_slows_down_exponentially(coefficient):
-    """v(t) = v₀ e^(−4 μ t / m) on four corners; backward Euler to the last digit, the exponential to O(dt)."""
-    world = block_world("viscous", coefficient=coefficient)
-    world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 0]))
-    for _ in range(200):
-        assert world.step(np.zeros(0), DT).status.ok
-    np.testing.assert_allclose(world.v[:2], np.array([0.4, 0.1]) / (1 + DT * 4 * coefficient / 2) ** 200, rtol=1e-6)
-    np.testing.assert_allclose(world.v[:2], np.array([0.4, 0.1]) * np.exp(-4 * coefficient / 2 * 0.2), rtol=0.2)
-
-
-@every("name", ["quadruped", "solo12"])
-def test_contact_never_adds_energy(name):
-    """½ v⁺ᵀMv⁺ is at most that of free motion."""
-    for problem in random_problems(name, 100):
-        p = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps))
-        v_free = p.v + DT * np.linalg.solve(p.M, p.force - p.h)
-        v_plus = Viscous(coefficient=3.0).solve(p).v_plus
-        assert v_plus @ p.M @ v_plus <= v_free @ p.M @ v_free + 1e-12
-
-
-@every("dt", [1e-3, 2e-2])
-def test_energy_never_grows_at_any_coefficient(dt):
-    for coefficient in (0.0, 1.0, 1e6):
-        world = block_world("viscous", coefficient=coefficient)
-        world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 0]))
-        energy = world.robot.energy(world.q, world.v)
-        for _ in range(100):
-            assert world.step(np.zeros(0), dt).status.ok
-            assert world.robot.energy(world.q, world.v) <= energy + 1e-9
-            energy = world.robot.energy(world.q, world.v)
-
-
-def test_a_robot_on_viscous_ground_slides_without_error(make_world, make_stand):
-    world = make_world("viscous")
-    stand = make_stand(world)
-    for _ in range(1500):
-        assert world.step(stand.torque(), DT).status.ok
-        assert np.isfinite(world.q).all()
-
-
 def test_an_impact_at_the_acceleration_level_is_inelastic_and_needs_the_bias():
     problem = block_problem(block_world("viscous"), np.array([0, 0, -2 * 9.81]))
     falling = msgspec.structs.replace(problem, v=np.array([0, 0, -0.7, 0, 0, 0]), bias=lambda: np.zeros(4))
@@ -301,22 +178,6 @@ def test_an_impact_at_the_acceleration_level_is_inelastic_and_needs_the_bias():
     problem = block_problem(block_world("viscous"), np.zeros(3))
     with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
         Viscous(level="acceleration").solve(problem)
-
-
-def test_the_levels_differ_by_first_order_in_the_step():
-    """One second of a block that slides and turns on the plane."""
-    off = []
-    for dt in (2e-3, 1e-3):
-        ends = []
-        for level in ("velocity", "acceleration"):
-            world = block_world("viscous", coefficient=2.0, level=level)
-            world.reset(world.q, np.array([0.4, 0.1, 0, 0, 0, 1.0]))
-            for _ in range(round(0.5 / dt)):
-                assert world.step(np.zeros(0), dt).status.ok
-            ends.append(world.q)
-        off.append(np.abs(ends[0] - ends[1]).max())
-    assert off[0] < 5e-3
-    assert off[1] == pytest.approx(off[0] / 2, rel=0.1)
 
 
 def reduced(M, held, N, drive, right):

@@ -1,10 +1,7 @@
 """Studies as data, and the studies of polygons, contact models and task controllers."""
 
 import json
-import sys
-from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from fast import every, full
@@ -13,21 +10,17 @@ from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
 from controllers.feedforward import FeedForward, Forecast
-from controllers.robot.load import load_robot
-from idyn import ContactPoint, Flat, Robot, State, contacts_from_geometry
-from idyn.errors import ConfigError
+from idyn import State
 from idyn.laws import make_law
 from sim_harness.commands.main import main
 from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
-from sim_harness.run.experiment import run_in_process
-from sim_harness.run.plan import terrain_of
 from sim_harness.studies import cone_study, contact_models, tasks
 from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors
-from sim_harness.studies.contact_models import SCENES, by_touch_down, outcome_of, plan_of, slip_of
-from sim_harness.studies.tasks import RUNS, PeerController, circle, contact_link, ramp, stance, targets_of, with_contact_links
+from sim_harness.studies.contact_models import SCENES, plan_of
+from sim_harness.studies.tasks import RUNS
 
 STUDY = Study(
     "Powers",
@@ -96,40 +89,6 @@ def test_the_page_of_polygons_has_its_table_and_picture(tmp_path, monkeypatch, c
     assert "8 edges" in printed
 
 
-@pytest.fixture(scope="module")
-def standing():
-    """A short run of go2 before its first step: robot, terrain, trace."""
-    plan = plan_of("go2", SCENES["flat, μ 0.8"])
-    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=0.1))
-    robot, _ = load_robot("go2")
-    return robot, terrain_of(plan), run_in_process(plan, "coulomb", lambda *_: None, seed=0).trace
-
-
-def test_feet_that_are_dragged_slip_with_the_speed_of_the_robot_if_they_have_load(standing):
-    robot, terrain, trace = standing
-    v = np.zeros_like(trace.v)
-    assert slip_of(msgspec.structs.replace(trace, v=v), robot, terrain) == 0.0
-    v[:, :3] = 0.3, 0.4, 0.0  # a level base: in world axes, too
-    level = trace.q.copy()
-    level[:, 3:7] = 0.0, 0.0, 0.0, 1.0
-    assert slip_of(msgspec.structs.replace(trace, q=level, v=v), robot, terrain) == pytest.approx(0.5, rel=1e-12)
-    assert np.isnan(slip_of(msgspec.structs.replace(trace, simulated=np.zeros_like(trace.simulated)), robot, terrain))
-
-
-def test_errors_are_sorted_by_the_time_since_a_touch_down(standing):
-    trace, n = standing[2], 100
-    simulated = np.zeros((n, *trace.simulated.shape[1:]))
-    simulated[30:60, 0, 0] = simulated[70:, 1, 0] = 50.0
-    rows = msgspec.structs.replace(trace, simulated=simulated, t=np.arange(n) * 1e-3)
-    error = np.zeros(n)
-    error[30:50] = np.arange(20.0)
-    error[70:90] = np.nan
-    np.testing.assert_array_equal(by_touch_down(error, rows, 1e-3), np.arange(20.0))
-    error[70:90] = 3.0 * np.arange(20.0)
-    np.testing.assert_array_equal(by_touch_down(error, rows, 1e-3), 2.0 * np.arange(20.0))
-    assert np.isnan(by_touch_down(np.full(n, np.nan), rows, 1e-3)).all()
-
-
 def test_another_feed_forward_replaces_that_of_the_law():
     class Constant(FeedForward):
         def forecast(self, at, contacts, target):
@@ -144,12 +103,6 @@ def test_another_feed_forward_replaces_that_of_the_law():
     assert command.prediction is None
 
 
-@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
-def test_an_environment_without_tsid_is_named(python, said):
-    with pytest.raises(ConfigError, match=f"--tsid: .*{said}"):
-        outcome_of("go2", SCENES["flat, μ 0.8"], "coulomb", Path(python), 0)
-
-
 def test_the_page_of_contact_models_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(contact_models, "SCENES", {"flat, μ 0.8": SCENES["flat, μ 0.8"]})
     monkeypatch.setattr(contact_models, "ROBOTS", ("go2",))
@@ -159,36 +112,6 @@ def test_the_page_of_contact_models_has_its_table_and_picture(tmp_path, monkeypa
     printed = capsys.readouterr().out
     assert "no-slip" in printed
     assert "Left out: TSID" in printed
-
-
-@every("curve", [ramp, lambda t: circle(t, 0.05, 1.0, (0, 2))])
-def test_velocities_and_accelerations_of_references_are_derivatives(curve):
-    t, h = np.linspace(-0.5, 3.0, 701), 1e-5
-    before, now, after = curve(t - h), curve(t), curve(t + h)
-    np.testing.assert_allclose(now.v, (after.x - before.x) / (2 * h), atol=1e-8)
-    np.testing.assert_allclose(
-        now.a, (after.v - before.v) / (2 * h), atol=1e-3
-    )  # third derivatives jump at the ends of the ramp
-
-
-def test_contact_links_are_at_the_contact_points():
-    robot, q = stance()
-    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
-    base, urdf = with_contact_links(robot, q, contacts)
-    links = tuple(ContactPoint(frame=contact_link(key)) for key in contacts.keys)
-    copy = Robot(robot.description.__class__(urdf=urdf, contact=links))
-    for key, point in zip(contacts.keys, contacts.points, strict=True):
-        np.testing.assert_allclose(copy.frames.placement(contact_link(key), q).translation, point, atol=1e-12)
-    np.testing.assert_allclose(copy.frames.placement(base, q).translation, q[:3], atol=1e-12)
-    np.testing.assert_allclose(copy.terms(q, np.zeros(robot.nv)).M[:6, :6], robot.terms(q, np.zeros(robot.nv)).M[:6, :6])
-
-
-@every(("python", "said"), [(sys.executable, "No module named 'tsid'"), ("/nowhere/python", "No such file")])
-def test_an_environment_without_the_project_is_named(python, said):
-    robot, q = stance()
-    run = RUNS["trunk on a circle"]
-    with pytest.raises(ConfigError, match=f"--tsid: .*{said}"):
-        PeerController("tsid", Path(python), robot, q, run, targets_of(run, robot, q, 0.01))
 
 
 def test_the_page_of_tasks_has_its_table_and_picture(tmp_path, monkeypatch, capsys):

@@ -3,11 +3,10 @@
 import runpy
 
 import msgspec
-import mujoco
 import numpy as np
 import pytest
 from documents import ROOT
-from fast import fast, full
+from fast import first_is_fast, full
 from mujoco_robot import DT, DrivenRobot, TaskRun, circle, follow, ramp, target
 
 from idyn.errors import ConfigError
@@ -31,29 +30,23 @@ def trunk_circle(radius=0.03, frequency=0.5, seconds=6.0, **world):
     return run.loop(seconds, tasks, lambda t, q: np.linalg.norm(q[:3] - start["x"] - path(t - 1.0)))
 
 
-@pytest.mark.parametrize("law", fast(["coulomb", "exact-cone"], "coulomb"))
-def test_the_trunk_follows_a_circle(law):
-    run = trunk_circle(law=law)
+@pytest.mark.parametrize(
+    ("world", "rms", "rate"),
+    first_is_fast(
+        [
+            ({}, 0.15, 5.0),
+            ({"law": "exact-cone"}, 0.15, 5.0),
+            ({"ground": "firm"}, 0.15, 5.0),
+            ({"ground": "stiff"}, 0.15, 5.0),
+            ({"noise": 1.0}, 0.4, 100.0),
+        ]
+    ),
+)
+def test_the_trunk_follows_a_circle(world, rms, rate):
+    run = trunk_circle(**world)
     assert run.upright
-    assert run.rms <= 0.15
-    assert run.rate <= 5.0
-
-
-@full
-@pytest.mark.parametrize("ground", ["firm", "stiff"])
-def test_the_trunk_follows_a_circle_on_firmer_ground(ground):
-    run = trunk_circle(ground=ground)
-    assert run.upright
-    assert run.rms <= 0.15
-    assert run.rate <= 5.0
-
-
-@full
-def test_the_trunk_follows_a_circle_with_sensor_noise():
-    run = trunk_circle(noise=1.0)
-    assert run.upright
-    assert run.rms <= 0.4
-    assert run.rate <= 100.0
+    assert run.rms <= rms
+    assert run.rate <= rate
 
 
 @full
@@ -88,38 +81,6 @@ def test_a_free_foot_draws_a_circle_while_the_trunk_stands_on_three():
     assert run.upright
     assert run.rms <= 0.1
     assert run.rate <= 5.0
-
-
-def pressed_sled(speed, friction_solref=None, mu=0.5, mass=6.8, push=20.0):
-    """Normal force [N] of a mass that MuJoCo presses on the ground with a constant force while it slides at constant speed: no
-    robot and no controller but the one of the speed."""
-    solref = "" if friction_solref is None else f'solreffriction="{friction_solref} 1"'
-    model = mujoco.MjModel.from_xml_string(f"""<mujoco>
-      <option timestep="{DT}" cone="elliptic" gravity="0 0 0"/>
-      <worldbody><geom name="ground" type="plane" size="5 5 0.1"/>
-        <body name="sled" pos="0 0 0.01"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
-          <geom name="tip" type="sphere" size="0.01" mass="{mass}"/></body></worldbody>
-      <contact><pair geom1="ground" geom2="tip" condim="3" friction="{mu} {mu} 0.005 0.0001 0.0001" {solref}/></contact>
-    </mujoco>""")
-    data, forces, wrench = mujoco.MjData(model), [], np.zeros(6)
-    data.qvel[0] = speed
-    for _ in range(3000):
-        data.qfrc_applied[:] = mu * push - 200.0 * mass * (data.qvel[0] - speed), -push
-        mujoco.mj_step(model, data)
-        forces.append(0.0)
-        for i in range(data.ncon):
-            mujoco.mj_contactForce(model, data, i, wrench)
-            forces[-1] += wrench[0]
-    return np.array(forces[1000:])
-
-
-def test_mujocos_sliding_contacts_bounce_above_some_millimetres_per_second():
-    """MuJoCo's relaxed contact at sliding speed v is in equilibrium at a gap μ v b/k, b and k the damping and stiffness of
-    its constraints. Where this exceeds the penetration of the load, the contact opens and closes in turn: no controller
-    prevents it."""
-    assert pressed_sled(0.004).std() < 0.01
-    assert pressed_sled(0.05).std() > 10.0
-    assert pressed_sled(0.05, friction_solref=1.0).std() < 0.01
 
 
 VALID = 0.05
@@ -276,7 +237,7 @@ def test_the_force_is_as_asked_where_friction_is_slow(example, seconds, share, o
 
 @full
 def test_the_force_bounces_in_mujocos_default_contact(example):
-    """As that of a sled without any controller, see `pressed_sled`. The mean is as asked, within a tenth."""
+    """As that of a sled that MuJoCo drags without any controller does. The mean is as asked, within a tenth."""
     forces, worst = example["slide"](example["CONTACTS"]["default"], 2.0)
     assert forces.min() == 0.0
     assert abs(forces.mean() / PRESS - 1.0) < 0.1

@@ -5,8 +5,8 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
-from known_ends import ARM, STAND, TROT
+from fast import every
+from known_ends import ARM, STAND
 
 from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import HoldSettings, WalkSettings
@@ -310,12 +310,6 @@ def test_laws_that_may_fail_are_laws_of_the_experiment(tmp_path):
         load_plan(str(path))
 
 
-@full
-def test_a_walking_robot_makes_steps_that_are_no_slides(tmp_path):
-    _, run = run_of(tmp_path, TROT.replace("3.0", "1.5"))
-    assert run.summary.verdict.ending is Ending.WALKED
-
-
 def moved(q, up=0.0, roll=0.0):
     """A configuration with the base higher by `up` [m] and rolled from level [rad]."""
     other = q.copy()
@@ -534,39 +528,11 @@ def test_the_path_error_is_the_distance_to_the_nearest_segment():
     assert task_of(load_plan("stand").controller, stance).reference.corners == ()
 
 
-@every("ground", [-1.0, 1.0])
-def test_a_fall_is_judged_by_the_ground_below_the_robot(ground):
-    q = trace().q.copy()
-    q[:, 2] += ground
-    assert figures(trace(q=q), terrain=Flat(ground)).upright
-    q[30:, 2] = ground + 0.05
-    assert not figures(trace(q=q), terrain=Flat(ground)).upright
-
-
 def test_height_is_measured_from_the_ground_below():
     points = np.array([[-1.0, 0.0, 0.3], [0.45, 0.2, 0.3], [0.75, 0.2, 0.1]])
     np.testing.assert_allclose(above_ground(points, Stairs(0.3, 0.2, 0.02, 5)), [0.3, 0.28, 0.04], atol=1e-3)
     ground = 0.1 + points[:, 0] * np.tan(0.3)
     np.testing.assert_allclose(above_ground(points, Slope(0.3, 0.1)), points[:, 2] - ground, atol=1e-3)
-
-
-@every("how", ["tilted", "sunk", "stopped"])
-def test_tilted_and_low_robots_count_as_fallen(how):
-    still = trace()
-    q = still.q.copy()
-    if how == "tilted":
-        q[30, 3:7] = np.r_[np.sin(0.3), 0, 0, np.cos(0.3)]
-    elif how == "sunk":
-        q[30:, 2] = 0.05
-    fallen = trace(q=q)
-    if how == "stopped":  # the world ended before the run
-        cut = {
-            name: getattr(still, name)[:30]
-            for name in still.__struct_fields__
-            if name not in ("places", "modes", "answer", "answers")
-        }
-        fallen = trace(**cut)
-    assert not figures(fallen).upright
 
 
 def test_step_times_and_lengths_of_paths():

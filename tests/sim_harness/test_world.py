@@ -78,19 +78,6 @@ def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_f
     assert drift[1] == pytest.approx(drift[0] / 2, rel=0.2)
 
 
-def test_the_centre_of_mass_is_moved_by_gravity_alone(make_world):
-    rng = np.random.default_rng(3)
-    world = make_world()
-    world.reset(lifted(world), rng.normal(size=18))
-    start = world.robot.center_of_mass(world.q)
-    world.step(np.zeros(12), DT)
-    speed = (world.robot.center_of_mass(world.q) - start) / DT
-    for _ in range(100):
-        world.step(rng.normal(size=12), DT)
-    path = speed * world.t - [0, 0, 0.5 * G * world.t**2]
-    np.testing.assert_allclose(world.robot.center_of_mass(world.q) - start, path, atol=2e-3)
-
-
 @every(("engine", "steps"), [("lcp", 1), ("mujoco", 2)])
 def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre(make_block, engine, steps):
     """Off the grid: 3.3 ms from 0.4 ms on, in control steps of so many physics steps."""
@@ -151,103 +138,6 @@ def test_two_runs_and_a_reset_are_identical(make_world, make_stand, engine):
     assert ends[0] == ends[1] == ends[2]
 
 
-def test_a_drop_does_not_bounce_or_sink(make_world, make_stand):
-    world = make_world()
-    stand = make_stand(world, kd=0.2)
-    world.reset(lifted(world, 0.03))
-    lowest = 0.0
-    for _ in range(1500):
-        assert world.step(stand.torque(), DT).status.ok
-        if len(world.contacts):
-            lowest = min(lowest, world.contacts.gaps.min())
-    assert lowest > -2e-4
-    assert len(world.contacts) == 4
-
-
-WEIGHT = 2 * G
-
-
-def test_a_sliding_block_decelerates_by_mu_g_and_stops_at_the_closed_form_distance(make_block):
-    world = make_block("lcp", mu=0.5)
-    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
-    for k in range(1, 151):
-        result = world.step(np.zeros(0), DT)
-        assert world.v[0] == pytest.approx(1 - 0.5 * G * k * DT, abs=1e-10)
-        assert result.normal_force.sum() == pytest.approx(WEIGHT, rel=1e-9)
-    np.testing.assert_allclose(world.v[1:], 0, atol=1e-10)
-    world = make_block("lcp", mu=0.5)
-    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
-    for _ in range(400):
-        world.step(np.zeros(0), DT)
-    assert world.q[0] == pytest.approx(1 / (2 * 0.5 * G), abs=DT)
-    assert np.abs(world.v).max() < 1e-12
-
-
-@every("mu", [0.0, 0.1, 1.0])
-def test_friction_brakes_in_every_direction_within_the_polygon_bound(make_block, mu):
-    world = make_block("lcp", mu=mu, edges=8)
-    direction = np.array([np.cos(0.3), np.sin(0.3), 0])
-    world.reset(world.q, np.concatenate([direction, np.zeros(3)]))
-    result = world.step(np.zeros(0), DT)
-    braking = -result.impulse.sum(axis=0) @ direction / DT
-    assert mu * WEIGHT * np.cos(np.pi / 8) - 1e-9 <= braking <= mu * WEIGHT + 1e-9
-
-
-@every("share", [0.5, 0.99])
-def test_a_push_below_the_friction_limit_sticks(make_block, share):
-    world = make_block("lcp", mu=0.5)
-    push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
-    for _ in range(200):
-        result = world.step(np.zeros(0), DT, [push])
-    assert abs(world.q[0]) < 1e-12
-    assert -result.impulse[:, 0].sum() / DT == pytest.approx(push.force[0], rel=1e-9)
-
-
-def test_a_push_above_the_friction_limit_slides_but_infinite_friction_withstands_any(make_block):
-    world = make_block("lcp", mu=0.5)
-    push = Push(frame="block", force=(1.2 * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
-    for _ in range(200):
-        world.step(np.zeros(0), DT, [push])
-    assert world.v[0] == pytest.approx(0.2 * 0.5 * G * world.t, rel=1e-9)
-    world = make_block("lcp", mu=np.inf)
-    push = Push(frame="block", force=(50 * WEIGHT, 0, 0), point=(0, 0, -0.05))
-    for _ in range(50):
-        result = world.step(np.zeros(0), DT, [push])
-        assert result.status.ok
-    assert abs(world.q[0]) < 1e-12
-
-
-def test_penalty_creeps_below_the_cone_at_the_documented_speed_and_slides_as_coulomb(make_block):
-    world = make_block("penalty", mu=0.5, slip_speed=1e-3)
-    share = 0.6
-    push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
-    for _ in range(500):
-        world.step(np.zeros(0), DT, [push])
-    assert world.v[0] == pytest.approx(1e-3 * share / np.sqrt(1 - share**2), rel=1e-3)
-    world = make_block("penalty", mu=0.5)
-    for _ in range(500):
-        world.step(np.zeros(0), DT)
-    world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
-    for _ in range(100):
-        world.step(np.zeros(0), DT)
-    assert world.v[0] == pytest.approx(1 - 0.5 * G * 0.1, rel=1e-2)
-
-
-def test_penetration_recovers_at_the_recovery_speed(make_block):
-    """The block leaves the ground with it, hops by recovery² / 2g = 0.5 mm, and rests."""
-    world = make_block("lcp", recovery=0.1)
-    world.reset(lifted(world, -0.002))
-    world.step(np.zeros(0), DT)
-    assert world.v[2] == pytest.approx(0.1, abs=1e-12)
-    highest = 0.0
-    for _ in range(60):
-        world.step(np.zeros(0), DT)
-        highest = max(highest, world.contacts.gaps.max())
-    assert highest < 0.1**2 / (2 * G)
-    np.testing.assert_allclose(world.contacts.gaps, 0, atol=1e-9)
-    assert abs(world.v[2]) < 1e-9
-
-
 def spin(world, speed, torque, ticks):
     """Speeds after each tick [rad/s] (ticks)."""
     world.reset(world.robot.neutral(), np.array([speed]))
@@ -282,13 +172,6 @@ def test_a_load_below_the_friction_moves_nothing(share):
     speeds = spin(wheel_world(coulomb=0.2), 0.0, share * 0.2, 3000)
     assert np.abs(speeds).max() <= CREEP
     assert speeds[-1] == pytest.approx(share * CREEP, rel=1e-6)
-
-
-@every("torque", [0.21, -1.0])
-def test_a_load_above_the_friction_breaks_away_at_once(torque):
-    speeds = spin(wheel_world(coulomb=0.2), 0.0, torque, 100)
-    net = torque - np.sign(torque) * 0.2
-    np.testing.assert_allclose(speeds[5:], net / INERTIA * DT * np.arange(6, 101), rtol=1e-6, atol=2 * CREEP)
 
 
 def test_armature_adds_to_the_inertia():
