@@ -1,23 +1,27 @@
 """Robots in MuJoCo at 1 kHz: alone, as clients of a server, with a planner, under `predict_tasks`; paths for tasks."""
 
 from collections import deque
+from contextlib import contextmanager
 
 import mujoco
 import numpy as np
 
 from controllers.build import load_controller
+from controllers.config.loading import load
 from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
 from idyn import Flat, State, contacts_from_geometry
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import Coordinates, build_model
+from sim_harness.run.server_process import ServerProcess
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import hello_for
+from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -96,6 +100,17 @@ class ClientRobot(MujocoRobot):
             self.messages.append(reply.message)
             self.angles.append(q[7:])
             self.step(np.frombuffer(reply.tau))
+
+
+@contextmanager
+def served(folder, controller, *planners):
+    """A server in a process of its own, and a client of its robot in which the session has begun."""
+    settings = ServerSettings(controller=controller, planners=planners, endpoint=f"ipc://{folder}/s")
+    loaded = load("controllers", controller, ControllerSettings)
+    hello = hello_for(load_robot(loaded.robot)[0], DT, kind="sim")
+    with ServerProcess(settings, loaded) as server, RobotClient(server.endpoint, hello, deadline_ms=5000) as client:
+        client.hello()
+        yield server, client
 
 
 class DrivenRobot(MujocoRobot):

@@ -93,24 +93,10 @@ class Body:
         self.v = solution.v_plus
         return solution
 
-    def run(self, engine, dt, steps, force=0.0):
-        for _ in range(steps):
-            solution = self.step(engine, dt, force)
-        return solution
 
-
-def point_mass(m=1.0, mu=0.5, slope=0.0):
-    """On a plane, its weight turned by `slope` [rad] towards +x; q is (x, y, z), z the gap."""
-    weight = m * G * np.array([-np.sin(slope), 0.0, np.cos(slope)])
-    return Body(m * np.eye(3), weight, np.eye(3), lambda q: q[2:3].copy(), mu)
-
-
-def cylinder(m=0.5, radius=0.05, mu=1.0, slope=0.0):
-    """A solid one that can roll along x in the plane (x, z, angle), z its gap, the angle as rolling towards +x turns it."""
-    inertia = 0.5 * m * radius * radius
-    weight = m * G * np.array([-np.sin(slope), np.cos(slope), 0.0])
-    J = np.array([[1.0, 0.0, -radius], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    return Body(np.diag([m, m, inertia]), weight, J, lambda q: q[1:2].copy(), mu)
+def point_mass(m=1.0, mu=0.5):
+    """On a plane; q is (x, y, z), z the gap."""
+    return Body(m * np.eye(3), np.array([0.0, 0.0, m * G]), np.eye(3), lambda q: q[2:3].copy(), mu)
 
 
 def cube(m=1.0, side=0.1, mu=0.5):
@@ -120,13 +106,6 @@ def cube(m=1.0, side=0.1, mu=0.5):
     J = np.vstack([np.hstack([np.eye(3), -cross(r)]) for r in corners])
     M = np.diag([m] * 3 + [m * side * side / 6] * 3)
     return Body(M, np.array([0, 0, m * G, 0, 0, 0]), J, lambda q: J[2::3] @ q, [mu] * 4)
-
-
-def pendulum(stop):
-    """Two joints of 1 kg m², a weight of G N·m turning the first down; a stop at 0, or a gear q₀ = 2 q₁."""
-    body = Body(np.eye(2), np.array([G, 0.0]), np.zeros((0, 2)), lambda _: np.zeros(0), [])
-    body.rows = (np.array([[1.0, 0.0]]), np.array([True])) if stop else (np.array([[1.0, -2.0]]), np.array([False]))
-    return body
 
 
 def cross(r):

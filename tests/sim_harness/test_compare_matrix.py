@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -10,14 +9,13 @@ import pytest
 from fast import every, full
 from test_compare import FIGURES
 
-from controllers.config.loading import find
 from idyn.errors import ConfigError
 from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
-from sim_harness.compare.matrix import Panel, decide_cells, part_figure, quantity_table, upright_table
+from sim_harness.compare.matrix import Panel, decide_cells, upright_table
 from sim_harness.compare.report import Finding, comparison_report
-from sim_harness.compare.results import Options, Runs, all_tasks, statistic
+from sim_harness.compare.results import Options, Runs, all_tasks
 from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
 from sim_harness.engines import NAMES
 from sim_harness.engines.penalty import Penalty
@@ -277,21 +275,6 @@ def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_th
     assert figures.modes == {"ok": 1.0}
 
 
-@full
-def test_the_picture_of_a_part_has_a_panel_for_each_quantity(comparison, summary):
-    """Quantities over a decade, of equal values, and without runs."""
-    part, matrix = comparison.matrix.part[0], comparison.matrix
-    stood, fell = summary("stance", "lcp", "coulomb"), summary("stance", "penalty", "sap, gaps measured")
-    assert not fell.upright
-    results = {cell: Runs(folders=[], summaries=[fell if cell.law == "sap" else stood]) for cell in cells(matrix)}
-    assert part_figure(part, matrix, results)[1:4] == b"PNG"
-    none = dict.fromkeys(results, Runs(folders=[], summaries=[fell]))
-    assert part_figure(part, matrix, none)[1:4] == b"PNG"
-    rows = quantity_table(Panel(part, "shipped"), "joint-error", results)
-    assert {row[0]: row[1] for row in rows}["sap"] == "–"
-    assert math.isclose(statistic(Runs(folders=[], summaries=[stood]), "joint-error").mean, 1e3 * stood.tracking)
-
-
 TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
 
 
@@ -336,22 +319,3 @@ def test_ratios_of_means_are_listed_beside_the_published_ones():
     assert "moved in 1 s, mm" in race.table()[0]
     assert first.moved == 0.0123
     assert race.figure()[:4] == b"\x89PNG"
-
-
-@every(
-    ("old", "new", "said"),
-    [
-        ('reference = "no-slip (modified PPM)"', 'reference = "nobody"', "race.reference: expected one of"),
-        ('scene = "grasp-boxes"', 'robot = "quadruped"\nscene = "grasp-boxes"', "race.scene: expected a scene or a robot"),
-        ("duration = 0.1", "duration = 0.001", "race.duration: expected at least one step"),
-        ('solver = "qp"', 'solver = "simplex"', "solver"),
-        ("mu = 100.0", "mu = -1.0", "mu"),
-    ],
-)
-def test_invalid_races_are_refused(tmp_path, old, new, said):
-    text = Path(find("experiments", "d15-table-1")).read_text()
-    assert old in text
-    path = tmp_path / "race.toml"
-    path.write_text(text.replace(old, new))
-    with pytest.raises(ConfigError, match=said):
-        settings_of(load_comparison(str(path)).race)

@@ -225,16 +225,6 @@ def test_parquet_has_a_row_per_tick_with_units(logged: Logged) -> None:
         assert table[f"force_sensed.{foot}_n"].to_pylist() == pytest.approx([*expected, None], abs=1e-12)
 
 
-def test_an_export_holds_few_ticks_at_a_time(logged: Logged) -> None:
-    """The blocks are the log, in order, and all but the last are full."""
-    with LogBlocks(logged.path) as log:
-        blocks = list(log.blocks())
-        assert log.complete
-    assert [len(block.exchanges) for block in blocks] == [BLOCK] * (TICKS // BLOCK) + [TICKS % BLOCK]
-    assert [exchange.state.seq for block in blocks for exchange in block.exchanges] == [each["seq"] for each in logged.states]
-    assert [block.last for block in blocks] == [False] * (len(blocks) - 1) + [True]
-
-
 def test_sessions_are_numbered_in_order(logged: Logged, tmp_path: Path) -> None:
     """The first begins with a state that cannot be read; a later one in the second counts as equal to the one before."""
     log, counts = tmp_path / "two.mcap", (10, 16)

@@ -244,7 +244,7 @@ def test_bursts_have_their_length_and_rate():
 
 @every("name", ROBOTS)
 def test_a_heavier_trunk_has_its_mass_and_a_shifted_one_moves_the_centre_of_mass(name):
-    robot, _ = load_robot(name)
+    robot, q = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     heavier = world_robot(robot, ImperfectionSettings(trunk=BodySettings(mass_factor=1.15)))
     assert heavier.total_mass - robot.total_mass == pytest.approx(0.15 * trunk, rel=1e-9)
@@ -253,8 +253,6 @@ def test_a_heavier_trunk_has_its_mass_and_a_shifted_one_moves_the_centre_of_mass
     assert heavier.spheres.keys == robot.spheres.keys
     assert heavier.description.armature == robot.description.armature
     np.testing.assert_array_equal(heavier.limits.tau_max, robot.limits.tau_max)
-    robot, q = load_robot(name)
-    trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     shifted = world_robot(robot, ImperfectionSettings(trunk=BodySettings(com_shift=(0.02, -0.01, 0.005))))
     moved = shifted.center_of_mass(q) - robot.center_of_mass(q)
     np.testing.assert_allclose(moved, trunk / robot.total_mass * np.array([0.02, -0.01, 0.005]), atol=1e-12)

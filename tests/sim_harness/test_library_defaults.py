@@ -2,18 +2,14 @@
 
 import logging
 
-import mujoco
 import numpy as np
 import pytest
 from fast import every, fast, full
+from mujoco_robot import DT, MujocoRobot
 
 from controllers.robot.load import load_robot
 from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, make_law, predict
 from idyn.prediction.solve import advice
-from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.mujoco.robot_model import Coordinates, build_model
-
-DT = 0.001
 
 UNSUITABLE = {
     "paper": Options.paper(),
@@ -30,28 +26,22 @@ UNSUITABLE = {
 def stand(name, seconds, ground="default", **options):
     """Stand in MuJoCo with q̈ = −100 e − 20 ė. Return over the last half: the largest joint error [rad], the mean |dτ/dt|
     [N·m/s], and the largest horizontal way of the base [m]. Infinite when the base leaves the height of a stance."""
-    robot, stance = load_robot(name)
-    model = build_model(robot, MujocoSettings(ground=ground, timestep=DT))
-    model.opt.timestep = DT
-    data, coordinates, a = mujoco.MjData(model), Coordinates(robot, model), robot.tree.a
-    data.qpos[:], data.qvel[:] = coordinates.to_mujoco(stance, np.zeros(robot.nv))
-    wanted, ticks, guess, errors, rates, ways, before = robot.joint_angles(stance), int(seconds / DT), None, [], [], [], None
+    world = MujocoRobot(*load_robot(name), ground)
+    robot, stance = world.robot, world.stance
+    wanted, ticks, guess, errors, ways = robot.joint_angles(stance), int(seconds / DT), None, [], []
     for _ in range(ticks):
-        q, v = coordinates.from_mujoco(data.qpos, data.qvel)
+        q, v = world.state
         contacts = contacts_from_geometry(robot, q, Flat(), margin=0.002)
-        q_ddot = -100.0 * (robot.joint_angles(q) - wanted) - 20.0 * v[a]
+        q_ddot = -100.0 * (robot.joint_angles(q) - wanted) - 20.0 * v[robot.tree.a]
         last = predict(robot, State(q=q, v=v), contacts, q_ddot, law="coulomb", dt=DT, guess=guess, **options)
         guess = last.guess
-        data.qfrc_applied[coordinates.dofs[a]] = last.tau
-        mujoco.mj_step(model, data)
+        world.step(last.tau)
         errors.append(np.abs(robot.joint_angles(q) - wanted).max())
-        rates.append(0.0 if before is None else np.abs(last.tau - before).mean() / DT)
         ways.append(np.hypot(*(q[:2] - stance[:2])))
-        before = last.tau
         if not 0.5 < q[2] / stance[2] < 1.5:
             return np.inf, np.inf, np.inf
-    half = ticks // 2
-    return max(errors[half:]), float(np.mean(rates[half:])), max(ways[half:])
+    half, rates = ticks // 2, np.abs(np.diff(world.torques, axis=0)).mean(axis=1) / DT
+    return max(errors[half:]), float(np.mean(rates[half - 1 :])), max(ways[half:])
 
 
 @pytest.mark.parametrize("ground", fast(["default", "firm", "stiff"], "default"))

@@ -1,7 +1,6 @@
 """MuJoCo's world against closed forms and Pinocchio: its model, flight, weight, joints and contacts; experiments in it."""
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +21,8 @@ from idyn.model.robot import Robot
 from idyn.status import Status
 from sim_harness.commands.main import main
 from sim_harness.engines import NAMES
-from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.mujoco_world import MujocoWorld
-from sim_harness.run.experiment import run_in_process
-from sim_harness.run.plan import load_plan
 from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import contact_jacobian
 from sim_harness.world.worlds import AnyEngine, EngineWorld, build_world
@@ -98,9 +94,6 @@ def test_inertia_and_bias_forces_match_pinocchio_and_states_survive_the_round_tr
         np.testing.assert_allclose(T.T @ M @ T, terms.M, rtol=0, atol=1e-9 * np.abs(terms.M).max())
         h = T.T @ (world.data.qfrc_bias + M @ turning(world, q, v))
         np.testing.assert_allclose(h, terms.h, rtol=0, atol=1e-9 * np.abs(terms.h).max())
-    robot = robot_of(name)
-    world = world_of(robot)
-    for q, v in states(robot):
         back, speed = world.coordinates.from_mujoco(*world.coordinates.to_mujoco(q, v))
         np.testing.assert_allclose(robot.difference(q, back), 0, atol=1e-12)
         np.testing.assert_allclose(speed, v, atol=1e-12)
@@ -235,22 +228,6 @@ def frames(c):
     return np.stack([c.normals, c.tangents, np.cross(c.normals, c.tangents)], axis=1)
 
 
-@pytest.mark.parametrize("ground", first_is_fast(["default", "firm", "stiff"]))
-@pytest.mark.parametrize(
-    ("name", "kp", "kd"), first_is_fast([("quadruped", 60, 0.2), ("solo12", 30, 0.2), ("a1", 300, 3), ("go2", 300, 3)])
-)
-def test_at_rest_the_ground_carries_the_weight(make_stand, name, kp, kd, ground):
-    world = robot_world(name, ground=ground)
-    stand = make_stand(world, kp=kp, kd=kd)
-    for _ in range(3000):
-        result = world.step(stand.torque(), DT)
-    assert result.status is Status.SOLVED
-    assert result.dynamics < 1e-9
-    assert np.abs(world.v).max() < 1e-3
-    assert result.normal_force.sum() == pytest.approx(world.robot.total_mass * G, rel=1e-5)
-    assert (world.contacts.gaps < 0).all()
-
-
 WHEELS = """
 <robot name="wheels">
 <link name="root"/>
@@ -356,23 +333,6 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
 
 
-EXPERIMENT = """
-server = "quadruped"
-laws = ["coulomb"]
-duration = 0.05
-paced = false
-[engine]
-kind = "mujoco"
-ground = "stiff"
-"""
-
-
-def written(folder, text):
-    path = folder / "experiment.toml"
-    path.write_text(text)
-    return str(path)
-
-
 @every("name", NAMES)
 def test_every_engine_builds_its_world(name):
     robot, q = load_robot("quadruped")
@@ -407,22 +367,6 @@ def test_wrong_settings_are_named(settings, named):
         parse({"kind": "mujoco"} | settings, AnyEngine, "engine")
 
 
-def test_an_experiment_runs_in_mujoco(tmp_path):
-    plan = load_plan(written(tmp_path, EXPERIMENT))
-    run = run_in_process(plan, "coulomb", lambda label, ticks: None)
-    assert run.summary.engine == "mujoco"
-    assert len(run.trace) == 50
-    assert np.isfinite(run.trace.simulated).all()
-    assert run.trace.simulated[0, :, 0].sum() > 0
-
-
-def test_another_engine_has_its_own_settings(tmp_path):
-    plan = load_plan(written(tmp_path, EXPERIMENT), engine="lcp")
-    assert plan.settings.engine == PolygonLcp()
-    plan = load_plan(written(tmp_path, EXPERIMENT), engine="mujoco")
-    assert plan.settings.engine == MujocoSettings(ground="stiff")
-
-
 def test_the_engine_is_a_command_line_option_that_names_all(tmp_path, capsys):
     figures = tmp_path / "figures.json"
     assert main(["simulate", "stand", "--engine", "mujoco", "--seconds", "0.02", "--json", str(figures)]) in (0, 1)
@@ -431,12 +375,3 @@ def test_the_engine_is_a_command_line_option_that_names_all(tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert ",".join(NAMES) in "".join(capsys.readouterr().out.split())  # lines may end at a hyphen
-
-
-def test_without_mujoco_the_package_to_install_is_named(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "mujoco", None)  # what the import system takes for a module that is not there
-    monkeypatch.delitem(sys.modules, "sim_harness.mujoco.door")
-    assert main(["simulate", "stand", "--engine", "mujoco"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("idyn: engine: 'mujoco' needs the package mujoco, which is not installed: pip install ")
-    assert said.endswith("[mujoco]'\n")

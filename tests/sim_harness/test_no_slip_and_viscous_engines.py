@@ -15,8 +15,7 @@ from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.engines.no_slip import NoSlip, stick_rows
+from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.viscous import Viscous
 from sim_harness.world.world import contact_jacobian
 
@@ -119,20 +118,6 @@ def test_a_wall_does_not_hold_a_falling_block_and_a_pressed_patch_does_not_spin(
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 
 
-def test_the_motion_matches_the_lcp_engine_at_mu_100():
-    """μ = 100 stands for infinite friction in the paper. Infinite friction may allow several motions: where the two differ,
-    there are several."""
-    agreed = 0
-    for problem in random_problems("quadruped", 40):
-        rest = msgspec.structs.replace(problem, v=np.zeros(18), gaps=np.abs(problem.gaps), mu=np.full(len(problem.mu), 100.0))
-        coulomb, solution = PolygonLcp().solve(rest), NoSlip().solve(rest)
-        if np.abs(coulomb.v_plus - solution.v_plus).max() < 1e-6:
-            agreed += 1
-        else:
-            assert len(list(all_choices(rest))) != 1
-    assert agreed > 30
-
-
 def touching(problem):
     free = problem.v + DT * np.linalg.solve(problem.M, problem.force - problem.h)
     return problem.gaps / DT + problem.J[2::3] @ free <= 0
@@ -198,7 +183,7 @@ def closed(problem, rng):
 
 @every("seed", range(5))
 def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
-    """All contacts of the set are held, as there: the LCP of the engine, its matrix and its vector."""
+    """All contacts of the set are held, as there, beside two closures."""
     rng, compared = np.random.default_rng(seed), 0
     for problem in random_problems("quadruped", 20):
         p = closed(problem, rng)
@@ -207,13 +192,8 @@ def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
         if np.linalg.matrix_rank(held) < len(held):
             continue
         F, e, x_of, _ = reduced(p.M, held, S[:, 2], p.M @ p.v + DT * (p.force - p.h), np.zeros(len(held)))
-        space = contact_space(p)
-        stick = stick_rows(space.Y, space.b, np.zeros(len(p.mu)), np.arange(len(p.mu)))
-        scale = np.abs(F).max()
-        np.testing.assert_allclose(stick.Y @ stick.Y.T, F, atol=1e-9 * scale)
-        np.testing.assert_allclose(stick.r, e, atol=1e-8 * max(1.0, np.abs(e).max()))
         solution, answer = NoSlip(recovery=0.0).solve(p), lcp_lemke(F, e)
-        closing = space.b[2::3].max(initial=-1.0) < -1e-6
+        closing = contact_space(p).b[2::3].max(initial=-1.0) < -1e-6
         if closing and answer.success and (answer.z > 1e-9).all():  # all close and all press: the paper's model to the letter
             compared += 1
             x = x_of(answer.z)

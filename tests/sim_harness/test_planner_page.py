@@ -12,7 +12,7 @@ import pytest
 import zmq
 from documents import ROOT, titled
 from fast import full
-from mujoco_robot import DT, MS, PERIOD, DrivenRobot, MujocoRobot
+from mujoco_robot import DT, MS, PERIOD, ClientRobot, DrivenRobot, MujocoRobot, served
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -22,7 +22,6 @@ from idyn.model.so3 import tilt
 from idyn.tasks import PostureTask
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import ServerSettings
 
@@ -73,13 +72,7 @@ def test_the_whole_body_controller_of_the_page():
 @full
 def test_the_policy_of_the_page(tmp_path):
     """Joint targets swing by 0.05 rad; the joints follow, and the robot stands when the policy ends."""
-    settings = ServerSettings(controller="go2", planners=("policy", "probe"), endpoint=f"ipc://{tmp_path}/s")
-    world, angles, problems = MujocoRobot(*load_robot("go2")), [], []
-    stance = world.robot.joint_angles(world.stance)
-
-    def policy(state):
-        assert np.abs(state.q[:3] - world.stance[:3]).max() < 0.1
-        return stance + 0.05 * np.sin(2 * np.pi * 0.5 * world.data.time) * np.tile([0.0, 1.0, -2.0], 4)
+    problems = []
 
     def run():
         try:
@@ -89,49 +82,39 @@ def test_the_policy_of_the_page(tmp_path):
         except BaseException as error:
             problems.append(error)
 
-    with (
-        ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server,
-        RobotClient(server.endpoint, hello_for(world.robot, DT, kind="sim"), deadline_ms=5000) as client,
-    ):
-        client.hello()
+    with served(tmp_path, "go2", "policy", "probe") as (server, client):
+        robot = ClientRobot("go2", client)
+        stance = robot.robot.joint_angles(robot.stance)
+
+        def policy(state):
+            assert np.abs(state.q[:3] - robot.stance[:3]).max() < 0.1
+            return stance + 0.05 * np.sin(2 * np.pi * 0.5 * robot.data.time) * np.tile([0.0, 1.0, -2.0], 4)
+
         planner = threading.Thread(target=run)
         planner.start()
-        tick, message = 0, ""
-        while planner.is_alive() or (not problems and "expired" not in message):
-            tick += 1
-            q, v = world.state
-            reply = client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=tick * MS))
-            assert reply is not None, client.error
-            message = reply.message
-            world.step(np.frombuffer(reply.tau))
-            angles.append(world.robot.joint_angles(q)[1])
+        while planner.is_alive() or (not problems and "expired" not in robot.messages[-1]):
+            robot.run(DT)
         assert not problems
-        for _ in range(1000):
-            tick += 1
-            q, v = world.state
-            reply = client.exchange(StateMessage(q=q.tobytes(), vel=v.tobytes(), t_robot=tick * MS))
-            world.step(np.frombuffer(reply.tau))
-        assert np.abs(world.state[1]).max() < 0.01
-        assert max(angles) - min(angles) > 0.06
-        assert 0.8 < world.state[0][2] / world.stance[2] < 1.2
+        robot.run(1.0)
+    q, v = robot.state
+    assert np.abs(v).max() < 0.01
+    assert np.ptp(np.array(robot.angles)[:, 1]) > 0.06
+    assert 0.8 < q[2] / robot.stance[2] < 1.2
 
 
 @full
 def test_a_client_of_the_page_s_world_stands(tmp_path):
     """The quadruped, through a client that knows the world by its messages only."""
-    settings, heights = ServerSettings(controller="quadruped", endpoint=f"ipc://{tmp_path}/s"), []
-    address, (robot, stance) = f"ipc://{tmp_path}/w", load_robot("quadruped")
+    heights, address, (robot, stance) = [], f"ipc://{tmp_path}/w", load_robot("quadruped")
     simulate = example("clients/python/mujoco_world.py")["simulate"]
     thread = threading.Thread(target=lambda: heights.append(simulate(address, "quadruped", 1000)))
     with (
-        ServerProcess(settings, load("controllers", "quadruped", ControllerSettings)) as server,
-        RobotClient(server.endpoint, hello_for(robot, DT, kind="sim"), deadline_ms=5000) as client,
+        served(tmp_path, "quadruped") as (_, client),
         zmq.Context() as context,
         context.socket(zmq.REQ) as world,
     ):
         thread.start()
         world.connect(address)
-        client.hello()
         tau = np.zeros(robot.na).tobytes()
         for _ in range(1000):
             world.send(msgpack.packb({"tau": tau}))
@@ -149,7 +132,7 @@ def test_a_client_of_the_page_s_world_stands(tmp_path):
 @full
 def test_the_client_loop_of_the_page(tmp_path):
     """go2 stands in MuJoCo."""
-    world, settings = MujocoRobot(*load_robot("go2")), ServerSettings(controller="go2", endpoint=f"ipc://{tmp_path}/s")
+    world = MujocoRobot(*load_robot("go2"))
 
     class Body:
         def state(self):
@@ -162,6 +145,7 @@ def test_the_client_loop_of_the_page(tmp_path):
         def apply(self, tau):
             world.step(tau)
 
+    settings = ServerSettings(controller="go2", endpoint=f"ipc://{tmp_path}/s")
     with ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server:
         mode = code("client loop")["run"](server.endpoint, Body(), 1.0)
     assert mode == "ok"
@@ -246,13 +230,8 @@ def test_the_plan_is_realised(path):
 @pytest.mark.realtime
 def test_a_process_of_its_own_makes_the_robot_jump(path, tmp_path):
     """The planner's process commands at 50 Hz; this process is the robot, in real time or slower. Foot switches."""
-    settings = ServerSettings(controller="go2", planners=("jump", "probe"), endpoint=f"ipc://{tmp_path}/s")
     world, rows = MujocoRobot(*load_robot("go2")), []
-    with (
-        ServerProcess(settings, load("controllers", "go2", ControllerSettings)) as server,
-        RobotClient(server.endpoint, hello_for(world.robot, DT, kind="sim"), deadline_ms=5000) as client,
-    ):
-        client.hello()
+    with served(tmp_path, "go2", "jump", "probe") as (server, client):
         ready(server.endpoint)
         command = [sys.executable, SCRIPTS / "follow_plan.py", server.endpoint, path]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as planner:

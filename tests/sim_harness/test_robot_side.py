@@ -218,7 +218,7 @@ def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(make_
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only during sleeps or when `now` is set."""
+    """Time that passes only during sleeps, which end 20 µs late, or when `now` is set."""
     state = SimpleNamespace(now=7_000_000)
 
     def sleep(seconds):
@@ -293,35 +293,23 @@ def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_sta
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
 
 
-@pytest.fixture
-def sleeping(monkeypatch):
-    """Time that passes only while somebody sleeps; every sleep ends 30 µs late."""
-    state = SimpleNamespace(now=5 * MS)
-
-    def sleep(seconds):
-        state.now += round(seconds * 1e9) + 30_000
-
-    monkeypatch.setattr(robot_side, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
-    return state
-
-
-def test_lateness_does_not_add_up_and_missed_deadlines_are_skipped_without_a_burst(sleeping):
+def test_lateness_does_not_add_up_and_missed_deadlines_are_skipped_without_a_burst(clock):
     """A tick that is late within its period is not skipped."""
     pacer = Pacer(1e-3)
     pacer.wait()
     for k in range(1, 101):
-        assert pacer.wait() == 30_000
-        assert sleeping.now == 5 * MS + k * MS + 30_000
-    sleeping.now += round(1.5 * MS)
-    assert pacer.wait() == round(0.5 * MS) + 30_000
+        assert pacer.wait() == 20_000
+        assert clock.now == 7 * MS + k * MS + 20_000
+    clock.now += round(1.5 * MS)
+    assert pacer.wait() == round(0.5 * MS) + 20_000
     pacer.wait()
-    assert (pacer.skipped, sleeping.now) == (0, 107 * MS + 30_000)
-    sleeping.now += round(3.4 * MS)
+    assert (pacer.skipped, clock.now) == (0, 109 * MS + 20_000)
+    clock.now += round(3.4 * MS)
     late = pacer.wait()
     assert pacer.skipped == 2
     assert 0 <= late < MS
     pacer.wait()
-    assert sleeping.now == 111 * MS + 30_000
+    assert clock.now == 113 * MS + 20_000
 
 
 def test_a_trace_keeps_the_filled_rows_only(tmp_path):

@@ -7,27 +7,15 @@ from contextlib import contextmanager
 
 import numpy as np
 from fast import full
-from mujoco_robot import DT, ClientRobot
+from mujoco_robot import ClientRobot, served
 from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
 from wire import running
 
-from controllers.config.loading import load
-from controllers.robot.load import load_robot
-from controllers.settings import ControllerSettings
-from sim_harness.run.server_process import ServerProcess
-from transport.robot.client import RobotClient, hello_for
-from transport.server.settings import ServerSettings
-
 
 @contextmanager
-def served(controller, folder):
-    """A server, a robot and a bridge."""
-    settings = ServerSettings(controller=controller, planners=("ros2",), endpoint=f"ipc://{folder}/s")
-    with (
-        ServerProcess(settings, load("controllers", controller, ControllerSettings)) as server,
-        RobotClient(server.endpoint, hello_for(load_robot("go2")[0], DT, kind="sim"), deadline_ms=5000) as client,
-    ):
-        client.hello()
+def bridged(controller, folder):
+    """A robot, with a server and a bridge."""
+    with served(folder, controller, "ros2") as (server, client):
         command = [sys.executable, "-m", "sim_harness", "bridge", "ros2", server.endpoint, "--domain", str(OWN_DOMAIN)]
         bridge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -60,7 +48,7 @@ def twist(forward, turn):
 @full
 def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_property):
     ros = Ros(own=True)
-    with served("go2-trot", tmp_path) as robot:
+    with bridged("go2-trot", tmp_path) as robot:
         states = ros.reader("joint_states", "sensor_msgs/msg/JointState")
         contacts = {
             foot: ros.reader(f"contacts/{foot}", "geometry_msgs/msg/WrenchStamped", SENSOR)
@@ -92,7 +80,7 @@ def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_
 @full
 def test_joints_move_as_joint_commands_say(tmp_path):
     ros = Ros(own=True)
-    with served("go2", tmp_path) as robot:
+    with bridged("go2", tmp_path) as robot:
         states = ros.reader("joint_states", "sensor_msgs/msg/JointState")
         order = matched(ros.writer("joint_commands", "sensor_msgs/msg/JointState"))
         robot.run(0.5)

@@ -1,9 +1,8 @@
-"""`sap`, engine and law, against Drake's SAP: the same kinematics, two solvers, velocities to 1e-6 all the way.
+"""The law `sap` against Drake's SAP: each step of a robot whose joints sway.
 
-Drake is the oracle: geometry, kinematics and dynamics are its own, so contact model and solver are compared. Its contacts are
-those that touch, its relaxation time is τ_d. Its w is ‖W_ii‖_F / 3 as the paper has it, but of J diag(M)⁻¹ Jᵀ: the same for
-cubes, for the quadruped's feet 1.29 times ours. It stands in R_t = σ w alone here, R_n being that of the springs, so σ makes up
-for it and the engine needs no second w. What is left is Drake's tolerance, an e_m of 1e-6.
+Drake is the oracle: geometry, kinematics and dynamics are its own. Its contacts are those that touch, its relaxation time is
+τ_d. Its w is ‖W_ii‖_F / 3 as the paper has it, but of J diag(M)⁻¹ Jᵀ, for the quadruped's feet 1.29 times ours. It stands in
+R_t = σ w alone here, R_n being that of the springs, so σ makes up for it.
 """
 
 import xml.etree.ElementTree as ET
@@ -11,15 +10,12 @@ import xml.etree.ElementTree as ET
 import msgspec
 import numpy as np
 import pytest
-from fast import full
 
 from controllers.robot.load import load_robot
 from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
 from idyn.options import Options
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency
-from sim_harness.engines.engine import ForwardProblem
-from sim_harness.engines.sap import Sap
 
 pytest.importorskip("pydrake", reason="the package drake is not installed")
 from pydrake.all import (
@@ -29,7 +25,6 @@ from pydrake.all import (
     CoulombFriction,
     DiagramBuilder,
     DiscreteContactApproximation,
-    JacobianWrtVariable,
     Parser,
     ProximityProperties,
     RigidTransform,
@@ -38,43 +33,6 @@ from pydrake.all import (
 )
 
 pytestmark = [pytest.mark.drake, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-
-CLOSE = 1e-6
-"""Largest difference of a velocity [m/s, rad/s]."""
-
-
-def with_drakes_w(engine, problem):
-    """The engine with σ w as Drake has it, the same for all contacts of the problem to 2 %."""
-    shares = []
-    for J in problem.J.reshape(-1, 3, len(problem.v)):
-        theirs, ours = J @ (J / np.diag(problem.M)).T, J @ np.linalg.solve(problem.M, J.T)
-        shares.append(np.linalg.norm(theirs) / np.linalg.norm(ours))
-    if not shares:
-        return engine
-    assert np.ptp(shares) < 0.02
-    return msgspec.structs.replace(engine, sigma=engine.sigma * float(np.mean(shares)))
-
-
-@full
-def test_a_standing_quadruped_matches_drake():
-    """The quadruped let go 1 mm above the ground, with springs and dampers in its joints."""
-    robot, q = load_robot("quadruped")
-    q = q + np.r_[0, 0, 1e-3, np.zeros(len(q) - 3)]
-    theirs, ours = (standing(robot, q, 1e4, 5e-3, 0.8) for _ in range(2))
-    rest = theirs.plant.GetPositions(theirs.context)[7:].copy()
-
-    def hold(world):
-        angles, speeds = world.plant.GetPositions(world.context)[7:], world.v[6:]
-        return np.r_[np.zeros(6), -20.0 * (angles - rest) - 0.1 * speeds]
-
-    theirs.begin()
-    engine = Sap(stiffness=1e4, dissipation=5e-3, tolerance=1e-10)
-    for _ in range(1000):
-        theirs.step(hold(theirs))
-        ours.step_with(with_drakes_w(engine, ours.problem()), hold(ours))
-        assert np.abs(theirs.v - ours.v).max() < CLOSE
-    assert len(theirs.problem().mu) == 4
-
 
 RIGID = 1e15
 """Stiffness of what is to yield nothing beside the ground [N/m]."""
@@ -120,60 +78,10 @@ class DrakeWorld:
         self.simulator.Initialize()
         self.ticks = 0
 
-    def step(self, force=None):
-        """Drake's own."""
-        if force is not None:
-            self.force.GetMutableData().set_value(force)
+    def step(self, force):
+        self.force.GetMutableData().set_value(force)
         self.ticks += 1
         self.simulator.AdvanceTo(self.ticks * self.dt)
-
-    def step_with(self, engine, force=None):
-        """The same with one of our engines, its configuration moved as Drake moves it."""
-        plant, context = self.plant, self.context
-        solution = engine.solve(self.problem(force))
-        assert solution.status.ok
-        q = plant.GetPositions(context) + self.dt * plant.MapVelocityToQDot(context, solution.v_plus)
-        plant.SetPositions(context, q)
-        plant.SetVelocities(context, solution.v_plus)
-        return solution
-
-    def problem(self, force=None):
-        """The step at hand, with the contact points that Drake weighs by stiffness."""
-        plant, context = self.plant, self.context
-        query = plant.get_geometry_query_input_port().Eval(context)
-        inspector, rows, gaps = query.inspector(), [], []
-        for pair in query.ComputePointPairPenetration():
-            stiff = [
-                inspector.GetProximityProperties(g).GetProperty("material", "point_contact_stiffness")
-                for g in (pair.id_A, pair.id_B)
-            ]
-            share = stiff[0] / (stiff[0] + stiff[1])
-            point = share * pair.p_WCa + (1 - share) * pair.p_WCb
-            A, B = (self._jacobian(inspector.GetFrameId(g), point) for g in (pair.id_A, pair.id_B))
-            n = pair.nhat_BA_W
-            s = np.cross(n, [0.0, 1.0, 0.0]) / np.linalg.norm(np.cross(n, [0.0, 1.0, 0.0]))
-            rows.append(np.vstack([s, np.cross(n, s), n]) @ (A - B))
-            gaps.append(-pair.depth)
-        nv = plant.num_velocities()
-        return ForwardProblem(
-            M=plant.CalcMassMatrix(context),
-            h=plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context),
-            v=self.v,
-            J=np.vstack(rows) if rows else np.zeros((0, nv)),
-            force=np.zeros(nv) if force is None else force,
-            mu=np.full(len(gaps), self.mu),
-            gaps=np.array(gaps),
-            dt=self.dt,
-        )
-
-    def _jacobian(self, frame, point):
-        """Of a point of the world that moves with the body of a geometry frame (3, nv)."""
-        plant, world = self.plant, self.plant.world_frame()
-        body = plant.GetBodyFromFrameId(frame)
-        there = plant.EvalBodyPoseInWorld(self.context, body).inverse() @ point
-        return plant.CalcJacobianTranslationalVelocity(
-            self.context, JacobianWrtVariable.kV, body.body_frame(), there, world, world
-        )
 
 
 def standing(robot, q, stiffness, dissipation, mu):
@@ -224,8 +132,7 @@ class Side:
         """Step under these torques. Return the sum of the ground's vertical forces in the step [N]."""
         force, plant = np.zeros(len(self.world.v)), self.world.plant
         force[self.joints] = tau
-        self.world.force.GetMutableData().set_value(force)
-        self.world.step()
+        self.world.step(force)
         results = plant.get_contact_results_output_port().Eval(self.world.context)  # those of the step that was taken
         pairs = [results.point_pair_contact_info(i) for i in range(results.num_point_pair_contacts())]
         return sum(abs(pair.contact_force()[2]) for pair in pairs)

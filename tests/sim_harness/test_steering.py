@@ -9,17 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fast import every, first_is_fast, full
-from mujoco_robot import DT, ClientRobot, DrivenRobot, pose
+from mujoco_robot import ClientRobot, DrivenRobot, pose, served
 
-from controllers.config.loading import load
-from controllers.robot.load import load_robot
-from controllers.settings import ControllerSettings
 from idyn.model.so3 import tilt
-from sim_harness.run.server_process import ServerProcess
+from idyn.tasks import ForceTask, FrameTask
 from transport.log.replay import replay
 from transport.protocol.messages.command import GaitPart
-from transport.robot.client import RobotClient, hello_for
-from transport.server.settings import ServerSettings
 
 VALID = 0.1
 """Validity of a command [s]."""
@@ -126,13 +121,7 @@ class Planner:
 @full
 def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_they_end(tmp_path):
     """Other robots and directions: `test_the_base_moves_as_commanded`."""
-    settings = ServerSettings(controller="go2-trot", planners=("joystick",), endpoint=f"ipc://{tmp_path}/s")
-    with (
-        ServerProcess(settings, load("controllers", "go2-trot", ControllerSettings)) as server,
-        RobotClient(server.endpoint, hello_for(load_robot("go2")[0], DT, kind="sim"), deadline_ms=5000) as client,
-        Planner(server.endpoint) as planner,
-    ):
-        client.hello()
+    with served(tmp_path, "go2-trot", "joystick") as (server, client), Planner(server.endpoint) as planner:
         planner.send(STEPS[0][0])
         assert planner.process.stdout.readline() == "ready\n"
         walk = ClientRobot("go2", client)
@@ -207,6 +196,7 @@ def test_gaits_change_while_the_robot_walks(name):
         ("quadruped-trot", {"velocity": [0.3, 0.0, 0.5]}, {}),
         ("quadruped", {"height": -0.02, "attitude": [0.05, 0.0]}, {}),
         ("quadruped-trot", {"velocity": [0.2, 0.0, 0.0], "gait": GaitPart(period=0.4)}, {"velocity": [0.2, 0.0, 0.0]}),
+        ("go2", {}, {"tasks": [FrameTask(frame="root_joint", rotation=np.eye(3)), ForceTask(contacts="FL_foot", normal=25.0)]}),
     ],
 )
 def test_a_steered_run_is_replayed_bit_for_bit(name, first, then, tmp_path):

@@ -13,7 +13,6 @@ from idyn.errors import ConfigError
 from idyn.tasks import ForceTask, FrameTask
 from sim_harness.run.experiment import Listener
 from sim_harness.run.plan import load_plan
-from transport.log.replay import replay
 from transport.protocol.messages.state import ExternalForce, Stance
 
 
@@ -142,18 +141,6 @@ def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
     assert not task.met
     assert task.missing > 100.0
     assert run.replies[-1][2].status == "ok"
-
-
-@full
-def test_commanded_tasks_are_replayed_bit_for_bit(tmp_path):
-    run = DrivenRobot("go2", tmp_path / "log.mcap", VALID)
-    run.run(0.3)
-    run.run(0.7, trunk(circle(0.02, 1.0, (0, 2)), 0.3, run.q[:3].copy()))
-    run.run(0.2)
-    run.recorder.close()
-    report = replay(tmp_path / "log.mcap")
-    assert report.exact
-    assert report.ticks == 1200
 
 
 def test_a_known_external_force_is_carried_by_less_contact_force():

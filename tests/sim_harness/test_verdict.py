@@ -68,7 +68,6 @@ def test_refusals_at_the_end_have_their_reason_and_their_begin_and_earlier_ones_
     assert (refused.ending, refused.at) == (Ending.REFUSED, pytest.approx(0.12))
     assert refused.text == "was refused (stale_state: expected an age of at most 10 ms) at 0.12 s"
     assert (refused.good, refused.upright) == (False, False)
-    plan, run = stand
     trace = refused_from(run.trace, 120, "duplicate: x")
     answer = trace.answer.copy()
     answer[200:] = run.trace.answer[200:]
@@ -98,7 +97,6 @@ def test_a_fall_is_named_before_its_cause_and_a_later_stop_is_no_cause(stand):
     assert judged(plan, refused_from(down, 150, latched)).text == "fell at 0.20 s, was stopped by the server (x) at 0.15 s"
     assert judged(plan, refused_from(down, 250, latched)).text == "fell at 0.20 s"
     assert judged(plan, down).ending is Ending.FELL
-    plan, run = stand
     q = run.trace.q.copy()
     q[100, 2] *= 0.4
     assert judged(plan, msgspec.structs.replace(run.trace, q=q)).text == "fell at 0.10 s"
@@ -328,7 +326,6 @@ def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
         assert posture.upright(moved(q, up, roll)[None]) is upright
         assert posture.upright(np.array([q, moved(q, up, roll), q])) is upright
     assert not posture.upright(np.full((1, robot.nq), np.nan))
-    robot, q = load_robot("quadruped")
     posture = Posture(robot, Slope(0.3, 0.1), q)
     along = moved(q)
     along[0] += 0.5

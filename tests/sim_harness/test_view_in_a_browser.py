@@ -124,19 +124,6 @@ def test_the_camera_follows_the_base_and_can_be_released(report):
     frame.locator("#follow").check()
 
 
-def test_every_law_can_be_chosen(report, folder):
-    frame, _, _ = report
-    labels = frame.evaluate("data.runs.map((run) => run.label)")
-    assert labels == ["no-slip", "coulomb", "cone"]
-    frame.locator("#run").select_option(label="cone")
-    assert frame.evaluate("run.label") == "cone"
-    assert frame.locator("#run-name").inner_text() == "cone"
-    trace = read_run(folder / "cone").trace
-    frame.evaluate(f"show({trace.t[500]})")
-    x, y, z = trace.q[500, :3]
-    np.testing.assert_allclose(frame.evaluate("run.bodies[1].position.toArray()"), [x, y, z], atol=1e-5)
-
-
 MU = 0.6
 """Friction coefficient that the controller assumes."""
 

@@ -4,6 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
+from conftest import WORLDS
 from fast import every, fast, first_is_fast, full
 
 from controllers.config.loading import parse
@@ -15,7 +16,6 @@ from idyn.model.robot import Robot
 from idyn.status import Status
 from sim_harness.engines import NAMES
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.studies.world_batch import WorldBatch
 from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
@@ -186,10 +186,7 @@ def test_friction_alone_keeps_a_robot_standing(engine):
     for coulomb in (0.0, 5.0):
         robot, q = load_robot("quadruped")
         friction = JointFriction.of(robot, dict.fromkeys(robot.joint_names, 0.0), dict.fromkeys(robot.joint_names, coulomb))
-        if engine == "mujoco":
-            world = build_world(MujocoSettings(), robot, Flat(), q, friction=friction)
-        else:
-            world = build_world(ENGINES[engine](), robot, Flat(), q, friction=friction)
+        world = build_world(WORLDS[engine](), robot, Flat(), q, friction=friction)
         for _ in range(150):
             assert world.step(np.zeros(12), DT).status.ok
         sunk[coulomb] = q[2] - world.q[2]
@@ -299,7 +296,6 @@ def test_invalid_batches_and_quaternions_are_refused():
     batch.close()
     with pytest.raises(IdynError, match="closed"):
         batch.step(tau, DT)
-    robot, q, _, tau = states()
     q[1, 3:7] *= 2.0
     with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
         WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
