@@ -33,7 +33,7 @@ Alter = Callable[[Fields, dict[str, Any]], Fields | None]
 
 
 class AlteredServer:
-    """A proxy in front of a server that forwards every message, and every answer as altered. Each client has a connection of its own to the server."""
+    """A proxy in front of a server, which alters its answers. Each client has a connection of its own to the server."""
 
     def __init__(self, server: str, endpoint: str, alter: Alter) -> None:
         self.endpoint = endpoint
