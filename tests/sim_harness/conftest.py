@@ -83,6 +83,10 @@ class Stand:
         return self.tau - self.kp * error - self.kd * self.world.v[self.world.robot.tree.a]
 
 
+def quiet(*_, **__):
+    """Of progress nothing is said."""
+
+
 def demo_report(folder, seconds):
     """The demo's report of runs in lock-step, which do not depend on the speed of the machine; its path."""
     plan = load_plan("demo", seconds)

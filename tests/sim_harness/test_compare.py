@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from conftest import quiet
 from fast import every, fast, full
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,9 +46,8 @@ from sim_harness.report.tables import FIRST, REST, WIDTH, table, text_summary, t
 from sim_harness.run import experiment
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import summarise_log
-from sim_harness.run.plan import build_plan, load_plan
+from sim_harness.run.plan import load_plan
 from sim_harness.studies import own_robots
-from sim_harness.studies.timing import TimingSettings, timing_tasks
 
 FIGURES = Summary(
     label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,
@@ -147,10 +147,6 @@ def test_verdicts_report_falls_stops_and_chatter():
     without = msgspec.structs.replace(settings, smooth="pid")
     assert verdict(without, "a", "id-lcp-mu", results) == "–"
     assert verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
-
-
-def quiet(done, total, name):
-    pass
 
 
 @full
@@ -385,17 +381,6 @@ def test_a_robot_given_by_path_gets_a_valid_folder_name(comparison, tmp_path):
         assert task.folder.name.startswith("quadruped-")
 
 
-def test_a_timing_job_depends_on_the_content_of_the_robot(tmp_path):
-    shipped = Path(__file__).parents[2] / "configs/robots/quadruped"
-    robot, text = tmp_path / "robot.toml", shipped.with_suffix(".toml").read_text()
-    settings, digests = TimingSettings(contacts={"id-qp-mu": (1,)}, robot=str(robot)), set()
-    for note in ("", "<!-- another -->", "<!-- another -->"):
-        (tmp_path / "quadruped.urdf").write_text(shipped.with_suffix(".urdf").read_text() + note)
-        robot.write_text(text)
-        digests.add(timing_tasks(settings, tmp_path)[0].digest)
-    assert len(digests) == 2
-
-
 def test_a_seed_changes_the_terrain(tmp_path, monkeypatch):
     """The terrain of the controller and of the world alike."""
     plans = []
@@ -487,22 +472,6 @@ def test_other_outcomes_are_described():
         "6 proved to have one outcome; 2 with one found, not proved to be the only one",
         "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or no contact presses",
     ]
-
-
-@full
-def test_a_log_of_the_arm_gives_the_figures_of_its_run(tmp_path):
-    """Forces between fingers and box, and the errors of the joints that follow."""
-    settings = load_plan("grasp", 0.3).settings
-    plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
-    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, "log")
-    run_task(task)
-    summary, trace = finished(task).summary, load_trace(task.folder)
-    (recorded,) = summarise_log(task.folder / LOG)
-    assert recorded.tracking == pytest.approx(summary.tracking, rel=1e-12)
-    assert recorded.speed_tracking == pytest.approx(summary.speed_tracking, rel=1e-12)
-    known = len(trace) - 1  # no later state tells the last force
-    assert recorded.force * known + normal_forces(trace)[1][-1] == pytest.approx(summary.force * (known + 1), rel=1e-9)
-    assert summary.force > 15.0
 
 
 def test_logs_and_comparisons_cannot_be_mixed(comparison, capsys):
@@ -624,11 +593,3 @@ def test_all_urdfs_below_a_folder_and_single_files_are_simulated(robots, monkeyp
     assert "mine/deep/still: refused; expected at least one joint with a motor" in said
     assert f"{here}/weak: refused; line 1, joint j: type: expected one of" in said
     assert (out / "report.html").is_file()
-
-
-@every(("word", "message"), [("empty", "expected a folder with URDFs, got none below"), ("no.urdf", "no such file")])
-def test_what_has_no_robot_is_refused(tmp_path, monkeypatch, capsys, word, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    assert main(["compare", "own-robots", word]) == 2
-    assert message in capsys.readouterr().err

@@ -20,10 +20,9 @@ from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_co
 from sim_harness.engines import NAMES
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
-from sim_harness.report.tables import text_table
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.studies.race import Race, Trial, run_race, settings_of
+from sim_harness.studies.race import run_race, settings_of
 from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
@@ -296,26 +295,3 @@ def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
     comparison_report([Finding(name=name, comparison=load_comparison(name), results={}, measured=race)]).write(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert settings.reference in (tmp_path / "report.html").read_text()
-
-
-def test_ratios_of_means_are_listed_beside_the_published_ones():
-    settings = settings_of(load_comparison("d15-table-1").race)
-    times = {runner.title: 3e-3 if "Lemke" in runner.title else 1e-3 for runner in settings.runner}
-
-    def trial(total, engine):
-        return Trial(total=total, engine=engine, iterations=[2, 4], contacts=36.0, unsolved=0.5, moved=0.0123)
-
-    race = Race(
-        settings=settings,
-        trials={title: [trial(t, t / 2), trial(2 * t, t / 2)] for title, t in times.items()},
-        lasting={title: trial(1.0, 1.0) for title in times},
-    )
-    first = race.standings()[0]
-    assert (first.total_ratio, first.engine_ratio) == pytest.approx((3.0, 3.0))
-    assert first.paper_ratio == pytest.approx(10.9681 / 1.6680)
-    assert (first.iterations, first.most, first.unsolved) == (3.0, 4, 0.5)
-    assert [outcome.holds for outcome in race.outcomes()] == [True, False]
-    assert "4500.0 ± 2121.3" in text_table(race.table())
-    assert "moved in 1 s, mm" in race.table()[0]
-    assert first.moved == 0.0123
-    assert race.figure()[:4] == b"\x89PNG"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fast import every, full
+from fast import full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
@@ -25,9 +25,8 @@ from sim_harness.studies.toss_fits import (
     save_parameters,
     split,
     whole_errors,
-    window_errors,
 )
-from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, Forecast, first_motion, identify_flight
+from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, first_motion, identify_flight
 from sim_harness.world.worlds import build_scene
 
 CENTRE, GRAVITY = np.array([0.001, -0.002, 0.006]), 9.6
@@ -95,34 +94,6 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     row = next(line for line in text.splitlines() if line.startswith("lcp"))
     assert float(row.split()[1]) < 1e-3  # flights are forecast
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}
-
-
-@every(
-    ("words", "message"),
-    [
-        (["cube-tosses", "--engines", "lpc"], "unknown engine 'lpc' (nearest: lcp"),
-        (["cube-tosses", "--engines", "sap", "--parameters", "p.json"], "expected parameters of 'sap', got those of lcp"),
-        (["cube-tosses", "--engines", "lcp", "--data", "short.npz"], "at least 16 samples per toss, got a toss of 15"),
-        (["sap-study", "--engines", "sap"], "--engines: expected the comparison cube-tosses, got sap-study"),
-    ],
-)
-def test_wrong_options_are_refused(tmp_path, monkeypatch, capsys, words, message):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    np.savez(FILE, **arrays([flying(seed, 20) for seed in range(8)]))
-    np.savez("short.npz", **arrays([flying(seed, 15) for seed in range(8)]))
-    save_parameters(Path("p.json"), identified())
-    assert main(["compare", *words]) != 0
-    assert message in capsys.readouterr().err
-
-
-@measured
-def test_the_measured_block_is_smaller_than_its_source_says_and_heavier_on_one_side():
-    tosses = load_tosses(DATA)
-    found = identify_flight([tosses[i] for i in split(len(tosses))[0]])
-    assert found.scale == pytest.approx(0.979, abs=2e-3)
-    assert found.centre[2] == pytest.approx(5.5e-3, abs=1e-3)
-    assert found.residual < 1e-4
 
 
 @measured
@@ -207,16 +178,3 @@ def test_foreign_engines_slide_and_rest_like_ours(name):
     forecast = ENTRIES[name].build(flight, values)(toss, 0, 80)
     np.testing.assert_allclose(forecast.position[-1], rest[0] + [0.5**2 / (2 * 0.2 * 9.81), 0.0, 0.0], atol=2e-3)
     np.testing.assert_allclose(forecast.rotation[-1], np.eye(3), atol=1e-2)
-
-
-def test_errors_are_block_widths_and_angles():
-    toss = flying(5, samples=31)
-    turn = Rotation.from_rotvec([0.0, np.radians(10.0), 0.0]).as_matrix()
-
-    def wrong(toss, sample, samples):
-        part = slice(sample, sample + samples)
-        return Forecast(toss.position[part] + [0.1 * EDGE, 0.0, 0.0], toss.rotation[part] @ turn, 0)
-
-    for errors in (whole_errors(wrong, [toss, toss]), window_errors(wrong, [toss, toss], 16)):
-        np.testing.assert_allclose(errors.position, [0.1, 0.1], rtol=1e-9)
-        np.testing.assert_allclose(np.degrees(errors.rotation), [10.0, 10.0], rtol=1e-9)

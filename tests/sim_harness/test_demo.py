@@ -6,6 +6,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from conftest import quiet
 from fast import every, full
 from test_compare import FELL, FIGURES
 
@@ -14,7 +15,6 @@ from sim_harness.demo import (
     friction_error,
     friction_picture,
     in_words,
-    laws_table,
     right_and_wrong,
     run_slide,
     slide_plan,
@@ -48,14 +48,6 @@ def test_each_figure_is_on_the_side_where_it_belongs():
     assert right_and_wrong(blind, [blind]) == "right: stood 1.0 s"
 
 
-def test_each_row_of_the_table_ends_with_its_sentence():
-    fell = msgspec.structs.replace(GOOD_RUN, verdict=FELL, label="convex")
-    heading, *rows = laws_table([GOOD_RUN, fell])
-    assert [row[0] for row in rows] == ["coulomb", "convex"]
-    assert [row[-1] for row in rows] == [right_and_wrong(each, [GOOD_RUN, fell]) for each in (GOOD_RUN, fell)]
-    assert heading[-1] == "in words"
-
-
 @full
 @pytest.mark.parametrize(("more", "code"), [("", 1), ('may_fail = ["convex"]\n', 0)])
 def test_the_exit_code_is_that_of_the_laws_that_must_not_fail(more, code, tmp_path, capsys):
@@ -76,10 +68,6 @@ def test_the_exit_code_is_that_of_the_laws_that_must_not_fail(more, code, tmp_pa
     assert "wrong: never moved" in report
     assert main(["view", str(tmp_path / "out")]) == 0
     assert "convex: never moved" in capsys.readouterr().out
-
-
-def quiet(done, total=0, name=""):
-    pass
 
 
 @pytest.fixture(scope="module")

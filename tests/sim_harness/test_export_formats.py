@@ -284,14 +284,8 @@ def moving(chunks: list[Any]) -> Any:
     [("foxglove", "foxglove", ".mcap"), ("rerun", "rerun", ".rrd"), ("parquet", "pyarrow", ".parquet")],
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    option: str,
-    module: str,
-    suffix: str,
-    logged: Logged,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    option, module, suffix, logged, tmp_path, monkeypatch, capsys
+):
     """Nothing is left in the folder."""
     monkeypatch.setitem(sys.modules, module, None)
     assert main(["export", str(logged.path), f"--{option}", "--out", str(tmp_path / f"run{suffix}")]) == 2

@@ -1,6 +1,5 @@
 """The engine `first-order`: compliant rows and contacts against closed forms and solvers, and its study of a foundation."""
 
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +14,6 @@ from sim_harness.engines.engine import Rows
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.studies import first_order_study as page
 from sim_harness.studies.first_order_published import Published
-from sim_harness.studies.first_order_study import exact_pendulum, pendulum
 
 G = 9.81
 
@@ -232,61 +230,6 @@ def test_rigid_and_compliant_rows_are_solved_together():
         np.testing.assert_allclose(answers[0].rows, answers[1].rows, atol=1e-5)
 
 
-def stack(count, radius=0.05, mass=1.0):
-    """Spheres one upon the other, six degrees of freedom each: M, J of the contacts (ground first)."""
-    M = np.diag([mass] * 3 * count + [0.4 * mass * radius**2] * 3 * count)
-    order = np.concatenate([np.r_[3 * i : 3 * i + 3, 3 * (count + i) : 3 * (count + i) + 3] for i in range(count)])
-    J = np.zeros((3 * count, 6 * count))
-    touch = np.array([[1.0, 0, 0, 0, -radius, 0], [0, 1, 0, radius, 0, 0], [0, 0, 1, 0, 0, 0]])
-    below = np.array([[1.0, 0, 0, 0, radius, 0], [0, 1, 0, -radius, 0, 0], [0, 0, 1, 0, 0, 0]])
-    for i in range(count):
-        J[3 * i : 3 * i + 3, 6 * i : 6 * i + 6] = touch
-        if i:
-            J[3 * i : 3 * i + 3, 6 * i - 6 : 6 * i] = -below
-    return M[np.ix_(order, order)], J
-
-
-def dropped(count, seconds, h=0.01, spacing=1e-3, mu=0.5):
-    """Dropped from even spacing, K = 1e11 N/m, B = 1 N·s/m: forces [N], heights above the neighbour [m], seconds per step."""
-    M, J = stack(count)
-    engine, q, v = FirstOrder(stiffness=1e11, dissipation=1e-11), np.zeros(6 * count), np.zeros(6 * count)
-    q[2::6] = spacing * np.arange(1, count + 1)
-    weight = np.zeros(6 * count)
-    weight[2::6] = -G
-    spent, solution = [], None
-    for _ in range(round(seconds / h)):
-        gaps = J[2::3] @ q
-        problem = step_of(M, weight, v, h, J, gaps, mu)
-        begin = time.perf_counter()
-        solution = engine.solve(problem)
-        spent.append(time.perf_counter() - begin)
-        assert solution.status.ok
-        v = solution.v_plus
-        q = q + h * v
-    return solution.p[:, 2] / h, J[2::3] @ q, np.median(spent)
-
-
-@every("count", [2, 10, 30])
-def test_each_sphere_of_a_stack_carries_those_above(count):
-    """At rest contact i carries (N − i + 1) m g to 1e-3, and no sphere is above its initial place."""
-    forces, gaps, _ = dropped(count, 1.0)
-    np.testing.assert_allclose(forces, G * np.arange(count, 0, -1), rtol=1e-3)
-    assert (gaps <= 0.0).all()
-    assert (np.diff(0.1 * np.arange(count) + np.cumsum(gaps)) > 0).all()
-
-
-@pytest.mark.long
-def test_a_stack_of_a_hundred_spheres_rests():
-    """A step's time stays below the cube of the number. It is not linear, as the sparsity of W would allow: M and J are dense
-    arrays, which each step reads whole; 25 to 100 spheres took 20 to 36 times as long."""
-    forces, gaps, seconds = dropped(100, 5.0)
-    np.testing.assert_allclose(forces, G * np.arange(100, 0, -1), rtol=1e-3)
-    assert (gaps <= 0.0).all()
-    few = dropped(25, 1.0)[2]
-    print(f"\n100 spheres: {1e3 * seconds:.1f} ms per step, 25: {1e3 * few:.1f} ms")
-    assert seconds < 64 * few
-
-
 @every("engine", [Published(), ENGINE])
 def test_a_contact_beside_a_tie_has_its_spring_force(engine):
     rng, h = np.random.default_rng(9), 1e-3
@@ -300,16 +243,6 @@ def test_a_contact_beside_a_tie_has_its_spring_force(engine):
         tie = -1e5 * (rows.g[0] + h * along) - 10.0 * along
         assert solution.p[0, 2] / h == pytest.approx(expected, rel=1e-7, abs=1e-7)
         np.testing.assert_allclose(M @ (solution.v_plus - v), h * (f + N[0] * expected + rows.G[0] * tie), atol=1e-9)
-
-
-def test_errors_halve_with_the_step():
-    """The pendulum's place and pivot's forces after 0.8 s. The error of its velocity falls with the square of the step, at any
-    time: the place is late by half a step, the velocity is not."""
-    exact = exact_pendulum(0.8)
-    ends = [pendulum(dt, 0.8) for dt in (2e-3, 1e-3)]
-    for name, ratio in (("q", 2.0), ("v", 4.0), ("forces", 2.0)):
-        coarse, fine = (np.linalg.norm(getattr(end, name) - getattr(exact, name)) for end in ends)
-        assert coarse / fine == pytest.approx(ratio, rel=0.02), name
 
 
 @full

@@ -25,7 +25,6 @@ from sim_harness.scenes.load import check_scene, engine_named
 from sim_harness.scenes.scene_settings import (
     BodySettings,
     ForceSettings,
-    GroundSettings,
     JointSettings,
     Material,
     SceneSettings,
@@ -202,22 +201,6 @@ def grip(seed):
     ))  # fmt: skip
 
 
-def pile(seed):
-    """Three boxes on one another, a little askew, at rest."""
-    rng = np.random.default_rng(seed)
-    boxes = [
-        BodySettings(
-            name=f"box-{i}",
-            shape=Shape(box=(0.2, 0.2, 0.1)),
-            mass=1.0 + i,
-            position=(*rng.uniform(-0.03, 0.03, 2), 0.05 + 0.1 * i),
-            turn=(0.0, 0.0, 0.2 * rng.normal()),
-        )
-        for i in range(3)
-    ]
-    return scene(*boxes, ground=GroundSettings())
-
-
 def followed(settings, engine, steps, settled=0):
     """Simulate; statuses, centres at both ends [m], and the largest change of a contact's force after `settled` steps [N]."""
     world, statuses, forces = build_scene(settings, engine_named(settings, engine)), [], defaultdict(list)
@@ -239,15 +222,6 @@ def test_a_gripped_box_does_not_slip_and_its_forces_are_steady(engine, seed):
     assert set(statuses) == {Status.SOLVED}
     assert np.abs(end - start).max() < 1e-6
     assert change < 1e-3
-
-
-@RIGID
-def test_forces_in_a_pile_at_rest_are_steady(engine):
-    for seed in range(3):
-        statuses, start, end, change = followed(pile(seed), engine, 200, settled=50)
-        assert set(statuses) == {Status.SOLVED}
-        assert np.abs(end - start).max() < 1e-6
-        assert change < 1e-2
 
 
 @RIGID

@@ -4,7 +4,7 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
-from fast import first_is_fast, full
+from fast import full
 from mujoco_robot import follow, ramp
 
 from controllers.build import load_controller
@@ -125,23 +125,21 @@ def followed(name, seed, metres, seconds):
     return walk, float(np.sqrt((late**2).sum(axis=1).mean()))
 
 
-@pytest.mark.parametrize("name", first_is_fast(["g1", "talos"]))
-def test_a_hand_follows_its_target_while_the_robot_walks(name):
-    walk, rms = followed(name, 0, 2.0, 2.4)
-    assert walk.upright
-    assert walk.world.q[0] > 0.2
-    assert rms < {"g1": 1e-3, "talos": 3e-3}[name]  # the URDF of talos has damping and friction of 1 in its joints
+OVER = [pytest.param(name, seed, 2.1, 10.0, 1.9, 5e-3, marks=pytest.mark.long) for name in HANDS for seed in range(5)]
+"""Two metres."""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["g1", "talos"])
-@pytest.mark.parametrize("seed", range(5))
-def test_a_hand_follows_its_target_over_two_metres(name, seed, record_property):
-    walk, rms = followed(name, seed, 2.1, 10.0)
+@pytest.mark.parametrize(
+    ("name", "seed", "metres", "seconds", "least", "most"),
+    [("g1", 0, 2.0, 2.4, 0.2, 1e-3), pytest.param("talos", 0, 2.0, 2.4, 0.2, 3e-3, marks=full), *OVER],
+)
+def test_a_hand_follows_its_target_while_the_robot_walks(name, seed, metres, seconds, least, most, record_property):
+    """The URDF of talos has damping and friction of 1 in its joints."""
+    walk, rms = followed(name, seed, metres, seconds)
     record_property("x of the base [m], rms of the hand [mm]", [float(walk.world.q[0]), 1e3 * rms])
     assert walk.upright
-    assert walk.world.q[0] > 1.9
-    assert rms < 5e-3
+    assert walk.world.q[0] > least
+    assert rms < most
 
 
 def test_contradicting_tasks_are_refused_by_name_and_the_robot_walks_on():

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from fast import every, fast, full
+from scipy.spatial.transform import Rotation
 
 from controllers.config.loading import load, parse
 from controllers.robot.load import load_robot, shared_path
@@ -54,10 +55,7 @@ def test_the_lowest_point_of_a_collision_mesh_rests_on_the_ground():
     rotations, origins = robot.place(world.q)
     for shape in collision_shapes(robot, list(GO2.resolve().parents))[0]:
         assert shape.mesh is not None
-        x, y, z, w = shape.placement[3:]
-        turn = np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-                         [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-                         [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]])  # fmt: skip
+        turn = Rotation.from_quat(shape.placement[3:]).as_matrix()
         points = shape.mesh.vertices @ turn.T + shape.placement[:3]
         lowest = min(lowest, float((points @ rotations[shape.joint].T + origins[shape.joint])[:, 2].min()))
     assert lowest == pytest.approx(0.0, abs=2e-3)

@@ -148,9 +148,3 @@ def test_a_robot_stands_while_there_is_no_plan_and_then_goes_on(pattern, served,
     assert run.summary.upright
     assert run.summary.distance > 1.0 if pattern == "trot" else run.summary.distance < 0.1
     assert any("expired" in line for line in run.said)
-
-
-def test_the_command_names_what_is_wrong():
-    done = planned("ipc:///nowhere", "--pattern", "hop")
-    assert done.returncode == 2
-    assert "--pattern" in done.stderr

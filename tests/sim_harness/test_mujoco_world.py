@@ -22,10 +22,9 @@ from idyn.status import Status
 from sim_harness.commands.main import main
 from sim_harness.engines import NAMES
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.mujoco.mujoco_world import MujocoWorld
 from sim_harness.world.bodies import JointFriction
 from sim_harness.world.world import contact_jacobian
-from sim_harness.world.worlds import AnyEngine, EngineWorld, build_world
+from sim_harness.world.worlds import AnyEngine, build_world
 
 robot_world = partial(conftest.robot_world, "mujoco")
 
@@ -331,15 +330,6 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     np.testing.assert_allclose(forces.pop("ball/plate"), [0, 0, G], atol=1e-3)
     np.testing.assert_allclose(sum(forces.values()), [0, 0, 4 * G], atol=1e-3)
     assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
-
-
-@every("name", NAMES)
-def test_every_engine_builds_its_world(name):
-    robot, q = load_robot("quadruped")
-    world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
-    assert isinstance(world, MujocoWorld if name == "mujoco" else EngineWorld)
-    assert world.step(np.zeros(robot.na), 1e-3).status.ok
-    assert world.t == 1e-3
 
 
 def test_grounds_are_chosen_by_name_and_an_unknown_engine_is_refused():

@@ -263,12 +263,9 @@ DRAFTED = [path for path in files("experiments").values() if path.parent.name ==
 
 @every("path", DRAFTED)
 def test_a_shipped_draft_is_what_new_writes(path):
+    assert path.stem in QUADRUPEDS
     model = find_model(tomllib.loads(path.read_text(encoding="utf-8"))["robot"]["urdf"], Path.cwd())
     assert draft(model, poses_of(model)).text == path.read_text(encoding="utf-8")
-
-
-def test_five_drafts_are_shipped():
-    assert sorted(path.stem for path in DRAFTED) == ["anymal-c", "b1", "go1", "hyq", "laikago"]
 
 
 FOOT = '<collision><origin xyz="0 0 -0.18"/><geometry><sphere radius="0.02"/></geometry></collision>'

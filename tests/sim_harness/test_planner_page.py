@@ -13,6 +13,7 @@ import zmq
 from documents import ROOT, titled
 from fast import full
 from mujoco_robot import DT, MS, PERIOD, ClientRobot, DrivenRobot, MujocoRobot, served
+from scipy.spatial.transform import Rotation
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -185,7 +186,7 @@ def test_the_plan_is_a_jump(path):
     for k in range(first, last + 1):
         q, v = world.stance.copy(), np.zeros(robot.nv)
         q[:3], R = plan["position"][k], plan["rotation"][k]
-        q[3:7] = quaternion(R)
+        q[3:7] = Rotation.from_matrix(R).as_quat()
         q[robot.tree.q_index], v[robot.tree.a] = plan["angles"][k], plan["angle_velocity"][k]
         v[:3], v[3:6] = R.T @ plan["velocity"][k][:3], R.T @ plan["velocity"][k][3:]
         heights.append(robot.frames.center_of_mass(q)[2])
@@ -193,12 +194,6 @@ def test_the_plan_is_a_jump(path):
     falls = np.diff(heights, 2) / (PERIOD * DT) ** 2
     np.testing.assert_allclose(falls, -GRAVITY, rtol=0.03)
     np.testing.assert_allclose(momenta, np.mean(momenta, axis=0)[None].repeat(len(momenta), axis=0), atol=0.03)
-
-
-def quaternion(R):
-    """x, y, z, w of a rotation by less than a right angle."""
-    w = 0.5 * np.sqrt(1.0 + np.trace(R))
-    return np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1], 4 * w * w]) / (4 * w)
 
 
 @full

@@ -29,7 +29,7 @@ from sim_harness.robot.robot_side import Pacer, RobotSide
 from sim_harness.run.experiment import other_controller, run_in_process, served_controller
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
+from sim_harness.studies.pauses import Outcome, study, table, walks
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.log.replay import replay
 from transport.protocol.messages.base import Code, ErrorMessage
@@ -403,20 +403,6 @@ def test_pauses_are_described_in_the_report():
     assert "its world stopped with it" in html
     assert walks(found).startswith(b"\x89PNG")
     assert [row[0] for row in table(found)] == ["stopped", "server", "robot"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("who", ["server", "robot"])
-@pytest.mark.parametrize("milliseconds", [30, 150, 500])
-def test_a_robot_does_not_fall_during_pauses(who, milliseconds):
-    """Run with `-m long -s`: it prints its measurements."""
-    outcome = run_pause(walking("demo"), "coulomb", who, milliseconds)
-    print(outcome.words)
-    assert outcome.upright
-    assert outcome.walked > 0.2
-    if who == "server":
-        assert outcome.stopped == (milliseconds > 100)
-        assert outcome.reset == (True if outcome.stopped else None)
 
 
 @pytest.fixture

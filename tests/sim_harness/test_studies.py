@@ -4,21 +4,21 @@ import json
 
 import numpy as np
 import pytest
-from fast import every, full
+from fast import full
 
 from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
 from controllers.feedforward import FeedForward, Forecast
+from controllers.robot.load import load_robot
 from idyn import State
-from idyn.laws import make_law
 from sim_harness.commands.main import main
 from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
+from sim_harness.studies import bench_tasks as tasks
 from sim_harness.studies import cone_study, contact_models, tasks
-from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors
 from sim_harness.studies.contact_models import SCENES, plan_of
 from sim_harness.studies.tasks import RUNS
 
@@ -62,21 +62,6 @@ def test_a_report_has_tables_notes_and_pictures_and_no_headings_without_text(tmp
         if text == "part":
             report.paragraph("words")
     assert report.text == "full\n\npart\n\nwords"
-
-
-@every("edges", [4, 8, 16])
-def test_a_polygon_loses_friction_between_its_corners(edges):
-    """Friction points to the nearer corner: at worst cos(π/k) of it is left along the slide, off by π/k. Half-way both corners
-    are loaded: it is as weak, and may point anywhere between them."""
-    lacks, off = sliding_errors(cone_study.stance(), make_law("coulomb", edges=edges), edges)
-    assert lacks == pytest.approx(1 - np.cos(np.pi / edges), rel=0.02)
-    assert 0.9 * np.pi / edges * (1 - 2 / DIRECTIONS) <= off <= np.pi / edges * 1.001
-
-
-@full
-def test_the_round_cone_has_full_friction_in_every_direction():
-    lacks, off = sliding_errors(cone_study.stance(), make_law(EXACT), 4)
-    assert max(lacks, off) < 1e-9
 
 
 def test_the_page_of_polygons_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
@@ -127,3 +112,16 @@ def test_the_page_of_tasks_has_its_table_and_picture(tmp_path, monkeypatch, caps
 def test_an_interpreter_for_another_comparison_is_refused(capsys):
     assert main(["compare", "cone-study", "--tsid", "python"]) == 2
     assert "--tsid" in capsys.readouterr().err
+
+
+@full
+@pytest.mark.parametrize(("name", "count", "runs"), [("quadruped", 4, 3), ("g1", 6, 2)])
+def test_shares_of_each_run_are_those_of_all_its_ticks(monkeypatch, name, count, runs):
+    monkeypatch.setattr(tasks, "TURNS", 1)
+    monkeypatch.setattr(tasks, "TROT", slice(600, 700))
+    robot, stance = load_robot(name)
+    assert len(tasks.standing_tasks(robot, stance, tasks.HANDS.get(name, ()), 0.0).tasks) == count
+    found = tasks.bench_tasks(name)
+    assert sum(each["share"] for each in found.values()) == pytest.approx(runs)
+    assert all(np.isfinite(list(each.values())).all() for each in found.values())
+    assert any(kind.endswith("several predictions") for kind in found)  # pushed on slippery ground

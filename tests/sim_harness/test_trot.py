@@ -6,11 +6,9 @@ import pytest
 from fast import fast, first_is_fast, full
 from many_hinges import PLACES, angles_of, urdf_of
 
-from controllers.build import changed
 from controllers.config.loading import load, parse
 from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot
-from idyn.errors import ConfigError
 from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.verdict import Ending
 from sim_harness.robot.lying import PerturbationSettings, perturbed
@@ -70,22 +68,6 @@ def test_shipped_robots_trot_on_yielding_ground(robot):
     assert run.trace.q[-1, 0] > 0.1
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("law", "mu"), [("coulomb", LOW), *((law, np.inf) for law in ("no-slip", "coulomb", "cone", "cone-infinite"))]
-)
-def test_the_quadruped_trots_between_waypoints(law, mu):
-    """The paper's task: 30 s [ZD §7.6]. Waypoints are reached in their order."""
-    run = trot("trot", law, 30.0, mu)
-    assert is_a_good_trot(run)
-    plane = run.trace.q[:, :2]
-    since = 0
-    for point in ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0)):
-        near = np.flatnonzero(np.hypot(*(plane[since:] - np.array(point)).T) < 0.03)
-        assert len(near), point
-        since += near[0]
-
-
 STEEP = {"kind": "slope", "angle": 0.349}
 SLOW = {"gait": {"period": 0.5, "duty": 0.7, "step_height": 0.06}, "path": {"speed": 0.3}}
 STAIRS = {"kind": "stairs", "start": 0.35, "depth": 0.3, "rise": 0.1, "steps": 6}
@@ -135,12 +117,6 @@ def test_a_trot_up_stairs_that_it_does_not_know(robot, rise, gait):
     assert run.summary.upright
     assert run.summary.tracking < 0.01
     assert run.trace.q[-1, 2] - run.trace.q[0, 2] > 3.5 * rise
-
-
-def test_a_setting_of_the_ground_that_does_not_exist_is_refused():
-    plan = build_plan(load("experiments", "trot-go2", ExperimentSettings))
-    with pytest.raises(ConfigError, match=r"contact\.terrain"):
-        changed(plan.controller, {"contact": {"terrain": "steep"}})
 
 
 WEIGHT = 33.34114202 * 9.81

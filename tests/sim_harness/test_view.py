@@ -19,6 +19,7 @@ import pinocchio as pin
 import pytest
 import trimesh
 from browser import opened
+from conftest import quiet
 from fast import every, full
 
 from controllers.config.loading import find, load
@@ -50,10 +51,6 @@ from sim_harness.view.page import (
     read_runs,
 )
 from sim_harness.view.video import HEIGHT, RATE, WIDTH, Video
-
-
-def quiet(label, ticks):
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -559,9 +556,7 @@ def test_another_kind_of_file_is_refused(recorded: Path, capsys: pytest.CaptureF
 
 
 @every("package", ["av", "playwright.sync_api", "PIL"])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_a_missing_package_is_named_with_the_command_that_installs_it(recorded, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"--video: a video needs the package .* pip install .*\[video\]"):
         Video(recorded / "run.mp4")

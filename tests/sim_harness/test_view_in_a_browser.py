@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from browser import opened
+from conftest import quiet
 from fast import every
 from PIL import Image
 
@@ -126,10 +127,6 @@ def test_the_camera_follows_the_base_and_can_be_released(report):
 
 MU = 0.6
 """Friction coefficient that the controller assumes."""
-
-
-def quiet(label, ticks):
-    pass
 
 
 @pytest.fixture(scope="module")

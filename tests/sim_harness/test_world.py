@@ -1,21 +1,18 @@
 """The world: flight, pushes, standing, friction of contacts and joints, repeatability, and many worlds at once."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 from conftest import WORLDS
-from fast import every, fast, first_is_fast, full
+from fast import every, fast, first_is_fast
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
-from idyn.errors import FrameNotFound, IdynError, InputError
+from idyn.errors import FrameNotFound, InputError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.status import Status
 from sim_harness.engines import NAMES
-from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.studies.world_batch import WorldBatch
 from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push
@@ -105,22 +102,6 @@ def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(make_world,
         world.step(np.zeros(12), DT, [Push(frame="BODY", force=(0, 0, 0))])
 
 
-@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
-def test_at_rest_the_ground_carries_the_weight(make_world, make_stand, name):
-    """After a knock, back to rest: Σ f_N is the weight and nothing moves."""
-    world = make_world(name=name)
-    stand = make_stand(world, kd=0.3)
-    world.reset(world.q, np.concatenate([[0.1, 0, 0, 0, 0.2, 0], np.zeros(12)]))
-    for _ in range(4000):
-        result = world.step(stand.torque(), DT)
-        assert result.status.ok
-    weight = world.robot.total_mass * G
-    assert result.normal_force.sum() == pytest.approx(weight, rel=1e-6)
-    assert result.impulse[:, 2].sum() / DT == pytest.approx(weight, rel=1e-6)
-    assert np.abs(world.v).max() < 1e-4
-    assert np.abs(world.contacts.gaps).max() < 1e-6
-
-
 @every("engine", ["lcp", "penalty", "mujoco"])
 def test_two_runs_and_a_reset_are_identical(make_world, make_stand, engine):
     world, ends = make_world(engine), []
@@ -194,153 +175,26 @@ def test_friction_alone_keeps_a_robot_standing(engine):
     assert abs(sunk[5.0]) < 2e-3
 
 
-COUNT = 5
-
-
-def states(count=COUNT):
-    """Robot, states about its stance with some feet off the ground or in it, and torques (count, ·)."""
-    (robot, stance), rng = load_robot("quadruped"), np.random.default_rng(8)
-    q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(count)])
-    return robot, q, 0.1 * rng.normal(size=(count, robot.nv)), rng.normal(size=(count, robot.na))
-
-
-def one_by_one(engine, steps):
-    robot, q, v, tau = states()
+@pytest.mark.parametrize("processes", first_is_fast([1, 2]))
+@pytest.mark.parametrize("engine", fast(NAMES, "lcp"))
+def test_batched_worlds_equal_single_worlds(engine, processes):
+    """States with some feet off the ground or in it; several steps in one call, and one at a time."""
+    engine, (robot, stance), rng = parse(engine, AnyEngine, "engine"), load_robot("quadruped"), np.random.default_rng(8)
+    q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(5)])
+    v, tau = 0.1 * rng.normal(size=(5, robot.nv)), rng.normal(size=(5, robot.na))
     worlds = [build_world(engine, robot.variant(), Flat(), each) for each in q]
     for world, each, speed, torque in zip(worlds, q, v, tau, strict=True):
         world.reset(each, speed)
-        for _ in range(steps):
+        for _ in range(8):
             world.step(torque, DT)
-    return worlds
-
-
-def assert_equal_to(answer, worlds):
-    for i, world in enumerate(worlds):
-        assert answer.q[i].tobytes() == world.q.tobytes(), i
-        assert answer.v[i].tobytes() == world.v.tobytes(), i
-
-
-@pytest.mark.parametrize("processes", first_is_fast([1, 2]))
-@pytest.mark.parametrize("engine", fast([name for name in NAMES if name != "mujoco"], "lcp"))
-def test_batched_worlds_equal_single_worlds(engine, processes):
-    """Several steps in one call and one at a time."""
-    engine = parse(engine, AnyEngine, "engine")
-    robot, q, v, tau = states()
-    expected = one_by_one(engine, 8)
     with WorldBatch(engine, robot, Flat(), q, processes=processes) as batch:
-        batch.reset(q, v)
-        assert_equal_to(batch.step(tau, DT, 8), expected)
-        batch.reset(q, v)
-        for k in range(8):
-            answer = batch.step(tau, DT)
-            assert answer.t == pytest.approx((k + 1) * DT)
-        assert_equal_to(answer, expected)
-
-
-def test_batched_mujoco_worlds_equal_single_worlds():
-    pytest.importorskip("mujoco")
-    engine = parse("mujoco", AnyEngine, "engine")
-    robot, q, v, tau = states()
-    with WorldBatch(engine, robot, Flat(), q, processes=1) as batch:
-        batch.reset(q, v)
-        assert_equal_to(batch.step(tau, DT, 3), one_by_one(engine, 3))
-
-
-def test_one_torque_and_one_state_can_be_shared():
-    robot, q, _, tau = states()
-    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
-        batch.reset(q[0])
-        answer = batch.step(tau[0], DT, 3)
-    assert (answer.q == answer.q[0]).all()
-    assert len(batch) == COUNT
-
-
-def test_an_unsolved_step_is_reported():
-    robot, q, _, tau = states()
-    q[3, 2] += 1.0  # nothing to solve in the air
-    with WorldBatch(PolygonLcp(max_pivots=1), robot, Flat(), q, processes=1) as batch:
-        answer = batch.step(tau, DT, 2)
-    assert answer.status[3] == Status.SOLVED
-    assert (answer.status[[0, 1, 2, 4]] != Status.SOLVED).all()
-
-
-@every(
-    ("field", "order"),
-    [
-        ("tau", lambda batch: batch.step(np.zeros((COUNT, 11)), DT)),
-        ("tau", lambda batch: batch.step([0.0] * 12, DT)),
-        (r"tau\[2, 7\]", lambda batch: batch.step(np.where(np.arange(COUNT * 12).reshape(COUNT, 12) == 31, np.nan, 0.0), DT)),
-        ("dt", lambda batch: batch.step(np.zeros(12), 0.0)),
-        ("steps", lambda batch: batch.step(np.zeros(12), DT, 0)),
-        (r"q\[0\]", lambda batch: batch.reset(np.full(19, np.inf))),
-        ("v", lambda batch: batch.reset(np.zeros(19), np.zeros((COUNT, 19)))),
-    ],
-)
-def test_malformed_arguments_are_named(field, order):
-    robot, q, _, tau = states()
-    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
-        with pytest.raises(InputError, match=field):
-            order(batch)
-        assert (batch.step(tau, DT).status == 0).all()
-
-
-def test_invalid_batches_and_quaternions_are_refused():
-    robot, q, _, tau = states()
-    with pytest.raises(InputError, match="count"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q[:0])
-    with pytest.raises(InputError, match="processes"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=0)
-    with pytest.raises(InputError, match="q"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q[0])
-    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
-    batch.close()
-    with pytest.raises(IdynError, match="closed"):
-        batch.step(tau, DT)
-    q[1, 3:7] *= 2.0
-    with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
-    with (
-        pytest.raises(InputError, match=r"^steps: .*whole"),
-        WorldBatch(PolygonLcp(), robot, Flat(), q[:1], processes=1) as one,
-    ):
-        one.step(tau[:1], DT, 1.5)
-
-
-class Raising(PolygonLcp):
-    """An engine whose steps raise an exception."""
-
-    def solve(self, problem):
-        raise ZeroDivisionError("of the engine")
-
-
-@full
-def test_an_error_in_another_process_is_reported():
-    robot, q, _, tau = states()
-    batch = WorldBatch(Raising(), robot, Flat(), q, processes=2)
-    with pytest.raises(IdynError, match="a process of the batch failed: ZeroDivisionError"):
-        batch.step(tau, DT)
-    with pytest.raises(IdynError, match="closed"):
-        batch.step(tau, DT)
-
-
-@full
-def test_a_dead_process_ends_the_batch():
-    robot, q, _, tau = states()
-    before = set(multiprocessing.active_children())
-    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
-    victim = (set(multiprocessing.active_children()) - before).pop()
-    victim.kill()
-    victim.join()
-    with pytest.raises(IdynError, match="a process of the batch failed"):
-        batch.step(tau, DT)
-    with pytest.raises(IdynError, match="closed"):
-        batch.step(tau, DT)
-    with pytest.raises(IdynError, match="closed"):
-        batch.reset(q)
-
-
-@every("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
-def test_invalid_friction_is_refused(mu):
-    robot, q, _, _ = states()
-    with pytest.raises(InputError, match=r"^mu: expected 4"):
-        WorldBatch(PolygonLcp(), robot, Flat(), q, mu=mu, processes=1)
+        for steps in (8, 1):
+            batch.reset(q, v)
+            for _ in range(8 // steps):
+                answer = batch.step(tau, DT, steps)
+            assert answer.t == pytest.approx(8 * DT)
+            for i, world in enumerate(worlds):
+                assert answer.q[i].tobytes() == world.q.tobytes(), i
+                assert answer.v[i].tobytes() == world.v.tobytes(), i
+        with pytest.raises(InputError, match="tau"):
+            batch.step(tau[:, :-1], DT)

@@ -238,23 +238,24 @@ def controllers():
     return {name: build_controller(plan_of(name).controller) for name in ROBOTS}
 
 
-def shown(robot, fault, found):
+def tried(controllers, robot, fault, wrong=None, **given):
+    """The outcome of a fault of a robot, which has no alarm before it."""
+    controllers[robot].reset()
+    found = provoke(given.pop("plan", plan_of(robot)), wrong, **({"controller": controllers[robot]} | given))
     print(
         f"{robot:10s} {fault:28s} named {1e3 * found.named:6.0f} ms, stopped {1e3 * found.stopped:6.0f} ms, "
         f"fell {1e3 * found.fell:6.0f} ms, tilt {found.worst:.2f} rad: {found.says[:70]}"
     )
+    assert found.early == ""
+    return found
 
 
 @full
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name != "drift 0.05 rad/s"])
 def test_a_wrong_sensor_is_named_and_stops_the_robot_before_it_falls(controllers, robot, fault):
-    controller = controllers[robot]
-    controller.reset()
-    plan = plan_of(robot, path=TURNS) if "stuck hip" in fault else plan_of(robot)
-    found = provoke(plan, FAULTS[fault](), controller=None if "stuck hip" in fault else controller)
-    shown(robot, fault, found)
-    assert found.early == ""
+    turns = {"plan": plan_of(robot, path=TURNS), "controller": None} if "stuck hip" in fault else {}
+    found = tried(controllers, robot, fault, FAULTS[fault](), **turns)
     assert found.stands or found.fell == np.inf, found
     rate = next((float(word) for word in fault.split() if word.replace(".", "").isdigit()), None)
     patience = max(NAMED, ERROR / rate) if rate is not None else 0.12 if "mirrored" in fault else 0.07
@@ -263,7 +264,7 @@ def test_a_wrong_sensor_is_named_and_stops_the_robot_before_it_falls(controllers
 
 def test_a_stuck_knee_of_the_quadruped_stops_it(controllers):
     """Named within 50 ms, or before its angle is wrong by 0.1 rad."""
-    found = provoke(plan_of("quadruped"), FAULTS["stuck knee"](), start=0.8, controller=controllers["quadruped"])
+    found = tried(controllers, "quadruped", "stuck knee", FAULTS["stuck knee"](), start=0.8)
     assert found.stands
     motion = re.search(r"moves by ([\d.]+) rad", found.says)
     assert found.named < NAMED or (motion and float(motion[1]) < ERROR)
@@ -273,11 +274,7 @@ def test_a_stuck_knee_of_the_quadruped_stops_it(controllers):
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("strength", [0.0, 0.5])
 def test_a_weak_motor_is_named(controllers, robot, strength):
-    controller = controllers[robot]
-    controller.reset()
-    found = provoke(plan_of(robot), controller=controller, motor=(1, strength))
-    shown(robot, f"thigh at {strength:.0%}", found)
-    assert found.early == ""
+    found = tried(controllers, robot, f"thigh at {strength:.0%}", motor=(1, strength))
     assert found.stands, found
     assert found.named < 0.1
 
@@ -285,12 +282,9 @@ def test_a_weak_motor_is_named(controllers, robot, strength):
 @full
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_a_switch_that_flickers_is_named_and_the_robot_walks_on(controllers, robot):
-    controller = controllers[robot]
-    controller.reset()
-    names = controller.robot.contact_names
+    names = controllers[robot].robot.contact_names
     wrong = contacts(lambda touching, n: touching ^ {names[0]} if n % 2 else touching, names)
-    found = provoke(plan_of(robot), wrong, controller=controller)
-    shown(robot, "one switch at 500 Hz", found)
+    found = tried(controllers, robot, "one switch at 500 Hz", wrong)
     assert found.named < NAMED
     assert names[0] in found.says
     assert found.fell == np.inf
@@ -301,12 +295,9 @@ def test_a_switch_that_flickers_is_named_and_the_robot_walks_on(controllers, rob
 @pytest.mark.parametrize("how", ["one", "all"])
 def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers, robot, how):
     """Without the contradiction with the joints, the robot fell after 0.26 to 0.55 s or was stopped."""
-    controller = controllers[robot]
-    controller.reset()
-    names = controller.robot.contact_names
+    names = controllers[robot].robot.contact_names
     wrong = contacts(lambda touching, _: touching - set(names[: 1 if how == "one" else None]), names)
-    found = provoke(plan_of(robot), wrong, controller=controller)
-    shown(robot, f"{how} of the switches open", found)
+    found = tried(controllers, robot, f"{how} of the switches open", wrong)
     assert found.named < 0.15
     assert names[0] in found.says or how == "all"
     assert "is open while its foot is held" in found.says
@@ -320,8 +311,6 @@ def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers
 @pytest.mark.parametrize("joint", JOINTS)
 def test_a_drift_shared_by_position_and_speed_is_harmless_while_it_is_small(controllers, joint, rate):
     """No comparison of the two sees it; see docs/concepts/safety.md."""
-    controller = controllers["quadruped"]
-    controller.reset()
     k = JOINTS[joint]
 
     def angle(q, n):
@@ -332,9 +321,7 @@ def test_a_drift_shared_by_position_and_speed_is_harmless_while_it_is_small(cont
         v[6 + k] += rate
         return v
 
-    found = provoke(plan_of("quadruped"), changed(q=angle, vel=speed), controller=controller)
-    shown("quadruped", f"{joint}, shared drift {rate:g} rad/s", found)
-    assert found.early == ""
+    found = tried(controllers, "quadruped", f"{joint}, shared drift {rate:g} rad/s", changed(q=angle, vel=speed))
     if rate < 1.0:
         assert found.fell == np.inf
         assert found.worst < 0.1

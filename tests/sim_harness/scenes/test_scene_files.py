@@ -293,21 +293,6 @@ def test_the_film_is_the_recording(tmp_path):
     np.testing.assert_allclose(film.world[0].sum(axis=0), kept.recording.force[0].sum(axis=0))
 
 
-@pytest.fixture
-def here(monkeypatch):
-    """Jobs run in this process; which ones did."""
-    done = []
-
-    def execute(name, function, tasks, count):
-        for i, task in enumerate(tasks):
-            function(*task)
-            done.append(task[0].folder.name)
-            yield i, None
-
-    monkeypatch.setattr("sim_harness.compare.jobs.run_tasks", execute)
-    return done
-
-
 @full
 def test_each_engine_runs_once_and_is_reported(tmp_path, here):
     words = ["sliding-block", "four-bar"]

@@ -128,23 +128,18 @@ BLOCK = BodySettings(
 )
 
 
-def inertia_scene(body=BLOCK, **settings):
-    base = {"about": "", "engines": ("lcp",), "dt": 1e-4, "duration": 0.1}
-    return check_scene(SceneSettings(body=(body,), **base | settings))
-
-
 def changed(**fields):
     return BodySettings(**{name: getattr(BLOCK, name) for name in BLOCK.__struct_fields__} | fields)
 
 
 def test_given_moments_and_centre_give_the_mass_matrix_and_the_centre_flies_on_a_parabola():
-    model = SceneModel(inertia_scene())
+    settings = scene(BLOCK, dt=1e-4, duration=0.1)
+    model = SceneModel(settings)
     M = model.terms(model.start.q, model.start.v)[0]
     cross = np.array([[0, -CENTRE[2], CENTRE[1]], [CENTRE[2], 0, -CENTRE[0]], [-CENTRE[1], CENTRE[0], 0]])
     steiner = np.diag(MOMENTS) - MASS * cross @ cross
     np.testing.assert_allclose(M, np.block([[MASS * np.eye(3), -MASS * cross], [MASS * cross, steiner]]), atol=1e-15)
-    settings = inertia_scene()
-    model, run = SceneModel(settings), run_scene(settings, engine_named(settings, "lcp"))
+    run = run_scene(settings, engine_named(settings, "lcp"))
     first, last = (model.mass_centres(q)[0] for q in (run.q[0], run.q[-1]))
     away = first - np.array(BLOCK.position)
     start = np.array(BLOCK.velocity) + np.cross(BLOCK.spin, away)
@@ -156,7 +151,7 @@ def test_given_moments_and_centre_give_the_mass_matrix_and_the_centre_flies_on_a
 def test_mujoco_has_the_same_body_and_gravity_and_forces_act_alike():
     """The same direction and acceleration along a slope, while MuJoCo's softer ground takes the cylinder in."""
     pytest.importorskip("mujoco")
-    settings = inertia_scene(dt=1e-5, duration=1e-4)
+    settings = scene(BLOCK, dt=1e-5, duration=1e-4)
     ends = []
     for engine in (engine_named(settings, "lcp"), MujocoSettings(timestep=1e-5)):
         world = build_scene(settings, engine)
@@ -178,17 +173,12 @@ def test_mujoco_has_the_same_body_and_gravity_and_forces_act_alike():
 )
 def test_what_no_body_can_have_is_refused(body, more, where):
     with pytest.raises(ConfigError) as caught:
-        inertia_scene(body, **more)
+        scene(body, **more)
     assert caught.value.path == where
 
 
 SMALL, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))
 STIFF = MujocoSettings(ground="stiff")
-
-
-def scene_in_mujoco(*bodies, **settings):
-    base = {"about": "", "engines": ("lcp",), "dt": 1e-3, "duration": 0.2}
-    return check_scene(SceneSettings(body=bodies, **base | settings))
 
 
 def both(settings, engine=STIFF):
@@ -202,7 +192,7 @@ def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     other = BodySettings(name="other", shape=SMALL, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
     push = ForceSettings(body="other", force=(3.0, 5.0, 2.0), duration=0.1)
     tie = ClosureSettings(kind=kind, bodies=("one", "other"), at=(0.1, 0.2, 0.3))
-    ours, theirs = both(scene_in_mujoco(one, other, closure=(tie,), force=(push,), gravity=0.0))
+    ours, theirs = both(scene(one, other, closure=(tie,), force=(push,), gravity=0.0))
     assert np.linalg.norm(ours.centres[-1] - ours.centres[0], axis=1).min() > 0.003
     np.testing.assert_allclose(theirs.centres[-1], ours.centres[-1], atol=1e-3)
     assert theirs.residuals[:, 0].max() < 1e-10
@@ -212,7 +202,7 @@ def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
 def test_springs_dampers_and_stops_act_as_in_our_worlds():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), start=0.2, stiffness=3.0, rest=-0.4, damping=0.1)
     bar = BodySettings(name="bar", shape=BAR, mass=1.0, position=(0.15, 0.0, 0.0), joint=(joint,))
-    ours, theirs = both(scene_in_mujoco(bar, duration=0.5))
+    ours, theirs = both(scene(bar, duration=0.5))
     np.testing.assert_allclose(theirs.q[-1], ours.q[-1], atol=2e-3)
     assert theirs.residuals[:, 0].max() < 1e-10
     stopped = BodySettings(
@@ -222,7 +212,7 @@ def test_springs_dampers_and_stops_act_as_in_our_worlds():
         position=(0.15, 0.0, 0.0),
         joint=(JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), stop=(-1.0, 0.2)),),
     )
-    ours, theirs = both(scene_in_mujoco(stopped, duration=1.0))
+    ours, theirs = both(scene(stopped, duration=1.0))
     assert ours.q[-1, 0] == pytest.approx(0.2, abs=1e-3)
     assert theirs.q[-1, 0] == pytest.approx(0.2, abs=5e-3)
 
@@ -240,7 +230,7 @@ SLIDES = tuple(JointSettings(kind="slide", axis=axis) for axis in ((1, 0, 0), (0
 )
 def test_unsupported_parts_are_refused_by_name(more, dt, field):
     with pytest.raises(ConfigError, match=field):
-        build_scene(scene_in_mujoco(BodySettings(name="a", shape=SMALL, mass=1.0, **more), dt=dt), MujocoSettings())
+        build_scene(scene(BodySettings(name="a", shape=SMALL, mass=1.0, **more), dt=dt), MujocoSettings())
 
 
 STRIP = load_scene("elastic-strip")
