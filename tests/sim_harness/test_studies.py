@@ -1,4 +1,4 @@
-"""Studies as data, and the studies of polygons, contact models and task controllers."""
+"""Studies as data; the studies of polygons, contact models, task controllers and the time of ticks."""
 
 import json
 
@@ -17,8 +17,7 @@ from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
-from sim_harness.studies import bench_tasks as tasks
-from sim_harness.studies import cone_study, contact_models, tasks
+from sim_harness.studies import bench_tasks, cone_study, contact_models, tasks
 from sim_harness.studies.contact_models import SCENES, plan_of
 from sim_harness.studies.tasks import RUNS
 
@@ -117,11 +116,11 @@ def test_an_interpreter_for_another_comparison_is_refused(capsys):
 @full
 @pytest.mark.parametrize(("name", "count", "runs"), [("quadruped", 4, 3), ("g1", 6, 2)])
 def test_shares_of_each_run_are_those_of_all_its_ticks(monkeypatch, name, count, runs):
-    monkeypatch.setattr(tasks, "TURNS", 1)
-    monkeypatch.setattr(tasks, "TROT", slice(600, 700))
+    monkeypatch.setattr(bench_tasks, "TURNS", 1)
+    monkeypatch.setattr(bench_tasks, "TROT", slice(600, 700))
     robot, stance = load_robot(name)
-    assert len(tasks.standing_tasks(robot, stance, tasks.HANDS.get(name, ()), 0.0).tasks) == count
-    found = tasks.bench_tasks(name)
+    assert len(bench_tasks.standing_tasks(robot, stance, bench_tasks.HANDS.get(name, ()), 0.0).tasks) == count
+    found = bench_tasks.bench_tasks(name)
     assert sum(each["share"] for each in found.values()) == pytest.approx(runs)
     assert all(np.isfinite(list(each.values())).all() for each in found.values())
     assert any(kind.endswith("several predictions") for kind in found)  # pushed on slippery ground
