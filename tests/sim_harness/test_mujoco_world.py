@@ -332,9 +332,7 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
 
 
-def test_grounds_are_chosen_by_name_and_an_unknown_engine_is_refused():
-    with pytest.raises(ConfigError, match=r"engine: no kind named 'mujoko' \(nearest: mujoco"):
-        parse("mujoko", AnyEngine, "engine")
+def test_grounds_are_chosen_by_name():
     assert MujocoSettings().contact_solref == (0.02, 1.0)
     assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
     assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)

@@ -1,15 +1,11 @@
-"""Steering a robot while it walks, in the process and over sockets, and the pose of its base."""
+"""Steering a robot while it walks, and the pose of its base."""
 
-import json
-import subprocess
-import sys
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from fast import every, first_is_fast, full
-from mujoco_robot import ClientRobot, DrivenRobot, pose, served
+from mujoco_robot import DrivenRobot, pose
 
 from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask
@@ -73,70 +69,6 @@ def test_the_robot_stands_within_a_second_after_the_commands_end(name):
     drive.run(0.5)
     assert np.abs(drive.mean_velocity(0.5)).max() < 0.02
     assert any("expired" in message for message in drive.messages)
-
-
-ROOT = Path(__file__).parents[2]
-
-STEPS = [((0.4, 0.0, 0.0), 7.0), ((0.3, 0.1, 0.5), 9.0)]
-"""Velocity forward, left [m/s], turn [rad/s], and how long it is commanded [s]."""
-
-STEADY = 4.5
-"""Length of the end of each step in which the mean velocity is taken [s]: nine periods of the gait."""
-
-
-PLANNER = """
-import json, select, sys
-from transport.robot.planner import PlannerClient
-
-velocity = json.loads(sys.stdin.readline())
-with PlannerClient(sys.argv[1], "joystick") as planner:
-    print("ready", flush=True)
-    while velocity is not None:
-        planner.command(velocity, valid_for=0.3)
-        if select.select([sys.stdin], [], [], 0.05)[0]:
-            velocity = json.loads(sys.stdin.readline())
-"""
-"""Process of the planner: sends the last velocity from its standard input 20 times a second, until that is null."""
-
-
-class Planner:
-    """Context manager of the planner's process."""
-
-    def __init__(self, endpoint):
-        arguments = [sys.executable, "-c", PLANNER, endpoint]
-        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.process.kill()
-        self.process.communicate()
-
-    def send(self, velocity):
-        self.process.stdin.write(json.dumps(velocity) + "\n")
-        self.process.stdin.flush()
-
-
-@full
-def test_a_robot_follows_stepwise_commands_of_another_process_and_stands_when_they_end(tmp_path):
-    """Other robots and directions: `test_the_base_moves_as_commanded`."""
-    with served(tmp_path, "go2-trot", "joystick") as (server, client), Planner(server.endpoint) as planner:
-        planner.send(STEPS[0][0])
-        assert planner.process.stdout.readline() == "ready\n"
-        walk = ClientRobot("go2", client)
-        for velocity, seconds in STEPS:
-            planner.send(velocity)
-            walk.run(seconds)
-            assert np.abs(walk.mean_velocity(STEADY) - velocity).max() < 0.03 * np.abs(velocity).max()
-        planner.send(None)
-        while "expired" not in walk.messages[-1]:
-            walk.run(0.01)
-        walk.run(1.0)
-        begin = len(walk.motion)
-        walk.run(0.5)
-        assert len(walk.motion) == begin + 500
-        assert np.abs(walk.mean_velocity(0.5)).max() < 0.02
 
 
 LOWER, ROLL, PITCH = -0.04, 0.1, -0.06

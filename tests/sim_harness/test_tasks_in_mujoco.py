@@ -162,40 +162,26 @@ def test_a_schedule_says_which_feet_stand():
 
 
 def test_messages_and_tasks_are_counted():
+    """Messages that differ by numbers are one line."""
     run = DrivenRobot("go2", valid=0.005)
-    run.client = Listener(run.client)
-    tasks = [
-        FrameTask(frame="root_joint", name="trunk", position=run.stance[:3]),
-        FrameTask(frame="root_joint", name="far", position=[9.0, 0.0, 0.0], level=1),
-    ]
-    run.command(tasks)
+    near, far = FrameTask(frame="root_joint", name="trunk", position=run.stance[:3]), [9.0, 0.0, 0.0]
+    run.command([near, FrameTask(frame="root_joint", name="far", position=far, level=1)])
     run.run(0.02)
-    messages, tasks = [reply.message for _, _, reply in run.replies], [reply.tasks for _, _, reply in run.replies]
-    lines = run.client.report()
-    expired = sum("expired" in message for message in messages)
-    assert any(line.startswith(f"in {expired} ticks: ") and "expired" in line for line in lines)
-    far = [task for reply in tasks for task in reply if task.name == "far"]
-    worst = np.max([task.missing for task in far])
-    met = sum(task.met for task in far)
-    assert f"task far: met in {met} of {len(far)} ticks, at most {worst:.3g} m/s², rad/s² or N off" in lines
-
-
-def test_messages_that_differ_by_numbers_are_one_line():
-    run = DrivenRobot("go2", valid=0.005)
-    run.run(0.001)
-    reply = run.replies[-1][2]
+    said = [msgspec.structs.replace(reply, message=f"off by {k}.5 N·m") for k, (_, _, reply) in enumerate(run.replies)]
 
     class Client:
-        number, error = 0, None
+        error, replies = None, iter(said)
 
         def exchange(self, state):
-            self.number += 1
-            return msgspec.structs.replace(reply, message=f"the demand exceeds the limits by {self.number}.5 N·m")
+            return next(self.replies)
 
     listener = Listener(Client())
-    for _ in range(3):
+    for _ in said:
         listener.exchange(None)
-    assert listener.report() == ("in 3 ticks: the demand exceeds the limits by 1.5 N·m",)
+    tasks = [task for reply in said for task in reply.tasks if task.name == "far"]
+    met, worst = sum(task.met for task in tasks), max(task.missing for task in tasks)
+    assert listener.report()[0] == "in 20 ticks: off by 0.5 N·m"
+    assert f"task far: met in {met} of {len(tasks)} ticks, at most {worst:.3g} m/s², rad/s² or N off" in listener.report()
 
 
 PRESS = 20.0

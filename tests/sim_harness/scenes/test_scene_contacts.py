@@ -14,10 +14,8 @@ from sim_harness.scenes.contacts import (
     ContactFinder,
     Geometry,
     PlacedShape,
-    box_points,
     combined,
     face_points,
-    with_points_between,
 )
 from sim_harness.scenes.load import blocks_of, check_scene, copies_of, engine_named, load_scene
 from sim_harness.scenes.measures import outcome_of, read, save_run
@@ -93,13 +91,6 @@ def test_a_lying_cylinder_touches_along_a_line(gap):
     assert sorted(round(float(s.point[1]), 6) for s in found) == [-0.05, 0.0, 0.05]
     assert [s.gap for s in found] == pytest.approx([gap] * 3, abs=1e-9)
     assert all(np.abs(s.normal - [0, 0, 1]).max() < 1e-12 for s in found)
-
-
-def test_the_number_of_points_per_edge_is_a_setting():
-    assert len(spots(place(CUBE, z=0.1), place(CUBE), edge=3)) == 12
-    assert len(box_points(np.ones(3), 1)) == 8
-    assert len(box_points(np.ones(3), 3)) == 8 + 12 * 2
-    assert len(with_points_between([np.zeros(3), np.ones(3)], 4)) == 5
 
 
 def scene(*bodies, **settings):

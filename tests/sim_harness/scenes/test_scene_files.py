@@ -270,16 +270,9 @@ def test_a_missing_package_is_asked_for_before_a_folder_is_made(tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_an_engine_without_scenes_and_mixed_comparisons_are_refused(capsys, tmp_path):
-    assert main(["simulate", "drop", "--engine", "bullet"]) == 2
-    assert "no kind named 'bullet'" in capsys.readouterr().err
+def test_mixed_comparisons_are_refused(capsys, tmp_path):
     assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
     assert "expected names of scenes" in capsys.readouterr().err
-
-
-def test_check_accepts_scenes(capsys):
-    assert main(["check", "four-bar"]) == 0
-    assert "experiments.four-bar: valid" in capsys.readouterr().out
 
 
 @full
