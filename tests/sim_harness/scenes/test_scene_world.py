@@ -192,7 +192,7 @@ def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     other = BodySettings(name="other", shape=SMALL, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
     push = ForceSettings(body="other", force=(3.0, 5.0, 2.0), duration=0.1)
     tie = ClosureSettings(kind=kind, bodies=("one", "other"), at=(0.1, 0.2, 0.3))
-    ours, theirs = both(scene(one, other, closure=(tie,), force=(push,), gravity=0.0))
+    ours, theirs = both(scene(one, other, closure=(tie,), force=(push,), gravity=0.0, duration=0.2))
     assert np.linalg.norm(ours.centres[-1] - ours.centres[0], axis=1).min() > 0.003
     np.testing.assert_allclose(theirs.centres[-1], ours.centres[-1], atol=1e-3)
     assert theirs.residuals[:, 0].max() < 1e-10
