@@ -101,7 +101,7 @@ class Footholds:
         q: configuration; t: time [s]
         """
         plan, slope = self._plan, self._plan.slope
-        places, swings, R = plan.places(t), plan.swinging, _turn(plan, q)
+        places, swings, R = plan.places(t), plan.swinging, turned(yaw(q[3:7]) - plan.pose[2])  # R: to the world, in the plane
         places[swings] = slope.goal[swings] + slope.shift[swings]
         looks = swings & (plan.end - t > LOOKS * plan.swing_time)
         if looks.any():
@@ -122,11 +122,6 @@ def plane(places: Array, heights: Array) -> tuple[float, Array]:
     """Return height at the origin [m] and gradient (2) of the plane that fits heights [m] (n) at places [m] (n, 2)."""
     fit = np.linalg.lstsq(np.column_stack([np.ones(len(places)), places]), heights, rcond=None)[0]
     return float(fit[0]), fit[1:]
-
-
-def _turn(plan: Plan, q: Array) -> Array:
-    """Return the rotation in the plane from the frame of the plan to the world (2, 2)."""
-    return turned(yaw(q[3:7]) - plan.pose[2])
 
 
 DEFAULT_POSE = PoseSettings()

@@ -301,7 +301,8 @@ def _attainable(program: Program) -> tuple[Program, Array]:
     _, _, G, lower, upper = program
     (k, size), room = G.shape, FEASIBLE * _scale(lower, upper)
     scale = 1.0 / np.maximum(np.sqrt((G * G).sum(axis=1)), 1e-12)
-    scaled = np.ascontiguousarray(G * scale[:, None]), *_finite(lower * scale, upper * scale)
+    bounds = np.maximum(lower * scale, -LARGEST), np.minimum(upper * scale, LARGEST)  # finite, as DAQP expects
+    scaled = np.ascontiguousarray(G * scale[:, None]), *bounds
     solution = solve_qp(np.eye(size), np.zeros(size), *scaled)
     at = G @ solution.x
     if solution.status.ok and bool((at >= lower - room).all() and (at <= upper + room).all()):
@@ -334,8 +335,3 @@ def _solve() -> Callable[..., int]:
 def _scale(lower: Array, upper: Array) -> Array:
     low, high = (np.where(np.isfinite(each), np.abs(each), 0.0) for each in (lower, upper))
     return np.maximum(np.maximum(low, high), 1.0)
-
-
-def _finite(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return bounds with finite numbers, as DAQP expects."""
-    return np.maximum(lower, -LARGEST), np.minimum(upper, LARGEST)

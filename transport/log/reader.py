@@ -185,7 +185,7 @@ class LogReader:
                 self.complete = self._part.complete
                 return
             name = following.get(NEXT, "")
-            if name in seen or not _is_file_name(name):
+            if name in seen or name in ("", ".", "..") or any(character in name for character in "/\\\0"):
                 raise LogError(f"{self._part.path}: {CONTINUES}: expected another file in the same folder, got {name[:200]!r}")
             seen.add(name)
             try:
@@ -210,10 +210,6 @@ def _refusal(entry: Entry, begin_ns: int) -> str:
 def _say(text: str) -> None:
     """Log a text once: a tool may read a log several times."""
     log.warning("%s", text)
-
-
-def _is_file_name(name: str) -> bool:
-    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 class _Part:
