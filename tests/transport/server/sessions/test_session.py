@@ -306,8 +306,12 @@ def test_a_client_that_waits_for_a_reply_has_no_outage(rig):
     rig.torque(210)
 
 
-def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound(rig):
+def test_a_silence_by_the_servers_clock_alone_is_an_outage_beyond_a_bound_and_by_the_robots_alone_none(rig, robot):
     """Below it, the robot's clock may have stood still."""
+    rig.torque(1)
+    rig.now = 52 * MS
+    assert torque(rig.send(rig.state(2, t_send=None, t_robot=500 * MS))).watchdog.state is WatchdogLevel.HOLD
+    rig = greeted(robot)
     rig.torque(1)
     rig.now = 240 * MS
     watchdog = torque(rig.send(rig.state(2, t_send=None))).watchdog
