@@ -1,7 +1,7 @@
 """Controller: computes a torque command from state and contacts, once per tick."""
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,9 +25,7 @@ from controllers.settings import ControllerSettings
 from idyn.contact.contacts import Surface, centres_of, contacts_from_geometry, contacts_of_places, surface_at
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
-from idyn.jit.stand_ins import compile_here
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTasks
 from idyn.prediction.solve import workspace_for
 from idyn.tasks import PostureTask, TaskStack
 from idyn.terms.dynamics import evaluate
@@ -110,7 +108,6 @@ class Controller:
         """
         if not 0 < settings.period < np.inf:
             raise ConfigError("period", f"expected a finite number > 0, got {settings.period}")
-        compile_here()  # its ticks are to take microseconds from the first one on
         self.settings, self.robot, self.stance = settings, robot, stance
         contact, period = settings.contact, settings.period
         self.terrain = contact.terrain.build(contact.ground)
@@ -324,21 +321,6 @@ class Controller:
             damping=gains.kd,
             level=LAST_LEVEL,
         )
-
-    def compile_tasks(self) -> CompileTasks:
-        """Return tasks that compile nearly every kernel that ticks may need; see `idyn.prediction.precompile`.
-
-        Call `reset` when the tasks `needed` are done: they change the state between ticks. The tasks `deferred` do not.
-        """
-        still = State(q=self.stance, v=np.zeros(self.robot.nv))
-        contacts = self.contacts(self.stance, self.robot.contact_names)
-        plan = partial(self._trajectory.at, 0.0, still, contacts)
-        tasks = self._feedforward.compile_tasks(still, contacts)
-        parts = self._monitor, self._alarms, self._switches, self._feedback, self._safety
-        # their kernels are their cached properties
-        names = [(part, name) for part in parts for name, own in vars(type(part)).items() if isinstance(own, cached_property)]
-        own = [partial(getattr, part, name) for part, name in names]
-        return tasks._replace(needed=[plan, self._trajectory.prepare, *tasks.needed, *own])
 
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)

@@ -10,8 +10,6 @@ this is PID control.
 
 import math
 from collections import deque
-from collections.abc import Callable
-from functools import cache, cached_property
 from typing import Annotated
 
 import numpy as np
@@ -22,9 +20,8 @@ from controllers.config.tables import within
 from controllers.robot.kinematics import contact_places
 from idyn.contact.contacts import fill_centres
 from idyn.errors import ConfigError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled, several
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import entry, stack_array
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
 from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
@@ -59,10 +56,6 @@ class JointFeedback:
         self._integral = np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0
 
-    @cached_property
-    def _add(self) -> Callable[..., bool]:
-        return entry_point(_add, MOTION, several(REAL, 4), SUMS)
-
     def reset(self) -> None:
         self._integral[:] = 0.0
 
@@ -75,13 +68,13 @@ class JointFeedback:
         angles, speeds = joints
         s, error = self._settings, reference.q - angles if self._one_axis_each else self._error(angles, reference.q)
         total, gains = np.empty(len(base)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
-        if not self._add((base, error, reference.v, speeds), gains, (self._integral, total)):
+        if not _add((base, error, reference.v, speeds), gains, (self._integral, total)):
             sizes = f"{len(base)}, {len(error)}, {len(reference.v)}"
             raise ValueError(f"expected base, position error and reference velocity of {len(speeds)} joints, got {sizes}")
         return total
 
 
-@compiled
+@entry(MOTION, several(REAL, 4), SUMS)
 def _add(
     motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
 ) -> bool:
@@ -222,16 +215,11 @@ class Spread:
             robot.place(q)
             normals = np.ascontiguousarray(contacts.normals, np.float64)
             given = at.placements, robot.placements, places.offsets, normals
-            _lean_entry()(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
+            _lean(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
         return force
 
 
-@cache
-def _lean_entry() -> Callable[..., None]:
-    return entry_point(_lean, Borrowed(MATRIX, MATRIX, MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX), REAL, REAL)
-
-
-@compiled
+@entry(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX), REAL, REAL)
 def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], stiffness: float, most: float) -> None:
     """Fill contact forces along the ground, k m g (x − x_ref), at most `most` [N] (n, 3).
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -20,14 +20,11 @@ from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
-from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict, under_torques
 from idyn.prediction.request import Request
-from idyn.prediction.rungs import TASKS
 from idyn.status import Status
 from idyn.tasks import PostureTask, TaskOutcome, TaskStack, predict_tasks
-from idyn.tasks.predict import compile_task_kernels
-from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection
 
 
 class SensedForces:
@@ -111,10 +108,6 @@ class FeedForward:
     def under(self, at: Kinematics, forecast: Forecast, target: Target, tau: Array) -> Forecast:
         """Return the forecast of what the commanded torque `tau` [N·m] (na) causes, if it `foresees` that."""
         return forecast
-
-    def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
-        """Return tasks that compile every kernel a forecast may need; see `idyn.prediction.precompile`."""
-        return NO_TASKS
 
 
 MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]  # makes one for a robot and the source of its contacts
@@ -233,13 +226,6 @@ class Predictive(FeedForward):
     def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:
         self._guess = None
         return Forecast(tau=None, contacts=contacts, message=message)
-
-    def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
-        found = compile_tasks(self._model, self._law, self._options, state, contacts)
-        if not self.realises_tasks:
-            return found
-        later = partial(compile_task_kernels, self._model.twin(), self._law, self._options, state, contacts)
-        return found._replace(deferred=[*found.deferred, later], parts=found.parts | {TASKS})
 
 
 def make_feedforward(settings: ControllerSettings, robot: Robot, source: ContactSource, grip: Grip) -> FeedForward:

@@ -62,6 +62,7 @@ Errors
     InputError              an array is malformed: wrong shape or type, NaN or infinite, not normalised
     ModelError              a robot model cannot be loaded
     ConfigError             a setting is invalid
+    KernelError             the library of kernels cannot be used
     ConnectionFailed        a server does not answer
     CommandRefused          a server refuses a planner's command
 
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
     from idyn.contact.ground import Ground
     from idyn.contact.terrain import Flat
     from idyn.differentiation.derivatives import Derivatives, derivatives
-    from idyn.errors import ConfigError, InputError, ModelError
+    from idyn.errors import ConfigError, InputError, KernelError, ModelError
     from idyn.laws import LAWS, make_law
     from idyn.model.description import ContactPoint, Description, Sole
     from idyn.model.robot import Robot
@@ -123,6 +124,7 @@ __all__ = [
     "Ground",
     "Guess",
     "InputError",
+    "KernelError",
     "ModelError",
     "Options",
     "PlannerClient",
@@ -167,7 +169,7 @@ _MODULES = {
     "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points", "contacts_of_places"),
     "idyn.contact.ground": ("Ground",),
     "idyn.contact.terrain": ("Flat",),
-    "idyn.errors": ("ConfigError", "InputError", "ModelError"),
+    "idyn.errors": ("ConfigError", "InputError", "KernelError", "ModelError"),
     "idyn.laws": ("LAWS", "make_law"),
     "idyn.model.description": ("ContactPoint", "Description", "Sole"),
     "idyn.model.robot": ("Robot",),
@@ -184,17 +186,14 @@ _MODULES = {
     "transport.robot.failsafe": ("Failsafe", "drive_command"),
     "transport.robot.planner": ("CommandRefused", "PlannerClient"),
 }
-"""Module → its public names, imported at first use: `import idyn.status` loads neither numba nor Pinocchio."""
+"""Module → its public names, imported at first use: `import idyn.status` does not load Pinocchio."""
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
             check_sibling(module)
-            found = getattr(import_module(module), name)
-            if "idyn.jit.compiled" in sys.modules:
-                import_module("idyn.jit.background")  # first answers before kernels are compiled
-            return found
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'idyn' has no attribute '{name}'; its public names are {', '.join(__all__)}")
 
 

@@ -26,6 +26,10 @@ class ModelError(IdynError):
     """A robot model cannot be loaded or used."""
 
 
+class KernelError(IdynError):
+    """The library of kernels cannot be used, or has no kernel for these arguments. The message says what to do."""
+
+
 class FrameNotFound(ModelError):
     """The model has no frame of this name; the message lists the most similar names."""
 

@@ -23,8 +23,10 @@ import zmq
 from controllers.config.loading import load
 from controllers.robot.kinematics import angles_for_base_shift
 from controllers.robot.load import load_robot
-from idyn.errors import install_command
-from idyn.jit.mode import PLAIN, cache_root
+from idyn.errors import KernelError, install_command
+from idyn.library.mode import LIBRARY, MODE
+from idyn.library.native import LIBRARY_FILE
+from idyn.library.native import load as load_library
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.robot.robot_side import Pacer
@@ -36,7 +38,7 @@ from transport.robot.client import Conversation, hello_for
 from transport.server.process import PRIORITY, off_core, on_core, spare_core, steady
 from transport.server.settings import ServerSettings
 
-PACKAGES = ("idyn", "numpy", "scipy", "pin", "numba", "llvmlite", "qpsolvers", "pyzmq", "msgspec", "msgpack")
+PACKAGES = ("idyn", "numpy", "scipy", "pin", "qpsolvers", "pyzmq", "msgspec", "msgpack")
 
 REQUIREMENT = re.compile(r"^([\w.-]+)(?:\[([\w, -]+)\])?.*;.*extra == ['\"]([\w-]+)['\"]")
 """A requirement of an extra: package, its own extras, name of the extra."""
@@ -70,7 +72,7 @@ def facts() -> Iterator[Fact]:
     yield _scheduling()
     yield _memory_lock()
     yield _wake_ups()
-    yield _kernel_cache()
+    yield _kernels()
 
 
 def _version(name: str) -> str:
@@ -144,17 +146,14 @@ def _wake_ups() -> Fact:
     return Fact("wake-ups at 1 kHz", f"{middle:.0f} µs late, 99.5 %: {worst:.0f} µs, largest {late.max():.0f} µs", advice)
 
 
-def _kernel_cache() -> Fact:
-    root = cache_root()
-    sizes = [path.stat().st_size for path in root.rglob("*.nbc")] if root.is_dir() else []
-    mode = "fallback mode" if PLAIN else "compiled"
-    value = f"{mode}, {len(sizes)} kernels, {sum(sizes) / 2**20:.0f} MB in {root}"
-    parent = next(path for path in (root, *root.parents) if path.exists())
-    if not os.access(parent, os.W_OK):
-        return Fact("kernel cache", value, "the folder cannot be written: set NUMBA_CACHE_DIR")
-    if PLAIN:
-        return Fact("kernel cache", value, "kernels run without private interfaces: ticks take 2 to 3 times as long")
-    return Fact("kernel cache", value, "" if sizes else "the first start compiles for a minute; `idyn warm-up` does it before")
+def _kernels() -> Fact:
+    if MODE != LIBRARY:
+        return Fact("kernels", MODE, "IDYN_KERNELS is set: ticks take longer than with the library")
+    try:
+        load_library()
+    except KernelError as error:
+        return Fact("kernels", MODE, str(error))
+    return Fact("kernels", f"library, {LIBRARY_FILE.stat().st_size / 2**20:.1f} MB")
 
 
 DT = 1e-3

@@ -6,7 +6,7 @@ import msgspec
 
 from controllers.config.loading import Settings
 from controllers.config.tables import members_of
-from idyn.jit.records import NUMBERS, ArrayRecord
+from idyn.library.records import NUMBERS, ArrayRecord
 
 
 class Numbers(ArrayRecord):

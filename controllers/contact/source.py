@@ -1,7 +1,7 @@
 """Contact sources: which contacts are passed to the prediction, by measurement, by the plan, or by both."""
 
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -11,8 +11,8 @@ from controllers.config.loading import Kind, NonNegative, Settings
 from controllers.contact.ground import AnyTerrain, StandingSettings
 from idyn.contact.ground import Ground, opening_speed
 from idyn.errors import ConfigError
-from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import entry
+from idyn.library.kinds import FLAGS, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
@@ -62,7 +62,7 @@ class Landing:
         return touches, q_ddot
 
 
-@compiled
+@entry(Borrowed(MATRIX, VECTOR), Borrowed(VECTOR, INDICES, VECTOR), several(REAL, 3), FLAGS, VECTOR)
 def _land(
     rows: tuple[Array, Array],
     motion: tuple[Array, Array, Array],
@@ -162,18 +162,13 @@ class Planned(ContactSource):
         gaps = np.ascontiguousarray(contacts.gaps, np.float64)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, self._places.rows(contacts.keys)
-        if _planned()((schedule.stance,), (self._rows,), (gaps,), (stands,)):
+        if _as_planned((schedule.stance,), (self._rows,), (gaps,), (stands,)):
             return contacts
         picked = contacts.take(stands)
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
 
-@cache
-def _planned() -> Callable[..., bool]:
-    return entry_point(_as_planned, Borrowed(FLAGS), Borrowed(INDICES), Borrowed(VECTOR), Output(FLAGS))
-
-
-@compiled
+@entry(Borrowed(FLAGS), Borrowed(INDICES), Borrowed(VECTOR), Output(FLAGS))
 def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array], out: tuple[Array]) -> bool:
     """Fill `out`: which contacts are planned to stand or have no contact sphere (n, bool). Return whether this is true for all
     contacts and no gap is positive.

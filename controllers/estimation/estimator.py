@@ -1,7 +1,5 @@
 """The estimator: pose and velocity of a free base, and the feet that touch, from an IMU, joint sensors and torques."""
 
-from collections.abc import Callable
-from functools import cache
 from math import inf
 
 import numpy as np
@@ -17,9 +15,8 @@ from controllers.estimation.memory import (
     touch,
 )
 from idyn.errors import ConfigError, InputError
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.model.so3 import mounting
 from idyn.solvers.linalg import dot
@@ -152,7 +149,7 @@ class Estimator:
         joints, (q, v) = (given.angles, given.speeds, given.torques), (robot.neutral(), np.zeros(robot.nv))
         try:
             imu = self.in_base(given.attitude, given.gyro, given.accelerometer)
-            sound = _advance()(x.fields, imu, joints, (q, v), dt, anew)
+            sound = advance(x.fields, imu, joints, (q, v), dt, anew)
         except (TypeError, ValueError):  # arrays of other types or sizes
             sound = False
         if not sound:
@@ -163,7 +160,7 @@ class Estimator:
         places, (touching, probability) = np.empty((n, 3)), np.empty((2, n))
         final, speeds, deviations = q.copy(), v.copy(), np.empty(GYRO_BIAS)
         out = places, touching, probability, final, speeds, deviations
-        _correct()(x.fields, arrays, joints, out, dt, anew)
+        correct(x.fields, arrays, joints, out, dt, anew)
         return Estimate(
             state=State(q=final, v=speeds),
             touching=touching > 0.0,
@@ -184,7 +181,9 @@ class Estimator:
         raise InputError("attitude", f"expected a unit quaternion, got the length {np.linalg.norm(given.attitude):.3g}")
 
 
-@compiled
+@entry(
+    EstimatorState.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR), REAL, FLAG
+)
 def advance(
     x: EstimatorState,
     imu: tuple[Array, Array, Array],
@@ -224,7 +223,14 @@ def advance(
     return True
 
 
-@compiled
+@entry(
+    EstimatorState.TYPE,
+    Borrowed(MATRIX, VECTOR, MATRIX, VECTOR, MATRIX),
+    Borrowed(VECTOR, VECTOR, VECTOR),
+    Output(MATRIX, *[VECTOR] * 5),
+    REAL,
+    FLAG,
+)
 def correct(
     x: EstimatorState,
     terms: tuple[Array, ...],
@@ -253,16 +259,3 @@ def correct(
         q[r] = x.p[r] - dot(x.R[r], x.imu)
     for i in range(len(deviations)):
         deviations[i] = np.sqrt(x.P[i, i])
-
-
-@cache
-def _advance() -> Callable[..., bool]:
-    three, out = Borrowed(VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
-    return entry_point(advance, EstimatorState.TYPE, three, three, out, REAL, FLAG)
-
-
-@cache
-def _correct() -> Callable[..., None]:
-    terms, three = Borrowed(MATRIX, VECTOR, MATRIX, VECTOR, MATRIX), Borrowed(VECTOR, VECTOR, VECTOR)
-    out = Output(MATRIX, *[VECTOR] * 5)
-    return entry_point(correct, EstimatorState.TYPE, terms, three, out, REAL, FLAG)

@@ -13,8 +13,7 @@ the normal. Without this a robot with feet of 22 mm drifts more than five times 
 import numpy as np
 
 from controllers.estimation.memory import ACCELEROMETER_BIAS, ATTITUDE, FEET, GYRO_BIAS, POSITION, VELOCITY, EstimatorState
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import copy, copy_rows, dot, fill, fill_rows
 from idyn.types import Array
 

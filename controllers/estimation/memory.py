@@ -10,9 +10,8 @@ import numpy as np
 
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.numbers import Numbers
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Indices, Mask, Matrix, Vector
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
+from idyn.library.records import ArrayRecord, Indices, Mask, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, copy, dot, fill_rows, forward
 from idyn.types import Array

@@ -6,8 +6,6 @@ time, and stops the robot (mode `fault`, joint damping) after its second. Positi
 constant, so that one kernel without history suffices.
 """
 
-from collections.abc import Callable
-from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -19,8 +17,6 @@ from controllers.config.numbers import Numbers
 from controllers.feedback import MAX_TICKS
 from controllers.monitor.windows import REALITY, AlarmState, watch
 from controllers.robot.kinematics import contact_places, feet_of
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, WHOLE
-from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
@@ -119,7 +115,6 @@ class Power:
         return max(found, key=lambda verdict: verdict.stops, default=None)
 
 
-MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)  # type of the argument `measured` of `watch`
 LOST = 1.5  # beyond this states were lost [periods]: drifts then count only as far as no speed between explains them
 MAX_GAP = 4.5  # states that are further apart are not compared [periods]: between them speeds and torques are unknown
 
@@ -189,10 +184,6 @@ class Alarms:
         self._unknown = np.empty(0)
         self._power = Power(settings, robot)
 
-    @cached_property
-    def _watch(self) -> Callable[..., int]:
-        return entry_point(watch, AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
-
     def reset(self) -> None:
         self._record.reset()
         self._power.reset()
@@ -228,7 +219,7 @@ class Alarms:
         lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
         problem = "" if mismatch is None else mismatch.problem
         measured = at.q, at.v, *joints, reference, asked, applied, at.placements
-        found = self._watch(self._record.fields, inputs.dt, lag, problem != "", lies, measured)
+        found = watch(self._record.fields, inputs.dt, lag, problem != "", lies, measured)
         return power if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:

@@ -17,8 +17,6 @@ friction while the base moves as predicted.
 
 import math
 from collections import deque
-from collections.abc import Callable
-from functools import cached_property
 from itertools import cycle
 
 import numpy as np
@@ -27,9 +25,8 @@ from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.feedback import MAX_TICKS
 from idyn.errors import ConfigError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
@@ -189,14 +186,6 @@ class MismatchMonitor:
         self._buffers = cycle(buffers)  # as many as the queue holds: reused in order
         self.reset()
 
-    @cached_property
-    def _expect(self) -> Callable[..., None]:
-        return entry_point(_expect, Dynamics.TYPE, ANSWER, EXPECTED, REAL)
-
-    @cached_property
-    def _measure(self) -> Callable[..., float]:
-        return entry_point(_measure, KNOWN, MEANS, REAL, REAL)
-
     def reset(self) -> None:
         self._expected.clear()
         self._before: Array | None = None
@@ -222,7 +211,7 @@ class MismatchMonitor:
             rows = self._counted(expected.M_u, at.q) if robot.stops.rows.size else (expected.M_u, robot.tree.u)
             known = *rows, self._before, before, expected.acceleration
             # √(rᵀ M_uu⁻¹ r / m) / g
-            motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
+            motion = math.sqrt(_measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
         limits, worst = self._settings, max(motion or 0.0, force or 0.0)
         self._exceeded = self._exceeded + inputs.dt if worst > limits.degraded else 0.0
@@ -241,7 +230,7 @@ class MismatchMonitor:
             return
         expected = next(self._buffers)
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
-        self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
+        _expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
 
     def _counted(self, M_u: Array, q: Array) -> tuple[Array, Array]:
@@ -277,7 +266,7 @@ class MismatchMonitor:
         return f"{motion_off}, the contact forces by {100 * force:.0f} % of the weight: contacts or motors are not as modelled"
 
 
-@compiled
+@entry(Dynamics.TYPE, ANSWER, EXPECTED, REAL)
 def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     """Fill the fields of an `_Expected`.
 
@@ -302,7 +291,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
         copy(g.M[g.model.u[i]], M_u[i])
 
 
-@compiled
+@entry(KNOWN, MEANS, REAL, REAL)
 def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     """Update the mean difference x (nv) and return rᵀ M_uu⁻¹ r with r = M_u x.
 

@@ -1,8 +1,6 @@
 """Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without a torque."""
 
 import math
-from collections.abc import Callable
-from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,8 +11,8 @@ from controllers.config.loading import Settings
 from controllers.config.tables import within
 from controllers.robot.damping import damping_gains
 from idyn.errors import InputError
-from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAG, INDICES, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.model.so3 import tilt
 from idyn.model.tree import Limits
@@ -84,14 +82,6 @@ class Safety:
         self._seen: tuple[Array, Array] | None = None  # q, v of the last state without a jump
         self._jump, self._jumps = "", 0  # why the last state cannot follow it, and the number of such states in a row
 
-    @cached_property
-    def _motion(self) -> Callable[..., tuple[int, float, float, float, int, float]]:
-        return entry_point(_motion, Borrowed(VECTOR, VECTOR, INDICES), FLAG, Borrowed(VECTOR, VECTOR, INDICES), REAL)
-
-    @cached_property
-    def _limited(self) -> Callable[..., None]:
-        return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
-
     def fault(self, state: State | Kinematics, dt: float = 0.0) -> str:
         """Return why this state must not be controlled; '' if it is within the limits.
 
@@ -101,7 +91,7 @@ class Safety:
         """
         s, tree, now = self._settings, self._robot.tree, (state.q, state.v)
         before = now if self._seen is None or dt == 0.0 else self._seen
-        joint, speed, tilted, spin, jumped, jump = self._motion((*now, tree.a), self._free, (*before, tree.q_index), dt)
+        joint, speed, tilted, spin, jumped, jump = _motion((*now, tree.a), self._free, (*before, tree.q_index), dt)
         if jump > math.pi:
             why = f"{JUMP.format(joint=self._robot.joint_names[jumped], value=jump)}; expected angles that count turns"
             self._jump, self._jumps = why, self._jumps + 1
@@ -146,7 +136,7 @@ class Safety:
         period = dt if before is not None and dt > 0.0 else np.inf
         limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
         given = tau, self._limits.tau_max, self._rates, tau if before is None else before
-        self._limited(given, period, (limited,), (bits,))
+        _limit(given, period, (limited,), (bits,))
         self.last = limited
         return limited, bits
 
@@ -157,7 +147,7 @@ def unexplained(since: float, to: float, speeds: tuple[float, float], dt: float)
     return abs(to - since) - max(abs(speeds[0]), abs(speeds[1])) * dt
 
 
-@compiled
+@entry(Borrowed(VECTOR, VECTOR, INDICES), FLAG, Borrowed(VECTOR, VECTOR, INDICES), REAL)
 def _motion(
     measured: tuple[Array, Array, Array], free: bool, before: tuple[Array, Array, Array], dt: float
 ) -> tuple[int, float, float, float, int, float]:
@@ -182,7 +172,7 @@ def _motion(
     return joint, speed, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5]), jumped, jump
 
 
-@compiled
+@entry(Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
 def _limit(given: tuple[Array, Array, Array, Array], period: float, torques: tuple[Array], why: tuple[Array]) -> None:
     """Fill τ, clipped to ±tau_max and to `before` ± rate · period, and the `LimitedBy` bits (na). ±tau_max takes precedence.
 

@@ -17,17 +17,15 @@ A switch that counts as closed leaves the decision to the plan. No switch stops 
 controller's terrain, relative to the lowest foot, so that an error of the base's height has no effect.
 """
 
-from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from controllers.monitor.alarms import AlarmNumbers, AlarmSettings
 from idyn.contact.contacts import Surface
-from idyn.jit.compiled import FLAG, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, entry_point
-from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, Borrowed
+from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.types import Array
 
@@ -114,12 +112,6 @@ class Switches:
         self._told: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # closed and lifted places of `_closed`
         self._closed = np.zeros(len(spheres.keys))
 
-    @cached_property
-    def _watch(self) -> Callable[..., int]:
-        return entry_point(
-            watch, SwitchState.TYPE, REAL, FLAG, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
-        )
-
     def reset(self) -> None:
         self._record.reset()
 
@@ -147,7 +139,7 @@ class Switches:
             for k, place in enumerate(spheres.keys):
                 self._closed[k] = CLOSED if place in keys else UNKNOWN if place in lifted else OPEN
         measured = surface.centres, spheres.radii, surface.distances, surface.normals, self._closed, force, off
-        return self._corrected(keys) if self._watch(self._record.fields, *since, measured) else (keys, "")
+        return self._corrected(keys) if watch(self._record.fields, *since, measured) else (keys, "")
 
     def _corrected(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Return the places whose switches count as closed, and the message."""
@@ -164,7 +156,7 @@ class Switches:
         return tuple(believed), f"foot switch: {'; '.join(said)}" if said else ""
 
 
-@compiled
+@entry(SwitchState.TYPE, REAL, FLAG, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR))
 def watch(switches: SwitchState, dt: float, acted: bool, rests: bool, measured: tuple[Array, ...]) -> int:
     """Update all switches. Return the number of switches with a finding; `found` and `values` have them.
 

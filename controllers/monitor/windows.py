@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, WHOLE, Borrowed
+from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.types import Array
 
 
@@ -107,7 +108,10 @@ STANDS = 1e-3  # the reference stands while that of no joint moves by more than 
 Arrays = tuple[Array, ...]
 
 
-@compiled
+MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)  # type of the argument `measured` of `watch`
+
+
+@entry(AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
 def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 

@@ -15,8 +15,7 @@ K = 1 − λ·H, Newton's method and the time derivatives have the same matrix:
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import copy, fill, fill_rows, lu_solve
 from idyn.types import Array
 

@@ -27,9 +27,9 @@ from controllers.planners.chains import (
 )
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import VECTOR
+from idyn.library.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows, fill, lu_factor, lu_solve
 from idyn.types import Array
@@ -142,7 +142,7 @@ def _ends(robot: Robot, q: Array) -> tuple[list[int], list[int], Array]:
     return feet, ends, np.array(places)
 
 
-@compiled
+@entry(Legs.TYPE, VECTOR)
 def foot_places(legs: Legs, angles: Array) -> Array:
     """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""
     n, size = legs.foot.max() + 1, legs.joints.shape[1]

@@ -19,7 +19,6 @@ A commanded gait begins when all feet stand: until then no foot lifts, or, befor
 their nominal positions.
 """
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -37,8 +36,6 @@ from controllers.planners.two_legs.feet import turned
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
 from idyn.errors import InputError
-from idyn.jit.compiled import INDICES, REAL, VECTOR
-from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.model.so3 import rotation, yaw
 from idyn.tasks import TaskStack
@@ -130,7 +127,6 @@ UNREACHED = "reference out of reach: the gait planner placed a foot where its le
 
 CUT = "step shortened: the foothold for this velocity is beyond {} from the hip, where the leg does not reach"
 
-MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
 
 
@@ -239,11 +235,6 @@ class Locomotion:
         self.plan.angles[:] = self._angles
         restart(self.plan.fields)
 
-    @cached_property
-    def _follow(self) -> Callable[..., bool]:
-        """Native entry point of `follow`, compiled on first access."""
-        return entry_point(follow, Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
-
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
         robot, q, m = self._robot, state.q, len(self._angles)
@@ -256,7 +247,7 @@ class Locomotion:
             self._footholds.look(self._terrain, q, t)
         elif self._slope.told:
             self._slope.target[:] = self._gradient(q)
-        reached = self._follow(self.plan.fields, t, measured, near, motion)
+        reached = follow(self.plan.fields, t, measured, near, motion)
         if self._wanted is not self._present and self.plan.change[READY]:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)

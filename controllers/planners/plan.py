@@ -10,8 +10,8 @@ from controllers.planners.legs import Legs, Triad, foot_places
 from controllers.planners.path import Path, Triple
 from controllers.planners.pose import BasePose, begin_leaning, lean_on, level_point
 from controllers.planners.slope import RATE, Slope, across, advance_slope, begin, follow_height, heading_axes, observe, watch
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Cube, Flags, Matrix, Vector
+from idyn.library.kernels import compiled
+from idyn.library.records import ArrayRecord, Cube, Flags, Matrix, Vector
 from idyn.model import so3
 from idyn.solvers.linalg import fill
 from idyn.types import Array

@@ -8,8 +8,6 @@ rate and acceleration, so that neither position nor velocity steps. On a slope, 
 """
 
 import itertools
-from collections.abc import Callable
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -18,9 +16,9 @@ from controllers.config.loading import Settings
 from controllers.planners.legs import Legs, Triad, solve
 from controllers.planners.path import Triple
 from idyn.errors import ConfigError, InputError
-from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.model.so3 import cross
 from idyn.types import Array
 
@@ -87,11 +85,6 @@ class Reach:
         """ranges: lower and upper limits of the joints with motors [rad] (na)"""
         self._legs, self._angles, self._feet, self._ranges = legs, angles, feet, ranges
 
-    @cached_property
-    def stand(self) -> Callable[..., bool]:
-        """Native entry point of `stand`, compiled on first access."""
-        return entry_point(stand, BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
-
     @property
     def strides(self) -> tuple[float, float]:
         """Largest distances to which the legs reach from their hips forwards and sideways, on level ground [m]. Both are the
@@ -118,7 +111,7 @@ class Reach:
         base, n = BasePose(PoseSettings()), len(self._angles)
         base.x[:] = base.target[:] = pose
         motion = self._angles.copy(), np.zeros(n), np.zeros(n)
-        found = self.stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
+        found = stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
         motors, (low, high) = motion[0][: len(self._ranges[0])], self._ranges
         return bool(found and (motors >= low).all() and (motors <= high).all())
 
@@ -191,7 +184,7 @@ def begin_leaning(pose: BasePose, up: Array) -> None:
         turn(pose)
 
 
-@compiled
+@entry(BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
 def stand(pose: BasePose, legs: Legs, dt: float, feet: tuple[Array], motion: Triad) -> bool:
     """Move the pose for a time [s] and fill the joint motion of feet that stand; return whether all of them are reached.
 

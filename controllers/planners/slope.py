@@ -17,8 +17,8 @@ foothold above its own plane, and is careful: feet rise first, higher, and seek 
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Matrix, Vector
+from idyn.library.kernels import compiled
+from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.solvers.linalg import copy, fill
 from idyn.types import Array
 

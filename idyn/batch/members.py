@@ -1,17 +1,18 @@
 """Many predictions in one compiled call, by the same functions as a single prediction."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 import numpy as np
 
 from idyn.batch.arrays import TOUCH
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, Spans
 from idyn.laws.law import unlimited_somewhere
+from idyn.library.kernels import compiled, entry_point
+from idyn.library.kinds import CUBE, INDICES, WHOLE, Borrowed
+from idyn.library.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, Spans
 from idyn.model.robot import Robot
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
 from idyn.prediction.request import Request
@@ -125,6 +126,12 @@ def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i:
     return True
 
 
+@cache
+def solve_members_for(kind: type[Method]) -> Callable[..., None]:
+    """Return `solve_members` for the methods of a law."""
+    return entry_point(solve_members, kind.TYPE, Members.TYPE, Borrowed(CUBE, CUBE, CUBE, CUBE), INDICES, WHOLE)
+
+
 CHUNK = 64  # maximum number of members of a chunk: the terms of so many fit into the cache of the processor
 
 
@@ -149,7 +156,7 @@ class Worker:
             fresh[0] = True
             states = zip(members.q[chunk][fresh], members.v[chunk][fresh], strict=True)
             self._robot.terms_of(states, *self._terms)
-            solve_members(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
+            solve_members_for(type(method))(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
 
 
 class WorkerPool:

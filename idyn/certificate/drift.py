@@ -9,8 +9,7 @@ for accelerations; here products of rows are factorised, and residuals are the u
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.model.so3 import Three, cross
 from idyn.terms.stages import Given
 from idyn.types import Array

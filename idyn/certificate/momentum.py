@@ -16,8 +16,8 @@ from idyn.certificate.drift import (
     point_velocity,
     sign_of,
 )
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import REAL, VECTOR, WHOLE, written
 from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array
@@ -25,7 +25,7 @@ from idyn.types import Array
 DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)  # indices of `idyn.types.Residuals`
 
 
-@compiled
+@entry(written(VECTOR), WHOLE, REAL)
 def worse(residuals: Array, which: int, error: float) -> None:
     """Raise the residual with index `which` to `error` if that is larger."""
     residuals[which] = max(residuals[which], error)

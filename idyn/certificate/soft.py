@@ -15,8 +15,7 @@ from idyn.certificate.momentum import (
 )
 from idyn.contact import soft as column
 from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array

@@ -1,14 +1,13 @@
 """Contact sets from geometry (spheres against terrain and boxes) or from measured points."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 import numpy as np
 
 from idyn.contact.terrain import Terrain
 from idyn.errors import FrameNotFound, InputError
-from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import CUBE, INDICES, MATRIX, SPANS, VECTOR, Borrowed, Output, written
 from idyn.model.robot import Robot
 from idyn.model.tree import Spheres
 from idyn.types import Array, ContactSet, Kinematics, Record
@@ -87,7 +86,7 @@ def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Arr
 def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array | None) -> ContactSet:
     centres, distances, normals = surface.centres, surface.distances, surface.normals
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
-    _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
+    _sphere_contacts((centres, spheres.radii, distances, normals), (points, tangents, gaps))
     if mu is None:
         mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
     return ContactSet(
@@ -222,7 +221,7 @@ def centres_of(robot: Robot, q: Array | Kinematics, places: Spheres) -> Array:
 def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
     """Return positions in the world of points fixed to joints (n, 3). placements: see `Kinematics`"""
     centres = np.empty(offsets.shape)
-    _fill_centres()((placements, offsets), (joints,), (centres,))
+    fill_centres((placements, offsets), (joints,), (centres,))
     return centres
 
 
@@ -234,17 +233,7 @@ def first_tangents(normals: Array) -> Array:
     return tangents
 
 
-@cache
-def _fill_contacts() -> Callable[..., None]:
-    return entry_point(_sphere_contacts, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX), Output(MATRIX, MATRIX, VECTOR))
-
-
-@cache
-def _fill_centres() -> Callable[..., None]:
-    return entry_point(fill_centres, Borrowed(MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX))
-
-
-@compiled
+@entry(Borrowed(MATRIX, VECTOR, VECTOR, MATRIX), Output(MATRIX, MATRIX, VECTOR))
 def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) -> None:
     """Fill the contacts of n spheres with a surface.
 
@@ -260,7 +249,7 @@ def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) ->
     _first_tangents(normals, tangents)
 
 
-@compiled
+@entry(Borrowed(MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX))
 def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[Array]) -> None:
     """Fill positions of points fixed to joints, in the world: o + R offset.
 
@@ -277,7 +266,7 @@ def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[A
                 centres[i, r] += placed[3 * c + r] * offsets[i, c]
 
 
-@compiled
+@entry(MATRIX, written(MATRIX))
 def _first_tangents(normals: Array, tangents: Array) -> None:
     """Fill tangents (n, 3) with (e − (e · n) n)/‖…‖, e along x or y, see `first_tangents`."""
     for i in range(len(normals)):
@@ -316,7 +305,7 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
     return abs(centre[face]) - half[face] - radius
 
 
-@compiled
+@entry(SPANS, MATRIX, VECTOR, CUBE, MATRIX, MATRIX)
 def pair_contacts(
     pairs: Array, centres: Array, radii: Array, rotations: Array, origins: Array, halves: Array
 ) -> tuple[Array, Array, Array]:

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.types import Array, Record
 
 
@@ -106,7 +107,7 @@ def allowance(g: Any, i: int) -> float:
     return opening_speed(g.gaps[i], g.dt, g.noise, g.recovery_speed)
 
 
-@compiled
+@entry(Borrowed(VECTOR, MATRIX, MATRIX), REAL, Output(MATRIX))
 def in_world(given: tuple[Array, Array, Array], largest: float, out: tuple[Array]) -> None:
     """Fill forces in the world (n, 3), each component limited to ± largest. given: (forces in rows S, T, N (3n), first tangents
     s, normals n, each (n, 3)); out: tuple of the forces"""

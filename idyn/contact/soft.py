@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from idyn.errors import ConfigError, nearest
-from idyn.jit.records import ArrayRecord, Indices, Matrix
+from idyn.library.records import ArrayRecord, Indices, Matrix
 from idyn.model.robot import Robot
 from idyn.types import Array
 

@@ -1,13 +1,11 @@
 """Terrains: signed distance and friction of the environment."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import Protocol
 
 import numpy as np
 
-from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output, written
 from idyn.solvers.linalg import scale
 from idyn.types import Array
 
@@ -54,7 +52,7 @@ class Flat:
 
     def query(self, points: Array) -> tuple[Array, Array]:
         distances, normals = empty_distances(points)
-        _fill_plane()((np.ascontiguousarray(points, np.float64),), self.height, (distances, normals))
+        _plane((np.ascontiguousarray(points, np.float64),), self.height, (distances, normals))
         return distances, normals
 
 
@@ -128,12 +126,7 @@ def empty_distances(points: Array) -> tuple[Array, Array]:
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
-@cache
-def _fill_plane() -> Callable[..., None]:
-    return entry_point(_plane, Borrowed(MATRIX), REAL, Output(VECTOR, MATRIX))
-
-
-@compiled
+@entry(Borrowed(MATRIX), REAL, Output(VECTOR, MATRIX))
 def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> None:
     """Fill distances (n) and normals (n, 3) of the plane z = height for points (n, 3)."""
     (points,), (distances, normals) = places, out
@@ -142,7 +135,7 @@ def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> Non
         normals[i, 0], normals[i, 1], normals[i, 2] = 0.0, 0.0, 1.0
 
 
-@compiled
+@entry(MATRIX, REAL, REAL, REAL, WHOLE, REAL, written(VECTOR), written(MATRIX))
 def _stairs(
     points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
 ) -> None:
@@ -222,7 +215,7 @@ def hills(*, side: float, resolution: float, count: int, height: float, variance
     return height * (total - total.min()) / (total.max() - total.min())
 
 
-@compiled
+@entry(MATRIX, MATRIX, REAL, written(VECTOR), written(MATRIX))
 def _query(points: Array, coefficients: Array, resolution: float, distances: Array, normals: Array) -> None:
     """Fill distances (n) and normals (n, 3) of the surface from points (n, 3).
 
@@ -251,7 +244,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
         distances[i] = ((cx - x) * -zx + (cy - y) * -zy + (cz - z)) / length
 
 
-@compiled
+@entry(MATRIX, MATRIX, REAL)
 def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
     z = np.empty(len(points))
     for i in range(len(points)):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
+from idyn.library.kinds import INDICES, VECTOR
 from idyn.solvers.linalg import axpy, backward, copy, fill, fill_rows, forward, scale
 from idyn.solvers.rows import reduce_rows
 from idyn.types import Array
@@ -15,6 +15,8 @@ NONE, FORCES, TORQUES = range(3)  # objectives of the selection
 CODES = 4  # place of the code of the first contact in `Expansion.marks`
 V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)  # rows of `Expansion.motions`
 P, CHANGE, HOLDING = range(3)  # rows of `Expansion.impulses`
+
+EXPANSION = VECTOR, INDICES  # types of the arrays of an `Expansion`
 
 DIMENSION, OBJECTIVE, RANK, DRIFTS = range(4)
 """First entries of `Expansion.marks`; then the codes of the contacts, then the order of the held rows."""

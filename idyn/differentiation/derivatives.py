@@ -1,7 +1,6 @@
 """`derivatives`: how a prediction changes with the demand, the state, friction and the preferred forces."""
 
-from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +10,6 @@ from idyn.differentiation.arrays import ACCELERATION, CODES, FORCES, NONE, TORQU
 from idyn.differentiation.expansion import expand
 from idyn.differentiation.faces import SWITCHES
 from idyn.errors import InputError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, WHOLE, several
-from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws import law_of
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
@@ -21,11 +18,9 @@ from idyn.prediction.predict import DEFAULT
 from idyn.prediction.solve import workspace_for
 from idyn.selection.aim import OBJECTIVES, Near
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays, fill_dynamics
-from idyn.terms.inputs import CONTACTS, check_request, numbers
+from idyn.terms.inputs import check_request, numbers
 from idyn.terms.stages import Dynamics, Model
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, State
-
-EXPANSION = VECTOR, INDICES  # types of the arrays of an `Expansion`
 
 Arrays = tuple[Array, ...]
 
@@ -121,7 +116,7 @@ class Derivatives:
         setting, expansion = self._setting, self._expansion
         out = np.empty((len(self._by_demand), k))
         given = (inverse,) if inverse else ()
-        _part(name)(setting.model.fields, expansion, *given, setting.numbers, (out,))
+        getattr(parts, name)(setting.model.fields, expansion, *given, setting.numbers, (out,))
         return self._split(out)
 
     def _split(self, out: Array) -> Slope:
@@ -208,28 +203,6 @@ def _expanded(
         holds = consistency is Consistency.HOLD
         flags = kind, law.round_cones, law.unlimited_friction, holds or consistency is Consistency.STICK, holds
         solved, given = (answer.p, answer.v_plus, answer.tau), (last, force, torque, q_ddot, law.directions)
-        return bool(_expand()(d.fields, (state.q, state.v), (bodies, others, points, *shapes), solved, given, flags, out))
+        return bool(expand(d.fields, (state.q, state.v), (bodies, others, points, *shapes), solved, given, flags, out))
     except (TypeError, ValueError):  # arrays of other types or shapes
         return False
-
-
-@cache
-def _expand() -> Callable[..., bool]:
-    return entry_point(
-        expand,
-        Dynamics.TYPE,
-        Borrowed(VECTOR, VECTOR),
-        CONTACTS,
-        Borrowed(VECTOR, VECTOR, VECTOR),
-        Borrowed(MATRIX, MATRIX, VECTOR, VECTOR, MATRIX),
-        several(WHOLE, 5),
-        Output(*EXPANSION, MATRIX),
-    )
-
-
-@cache
-def _part(name: str) -> Callable[..., None]:
-    """Return a function of `idyn.differentiation.parts`."""
-    inverse = {"by_place": (Borrowed(MATRIX, MATRIX, VECTOR),), "by_velocity": (Borrowed(MATRIX),)}.get(name, ())
-    types = Model.TYPE, Borrowed(*EXPANSION), *inverse, several(REAL, 3), Output(MATRIX)
-    return entry_point(getattr(parts, name), *types)

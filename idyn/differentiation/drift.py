@@ -8,8 +8,7 @@ import numpy as np
 
 from idyn.differentiation.arrays import DRIFTS, VELOCITY, Expansion
 from idyn.differentiation.motions import Places, turn_forces, turn_velocities
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.model.so3 import Three, cross
 from idyn.solvers.linalg import apply, apply_transposed, axpy, backward, cholesky, copy, dot, forward, product_transposed, scale
 from idyn.terms.drift import INDEPENDENT, THETA, Motions, body_motions

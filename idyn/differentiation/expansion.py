@@ -14,6 +14,7 @@ from idyn.differentiation.arrays import (
     CHANGE,
     CODES,
     DRIFTS,
+    EXPANSION,
     FORCES,
     NONE,
     OBJECTIVE,
@@ -31,11 +32,11 @@ from idyn.differentiation.faces import FACETS, TURNING, Basis, Friction, fill_ba
 from idyn.differentiation.motions import hold
 from idyn.differentiation.operators import Choice, fill_operators
 from idyn.differentiation.parts import by_demand
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX, VECTOR, WHOLE, Borrowed, Output, several
 from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows, product_by_rows, scale
 from idyn.terms.drift import slipping_point
-from idyn.terms.inputs import recall
+from idyn.terms.inputs import CONTACTS, recall
 from idyn.terms.stages import Dynamics, Given
 from idyn.types import Array
 
@@ -43,7 +44,15 @@ Arrays = tuple[Array, ...]
 Flags = tuple[int, int, int, int, int]
 
 
-@compiled
+@entry(
+    Dynamics.TYPE,
+    Borrowed(VECTOR, VECTOR),
+    CONTACTS,
+    Borrowed(VECTOR, VECTOR, VECTOR),
+    Borrowed(MATRIX, MATRIX, VECTOR, VECTOR, MATRIX),
+    several(WHOLE, 5),
+    Output(*EXPANSION, MATRIX),
+)
 def expand(
     d: Dynamics,
     state: Arrays,

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.law import SLIPS, is_free
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.rows import solve_and_span
 from idyn.types import Array
 

@@ -26,8 +26,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.differentiation.arrays import CODES, HELD_Y, HOLDING, RANK, Expansion, forward_columns, pivoted_cholesky
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.prediction.feasible import EPSILON
 from idyn.solvers.linalg import (
     axpy,

@@ -6,8 +6,7 @@ import numpy as np
 
 from idyn.differentiation.arrays import DIMENSION, FORCES, NONE, PULL, TORQUES, Expansion, P, split
 from idyn.differentiation.faces import COLUMNS, EDGE, FACE, FACETS, HELD, NEAR, SMALLEST, STICKING, TURNING, Basis
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.selection.few import TIE_BREAK, UNLIMITED
 from idyn.solvers.linalg import (
     axpy,

@@ -7,6 +7,7 @@ from idyn.differentiation.arrays import (
     CODES,
     DIMENSION,
     DRIFTS,
+    EXPANSION,
     FORCES,
     OBJECTIVE,
     PULL,
@@ -27,8 +28,8 @@ from idyn.differentiation.motions import (
     turn_momenta,
     turn_velocities,
 )
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output, several
 from idyn.solvers.linalg import axpy, copy, fill_rows, product, product_by_rows, product_transposed, scale
 from idyn.terms.stages import Model
 from idyn.types import Array
@@ -137,7 +138,7 @@ def by_demand(model: Model, x: Expansion, dt: float, out: Array) -> None:
     propagate(model, x, Seeds(v_a, nothing, nothing, nothing, nothing), dt, out)
 
 
-@compiled
+@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX), several(REAL, 3), Output(MATRIX))
 def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the velocity (k = nv). inverse: (slope of the inverse dynamics by v (nv, nv))"""
     x, (by_v,), (dt, keep, _), nothing = opened(model, given), inverse, numbers, stack_array((0, 0))
@@ -161,7 +162,7 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
     propagate(model, x, Seeds(v_a, R, b, nothing, nothing), dt, out[0])
 
 
-@compiled
+@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX, MATRIX, VECTOR), several(REAL, 3), Output(MATRIX))
 def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the configuration (k = nv). inverse: (slope of the inverse dynamics by q (nv, nv), and the
     inertias of `turn_momenta`)"""
@@ -201,7 +202,7 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
     propagate(model, x, Seeds(v_a, R, b, nothing, gradient), dt, out[0])
 
 
-@compiled
+@entry(Model.TYPE, Borrowed(*EXPANSION), several(REAL, 3), Output(MATRIX))
 def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the friction coefficients (k = n). The impulses change directly, by dp at fixed coordinates:
     db = D̂ dp."""
@@ -232,7 +233,7 @@ def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> N
     propagate(model, x, Seeds(nothing, nothing, b, direct, gradient), numbers[0], slope)
 
 
-@compiled
+@entry(Model.TYPE, Borrowed(*EXPANSION), several(REAL, 3), Output(MATRIX))
 def by_preferred(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the preferred forces [N] in contact rows (k = 3n)."""
     x, (slope,), dt = opened(model, given), out, numbers[0]

@@ -28,8 +28,6 @@ from typing import Literal
 import numpy as np
 
 from idyn.certificate.certify import Conditions
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis
 from idyn.laws.convex_program import Program, Rays, assemble, cone_rays, units
 from idyn.laws.law import (
@@ -48,6 +46,9 @@ from idyn.laws.law import (
     unlimited_somewhere,
 )
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold, opening, solve_no_slip, without_separating
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, WHOLE
+from idyn.library.records import named
 from idyn.solvers.lemke import covering, lemke, pivot
 from idyn.solvers.linalg import axpy, copy, dot
 from idyn.solvers.qp import check_backend, solve_qp
@@ -61,7 +62,7 @@ SPREADS = 0.01, 1.0  # see `idyn.solvers.lemke.covering`: 0.01 avoids the ties o
 FEW = 8  # maximum number of contacts for which the method of Lemke takes less time than a QP back end
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, FLAG, MATRIX, WHOLE, REAL, WHOLE)
 def least_contact_energy(
     Y: Array, b: Array, mu: Array, unlimited: bool, directions: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, int, int]:
@@ -134,7 +135,7 @@ def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array,
     return p, y, flags, SOLVED if status == SOLVED and solved else NOT_CERTIFIED, pivots
 
 
-@compiled
+@entry(named(Program), WHOLE)
 def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Array, int, int]:
     """Minimise the kinetic energy by Lemke's method. Return p (3n), multipliers of non-penetration y (n), status and pivots."""
     n, k = len(program.mu), len(program.directions)

@@ -12,10 +12,11 @@ contacts.
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MASK, VECTOR
+from idyn.library.records import named
 from idyn.solvers.linalg import copy, dot, fill, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
@@ -27,7 +28,7 @@ COARSE = 1e4  # factor on the squared length for `append_row`: orthogonal parts 
 CLEARLY = 1e9  # the same for tangential rays of free sign, which are selected early: a hundredth of the length
 
 
-@compiled
+@entry(named(Program), MASK, FLAG)
 def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, Array, Array, bool]:
     """Solve at a basis (n, k + 1): columns of the k rays, then of y. release: whether separating contacts of unlimited friction
     may slide
@@ -76,7 +77,7 @@ def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, A
     return p, y, flags, solved and optimal
 
 
-@compiled
+@entry(named(Program), VECTOR, VECTOR, FLAG)
 def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
     """Return flags of the face (n, 2 + k) for a solution p (3n), y (n) without a basis."""
     Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
@@ -177,7 +178,7 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
     return flags, optimal
 
 
-@compiled
+@entry(named(Program), VECTOR, VECTOR)
 def basis_of(program: Program, p: Array, y: Array) -> Array:
     """Return a basis (n, k + 1) for a solution p (3n), y (n): independent loaded rays and pressed contacts that cause the same
     motion as p and y."""

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
 from idyn.laws.law import is_free
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR
+from idyn.library.records import Matrix, Vector, named
 from idyn.solvers.linalg import dot
 from idyn.types import Array
 
@@ -13,12 +15,12 @@ from idyn.types import Array
 class Program(NamedTuple):
     """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0."""
 
-    Y: Array  # see `ReducedProblem` (3n, nu)
-    b: Array  # see `ReducedProblem` [m/s] (3n)
-    energy: Array  # gradient e of the energy at p = 0 [m/s] (3n)
-    mu: Array  # friction coefficients (n)
+    Y: Matrix  # see `ReducedProblem` (3n, nu)
+    b: Vector  # see `ReducedProblem` [m/s] (3n)
+    energy: Vector  # gradient e of the energy at p = 0 [m/s] (3n)
+    mu: Vector  # friction coefficients (n)
     unlimited: bool  # whether every μ > 0 counts as ∞
-    directions: Array  # corners of the friction polygon (k, 2)
+    directions: Matrix  # corners of the friction polygon (k, 2)
 
 
 class Rays(NamedTuple):
@@ -31,7 +33,7 @@ class Rays(NamedTuple):
     signed: Array  # whether the coordinate of an entry must be ≥ 0 (n k, bool)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR)
 def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
     """Return the mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s]; 1 instead of zero."""
     n, d, speed = len(b) // 3, 0.0, 0.0
@@ -103,7 +105,7 @@ def along_rays(program: Program, p: Array) -> Array:
     return out
 
 
-@compiled
+@entry(named(Program), REAL)
 def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Array, Array, float, float]:
     """Return (H, f, A, lower, unit, ε): the stage-I program in units of order one, the unit of impulse [N·s], and ε [1/kg].
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.certificate.certify import Conditions
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solutions, Start, polygon, unlimited_somewhere, unsolved
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import affine, copy_rows, dot, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
@@ -168,7 +168,7 @@ class Coulomb(Law):
         return Attempt(p, face, status, pivots, after)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MATRIX, REAL)
 def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
     """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed."""
     n, k = len(mu), len(directions)
@@ -218,7 +218,7 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
     return d if d > 0.0 else 1.0, speed
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MATRIX, MASK, FLAG, REAL, WHOLE)
 def solve_coulomb(
     Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from idyn.certificate.certify import Conditions
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import units
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import (
@@ -33,6 +31,8 @@ from idyn.laws.law import (
     unsolved,
 )
 from idyn.laws.no_slip import without_separating
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX, VECTOR
 from idyn.solvers.linalg import copy, dot, lu_refined
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
@@ -130,7 +130,7 @@ def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung:
     return Attempt(p, Face(flags, law.directions, given.mu, False, friction), status, steps, basis, given.mu[:0], 0.0)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR)
 def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array, Array, Array, int, int]:
     """Solve F(p) = 0 from impulses `start` (3n). Return impulses (3n), flags (n, 3) and friction (n, 2) of the face, status and
     number of Newton steps."""

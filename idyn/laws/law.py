@@ -10,10 +10,9 @@ from idyn.certificate.certify import Conditions
 from idyn.contact.ground import RIGID, Material
 from idyn.contact.soft import Soft, SoftConstraints
 from idyn.errors import ConfigError
-from idyn.jit.compiled import compiled
-from idyn.jit.dispatch import LAWS
-from idyn.jit.records import ArrayRecord, Matrix
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import LAWS, compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MATRIX, VECTOR, written
+from idyn.library.records import ArrayRecord, Matrix
 from idyn.solvers.linalg import fill
 from idyn.status import NOT_CERTIFIED
 from idyn.terms.reduction import Reduced
@@ -190,7 +189,7 @@ def is_free(mu: float, unlimited: bool) -> bool:
     return mu == np.inf or (unlimited and mu > 0.0)
 
 
-@compiled
+@entry(VECTOR, FLAG)
 def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
     """Return (some, all): whether the friction of at least one contact is unlimited; and whether in addition all other contacts
     are either unlimited or frictionless, so that no friction is limited."""
@@ -202,7 +201,7 @@ def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
     return some, some and nowhere
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, written(VECTOR))
 def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     """Fill û = Y Yᵀ p + b (3n)."""
     nu = Y.shape[1]

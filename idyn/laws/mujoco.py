@@ -20,7 +20,6 @@ from idyn.certificate.certify import Conditions
 from idyn.contact import soft as column
 from idyn.contact.ground import RIGID
 from idyn.contact.soft import Soft, SoftConstraints, check
-from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
 from idyn.laws.mujoco_rows import (
     LEAST_R,
@@ -34,6 +33,8 @@ from idyn.laws.mujoco_rows import (
     take_moments,
 )
 from idyn.laws.sap import CONVERGED, SIX, THREE, minimise, start
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAGS, VECTOR
 from idyn.solvers.linalg import (
     affine,
     apply,
@@ -57,7 +58,7 @@ MOST_ROUNDS = 50  # most rounds with an implicit step; each leaves the share h D
 ROWS = 3  # constraints of a joint: dry friction, and both ends of its range
 
 
-@compiled
+@entry(ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, VECTOR)
 def joint_accelerations(
     problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array, out: Array
 ) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from idyn.contact import soft as column
 from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled
 from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array

@@ -29,9 +29,9 @@ import msgspec
 import numpy as np
 
 from idyn.certificate.certify import Conditions
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start, contact_velocity
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE
 from idyn.solvers.linalg import backward, copy_rows, dot, fill, fill_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED
@@ -147,7 +147,7 @@ class NoSlip(Law):
         return Attempt(p, face, status, pivots, after)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MASK, WHOLE, REAL, WHOLE)
 def solve_no_slip(
     Y: Array, b: Array, mu: Array, guess: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:

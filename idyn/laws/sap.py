@@ -22,8 +22,8 @@ import numpy as np
 
 from idyn.certificate.certify import Conditions
 from idyn.contact.ground import MOST_FRICTION, Material
-from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Start
+from idyn.library.kernels import compiled
 from idyn.solvers.linalg import affine, apply, apply_transposed, axpy, backward, cholesky, dot, fill_rows, forward
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.stages import Dynamics, ReducedProblem

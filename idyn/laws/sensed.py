@@ -3,8 +3,8 @@
 import numpy as np
 
 from idyn.certificate.certify import Conditions
-from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, Law, LawData, Rung, Solutions, Start, no_kernel, single
+from idyn.library.kernels import compiled
 from idyn.status import SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem

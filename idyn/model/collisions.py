@@ -8,7 +8,8 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import entry
+from idyn.library.kinds import CUBE, INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, Borrowed
 from idyn.model.build import build_model
 from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
@@ -137,7 +138,7 @@ def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> 
     return geometry
 
 
-@compiled
+@entry(MATRIX, INDICES, Borrowed(MATRIX, VECTOR), SPANS, REAL)
 def within(placements: Array, joints: Array, spheres: tuple[Array, Array], pairs: Array, most: float) -> Array:
     """Return the indices of the pairs whose bounding spheres are nearer than `most`.
 
@@ -161,7 +162,7 @@ def within(placements: Array, joints: Array, spheres: tuple[Array, Array], pairs
     return found[:count]
 
 
-@compiled
+@entry(MATRIX, MASK, SPANS, CUBE)
 def distance_rows(axes: Array, support: Array, joints: Array, ends: Array) -> Array:
     """Return the rows of `Near`: n · (velocity of the second point − velocity of the first one); zero for degrees of freedom
     that move both bodies or neither.

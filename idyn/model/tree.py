@@ -303,7 +303,7 @@ def place_boxes(frames: Mapping[str, Any], boxes: Sequence[Box], spheres: Sphere
             raise FrameNotFound(box.frame, frames)
     placed = [(frames[box.frame], np.array(box.offset)) for box in boxes]
     joints = np.array([frame.parentJoint for frame, _ in placed], dtype=np.int64)
-    pairs = np.argwhere(spheres.joints[:, None] != joints)
+    pairs = np.ascontiguousarray(np.argwhere(spheres.joints[:, None] != joints))
     return Boxes(
         joints=joints,
         rotations=np.array([frame.placement.rotation for frame, _ in placed]).reshape(-1, 3, 3),

@@ -8,9 +8,9 @@ Y = (J_a, J_u/√ε). With a contact compliance model the conditions hold for v�
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.jit.compiled import compiled, inlined
-from idyn.jit.stack import stack_array
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
+from idyn.library.kernels import compiled, entry, inlined, stack_array
+from idyn.library.kinds import FLAG, REAL, VECTOR
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, cholesky, dot, fill, fill_rows, forward, row_basis
 from idyn.solvers.pivoting import append_row
@@ -47,7 +47,7 @@ def project(
     return nearest, change, STATUSES[status]
 
 
-@compiled
+@entry(Dynamics.TYPE, VECTOR, VECTOR, REAL, FLAG)
 def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float, closed: bool) -> tuple[Array, float, int]:
     """Return the results of `project`, with the status as an integer."""
     g = d.given

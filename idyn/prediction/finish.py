@@ -1,8 +1,7 @@
 """The last stages of a solution: selection → torque → certificate. Compiled once for all laws.
 
 `finish` runs the fast selection only (`choose_among_few`). If it fails, `choose_again` runs the thorough selection
-(`choose_thoroughly`) for the impulses and the face that `finish` has stored. This is needed for a few ticks in ten thousand,
-and its kernels take an eighth of all compile time, so a server loads them while it is running (`idyn.prediction.rungs`).
+(`choose_thoroughly`) for the impulses and the face that `finish` has stored. This is needed for a few ticks in ten thousand.
 """
 
 from typing import NamedTuple
@@ -12,10 +11,10 @@ import numpy as np
 from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
 from idyn.certificate.momentum import in_world
 from idyn.contact.ground import Material
-from idyn.jit.compiled import compiled
-from idyn.jit.records import ArrayRecord, Mask, Matrix, Vector
-from idyn.jit.stack import stack_array
 from idyn.laws.law import Face, Law, LawData
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, MASK, MATRIX, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.records import ArrayRecord, Mask, Matrix, Vector
 from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
 from idyn.selection.few import choose_among_few
@@ -213,7 +212,12 @@ def _excess(value: float, limit: float) -> float:
     return value - limit if value > limit * (1.0 + WITHIN) else 0.0
 
 
-@compiled
+DEMAND, OUT = Borrowed(VECTOR, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
+SOLUTION = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR)
+"""Types of the arguments `demanded`, `out` and `solution`."""
+
+
+@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
 def finish_solution(
     f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
 ) -> tuple[int, int]:
@@ -228,7 +232,7 @@ def finish_solution(
     return finish(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
 
 
-@compiled
+@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
 def choose_for_solution(
     f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
 ) -> tuple[int, int]:
@@ -238,14 +242,14 @@ def choose_for_solution(
     return choose_again(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
 
 
-@compiled
+@entry(Finish.TYPE, Borrowed(VECTOR), OUT)
 def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]:
     """Run `choose_kept` from Python. demand: tuple of one array, the original demand (na)"""
     (asked,) = demand
     return choose_kept(f, asked, out)
 
 
-@compiled
+@entry(Finish.TYPE, DEMAND, OUT)
 def keep_forces(f: Finish, demand: Arrays, out: Arrays) -> None:
     """Fill `out` with the motion and torques for the impulses of the last tick, certified or not.
 

@@ -34,9 +34,11 @@ from idyn.certificate.certify import Contact, coulomb
 from idyn.certificate.momentum import CONE, PENETRATION, worse
 from idyn.contact.ground import Ground, allowance
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled, interpreted
 from idyn.laws.coulomb import assemble
 from idyn.laws.law import polygon
+from idyn.library.kernels import entry, interpreted
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, WHOLE, written
+from idyn.library.records import Matrix, Vector, named
 from idyn.model.robot import Robot
 from idyn.prediction.request import Request, checked_request
 from idyn.solvers.lemke import lemke, natural_residual
@@ -197,10 +199,10 @@ class Contacts(NamedTuple):
     D: (3n, 3n); b: of the free motion (3n); mu: friction coefficients (n); directions: corners of the polygon (k, 2)
     """
 
-    D: Array
-    b: Array
-    mu: Array
-    directions: Array
+    D: Matrix
+    b: Vector
+    mu: Vector
+    directions: Matrix
 
 
 def all_outcomes(
@@ -253,13 +255,13 @@ def with_outcomes(request: Request, answer: Prediction) -> Prediction:
     return msgspec.structs.replace(answer, unique=every.unique, others=tuple(v for v in motions if v is not own))
 
 
-@compiled
+@entry(REAL, WHOLE)
 def modes_of(mu: float, k: int) -> int:
     """Return the number of modes of a contact: open or sticking with unlimited friction, open or closed without friction."""
     return 2 if mu in (0.0, np.inf) else 2 + 2 * k
 
 
-@compiled
+@entry(named(Contacts), WHOLE, written(INDICES), written(VECTOR))
 def advance(problem: Contacts, code: int, kinds: Array, p: Array) -> tuple[int, int]:
     """Find the next combination of modes after number `code` that may contain an outcome. Return its number and REGULAR, with
     the impulses in `p`, or SINGULAR; its modes are in `kinds` (n)."""
@@ -285,7 +287,7 @@ def advance(problem: Contacts, code: int, kinds: Array, p: Array) -> tuple[int, 
     return total, NO_MORE
 
 
-@compiled
+@entry(named(Contacts), INDICES, written(MATRIX), written(VECTOR))
 def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
     """Fill the equations A p = c of a combination of modes, see the module."""
     D, b, mu, directions = problem
@@ -318,7 +320,7 @@ def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
         A[t, s], A[t, t], A[t, n] = (y1 - y) / det, (x - x1) / det, -mu[i]
 
 
-@compiled
+@entry(named(Contacts), VECTOR)
 def violation(problem: Contacts, p: Array) -> float:
     """Return the largest violation of Coulomb's law by the impulses p (3n), as a share of the largest speed."""
     D, b, mu, directions = problem

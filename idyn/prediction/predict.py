@@ -18,17 +18,13 @@ solution with the smallest excess is used. The law `mujoco` is solved again with
 Fallbacks without a contact model (hold, damping) belong to the controller.
 """
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from itertools import chain
 
 import msgspec
 import numpy as np
 
-from idyn.contact.soft import SoftConstraints
 from idyn.errors import InputError
-from idyn.jit.compiled import FLAGS, VECTOR
-from idyn.jit.entry import entry_point
 from idyn.laws import law_of
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
@@ -39,21 +35,14 @@ from idyn.options import Options
 from idyn.prediction.feasible import project
 from idyn.prediction.finish import WITHIN
 from idyn.prediction.request import Request, checked_request
-from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, NOT_LOADED, Answer, first_answer, is_loaded, last_forces, solve, waiting
+from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, Answer, first_answer, last_forces, solve
 from idyn.prediction.solve import workspace_for
 from idyn.status import Status
 from idyn.terms.inputs import limit_friction
-from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Consistency, ContactSet, Demand, Guess, Kinematics, Prediction, State
 
 MOST_ROUNDS = 30
 """Maximum number of changes of the set of joints at their torque limit. Usual: 3."""
-
-
-@cache
-def given_torques() -> Callable[..., bool]:
-    """Return `joint_accelerations`, compiled at first use."""
-    return entry_point(joint_accelerations, ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, VECTOR)
 
 
 def under_torques(request: Request, tau: Array) -> Prediction | None:
@@ -101,7 +90,7 @@ def _realised(request: Request, answer: Prediction) -> Array:
 def _answer(request: Request, tau: Array, given: Array) -> Prediction | None:
     """Return the certified prediction with the dynamics of the last tick and these torques of the joints `given` (na)."""
     method, q_ddot = workspace_for(request.robot, len(request.contacts.keys)).method(request), np.empty(len(tau))
-    if not given_torques()(method.problem.fields, method.soft.fields, request.q_ddot, tau, given, q_ddot):
+    if not joint_accelerations(method.problem.fields, method.soft.fields, request.q_ddot, tau, given, q_ddot):
         return None
     change = float(np.abs(q_ddot - request.q_ddot).max(initial=0.0)) * request.dt
     answer, status = solve(request, Demand(q_ddot=q_ddot, change=change))
@@ -130,25 +119,14 @@ def fall_back(request: Request, first: Answer) -> Prediction:
         other, _ = _best_answer(_with_law(request, COULOMB))
         answer = _smaller_excess(answer, other)
     if answer is None:
-        return _named(last_forces(request, failure))
+        return last_forces(request, failure)
     own = answer.law == request.law.name and answer.status.ok
-    return _named(answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW))
-
-
-def _named(answer: Prediction) -> Prediction:
-    """Append to `Prediction.rung` which parts of the cascade are not loaded, see `idyn.prediction.rungs`."""
-    if not waiting():
-        return answer
-    return msgspec.structs.replace(answer, rung=f"{answer.rung}; {NOT_LOADED}: {', '.join(waiting())}")
+    return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
 def _may_ask_less(request: Request, answer: Prediction) -> bool:
     beyond = max(answer.torque_excess, answer.force_excess) > 0.0
-    return beyond and request.options.bounded and _unlimited_friction(request) and _is_usable(request, COULOMB)
-
-
-def _is_usable(request: Request, law: Law) -> bool:
-    return law.name == request.law.name or is_loaded(law.name)
+    return beyond and request.options.bounded and _unlimited_friction(request)
 
 
 def _with_law(request: Request, law: Law) -> Request:
@@ -158,14 +136,14 @@ def _with_law(request: Request, law: Law) -> Request:
 def _of_other_law(request: Request) -> Prediction | None:
     """Return the first certified solution of another law: Coulomb's law, unless it is the requested law; then `RESCUERS` with
     limited friction. None if there is none."""
-    if request.law.name != COULOMB.name and is_loaded(COULOMB.name):
+    if request.law.name != COULOMB.name:
         answer, _ = _best_answer(_with_law(request, COULOMB))
         if answer is not None:
             return answer
     contacts = request.contacts
     limit_friction(workspace_for(request.robot, len(contacts)).problem.dynamics.given.fields, MODERATE)
     contacts = msgspec.structs.replace(contacts, mu=np.minimum(contacts.mu, MODERATE))
-    for rescuer in (each for each in RESCUERS if _is_usable(request, each)):
+    for rescuer in RESCUERS:
         answer, _ = _best_answer(msgspec.structs.replace(request, contacts=contacts, law=rescuer))
         if answer is not None:
             rung = f"{answer.rung}, μ ≤ {MODERATE:g}"

@@ -4,14 +4,9 @@
 The warm start is the `Guess` of the last `Prediction`. Its rows are carried over to the present contacts here
 (`Guess.carried_over`); a basis that does not fit is ignored (`idyn.prediction.request.last_basis`). The law's warm rung and the
 certificate decide whether the basis still solves the law.
-
-A server that starts with an empty kernel cache is ready before the kernels of rarely used parts are compiled: another process
-compiles them, and a thread loads them (`transport.startup.warm_up`). Until then predictions skip these parts (`is_loaded`), and
-`Prediction.rung` reports this, so that a tick never waits for a compilation. As a library, all parts count as loaded and are
-compiled on first use.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -19,50 +14,22 @@ from numpy import empty
 
 from idyn.laws.law import Attempt, Law, Solutions
 from idyn.laws.sensed import ContactFree
-from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
+from idyn.prediction.finish import (
+    CHANGE,
+    COMPLETE,
+    REFUSED,
+    UNSELECTED,
+    choose_for_kernel,
+    choose_for_solution,
+    finish_solution,
+    keep_forces,
+)
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import INFEASIBLE, MALFORMED, Method, workspace_for
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals
-
-SELECTION = "thorough selection"
-"""Name of the part `idyn.prediction.finish.choose_again`."""
-
-RUNGS = "Python rungs"
-"""Name of the part that contains the Python rungs: the solver attempts of the requested law that are not compiled kernels."""
-
-TASKS = "tasks"
-"""Name of the part `idyn.tasks`."""
-
-EVERYTHING = "all deferred parts"
-
-NOT_LOADED = "not loaded"
-"""Text in `Prediction.rung` if a part would have been used that is not loaded."""
-
-_WAITING: set[str] = set()
-
-
-def is_loaded(part: str) -> bool:
-    """Return whether a part may be used: `SELECTION`, `RUNGS`, `TASKS` or the name of a fallback law."""
-    return not _WAITING or (part not in _WAITING and EVERYTHING not in _WAITING)
-
-
-def defer(parts: Iterable[str]) -> None:
-    """Skip these parts in this process until `loaded` is called for them."""
-    _WAITING.update(parts)
-
-
-def loaded(parts: Iterable[str]) -> None:
-    """Use these parts from now on."""
-    _WAITING.difference_update(parts)
-
-
-def waiting() -> tuple[str, ...]:
-    """Return the parts that are not loaded."""
-    return tuple(sorted(_WAITING))
-
 
 Answer = tuple[Prediction | None, Status]
 """A certified prediction, or None; and the status of the last rung."""
@@ -119,8 +86,8 @@ def first_answer(request: Request) -> Answer | None:
     except (TypeError, ValueError, AttributeError, IndexError):  # wrong types for Pinocchio or compiled code
         return None
     if rung >= 0:
-        if finished == UNSELECTED and is_loaded(SELECTION):
-            finished, null_dim = method.choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
+        if finished == UNSELECTED:
+            finished, null_dim = choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         next_basis = basis if holds and warm else method.basis.copy()
         return _prediction(request, method, out, next_basis, name, iterations, null_dim, finished), ANSWERED
@@ -152,8 +119,8 @@ def solve(request: Request, demand: Demand) -> Answer:
         0 if warm else method.cold,
     )
     if rung >= 0:
-        if finished == UNSELECTED and is_loaded(SELECTION):
-            finished, null_dim = method.choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
+        if finished == UNSELECTED:
+            finished, null_dim = choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         return _prediction(request, method, out, start, name, iterations, null_dim, finished), ANSWERED
     if status == RAY:
@@ -163,8 +130,6 @@ def solve(request: Request, demand: Demand) -> Answer:
 
 def _solve_in_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
     """Try the law's Python rungs after its kernels have failed. failure: status of the last kernel"""
-    if method.starts_cold and not is_loaded(RUNGS):
-        return None, failure
     problem, basis, status = view(method.problem), last_basis(request), failure
     for solve_rung in python_rungs(request.law):
         for found in solve_rung(problem, basis):
@@ -198,9 +163,9 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
         (demand.change, solution.epsilon),
         face.unlimited,
     )
-    finished, null_dim = method.finish_solution(*arguments)
-    if finished == UNSELECTED and is_loaded(SELECTION):
-        finished, null_dim = method.choose_for_solution(*arguments)
+    finished, null_dim = finish_solution(*arguments)
+    if finished == UNSELECTED:
+        finished, null_dim = choose_for_solution(*arguments)
     if finished == REFUSED:
         return None
     return _prediction(request, method, out, solution.basis, name, solution.iterations, null_dim, finished)
@@ -210,7 +175,7 @@ def last_forces(request: Request, failure: Status) -> Prediction:
     """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
     method, out = method_of(request), _outputs(request)
-    method.keep_forces(method.finish.fields, (request.q_ddot, request.q_ddot), out)
+    keep_forces(method.finish.fields, (request.q_ddot, request.q_ddot), out)
     answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 
@@ -233,7 +198,7 @@ def _prediction(
     closing, moment = method.closing.copy() if method.closes else NOTHING, method.moment.copy() if method.turns else NO_FORCES
     guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
-        name += ", unselected" if is_loaded(SELECTION) else f", selection {NOT_LOADED}"
+        name += ", unselected"
     return Prediction(  # positional, in the order of its fields: keywords would take 0.5 µs more
         tau, force, p, request.dt, v_plus, ANSWERED, law, name, iterations,
         residuals, change, torque_excess, force_excess, null_dim, closing, guess, moment,

@@ -6,14 +6,14 @@
     finish           selection → torque → certificate
 
 A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. `tick` and `solve_demand` are
-compiled once for each law: the type of `Method.law` chooses the kernel (`idyn.jit.dispatch`). A cold start begins with an empty
+compiled once for each law: the type of `Method.law` chooses the kernel (`idyn.library.kernels.Dispatch`). A cold start begins with an empty
 basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
 """
 
 import logging
 import math
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,25 +21,22 @@ import numpy as np
 from idyn.certificate.certify import Demanded
 from idyn.contact.ground import Ground
 from idyn.contact.soft import constraints_of
-from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled, several
-from idyn.jit.dispatch import LAWS, attempt
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.records import ArrayRecord, Indices, Mask
+from idyn.laws import LAWS as ALL_LAWS
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
+from idyn.library.kernels import LAWS, attempt, compiled, entry_point
+from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output
+from idyn.library.records import ArrayRecord, Indices, Mask
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import nearest_demand
 from idyn.prediction.finish import (
     CHANGE,
+    OUT,
     REFUSED,
     Finish,
     Sizes,
     aim,
-    choose_for_kernel,
-    choose_for_solution,
     finish,
-    finish_solution,
-    keep_forces,
 )
 from idyn.prediction.request import Request
 from idyn.solvers.linalg import copy_rows
@@ -93,9 +90,8 @@ def _log_once(words: str) -> None:
 
 
 STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
-DEMAND, AIMED, START = Borrowed(VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)
-SOLUTION, OUT = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
-"""Argument types of the functions in `idyn.prediction.solve`."""
+AIMED, START = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)
+"""Argument types of `tick` and `solve_again`."""
 
 
 MOST_KEPT = 32
@@ -135,6 +131,7 @@ class Method(ArrayRecord):
         self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.soft = data.soft
+        self.tick, self.solve_again = tick_for(type(self)), solve_again_for(type(self))
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
         self.moment, self.turns, self.implicit = self.finish.moment, data.soft.turns, data.soft.implicit
         compliant, consistency = law.compliant, options.consistency  # compliant: all are feasible
@@ -149,32 +146,6 @@ class Method(ArrayRecord):
         before = own.selection, own.consistency, own.force_limit
         return (options.selection, options.consistency, options.force_limit) == before
 
-    @cached_property
-    def tick(self) -> Callable[..., Any]:
-        """`idyn.prediction.solve.tick`, compiled for this law at first use. Each of the following properties is the function of
-        its name in `idyn.prediction.solve` or `finish`, compiled in the same way."""
-        return entry_point(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
-
-    @cached_property
-    def solve_again(self) -> Callable[..., Any]:
-        return entry_point(solve_again, self.TYPE, AIMED, START, OUT, REAL, WHOLE)
-
-    @cached_property
-    def finish_solution(self) -> Callable[..., Any]:
-        return entry_point(finish_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
-
-    @cached_property
-    def choose_for_solution(self) -> Callable[..., Any]:
-        return entry_point(choose_for_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
-
-    @cached_property
-    def choose_for_kernel(self) -> Callable[..., Any]:
-        return entry_point(choose_for_kernel, Finish.TYPE, Borrowed(VECTOR), OUT)
-
-    @cached_property
-    def keep_forces(self) -> Callable[..., Any]:
-        return entry_point(keep_forces, Finish.TYPE, DEMAND, OUT)
-
 
 def _starts_cold(rung: Rung) -> bool:
     return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
@@ -188,6 +159,24 @@ def _type_for(data: type[LawData]) -> type[Method]:
     if name not in _TYPES:
         _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
     return _TYPES[name]
+
+
+@cache
+def tick_for(kind: type[Method]) -> Callable[..., Any]:
+    """Return `tick` for the methods of a law."""
+    return entry_point(tick, kind.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
+
+
+@cache
+def solve_again_for(kind: type[Method]) -> Callable[..., Any]:
+    """Return `solve_again` for the methods of a law."""
+    return entry_point(solve_again, kind.TYPE, AIMED, START, OUT, REAL, WHOLE)
+
+
+def method_types() -> list[type[Method]]:
+    """Return the types of the methods of all laws."""
+    kernels = dict.fromkeys(settings().build().kernel for settings in ALL_LAWS.values())
+    return [_type_for(LAWS.record_for(LawData, kernel)) for kernel in kernels]
 
 
 class Workspace:

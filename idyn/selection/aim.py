@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import in_contact_rows
-from idyn.jit.compiled import compiled
 from idyn.laws.law import Face, is_free
+from idyn.library.kernels import compiled
 from idyn.solvers.linalg import fill, rank_of
 from idyn.terms.inputs import finite
 from idyn.terms.stages import Given

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled, inlined
-from idyn.jit.stack import stack_array
 from idyn.laws.convex_program import facets, turn
 from idyn.laws.law import Face
+from idyn.library.kernels import compiled, inlined, stack_array
 from idyn.selection.aim import Aim, Coordinates, choice_dimension, columns_of, coordinates_of, has_impulses_in_cones, start_of
 from idyn.solvers.linalg import RANK, backward, cholesky, copy, dot, fill, fill_rows, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
 from idyn.laws.law import Face, is_free
+from idyn.library.kernels import compiled
 from idyn.selection.aim import Aim, choice_dimension, has_impulses_in_cones
 from idyn.solvers.cones import FREE, NOT_FOUND, RAYS, ROUND, TOO_COSTLY, ZERO, nearest_in_cones
 from idyn.solvers.linalg import apply, copy_rows, dot, fill, row_basis

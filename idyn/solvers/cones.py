@@ -18,7 +18,7 @@ MOST_STEPS steps.
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled
 from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.types import Array
 

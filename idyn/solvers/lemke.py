@@ -12,8 +12,8 @@ Differences from the textbook:
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX, VECTOR, WHOLE
 from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
@@ -68,7 +68,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     return z, w, True
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR)
 def natural_residual(M: Array, q: Array, z: Array) -> float:
     """Return max |min(z, M z + q)|, which is zero for a solution z."""
     worst = 0.0
@@ -107,7 +107,7 @@ def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
         T[n + 1, i] = q[i]
 
 
-@compiled
+@entry(MATRIX, VECTOR, WHOLE, VECTOR)
 def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int, int, Array]:
     """Solve the LCP (q, M). Return z (n), computed in the final basis, then status, pivots and basis (n, bool), see `pivot`."""
     status, pivots, basis = pivot(M, q, max_pivots, cover)

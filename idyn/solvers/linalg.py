@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX
 from idyn.types import Array
 
 
@@ -139,7 +139,7 @@ RANK = 1e-9
 """A row is dependent if its orthogonal part is shorter than this share of the longest row."""
 
 
-@compiled
+@entry(MATRIX)
 def cholesky(A: Array) -> None:
     """Replace A by its Cholesky factor L, A = L Lᵀ, with zeros above the diagonal. L contains NaN if A is not positive
     definite."""

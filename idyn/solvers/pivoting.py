@@ -16,8 +16,7 @@ Differences from the papers:
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import backward, copy, dot, fill, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array

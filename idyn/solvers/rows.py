@@ -7,8 +7,8 @@ Matrices are passed transposed, (columns, rows): the inner loops then run over r
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import MATRIX, REAL, VECTOR, Output
 from idyn.solvers.linalg import fill
 from idyn.types import Array
 
@@ -132,7 +132,7 @@ def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
     return rank
 
 
-@compiled
+@entry(Output(MATRIX, VECTOR), Output(VECTOR, MATRIX), REAL)
 def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: float) -> int:
     """Solve A z = b in the sense of least squares, with the least norm. Return the rank of A.
 

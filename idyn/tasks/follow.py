@@ -8,15 +8,11 @@ Z spans the directions of the unactuated space that no permitted force reaches. 
 `idyn.tasks.held`; there the same equations are solved for coordinates, on which limits are linear.
 """
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import INDICES, MATRIX, VECTOR, Borrowed, Output
 from idyn.solvers.linalg import dot
 from idyn.solvers.rows import lexicographic, reduce_rows, unreflect
 from idyn.terms.stages import Dynamics
@@ -32,19 +28,7 @@ CONTACT = Borrowed(INDICES, MATRIX)
 ROWS = Borrowed(MATRIX, VECTOR, VECTOR, INDICES)
 
 
-@cache
-def follow() -> Callable[..., bool]:
-    """Return `fill_motion` for calls from Python."""
-    return entry_point(fill_motion, Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR, VECTOR), Output(VECTOR, VECTOR))
-
-
-@cache
-def push() -> Callable[..., None]:
-    """Return `fill_forces` for calls from Python."""
-    return entry_point(fill_forces, Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR), Output(VECTOR))
-
-
-@compiled
+@entry(Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR, VECTOR), Output(VECTOR, VECTOR))
 def fill_motion(
     d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], bounds: tuple[Array, Array], out: tuple[Array, Array]
 ) -> bool:
@@ -91,7 +75,7 @@ def fill_motion(
     return within
 
 
-@compiled
+@entry(Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR), Output(VECTOR))
 def fill_forces(
     d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], motion: tuple[Array], out: tuple[Array]
 ) -> None:

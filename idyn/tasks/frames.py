@@ -1,13 +1,11 @@
 """The equations of a task on the pose of a frame, as a kernel; motion of frames and of the centre of mass at one state."""
 
-from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
-from idyn.jit.compiled import FLAG, INDICES, MASK, MATRIX, VECTOR, WHOLE, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, INDICES, MASK, MATRIX, VECTOR, WHOLE, Borrowed, Output
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
@@ -23,14 +21,14 @@ ORTHONORMAL = 1e-6
 """Largest entry of R Rᵀ − 1 of a rotation matrix."""
 
 
-@cache
-def frame_rows() -> Callable[..., None]:
-    """Return `fill_frame_rows` for calls from Python."""
-    given = Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK), Borrowed(VECTOR, VECTOR, VECTOR, INDICES)
-    return entry_point(fill_frame_rows, *given, Output(MATRIX, VECTOR, VECTOR), WHOLE, FLAG, FLAG, FLAG)
-
-
-@compiled
+@entry(
+    *(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK), Borrowed(VECTOR, VECTOR, VECTOR, INDICES)),
+    Output(MATRIX, VECTOR, VECTOR),
+    WHOLE,
+    FLAG,
+    FLAG,
+    FLAG,
+)
 def fill_frame_rows(
     kinematics: tuple[Array, ...],
     task: tuple[Array, ...],
@@ -99,7 +97,7 @@ def fill_frame_rows(
                 A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
 
 
-@compiled
+@entry(MATRIX)
 def is_rotation(R: Array) -> bool:
     """Return whether a matrix (3, 3) is a rotation: R Rᵀ = 1 and det R > 0."""
     det = 0.0
@@ -166,7 +164,7 @@ class TaskKinematics:
             robot.place(self.q)
             self.placements, self.origin = robot.placements.copy(), robot.origin.copy()
         self.velocities, self.biases = np.empty((2, len(tree.parents), 6))
-        _fill_motion()((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
+        body_motion((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
         self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support
 
     @cached_property
@@ -175,12 +173,7 @@ class TaskKinematics:
         return self.robot.frames.centroidal(self.q, self.v)
 
 
-@cache
-def _fill_motion() -> Callable[..., None]:
-    return entry_point(body_motion, Borrowed(MATRIX, VECTOR), Borrowed(INDICES, INDICES), Output(MATRIX, MATRIX))
-
-
-@compiled
+@entry(Borrowed(MATRIX, VECTOR), Borrowed(INDICES, INDICES), Output(MATRIX, MATRIX))
 def body_motion(motion: tuple[Array, Array], tree: tuple[Array, Array], out: tuple[Array, Array]) -> None:
     """Fill the velocity of each body, V = Σ S v, and its bias Σ Ṡ v with Ṡ = V × S, S the joint axes in the world.
 

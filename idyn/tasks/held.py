@@ -12,15 +12,13 @@ The program of a tick has the equations of each level and the limits in these co
 forces are divided by the mass. After the levels of the tasks, joints that no task moves come to rest, and forces are least.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill_rows, forward, multiply
 from idyn.solvers.rows import solve_all, solve_and_span
 from idyn.tasks.follow import REST, ROWS
@@ -57,19 +55,14 @@ def held_motion(d: Dynamics, modes: ModeRows) -> HeldMotion:
     closures = len(d.own["G"])
     count, most = nv + rows + na, 1 + nv + modes.B.shape[1] + closures
     values, held, sizes = np.empty(count * most), np.empty((len(modes.held) + closures + nu, nv)), np.empty(2, np.int64)
-    _fill_held()(d.fields, (modes.B, modes.held), (values, held, sizes))
+    fill_held(d.fields, (modes.B, modes.held), (values, held, sizes))
     width, equations = sizes.tolist()
     values = values[: count * width].reshape(count, width)
     motion, force = values[:nv], values[nv : nv + rows]
     return HeldMotion(values, Affine(motion[:, 0], motion[:, 1:]), Affine(force[:, 0], force[:, 1:]), held[:equations])
 
 
-@cache
-def _fill_held() -> Callable[..., None]:
-    return entry_point(fill_held, Dynamics.TYPE, Borrowed(MATRIX, INDICES), Output(VECTOR, MATRIX, INDICES))
-
-
-@compiled
+@entry(Dynamics.TYPE, Borrowed(MATRIX, INDICES), Output(VECTOR, MATRIX, INDICES))
 def fill_held(d: Dynamics, modes: tuple[Array, Array], out: tuple[Array, Array, Array]) -> None:
     """Fill the arrays of a `HeldMotion`. modes: (B (3n, m), held (r)), see `ModeRows`
 
@@ -241,18 +234,19 @@ def program_of(
     levels, facets = len(motion[3]), len(modes.least)
     count, rows = facets + 2 * na + len(limits[4]), len(motion[0]) + len(forces[0]) + na + n3
     out = Program(np.empty((rows, width)), np.empty(levels + 2, np.int64), np.empty((count, width - 1)), *np.empty((2, count)))
-    _fill_program()(d.fields, (held.values, modes.facets, modes.least), motion, forces, limits, tuple(out), mass)
+    fill_program(d.fields, (held.values, modes.facets, modes.least), motion, forces, limits, tuple(out), mass)
     return out
 
 
-@cache
-def _fill_program() -> Callable[..., None]:
-    out = Output(MATRIX, INDICES, MATRIX, VECTOR, VECTOR)
-    limits = Borrowed(VECTOR, VECTOR, VECTOR, MATRIX, VECTOR)
-    return entry_point(fill_program, Dynamics.TYPE, Borrowed(MATRIX, MATRIX, VECTOR), ROWS, ROWS, limits, out, REAL)
-
-
-@compiled
+@entry(
+    Dynamics.TYPE,
+    Borrowed(MATRIX, MATRIX, VECTOR),
+    ROWS,
+    ROWS,
+    Borrowed(VECTOR, VECTOR, VECTOR, MATRIX, VECTOR),
+    Output(MATRIX, INDICES, MATRIX, VECTOR, VECTOR),
+    REAL,
+)
 def fill_program(
     d: Dynamics,
     held: tuple[Array, Array, Array],

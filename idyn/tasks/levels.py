@@ -6,14 +6,12 @@ Limits that no x meets are widened by the smallest sum of squares. Kernels advan
 DAQP solves the others, and the solution is made exact on its active set.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, WHOLE, Borrowed, Output
 from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.qp import solve_qp
 from idyn.solvers.rows import solve_and_span
@@ -50,15 +48,13 @@ class State(NamedTuple):
     active: Array  # rows of G that bind in each level (levels, k)
 
 
-@cache
-def proceeding() -> Callable[..., int]:
-    """Return `proceed` for calls from Python."""
-    program, answer = Borrowed(MATRIX, INDICES, MATRIX, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR)
-    state, qp = Output(VECTOR, MATRIX, MATRIX, INDICES, MASK), Output(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
-    return entry_point(proceed, program, state, qp, answer, WHOLE)
-
-
-@compiled
+@entry(
+    Borrowed(MATRIX, INDICES, MATRIX, VECTOR, VECTOR),
+    Output(VECTOR, MATRIX, MATRIX, INDICES, MASK),
+    Output(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR),
+    Borrowed(VECTOR, VECTOR),
+    WHOLE,
+)
 def proceed(
     given: tuple[Array, ...], memory: tuple[Array, ...], qp: tuple[Array, ...], answer: tuple[Array, Array], code: int
 ) -> int:
@@ -280,7 +276,7 @@ def resolve(program: Program) -> Resolution:
     state = np.zeros(size), Z, below, marks, np.zeros((len(program.ends), k), np.bool_)
     qp, diagonal = (np.empty(size * size), np.empty(size), np.empty(k * size), np.empty(k), np.empty(k)), np.arange(size)
     answer, code = (NOTHING, NOTHING), START
-    while met := proceeding()(tuple(program), state, qp, answer, code):
+    while met := proceed(tuple(program), state, qp, answer, code):
         if met == OUTSIDE:
             (program, relaxed), code = _attainable(program), WIDENED
             continue
@@ -323,13 +319,8 @@ def solved(A: Array, b: Array, scale: float) -> Array:
     if not A.size or scale == 0.0:
         return np.zeros(columns)
     z, basis = np.empty(columns), np.empty((columns, columns))
-    _solve()((np.array(A.T, order="C"), np.array(b)), (z, basis), scale)
+    solve_and_span((np.array(A.T, order="C"), np.array(b)), (z, basis), scale)
     return z
-
-
-@cache
-def _solve() -> Callable[..., int]:
-    return entry_point(solve_and_span, Output(MATRIX, VECTOR), Output(VECTOR, MATRIX), REAL)
 
 
 def _scale(lower: Array, upper: Array) -> Array:

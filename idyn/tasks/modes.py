@@ -6,15 +6,15 @@ slide   (−μ e, 1), polygon: (μ d, 1)     N             f_N ≥ the least for
 open    –                           –             N v̂ ≥ −φ/dt
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import FLAG, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.laws.law import Law, polygon
+from idyn.library.kernels import entry
+from idyn.library.kinds import FLAG, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.tasks.follow import OPEN, STICK
 from idyn.tasks.stack import TaskLimits
@@ -132,7 +132,7 @@ def joint_bounds(robot: Robot, angles: Array, v: Array, dt: float, limits: TaskL
     """
     own, (lower, upper) = robot.limits, np.empty((2, robot.na))
     given = angles, v, own.q_min, own.q_max, own.v_max
-    _fill_bounds()(given, (lower, upper), dt, limits.braking, limits.acceleration, limits.joints)
+    fill_bounds(given, (lower, upper), dt, limits.braking, limits.acceleration, limits.joints)
     return lower, upper
 
 
@@ -154,13 +154,7 @@ def _no_distances(nv: int) -> LinkDistances:
     return LinkDistances(np.zeros((0, nv)), np.zeros(0), ())
 
 
-@cache
-def _fill_bounds() -> Callable[..., None]:
-    given = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
-    return entry_point(fill_bounds, given, Output(VECTOR, VECTOR), REAL, REAL, REAL, FLAG)
-
-
-@compiled
+@entry(Borrowed(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR), REAL, REAL, REAL, FLAG)
 def fill_bounds(given: tuple[Array, ...], out: tuple[Array, Array], dt: float, c: float, most: float, limited: bool) -> None:
     """Fill `joint_bounds`. given: (angles, velocities, least and largest angles, largest speeds), each (na); c: deceleration;
     most: largest acceleration; limited: whether the joints have limits"""

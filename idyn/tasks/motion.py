@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.errors import InputError
 from idyn.model.robot import Robot
-from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, TaskKinematics, frame_rows, is_rotation
+from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, TaskKinematics, fill_frame_rows, is_rotation
 from idyn.terms.inputs import finite, numbers
 from idyn.types import Array, Record
 
@@ -68,10 +68,10 @@ def _not_negative(field: str, given: float | Numbers, size: int) -> Array:
 
 def rotation(field: str, given: Array) -> Array:
     """Return a rotation matrix (3, 3). Raises InputError."""
-    if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == (3, 3) and is_rotation(given):
+    if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == (3, 3) and is_rotation(np.ascontiguousarray(given)):
         return given
     R = numbers(field, given)
-    if R.shape != (3, 3) or not is_rotation(R):
+    if R.shape != (3, 3) or not is_rotation(np.ascontiguousarray(R)):
         raise InputError(field, "expected a rotation matrix (3, 3), with the frame's axes as columns")
     return R
 
@@ -202,7 +202,7 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
             target[ACCELERATION:] = sized("acceleration", self.acceleration, 6)
         task = offset, target, stiffness_and_damping, self._asked()
         targets = self.position is not None, self.rotation is not None
-        frame_rows()(given.arrays, task, (out.A, out.asked, out.drift), joint, self.axes == "local", *targets)
+        fill_frame_rows(given.arrays, task, (out.A, out.asked, out.drift), joint, self.axes == "local", *targets)
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""

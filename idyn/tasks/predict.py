@@ -1,44 +1,43 @@
 """`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law; checks of the prediction."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.contact.ground import in_world
 from idyn.errors import InputError
-from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.stack import stack_array
 from idyn.laws import law_of
 from idyn.laws.law import SLIPS, Law
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
 from idyn.prediction.predict import DEFAULT, predict
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.tasks.follow import OPEN, SLIDE, STICK
-from idyn.tasks.forces import ContactTask, ForceTask
 from idyn.tasks.modes import corners_of
-from idyn.tasks.motion import FrameTask, MotionTask, PostureTask
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, predicted_value, slides
-from idyn.tasks.stack import MODES, TaskLimits, TaskStack
+from idyn.tasks.stack import MODES, TaskStack
 from idyn.terms.dynamics import checked, evaluate, fill_dynamics
 from idyn.terms.inputs import LARGEST_FORCE
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 
-@cache
-def check() -> Callable[..., bool]:
-    """Return `fill_modes` for calls from Python."""
-    answer, limits = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(MATRIX, VECTOR, VECTOR)
-    return entry_point(fill_modes, Dynamics.TYPE, answer, Borrowed(INDICES), Output(INDICES, MATRIX), limits, REAL, REAL, FLAG)
-
-
-@compiled
+@entry(
+    Dynamics.TYPE,
+    Borrowed(VECTOR, VECTOR, VECTOR),
+    Borrowed(INDICES),
+    Output(INDICES, MATRIX),
+    Borrowed(MATRIX, VECTOR, VECTOR),
+    REAL,
+    REAL,
+    FLAG,
+)
 def fill_modes(
     d: Dynamics,
     answer: tuple[Array, ...],
@@ -235,7 +234,7 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
     most = problem.robot.limits.tau_max
     given = corners_of(law), problem.contacts.mu, most if limits.torque == 1.0 else most * limits.torque
     bounds = limits.friction_margin, limits.normal_force, law.unlimited_friction
-    within = check()(problem.dynamics.fields, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
+    within = fill_modes(problem.dynamics.fields, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
     return out[0] if law.sticks else intended, out[1], within
 
 
@@ -290,13 +289,8 @@ def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
     if force is None:
         return None
     world = np.empty((len(contacts.mu), 3))
-    _world()((force, contacts.tangents, contacts.normals), LARGEST_FORCE, (world,))
+    in_world((force, contacts.tangents, contacts.normals), LARGEST_FORCE, (world,))
     return world
-
-
-@cache
-def _world() -> Callable[..., None]:
-    return entry_point(in_world, Borrowed(VECTOR, MATRIX, MATRIX), REAL, Output(MATRIX))
 
 
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
@@ -307,17 +301,3 @@ def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
         weighted = asked.rows.roots * error
         costs[asked.task.level] += float(weighted @ weighted)
     return (float(not each.answer.status.ok), *costs.values())
-
-
-def compile_task_kernels(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> None:
-    """Compile or load every kernel that tasks may need beside those of the law."""
-    frame = robot.frames.names[-1]
-    pose = robot.frames.placement(frame, state.q)
-    tasks: list[MotionTask | ContactTask] = [
-        FrameTask(frame=frame, position=pose.translation, rotation=pose.rotation, velocity=np.zeros(6)),
-        PostureTask(angles=robot.joint_angles(state.q), level=1),
-    ]
-    if len(contacts):
-        tasks.append(ForceTask(contacts=contacts.keys, normal=robot.weight, level=2))
-    for limits in (TaskLimits(), TaskLimits(torque=1e-3)):  # the second ones bind
-        predict_tasks(robot, state, contacts, TaskStack(tasks=tasks, limits=limits), law=law, dt=1e-3, options=options)

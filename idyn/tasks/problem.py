@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
-from idyn.tasks.follow import OPEN, SLIDE, follow, push
+from idyn.tasks.follow import OPEN, SLIDE, fill_forces, fill_motion
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import TaskKinematics
 from idyn.tasks.held import HeldMotion, Program, held_motion, program_of
@@ -101,19 +101,19 @@ class TaskProblem:
         """Return the solution if no limit of the motion binds and all contact tasks are met, else None."""
         fields, out = self.dynamics.fields, (np.empty(self.robot.nv), np.empty(self.robot.na))
         friction = self._friction(kinds, directions)
-        within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
+        within = fill_motion(fields, (kinds, friction), self._motion, self.joint_bounds, out)
         motion = out[0]
         if slides(kinds):
             directions = self.sliding(motion)
             friction = self._friction(kinds, directions)
-            within = follow()(fields, (kinds, friction), self._motion, self.joint_bounds, out)
+            within = fill_motion(fields, (kinds, friction), self._motion, self.joint_bounds, out)
         if not (within and self.apart.keep(motion)):
             return None
         if not self._pushes:
             return Solution(kinds, directions, motion, None)
         A, wanted, _, _ = self._forces
         force = np.empty(A.shape[1])
-        push()(fields, (kinds, friction), self._forces, (motion,), (force,))
+        fill_forces(fields, (kinds, friction), self._forces, (motion,), (force,))
         if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
             return None
         return Solution(kinds, directions, motion, force)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.terms.stages import Dynamics, Given, Model
 from idyn.types import Array

@@ -5,15 +5,12 @@
 The certificate does not use these Jacobians: it computes contact velocities independently.
 """
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 
 from idyn.contact.ground import Ground
 from idyn.errors import InputError
-from idyn.jit.compiled import MATRIX, VECTOR, compiled
-from idyn.jit.entry import Borrowed, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, Borrowed, written
 from idyn.model.robot import Robot
 from idyn.terms.drift import fill_drift
 from idyn.terms.inputs import CONTACTS, Arrays, check, numbers, numbers_of, read_given
@@ -35,7 +32,7 @@ def build_dynamics(d: Dynamics) -> None:
     fill_drift(d)
 
 
-@compiled
+@entry(MATRIX, MASK, Borrowed(INDICES, INDICES), Borrowed(MATRIX, MATRIX, MATRIX), written(MATRIX))
 def fill_jacobian(
     axes: Array, support: Array, bodies: tuple[Array, Array], frames: tuple[Array, Array, Array], J: Array
 ) -> None:
@@ -130,17 +127,12 @@ def fill_dynamics(
     motion = state.q, state.v, NOTHING if applied is None else applied
     try:
         robot.kinematics(state)
-        return bool(_read()(dynamics.fields, motion, contact_arrays(contacts), (NO_FORCES if last is None else last,)))
+        return bool(_read_dynamics(dynamics.fields, motion, contact_arrays(contacts), (NO_FORCES if last is None else last,)))
     except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
         return False
 
 
-@cache
-def _read() -> Callable[..., bool]:
-    return entry_point(_read_dynamics, Dynamics.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), CONTACTS, Borrowed(MATRIX))
-
-
-@compiled
+@entry(Dynamics.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), CONTACTS, Borrowed(MATRIX))
 def _read_dynamics(d: Dynamics, state: Arrays, contacts: Arrays, before: Arrays) -> bool:
     """Run the stages validate and dynamics; return whether the data are valid."""
     d.given.midway, d.given.contact_drift = False, d.given.drift

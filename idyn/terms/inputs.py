@@ -8,9 +8,8 @@ import numpy as np
 
 from idyn.contact.ground import in_contact_rows
 from idyn.errors import InputError
-from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled, interpreted
-from idyn.jit.entry import Borrowed
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, interpreted, stack_array
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows, fill
 from idyn.terms.stages import Given
@@ -129,7 +128,7 @@ def numbers_of(record: R, prefix: str = "") -> R:
     return msgspec.structs.replace(record, **arrays)
 
 
-@compiled
+@entry(VECTOR)
 def finite(values: Array) -> bool:
     """Return whether all values (n) are finite."""
     sound = True
@@ -294,7 +293,7 @@ def recall(given: Given, last: Array) -> None:
         fill(given.last, 0.0)
 
 
-@compiled
+@entry(Given.TYPE, REAL)
 def limit_friction(given: Given, most: float) -> None:
     """Reduce friction coefficients above `most` to it."""
     for i in range(len(given.mu)):

@@ -10,8 +10,8 @@ G_u L⁻ᵀ; if the demands contradict such a closure, the certificate fails.
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.jit.compiled import compiled
-from idyn.jit.stack import stack_array
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kinds import VECTOR
 from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward, forward_rows, row_basis
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, Record
@@ -156,7 +156,7 @@ def reduce(problem: ReducedProblem, q_ddot: Array) -> Reduced:
     return view(problem)
 
 
-@compiled
+@entry(ReducedProblem.TYPE, VECTOR)
 def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
     """Fill a `ReducedProblem` for demanded joint accelerations [rad/s²] (na)."""
     free_motion(problem, q_ddot)

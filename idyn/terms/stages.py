@@ -18,7 +18,7 @@ are valid until the stage runs again. In Python the arrays are read-only views.
 import numpy as np
 
 from idyn.contact.ground import Ground
-from idyn.jit.records import ArrayRecord, Cube, Indices, Mask, Matrix, Spans, Vector
+from idyn.library.records import ArrayRecord, Cube, Indices, Mask, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 
 

@@ -19,9 +19,6 @@ import msgspec
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Commands and their processes compile before they start: none of them runs or measures interpreted kernels.
-os.environ.setdefault("IDYN_COMPILE", "wait")
-
 from idyn import __version__
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.options import COMMANDS

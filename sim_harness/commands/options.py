@@ -342,12 +342,6 @@ def keys(parser: ArgumentParser) -> None:
     add_json(parser, "the public key and the files")
 
 
-def warm_up(parser: ArgumentParser) -> None:
-    """Compile all kernels of a server into the cache, for images and CI."""
-    parser.add_argument("config", nargs="?", default="quadruped", help="server configuration (default: quadruped)")
-    add_json(parser, "the duration")
-
-
 def completion(parser: ArgumentParser) -> None:
     """Print a script that completes commands and options in a shell."""
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="shell that shall complete commands and options")
@@ -381,7 +375,6 @@ COMMANDS = {
     "list": Command("setup", list_),
     "new": Command("setup", new),
     "keys": Command("tools", keys),
-    "warm-up": Command("server", warm_up),
     "completion": Command("tools", completion),
 }
 """Commands by name, as in `idyn NAME`."""

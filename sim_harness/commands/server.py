@@ -1,9 +1,8 @@
-"""`idyn serve`, `warm-up` and `conform`: run the torque server, compile its kernels, try the wire protocol."""
+"""`idyn serve` and `conform`: run the torque server, try the wire protocol."""
 
 import argparse
 import logging
 import tempfile
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +11,11 @@ import msgspec
 from controllers.build import load_controller
 from controllers.config.loading import load
 from idyn.errors import ConfigError
-from idyn.jit.cache import root
 from sim_harness.conform.client import try_client
 from sim_harness.conform.probe import Outcome
 from sim_harness.conform.server import try_server
 from transport.server.settings import ServerSettings
 from transport.startup.serve import serve
-from transport.startup.warm_up import Precompilation
 
 
 def run_serve(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -28,20 +25,6 @@ def run_serve(options: argparse.Namespace) -> tuple[Any, bool]:
     settings = msgspec.structs.replace(settings, **{name: value for name, value in changes.items() if value is not None})
     serve(settings, log_path=options.log, ready=lambda endpoint: print(f"serving at {endpoint}", flush=True))
     return None, True
-
-
-def run_warm_up(options: argparse.Namespace) -> tuple[Any, bool]:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    settings, begin = load("server", options.config, ServerSettings), time.perf_counter()
-    precompilation = Precompilation(load_controller(settings.controller, settings.changes))
-    try:
-        precompilation.run(settings)
-        precompilation.finish()
-    finally:
-        precompilation.close()
-    seconds = time.perf_counter() - begin
-    print(f"kernels in {root()}: ready after {seconds:.1f} s")
-    return {"seconds": seconds, "cache": str(root())}, True
 
 
 def run_conform(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -7,10 +7,8 @@ several outcomes under the same torques.
 import argparse
 import json
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
@@ -26,7 +24,6 @@ from controllers.planners.mpc import MpcSettings
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError, InputError
-from idyn.jit.compiled import compiling
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar, run_bar
@@ -262,7 +259,7 @@ def run_doctor(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _round_trip(ticks: int) -> tuple[Fact, bool]:
     """Return the round trips of a server of the quadruped at 1 kHz, and whether it holds this rate."""
-    with compiling(partial(print, flush=True)), progress_bar(2 * ticks) as progress:
+    with progress_bar(2 * ticks) as progress:
         figures = bench_server(ticks, progress)
     share = figures["misses"] / figures["ticks"]
     value = (
@@ -288,7 +285,7 @@ def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
     if options.batch:
         return _batches(options), True
     bench, tasks = (study_module("bench", f"{CHECKOUT}.{name}") for name in ("bench", "bench_tasks"))
-    with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
+    with progress_bar(0, unit="") as progress:
         result = bench.bench_laws(options.robot, options.repeat, progress)
     print(text_table(bench.laws_table(result)))
     result["derivatives"] = bench.bench_slopes(options.robot)
@@ -305,7 +302,7 @@ def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _batches(options: argparse.Namespace) -> dict[str, Any]:
     batches = study_module("--batch", f"{CHECKOUT}.batches").study(options.robot)
-    with compiling(partial(print, file=sys.stderr)), run_bar("case") as progress:
+    with run_bar("case") as progress:
         found = measure(batches, progress)
     print(report_of(batches, found).text)
     predictions = {", ".join(point): times for point, times in found["predictions"].items()}

@@ -20,7 +20,9 @@ import msgspec
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import Indices, Matrix, named
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
@@ -40,9 +42,9 @@ than SHARE of the largest g. Consistent rows differ by terms of second order in 
 class RowFactor(NamedTuple):
     """Orthonormal factor of constraint rows in the coordinates y = Lᵀ v: G L⁻ᵀ = C Q."""
 
-    Q: Array  # orthonormal constrained directions (rank, nv)
-    C: Array  # coefficients of the rows of G in Q (m, rank)
-    kept: Array  # indices of the independent rows; C[kept] is lower triangular (rank)
+    Q: Matrix  # orthonormal constrained directions (rank, nv)
+    C: Matrix  # coefficients of the rows of G in Q (m, rank)
+    kept: Indices  # indices of the independent rows; C[kept] is lower triangular (rank)
 
 
 def without_stops(problem: ForwardProblem) -> ForwardProblem:
@@ -78,7 +80,7 @@ def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array |
     return out
 
 
-@compiled
+@entry(MATRIX, MATRIX)
 def factor_rows(L: Array, G: Array) -> RowFactor:
     """Factor the rows G (m, nv) in order and drop rows that depend on earlier ones [D15 Alg. 2]."""
     X = G.copy()
@@ -154,7 +156,7 @@ def project(Q: Array, x: Array) -> None:
             x[d] = 0.0
 
 
-@compiled
+@entry(named(RowFactor), VECTOR)
 def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
     """Return the dependent row whose g contradicts the independent rows most, and the difference of g [m or rad].
 

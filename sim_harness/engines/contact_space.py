@@ -10,7 +10,9 @@ from typing import Literal
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR
+from idyn.library.records import named
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
@@ -88,7 +90,7 @@ def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]
     return L, y, True
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, VECTOR, REAL)
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
 ) -> tuple[Array, Array, Array, Array, Array, RowFactor, bool, bool]:
@@ -111,7 +113,7 @@ def _contact_space(
     return L, v_free, Y, lengths2, b, factor, consistent, True
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR)
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
 ) -> tuple[Array, Array, float]:
@@ -131,7 +133,7 @@ def _velocity_after(
     return v_plus, rest, largest(rest)
 
 
-@compiled
+@entry(named(RowFactor), MATRIX, MATRIX, VECTOR)
 def _solve_row_impulses(factor: RowFactor, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
     """Compute x = L⁻¹ rest and return the result of `solve_row_impulses`."""
     x = rest.copy()
@@ -172,7 +174,7 @@ def is_sound(problem: ForwardProblem) -> bool:
     return bool(_sound(rows.G, rows.g, zero, rows.damping_times, zero, zero))
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -> bool:
     sound = finite(v) and finite(h) and finite(force) and finite(gaps)
     for row in J:
@@ -215,7 +217,7 @@ def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tupl
     return z, STATUSES[status], pivots
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, FLAG)
 def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool) -> tuple[Array, int, int]:
     """Solve the LCP by ppm or Lemke's method; return z (n), the number of the status, and pivots."""
     n, least, largest, finite = len(r), 0.0, 0.0, True

@@ -19,7 +19,8 @@ import msgspec
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import entry
+from idyn.library.kinds import MATRIX, VECTOR, WHOLE
 from idyn.solvers.linalg import affine, apply_transposed, copy
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
@@ -80,7 +81,7 @@ def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[A
     return best, status, iterations, least
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR, WHOLE)
 def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array]:
     """Return A and l of A p ≥ l: D_N p ≥ −b_N − c, then p_N ≥ 0, then the facets of all friction polygons with finite μ.
 
@@ -105,7 +106,7 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
     return A, lower
 
 
-@compiled
+@entry(MATRIX, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
 def optimality(H: Array, f: Array, A: Array, lower: Array, x: Array, y: Array) -> float:
     """Return the largest violation of H x + f = Aᵀ y and of 0 ≤ y ⟂ A x − l ≥ 0, the latter as |min(y, A x − l)|."""
     rest, pushed = np.empty(len(x)), np.empty(len(x))

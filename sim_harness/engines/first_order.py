@@ -32,7 +32,9 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import INDICES, MATRIX, VECTOR
+from idyn.library.records import Indices, Matrix, Vector, named
 from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
@@ -60,27 +62,27 @@ from sim_harness.engines.linalg import (
 class Bodies(NamedTuple):
     """Data of a step other than its unknown impulses."""
 
-    M: Array  # inertia (nv, nv)
-    v: Array  # velocity before the step (nv)
-    drive: Array  # dt (f − h) (nv)
-    J: Array  # three rows for each item of the table (3N, nv)
-    G: Array  # rigid rows (m, nv)
-    g: Array  # values of the rigid rows (m)
+    M: Matrix  # inertia (nv, nv)
+    v: Vector  # velocity before the step (nv)
+    drive: Vector  # dt (f − h) (nv)
+    J: Matrix  # three rows for each item of the table (3N, nv)
+    G: Matrix  # rigid rows (m, nv)
+    g: Vector  # values of the rigid rows (m)
     dt: float  # step [s]
 
 
 class Free(NamedTuple):
     """Result of the step without impulses of contacts, limits and compliant rows."""
 
-    L: Array  # Cholesky factor of M (nv, nv)
-    first: Array  # first non-zero column of each row of L (nv)
-    v_free: Array  # velocity after the step with rigid rows only (nv)
+    L: Matrix  # Cholesky factor of M (nv, nv)
+    first: Indices  # first non-zero column of each row of L (nv)
+    v_free: Vector  # velocity after the step with rigid rows only (nv)
     factor: RowFactor  # orthonormal factor of the rigid rows
     consistent: bool  # false when rigid rows contradict each other
     regular: bool  # false when M is not positive definite
 
 
-@compiled
+@entry(named(Bodies))
 def free_motion(bodies: Bodies) -> Free:
     """Compute the step without impulses of contacts, limits and compliant rows."""
     nv = len(bodies.v)
@@ -98,7 +100,7 @@ def free_motion(bodies: Bodies) -> Free:
     return Free(L, first, y, factor, consistent, True)
 
 
-@compiled
+@entry(MATRIX, INDICES, VECTOR)
 def times_transposed(L: Array, first: Array, v: Array) -> Array:
     """Return Lᵀ v (nv)."""
     y = np.zeros(len(v))
@@ -108,7 +110,7 @@ def times_transposed(L: Array, first: Array, v: Array) -> Array:
     return y
 
 
-@compiled
+@entry(named(Bodies), named(Free), named(Table))
 def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[Sparse, Array, Array]:
     """Return Y, the order of its columns (nv), and w at p = 0 (N, 3). Sets the weights of the table in place."""
     J, n, nv = bodies.J, len(table.mu), len(bodies.v)
@@ -142,7 +144,7 @@ def _order(J: Array, M: Array, factor: RowFactor) -> Array:
     return dofs_of(trees, tree)
 
 
-@compiled
+@entry(named(Bodies), named(Free), named(Sparse), INDICES, MATRIX)
 def velocity_after(bodies: Bodies, free: Free, Y: Sparse, order: Array, p: Array) -> tuple[Array, Array, float]:
     """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
     nv, y = len(bodies.v), sparse_pushed(Y, p)

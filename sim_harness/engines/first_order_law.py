@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled
+from idyn.library.records import Flags, Matrix, Vector
 from idyn.types import Array
 from sim_harness.engines.linalg import Sparse, sparse_pushed, speeds
 from sim_harness.engines.sap_newton import APART, MU, R_N, R_T, SLIDING, STICKING, cone_slope, project_cone
@@ -23,11 +24,11 @@ STEEPEST = 1e3  # friction coefficient used for infinite friction in the convexi
 class Table(NamedTuple):
     """Parameters of all items: contacts, stops and ties, in this order (N)."""
 
-    mu: Array  # friction coefficients, 0 for stops, may be inf (N)
-    tie: Array  # true for bilateral rows (N)
-    R: Array  # compliance along tangents and normal [1/kg], ≥ 0 (N, 2)
-    weights: Array  # diagonal of Y Yᵀ + R, mean effective inverse mass [1/kg]; 0 for items that move no body (N, 2)
-    v_hat: Array  # v̂_n [m/s] (N)
+    mu: Vector  # friction coefficients, 0 for stops, may be inf (N)
+    tie: Flags  # true for bilateral rows (N)
+    R: Matrix  # compliance along tangents and normal [1/kg], ≥ 0 (N, 2)
+    weights: Matrix  # diagonal of Y Yᵀ + R, mean effective inverse mass [1/kg]; 0 for items that move no body (N, 2)
+    v_hat: Vector  # v̂_n [m/s] (N)
 
 
 @compiled

@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import named
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.engine import NON_FINITE
@@ -58,7 +60,7 @@ class Round(NamedTuple):
     R: Array  # R̃ along tangents and normal (N, 2)
 
 
-@compiled
+@entry(named(Sparse), named(Table), MATRIX, VECTOR, named(Rules))
 def convexified(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
@@ -214,7 +216,7 @@ NEARER = 0.9  # A Newton step is accepted when it reduces the violation below th
 STEEP = 0.999  # upper limit of μ p_n / ‖z_t‖ in the derivative of sliding, which would be singular at 1
 
 
-@compiled
+@entry(named(Sparse), named(Table), MATRIX, VECTOR, named(Rules))
 def solve(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX
+from idyn.library.records import Indices, Matrix
 from idyn.types import Array
 
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
@@ -57,7 +59,7 @@ def add_pushed(Y: Array, p: Array, z: Array) -> None:
             add(z, p[i], Y[i])
 
 
-@compiled
+@entry(MATRIX)
 def gram(Y: Array) -> Array:
     """Return Y Yᵀ (m, m)."""
     m = len(Y)
@@ -79,10 +81,10 @@ def transposed_times(L: Array, v: Array, y: Array) -> None:
 class Sparse(NamedTuple):
     """A sparse matrix (3k, n) with three rows per item."""
 
-    begin: Array  # item i has the entries begin[i] to begin[i + 1] (k + 1)
-    columns: Array  # column of each entry
-    rows: Array  # the item's three values in that column (·, 3)
-    first: Array  # for each column, the smallest column that has an entry in one of the same items (n)
+    begin: Indices  # item i has the entries begin[i] to begin[i + 1] (k + 1)
+    columns: Indices  # column of each entry
+    rows: Matrix  # the item's three values in that column (·, 3)
+    first: Indices  # for each column, the smallest column that has an entry in one of the same items (n)
 
 
 @compiled

@@ -33,7 +33,9 @@ import msgspec
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import entry
+from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import named
 from idyn.solvers.linalg import backward
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -127,20 +129,20 @@ def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
     return Free(L, np.linalg.solve(L, momentum))
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR)
 def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
     """Return the motion without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
     L, z, regular = unconstrained(M, v, drive)
     return Free(L, z), regular
 
 
-@compiled
+@entry(named(Constraints), MATRIX, VECTOR)
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
     """Return v⁺ = L⁻ᵀ (z_free + Yᵀ p) (nv)."""
     return velocity_of(L, motion(c, p))
 
 
-@compiled
+@entry(MATRIX, VECTOR)
 def velocity_of(L: Array, z: Array) -> Array:
     """Return L⁻ᵀ z (nv)."""
     v = z.copy()

@@ -9,7 +9,7 @@ Curnier 1991]. The paper's iteration, which keeps W fixed in each step, converge
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled
 from idyn.solvers.linalg import copy, lu_factor, lu_solve
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot

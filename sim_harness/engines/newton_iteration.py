@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE, written
+from idyn.library.records import named
 from idyn.solvers.linalg import apply, backward, cholesky, copy, forward
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
@@ -44,7 +46,7 @@ DENSE, PCR, PCG, JACOBI, GAUSS_SEIDEL = range(5)
 NOTHING = 1e-30  # a squared norm below this share of its initial value is rounding error
 
 
-@compiled
+@entry(WHOLE, written(MATRIX), VECTOR, WHOLE)
 def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
     """Return x (m) with A x = b. A (m, m) has a positive diagonal and is overwritten if the solver is `dense`."""
     if solver == DENSE:
@@ -164,7 +166,7 @@ class Root(NamedTuple):
     history: Array  # violation after each step of the paper [m/s]
 
 
-@compiled
+@entry(named(Constraints), named(Rules), VECTOR, VECTOR)
 def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array) -> Root:
     """Solve with rows that yield a little, then take the yield back by exact steps; if either fails, iterate without it.
 
@@ -184,7 +186,7 @@ def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array) -> Root:
     return Root(root.p, root.error, total + root.iterations, root.history)
 
 
-@compiled
+@entry(named(Constraints), named(Rules), REAL, VECTOR, VECTOR, WHOLE)
 def iterate(c: Constraints, rules: Rules, tolerance: float, p: Array, z: Array, limit: int) -> Root:
     """Iterate from impulses p (m) and velocity z (nv), both changed in place, until the violation is ≤ tolerance · scale.
 

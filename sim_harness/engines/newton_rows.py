@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE
+from idyn.library.records import Matrix, Vector, named
 from idyn.solvers.linalg import fill, forward
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
@@ -27,9 +29,9 @@ class Plan(NamedTuple):
 
     ties: int  # number of bilateral rows
     stops: int  # number of stops
-    offset: Array  # g/(dt + τ_d), 0 for tangents [m/s] (m)
-    softness: Array  # e/(dt (dt + τ_d)), 0 for tangents [(m/s)/(N·s)] (m)
-    mu: Array  # friction coefficients of the contacts, may be inf (n)
+    offset: Vector  # g/(dt + τ_d), 0 for tangents [m/s] (m)
+    softness: Vector  # e/(dt (dt + τ_d)), 0 for tangents [(m/s)/(N·s)] (m)
+    mu: Vector  # friction coefficients of the contacts, may be inf (n)
     dt: float  # step [s]
 
 
@@ -37,13 +39,13 @@ class Constraints(NamedTuple):
     """A plan with its matrices in the coordinates z = Lᵀ v, M = L Lᵀ."""
 
     plan: Plan
-    Y: Array  # J v = Y z (m, nv)
-    D: Array  # Y Yᵀ (m, m)
-    z_free: Array  # motion without impulses (nv)
+    Y: Matrix  # J v = Y z (m, nv)
+    D: Matrix  # Y Yᵀ (m, m)
+    z_free: Vector  # motion without impulses (nv)
     # weight of a row (m): diagonal of D plus softness; for both tangents of a contact the mean of their diagonals of D; 1 for
     # rows that move no body
-    w: Array
-    r: Array  # factor of impulses in complementarity functions (m)
+    w: Vector
+    r: Vector  # factor of impulses in complementarity functions (m)
     scale: float  # largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
     soft: float  # share of w that every row yields per impulse, see `softened`
 
@@ -54,7 +56,7 @@ def normal_row(plan: Plan, i: int) -> int:
     return plan.ties + i if i < plan.stops else plan.ties + plan.stops + 3 * (i - plan.stops) + 2
 
 
-@compiled
+@entry(named(Plan), MATRIX, MATRIX, VECTOR, WHOLE)
 def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: int) -> Constraints:
     """Return the matrices of the plan.
 
@@ -197,7 +199,7 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, resti
     )  # fmt: skip
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, REAL, WHOLE)
 def linearised(
     J: Array, g: Array, e: Array, tau: Array, shift: Array, dt: float, moved: int
 ) -> tuple[Array, Array]:  # fmt: skip

@@ -28,7 +28,9 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR
+from idyn.library.records import Flags, Indices, Matrix, Vector, named
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
@@ -51,14 +53,14 @@ SHARE = 1e-6
 class Stick(NamedTuple):
     """The problem in the normals for a given set of k sticking contacts."""
 
-    rows: Array  # indices of the rows S and T of the sticking contacts, in the order of elimination (2k)
+    rows: Indices  # indices of the rows S and T of the sticking contacts, in the order of elimination (2k)
     factor: RowFactor  # orthonormal factor of these rows
-    t: Array  # required velocity along the directions Q of the factor (rank)
-    Y: Array  # factor of N v⁺ + c = Y Yᵀ p_N + r (N, nv)
-    r: Array  # N v⁺ + c without normal impulses (N)
+    t: Vector  # required velocity along the directions Q of the factor (rank)
+    Y: Matrix  # factor of N v⁺ + c = Y Yᵀ p_N + r (N, nv)
+    r: Vector  # N v⁺ + c without normal impulses (N)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, INDICES)
 def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
     """Eliminate the tangential rows of sticking contacts.
 
@@ -84,7 +86,7 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
     return Stick(rows, factor, t, normals, r)
 
 
-@compiled
+@entry(MATRIX, named(Stick), VECTOR)
 def impulses(Y: Array, stick: Stick, z: Array) -> Array:
     """Return all impulses (3N) for normal impulses z (N); friction makes the speeds of the independent tangential rows 0."""
     p = np.zeros(len(Y))
@@ -129,7 +131,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     return presses
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR, INDICES)
 def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
     """Return the largest of |min(p_N, N v⁺ + c)| and of the speeds of the sticking rows; held: indices of these rows."""
     x, worst = pushed(Y, p), 0.0
@@ -170,11 +172,11 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
 class StickingSet(NamedTuple):
     """State of the search for the sticking contacts (N, bool each)."""
 
-    allowed: Array  # contacts that may stick, μ > 0
-    active: Array  # contacts that stick at present
-    first: Array  # contacts whose tangential rows are eliminated first
-    released: Array  # contacts that stuck earlier and were released
-    wedged: Array  # released contacts that stick again; they are not released a second time
+    allowed: Flags  # contacts that may stick, μ > 0
+    active: Flags  # contacts that stick at present
+    first: Flags  # contacts whose tangential rows are eliminated first
+    released: Flags  # contacts that stuck earlier and were released
+    wedged: Flags  # released contacts that stick again; they are not released a second time
 
 
 def solve_sticking(space: Space, c: Array, solver: Solver) -> tuple[Array, Status, int, float]:
@@ -203,7 +205,7 @@ def _solve_by_qp(Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale
             return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.factor.kept])
 
 
-@compiled
+@entry(VECTOR, VECTOR, VECTOR, REAL)
 def initial_set(b: Array, c: Array, mu: Array, scale: float) -> StickingSet:
     """Return the contacts that would close without contact impulses, as the first sticking set."""
     n = len(c)
@@ -214,14 +216,14 @@ def initial_set(b: Array, c: Array, mu: Array, scale: float) -> StickingSet:
     return StickingSet(allowed, active, never.copy(), never.copy(), never.copy())
 
 
-@compiled
+@entry(named(StickingSet))
 def elimination_order(sticking: StickingSet) -> Array:
     """Return the indices of the sticking contacts in the order of their elimination."""
     active, first = sticking.active, sticking.first
     return np.concatenate((np.flatnonzero(active & first), np.flatnonzero(active & ~first)))
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, REAL, FLAG)
 def _solve_by_pivots(
     Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float, by_lemke: bool
 ) -> tuple[Array, int, int, float]:
@@ -236,7 +238,7 @@ def _solve_by_pivots(
             return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.factor.kept])
 
 
-@compiled
+@entry(named(StickingSet), named(Stick), VECTOR, REAL)
 def update_set(sticking: StickingSet, stick: Stick, p: Array, scale: float) -> bool:
     """Update the sticking set and the elimination order in place from impulses p (3N); return whether to solve again.
 

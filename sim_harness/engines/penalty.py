@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import Vector, named
 from idyn.solvers.linalg import affine, lu_factor, lu_solve
 from idyn.status import Status
 from idyn.types import Array
@@ -70,14 +72,14 @@ class Penalty(Kind, frozen=True, tag="penalty"):
 class Compliance(NamedTuple):
     """Parameters of the law for one step (n)."""
 
-    mu: Array  # friction coefficients
-    gaps: Array  # φ [m]
-    stiffness: Array  # dt kp [N·s/m]
-    damping: Array  # dt (kv + dt kp) [kg]
+    mu: Vector  # friction coefficients
+    gaps: Vector  # φ [m]
+    stiffness: Vector  # dt kp [N·s/m]
+    damping: Vector  # dt (kv + dt kp) [kg]
     slip_speed: float  # [m/s]
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, named(Compliance))
 def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tuple[Array, int, float]:
     """Return impulses p (3n) that satisfy the law at D p + b, the passes, and the residual max |p − law(D p + b)| [N·s].
 

@@ -28,7 +28,9 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.errors import ConfigError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import MATRIX, REAL, VECTOR
+from idyn.library.records import Vector, named
 from idyn.solvers.linalg import copy
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
@@ -63,17 +65,17 @@ from sim_harness.engines.sap_newton import (
 class Materials(NamedTuple):
     """Parameters of all constraints, contacts first, then rows (k)."""
 
-    mu: Array  # friction coefficients, 0 for stops, ∞ for bilateral rows (k)
-    stiffness: Array  # [N/m] (k)
-    dissipation: Array  # τ_d [s] (k)
-    gaps: Array  # gaps and constraint values [m or rad] (k)
+    mu: Vector  # friction coefficients, 0 for stops, ∞ for bilateral rows (k)
+    stiffness: Vector  # [N/m] (k)
+    dissipation: Vector  # τ_d [s] (k)
+    gaps: Vector  # gaps and constraint values [m or rad] (k)
     contacts: int  # number of contacts
     dt: float  # step [s]
     beta: float  # β of `Sap`
     sigma: float  # σ of `Sap`
 
 
-@compiled
+@entry(named(Motion), MATRIX, named(Materials), named(Rules))
 def contact_step(
     motion: Motion, J: Array, m: Materials, rules: Rules
 ) -> tuple[Array, Array, int, int, tuple[float, float, float, float]]:
@@ -232,7 +234,7 @@ def free_motion(problem: ForwardProblem, name: str) -> tuple[Motion, bool] | Non
     return Motion(a.M, L, first, A, a.v, v_star), found
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, REAL)
 def _euler(M: Array, v: Array, force: Array, dt: float) -> tuple[Array, Array, Array, bool]:
     """Return the profile of M (nv), its factor (nv, nv), v + dt M⁻¹ force (nv), and whether M is positive definite."""
     first, L, v_star = profile(M), M.copy(), dt * force

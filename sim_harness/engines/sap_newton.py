@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import compiled
+from idyn.library.records import Indices, Matrix, Vector
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.engine import NON_FINITE
@@ -117,12 +118,12 @@ class Convex(NamedTuple):
 class Motion(NamedTuple):
     """Bodies of the step."""
 
-    M: Array  # inertia (nv, nv)
-    L: Array  # Cholesky factor of M (nv, nv)
-    first: Array  # first non-zero column of each row of M (nv)
-    A: Array  # Hessian of the cost of the bodies, ½ ‖v − v*‖²_A (nv, nv)
-    v: Array  # velocity before the step (nv)
-    v_star: Array  # v*, velocity after the step without contacts (nv)
+    M: Matrix  # inertia (nv, nv)
+    L: Matrix  # Cholesky factor of M (nv, nv)
+    first: Indices  # first non-zero column of each row of M (nv)
+    A: Matrix  # Hessian of the cost of the bodies, ½ ‖v − v*‖²_A (nv, nv)
+    v: Vector  # velocity before the step (nv)
+    v_star: Vector  # v*, velocity after the step without contacts (nv)
 
 
 @compiled

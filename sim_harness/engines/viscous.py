@@ -26,7 +26,8 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import entry
+from idyn.library.kinds import FLAGS, INDICES, MATRIX, REAL, VECTOR, WHOLE
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import Solver, Space, contact_space, no_solution, normal_impulses, solution
@@ -107,7 +108,7 @@ class Viscous(Kind, frozen=True, tag="viscous"):
         return solution(space, p, status, pivots, error)
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, MATRIX, FLAGS, REAL, REAL)
 def damped(
     M: Array, force: Array, v: Array, J: Array, touching: Array, coefficient: float, dt: float
 ) -> tuple[Array, Array]:  # fmt: skip
@@ -125,7 +126,7 @@ def damped(
     return inertia, drive
 
 
-@compiled
+@entry(MATRIX, MATRIX, VECTOR, FLAGS, REAL)
 def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Array:
     """Return p (n, 3) with the friction impulses −pull (S, T) v of touching contacts; pull: dt μ_v [N·s²/m]."""
     out = p.copy()
@@ -138,7 +139,7 @@ def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Arr
     return out
 
 
-@compiled
+@entry(MATRIX, VECTOR, VECTOR, INDICES, WHOLE)
 def spread(Y: Array, r: Array, z: Array, on: Array, n: int) -> tuple[Array, float]:
     """Return impulses of all n contacts (3n) from z of the contacts with indices `on`, and the largest |min(z, w)|."""
     p, x, worst = np.zeros(3 * n), pushed(Y, z), 0.0

@@ -201,7 +201,7 @@ def run_task(task: Task) -> None:
 MANIFEST = "_manifest.json"
 """Readers of partitioned Parquet skip names that begin with an underscore or a dot."""
 
-PACKAGES = ("idyn", "pin", "numpy", "numba", "scipy")
+PACKAGES = ("idyn", "pin", "numpy", "scipy")
 """Packages whose versions the manifest names."""
 
 

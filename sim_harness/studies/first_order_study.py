@@ -20,7 +20,6 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows
@@ -204,7 +203,6 @@ START = Pose(q=np.array([0.0, 0.0, 0.5 * SIDE, 0.0, 0.0, 0.0, 1.0]), v=np.zeros(
 """Initial state: at rest on the undeformed bed."""
 
 
-@compiled
 def turned(quaternion: Array, points: Array) -> Array:
     """Return R p for each point p (n, 3), with R of a unit quaternion xyzw."""
     x, y, z, w = quaternion
@@ -217,14 +215,12 @@ def turned(quaternion: Array, points: Array) -> Array:
     return out
 
 
-@compiled
 def wrench(quaternion: Array, force: float, t: float) -> Array:
     """Return force [N] and torque about the centre [N·m] of weight and F, in world axes (6)."""
     arm = turned(quaternion, 0.5 * SIDE * np.array([[np.cos(TURN * t), np.sin(TURN * t), 1.0]]))
     return np.array([0.0, 0.0, -MASS * GRAVITY - force, -arm[0, 1] * force, arm[0, 0] * force, 0.0])
 
 
-@compiled
 def derivative(t: float, state: Array, points: Array, K: float, B: float, force: float) -> Array:
     """Return d/dt of pose and velocity (13)."""
     q, v, w = state[3:7], state[7:10], state[10:13]

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.config.loading import NonNegative, Positive, Settings
-from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem
 from sim_harness.studies.measured_tosses import CORNERS, EDGE, MASS, RATE, Toss
@@ -58,7 +57,6 @@ class Motion(Record, frozen=True):
     velocity: Array
 
 
-@compiled
 def contact_terms(position: Array, rotation: Array, corners: Array, margin: float) -> tuple[Array, Array]:
     """Return J (3n, 6), rows x, y, z of each corner lower than `margin` [m], and their heights [m] (n)."""
     n = 0
@@ -84,7 +82,6 @@ def contact_terms(position: Array, rotation: Array, corners: Array, margin: floa
     return J, gaps
 
 
-@compiled
 def turned(rotation: Array, angles: Array) -> Array:
     """Return R exp([a]×) for a rotation vector a in body axes [rad] (3)."""
     x, y, z = angles[0], angles[1], angles[2]

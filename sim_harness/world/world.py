@@ -11,7 +11,8 @@ import numpy as np
 
 from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
-from idyn.jit.compiled import compiled
+from idyn.library.kernels import entry
+from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, WHOLE
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.terms.inputs import check_turns
@@ -29,7 +30,7 @@ def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array
     return relative_jacobian(axes, support, c.bodies, c.others, c.points, c.tangents, c.normals)
 
 
-@compiled
+@entry(MATRIX, MASK, INDICES, INDICES, MATRIX, MATRIX, MATRIX)
 def relative_jacobian(
     axes: Array, support: Array, bodies: Array, others: Array, points: Array, tangents: Array, normals: Array
 ) -> Array:
@@ -60,7 +61,7 @@ def relative_jacobian(
     return J
 
 
-@compiled
+@entry(MATRIX, MASK, WHOLE, VECTOR, VECTOR)
 def generalised_force(axes: Array, support: Array, joint: int, point: Array, force: Array) -> Array:
     """Return the generalised force (nv) of a force [N] (3) at a point [m] (3) of the body of `joint`, both in world frame."""
     nv = axes.shape[0]
@@ -75,7 +76,7 @@ def generalised_force(axes: Array, support: Array, joint: int, point: Array, for
     return f
 
 
-@compiled
+@entry(MATRIX, MATRIX, MATRIX)
 def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
     """Transform impulses (n, 3) from contact coordinates (s, t, n) to the world frame."""
     out = np.empty_like(p)
@@ -89,7 +90,7 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
     return out
 
 
-@compiled
+@entry(MATRIX, MATRIX, MATRIX)
 def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
     """Transform world vectors (n, 3) to contact coordinates, in the order normal, s, t (n, 3)."""
     out = np.empty_like(vectors)

@@ -94,7 +94,7 @@ def _take(settings: dict[str, Any], path: str) -> Any:
 CONTROLLER, SERVER, URDF = "controller.json", "server.json", "robot.urdf"
 """Names of the attachments: controller snapshot, server settings, robot."""
 
-_PACKAGES = ("idyn", "pin", "numpy", "numba", "msgspec", "pyzmq", "mcap")
+_PACKAGES = ("idyn", "pin", "numpy", "msgspec", "pyzmq", "mcap")
 
 
 def attachments(snapshot: dict[str, Any], settings: Settings) -> list[Attachment]:

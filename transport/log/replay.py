@@ -14,7 +14,6 @@ from controllers.config.loading import parse
 from controllers.config.tables import merged
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, loaded
 from idyn.types import Array
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
@@ -78,21 +77,7 @@ def _exchanges(reader: LogReader, service: Service, now: "_Clock", unanswered: i
             raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
         now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
         now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
-        # whether the server had not loaded a part of the fallback cascade, or the kernels of tasks, that this needed
-        rung = "" if recorded is None or recorded.solver is None else recorded.solver.rung
-        missing = NOT_LOADED in rung or (recorded is None and NOT_LOADED.encode() in entry.reply)
-        yield Replayed(entry, recorded, _answered(service, entry, missing))
-
-
-def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
-    """Return the reply to a request. deferred: whether the server had not loaded all kernels"""
-    if deferred:
-        defer({EVERYTHING})
-    try:
-        return service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
-    finally:
-        if deferred:
-            loaded({EVERYTHING})
+        yield Replayed(entry, recorded, service.handle(entry.identity, entry.request, entry.t_recv_ns).reply)
 
 
 class _Solver(msgspec.Struct, gc=False):

@@ -8,8 +8,8 @@ import numpy as np
 from controllers.command import Inputs, Reference, Schedule
 from controllers.estimation.estimator import Estimate
 from idyn.errors import FrameNotFound
-from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import entry
+from idyn.library.kinds import INDICES, SPANS, VECTOR, WHOLE, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -87,7 +87,6 @@ class StateReader:
         self._most[joints.state] = most
         largest = np.concatenate((most[:v], self._tau_bound))
         self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, largest
-        self._convert = entry_point(_convert, GIVEN, WHOLE, FILLED)
 
     def read(self, message: StateMessage) -> Measured:
         """Check a state and convert what it says. Raises ProtocolError with the first invalid field."""
@@ -127,7 +126,7 @@ class StateReader:
                 self._sent[first:last] = concatenated((part,))
         size, na = nqv if len(values) == 2 else len(self._sent), robot.na
         numbers, angles, speeds = np.empty(size), np.empty(na), np.empty(na)
-        found = self._convert(self._given, size, (numbers, angles, speeds))
+        found = _convert(self._given, size, (numbers, angles, speeds))
         if found >= 0:
             self._refuse_norm(numbers, *robot.tree.unit_spans[found].tolist())
         if found == BEYOND:
@@ -179,7 +178,7 @@ def _reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     return Reference(q=q, v=v, a=a)
 
 
-@compiled
+@entry(GIVEN, WHOLE, FILLED)
 def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 

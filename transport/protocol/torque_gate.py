@@ -15,8 +15,8 @@ import numpy as np
 
 from controllers.command import LimitedBy
 from idyn.errors import InputError
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import entry
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.tree import Limits
 from idyn.types import Array, Record
 
@@ -70,7 +70,6 @@ class Gate:
     def __init__(self, limits: TorqueLimits) -> None:
         self.limits = limits
         self.table = np.array([getattr(limits, name) for name in limits.__struct_fields__], dtype=np.float64)
-        self._gate = entry_point(_gate, GIVEN, REAL, CHANGED)
 
     def apply(
         self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float, limited_by: Array | None = None
@@ -87,7 +86,7 @@ class Gate:
         bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         if before is None or not dt > 0.0:
             before, dt = passed, float("inf")
-        changes = self._gate((angles, speeds, before, self.table), dt, (passed, bits))
+        changes = _gate((angles, speeds, before, self.table), dt, (passed, bits))
         if changes < 0:
             raise _wrong_sizes(self.table, tau, angles, speeds, before, bits)
         return passed, bits, changes > 0
@@ -112,7 +111,6 @@ class TwinGate:
         own = Gate(limits), Gate(msgspec.structs.replace(limits, dtau_max=np.minimum(limits.dtau_max, rates)))
         self.tables = own[0].table, own[1].table
         self._ff_bits = np.zeros(len(rates), dtype=np.int64)
-        self._gates = entry_point(_gate_twice, GIVEN_TWICE, REAL, REAL, CHANGED_TWICE)
 
     def apply(
         self,
@@ -137,7 +135,7 @@ class TwinGate:
         if ff_was is None or not dt > 0.0:
             ff_was, ff_since = tau_ff, float("inf")
         given, changed = (*measured, was, ff_was, *self.tables), (tau, bits, tau_ff, self._ff_bits, tau_fb)
-        changes, ff_changes = self._gates(given, since, ff_since, changed)
+        changes, ff_changes = _gate_twice(given, since, ff_since, changed)
         if changes < 0 or ff_changes < 0:
             raise _wrong_sizes(self.tables[0], tau, *measured, was, bits, tau_ff, ff_was)
         return Passed(tau=tau, limited_by=bits, changed=changes > 0, tau_ff=tau_ff, ff_changed=ff_changes > 0, tau_fb=tau_fb)
@@ -148,7 +146,7 @@ def _wrong_sizes(table: Array, *given: Array) -> InputError:
     return InputError("torque gate", f"{expected}, got {', '.join(str(len(each)) for each in given)}")
 
 
-@compiled
+@entry(GIVEN_TWICE, REAL, REAL, CHANGED_TWICE)
 def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tuple[Array, ...]) -> tuple[int, int]:
     """Limit torques and feed-forward torques in place, and fill their difference. See `GIVEN_TWICE`, `CHANGED_TWICE`.
 
@@ -163,7 +161,7 @@ def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tupl
     return changes, ff_changes
 
 
-@compiled
+@entry(GIVEN, REAL, CHANGED)
 def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> int:
     """Limit the torques in place and set the bits of the limits that changed them. given, changed: see `GIVEN`, `CHANGED`
 

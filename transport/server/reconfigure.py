@@ -20,7 +20,7 @@ from transport.protocol.messages.requests import ConfigSet
 COLLECT_EVERY = 16  # requests between two garbage collections; a replaced controller has 0.7 MB
 
 Rebuild = Callable[[dict[str, Any]], Controller]
-"""Build a controller from a changed snapshot, precompiled for its first state. Raises IdynError."""
+"""Build a controller from a changed snapshot, ready for its first state. Raises IdynError."""
 
 AT_MOST = ("torque_rate", "max_tilt", "max_base_speed", "max_joint_speed")
 AT_LEAST = ("damping", "first_command_guard")

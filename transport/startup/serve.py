@@ -27,7 +27,7 @@ from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation
-from transport.startup.warm_up import Precompilation, warm_up
+from transport.startup.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def serve(
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
+    """Load the controller, bind the socket, and serve until SIGTERM, SIGHUP, SIGINT or `stop`.
 
     Running sessions are told that the server ends. A start that fails leaves no log behind.
 
@@ -153,14 +153,13 @@ def serve(
     stop, started = stop or threading.Event(), False
     stop_on_signals(stop)
     systemd = Systemd()
-    systemd.status("loading and compiling")
+    systemd.status("loading")
     controller = _controller(settings, controller_settings)
     _warn_of_limits(controller.robot)
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
-    precompilation = Precompilation(controller)
-    precompilation.run(settings)
-    if shadow is not None:
-        warm_up(shadow, settings)
+    for each in (controller, shadow):
+        if each is not None:
+            warm_up(each, settings)
     recorder = _open_recorder(controller, settings, log_path, seed)
     builder = ControllerBuilder(partial(_rebuilt, settings), in_thread=True)
     service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
@@ -171,7 +170,6 @@ def serve(
         router = Router(
             service, own or shared, partial(_report, service, settings), anticipation, settings.curve, others_address=others
         )
-        precompilation.start_rest()
         with (
             router,
             metrics(service, settings.metrics_port, settings.metrics_host),  # before threads are moved off the loop's core
@@ -187,7 +185,6 @@ def serve(
             router.run(stop, systemd)
     finally:
         systemd.stopping()
-        precompilation.close()
         if recorder is not None:
             if not started:
                 recorder.path.unlink(missing_ok=True)

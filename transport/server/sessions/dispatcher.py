@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from idyn.prediction.rungs import NOT_LOADED, TASKS, is_loaded
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import requests
@@ -297,9 +296,6 @@ class Dispatcher:
             raise ProtocolError(Code.LATCHED_FAULT, None, fault.refusal)
         if command.tasks and not self.host.controller.realises_tasks:
             raise ProtocolError(Code.BAD_SCHEMA, "tasks", "the controller's law or grip permits no tasks")
-        if command.tasks and not is_loaded(TASKS):
-            problem = f"the kernels of tasks are {NOT_LOADED} yet: the server has just been started"
-            raise ProtocolError(Code.BAD_SCHEMA, "tasks", problem)
         until = self._command.accept(command, self.host, arrival.identity, arrival.now_ns)
         order.accepted(arrival.data, until)
         return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))

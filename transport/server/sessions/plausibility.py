@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from controllers.monitor.safety import JUMP, unexplained
-from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled, several
-from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.library.kernels import compiled, entry
+from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several, written
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.contact_input import FootSwitches
@@ -129,7 +129,6 @@ class Plausibility:
         self._repeated, self._memory = settings.repeated, np.zeros((2, 2))
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._zeros = np.zeros(robot.na)
-        self._compare = entry_point(_compare, CHANGE, TIMES, BOUNDS, Output(MATRIX))
         self.reset()
 
     def reset(self) -> None:
@@ -173,7 +172,7 @@ class Plausibility:
             if not self._one_axis_each:
                 to, since = robot.joint_error(since, to), self._zeros
             change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
-            found, self._judged_ns = self._compare(change, (dt, step, self._repeated), (most,), (self._memory,)), t_ns
+            found, self._judged_ns = _compare(change, (dt, step, self._repeated), (most,), (self._memory,)), t_ns
             if found > 0:
                 self._frozen = True
                 (what, other), held = FROZEN[found - 1], 1e3 * self._memory[found - 1, 1]
@@ -196,7 +195,7 @@ class Plausibility:
             self.level = max(self.level - self._leak, 0.0)
 
 
-@compiled
+@entry(CHANGE, TIMES, BOUNDS, Output(MATRIX))
 def _compare(change: Change, times: tuple[float, float, float], bounds: tuple[Array], memory: tuple[Array]) -> int:
     """Return −1 if a change is beyond its bound, the number of a row of `memory` (1, 2) whose sensor is frozen, else 0."""
     (most,), (dt, step, repeated) = bounds, times
@@ -228,7 +227,7 @@ def _repeats(change: Change, dt: float, memory: Array, repeated: float) -> int:
     return frozen
 
 
-@compiled
+@entry(CHANGE, REAL, written(VECTOR))
 def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fill `jumps` with the largest changes, minus those that the speeds explain, in the order of `NAMES`.
 

@@ -1,0 +1,1 @@
+"""Kernels: the C library of compiled functions, what Python passes to them, and how the library is built."""

@@ -1,0 +1,50 @@
+"""What the library contains: the entries of all modules that hold kernels, and those of each law."""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from idyn.library.digest import code_digest, file_digest, holds_kernels
+from idyn.library.kernels import ENTRIES
+from idyn.library.kinds import Kind
+from idyn.library.native import FOLDER
+
+ROOT = FOLDER.parents[1]
+PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
+
+
+def entries() -> list[tuple[Any, tuple[Kind, ...]]]:
+    """Return the kernel and argument types of every entry, each once."""
+    for path in _kernel_files():
+        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    from idyn.batch.members import solve_members_for  # noqa: PLC0415  (after the build has set how kernels are compiled)
+    from idyn.prediction.solve import method_types, solve_again_for, tick_for  # noqa: PLC0415
+
+    for kind in method_types():
+        for define in (tick_for, solve_again_for, solve_members_for):
+            define(kind)
+    return list(dict.fromkeys(ENTRIES))
+
+
+def _kernel_files() -> list[Path]:
+    files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if FOLDER not in path.parents)
+    return [path for path in files if holds_kernels(path.read_text("utf-8"))]
+
+
+def imported(path: Path) -> set[Path]:
+    """Return the files of the project that a module imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+            place = ROOT.joinpath(*node.module.split("."))
+            found |= {each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()}
+    return found
+
+
+def sources() -> dict[str, tuple[str, str]]:
+    """Return the digests of the files that kernels stand in or take constants from, see `idyn.library.digest`."""
+    kernels = _kernel_files()
+    files = set(kernels).union(*map(imported, kernels))
+    texts = {str(path.relative_to(ROOT)): path.read_bytes() for path in sorted(files)}
+    return {name: (file_digest(text), code_digest(text.decode())) for name, text in texts.items()}
