@@ -13,7 +13,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 """Each may import itself and those before it."""
 
 GROUPS = {
-    "idyn": "errors siblings status types < jit < solvers < model < contact < options < terms < certificate < laws < selection"
+    "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws < selection"
     " < prediction < differentiation < tasks < batch < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
@@ -92,8 +92,8 @@ IMPORTERS = {
 }
 """Third parties and the only modules that may import them."""
 
-JIT_ONLY = ("numba", "llvmlite")
-"""Third parties that only `idyn.jit` imports."""
+BUILD_ONLY = ("numba", "llvmlite")
+"""Third parties that only the build of the library imports."""
 
 
 def modules():
@@ -237,10 +237,10 @@ def test_engines_do_not_use_the_laws_they_judge():
 def test_third_parties_are_imported_by_their_modules_only():
     for party, importers in IMPORTERS.items():
         assert {name for name, found in graph().items() if party in {i.split(".")[0] for i in found}} == importers, party
-    for party in JIT_ONLY:
+    for party in BUILD_ONLY:
         users = {name for name, found in graph().items() if party in {i.split(".")[0] for i in found}}
         assert users
-        assert {name for name in users if not within(name, ["idyn.jit"])} == set(), party
+        assert {name for name in users if not within(name, ["idyn.library.build"])} == set(), party
 
 
 def test_the_library_reads_no_clock():

@@ -24,7 +24,7 @@ from idyn.contact.soft import constraints_of
 from idyn.laws import LAWS as ALL_LAWS
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.library.kernels import LAWS, attempt, compiled, entry_point
-from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output
+from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output, written
 from idyn.library.records import ArrayRecord, Indices, Mask
 from idyn.model.robot import Robot
 from idyn.options import Options
@@ -154,7 +154,8 @@ def _starts_cold(rung: Rung) -> bool:
 _TYPES: dict[str, type[Method]] = {}
 
 
-def _type_for(data: type[LawData]) -> type[Method]:
+def method_type(data: type[LawData]) -> type[Method]:
+    """Return the type of the methods of a law, whose settings are records of type `data`."""
     name = f"Method[{data.__name__}]"
     if name not in _TYPES:
         _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
@@ -173,10 +174,17 @@ def solve_again_for(kind: type[Method]) -> Callable[..., Any]:
     return entry_point(solve_again, kind.TYPE, AIMED, START, OUT, REAL, WHOLE)
 
 
+@cache
+def kernel_for(kind: type[Method]) -> Callable[..., Any]:
+    """Return the kernel of a law by itself: `(problem, law, basis, rung) → Attempt`, as the fields of a named tuple."""
+    law = kind.TYPE.fields["law"]
+    return entry_point(LAWS.kernel(law), ReducedProblem.TYPE, law, written(MASK), WHOLE)
+
+
 def method_types() -> list[type[Method]]:
     """Return the types of the methods of all laws."""
     kernels = dict.fromkeys(settings().build().kernel for settings in ALL_LAWS.values())
-    return [_type_for(LAWS.record_for(LawData, kernel)) for kernel in kernels]
+    return [method_type(LAWS.record_for(LawData, kernel)) for kernel in kernels]
 
 
 class Workspace:
@@ -226,7 +234,7 @@ class Workspace:
             self._methods.clear()
         if request.options.advised and request.robot.nu and len(request.contacts.keys):
             warn(request.law, request.options, request.dt)
-        kind = _type_for(LAWS.record_for(LawData, request.law.kernel))
+        kind = method_type(LAWS.record_for(LawData, request.law.kernel))
         self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
         return method
 

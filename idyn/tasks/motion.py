@@ -68,7 +68,12 @@ def _not_negative(field: str, given: float | Numbers, size: int) -> Array:
 
 def rotation(field: str, given: Array) -> Array:
     """Return a rotation matrix (3, 3). Raises InputError."""
-    if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == (3, 3) and is_rotation(np.ascontiguousarray(given)):
+    if (
+        type(given) is np.ndarray
+        and given.dtype is _FLOAT64
+        and given.shape == (3, 3)
+        and is_rotation(np.ascontiguousarray(given))
+    ):
         return given
     R = numbers(field, given)
     if R.shape != (3, 3) or not is_rotation(np.ascontiguousarray(R)):

@@ -91,6 +91,11 @@ class ForwardProblem(Record, frozen=True):
     springs: Springs | None = None
     system: System | None = None  # evaluates other configurations; only some engines use it
 
+    def __post_init__(self) -> None:
+        """Store the matrices in C order, as kernels read them."""
+        for name in ("M", "J"):
+            msgspec.structs.force_setattr(self, name, np.ascontiguousarray(getattr(self, name)))
+
 
 class Accuracy(Record, frozen=True):
     """Relative errors of a convex engine in its own optimisation problem [SAP §VI-C]."""

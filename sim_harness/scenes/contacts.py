@@ -324,7 +324,7 @@ def contact_set(
     model: SceneModel, pairs: Array, points: Array, normals: Array, gaps: Array, mu: Array, keys: tuple[str, ...]
 ) -> ContactSet:
     """Return contacts without radii; pairs: indices of both bodies, the second is `GROUND` for the ground (n, 2)."""
-    bodies, others = np.append(model.joints, 0)[pairs.T]
+    bodies, others = np.append(model.joints, 0)[np.ascontiguousarray(pairs.T)]
     axes = {"normals": normals, "tangents": first_tangents(normals)}
     return ContactSet(bodies=bodies, others=others, points=points, mu=mu, gaps=gaps, radii=np.zeros(len(mu)), keys=keys, **axes)
 

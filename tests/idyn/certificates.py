@@ -9,8 +9,8 @@ from scenes import DT, LITERAL
 from idyn import Residuals, make_law
 from idyn.certificate.certify import Claim, Conditions, Demanded, Solution, certify
 from idyn.contact.soft import constraints_of
-from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
+from idyn.library.kernels import compiled
 from idyn.terms.dynamics import evaluate
 from idyn.terms.reduction import reduce
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from idyn.contact.soft import NO_CONSTRAINTS, constraints_of
-from idyn.jit.records import ArrayRecord
 from idyn.laws.law import Rung, Start, law_data, no_kernel
+from idyn.library.records import ArrayRecord
+from idyn.prediction.solve import kernel_for, method_type
 from idyn.terms.reduction import view
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 
@@ -33,7 +34,7 @@ def attempts(law, problem, basis, robot=None):
         if begins and basis is None and not rung.cold:
             continue
         start = np.zeros((len(reduced.mu), law.basis_width), bool) if basis is None or not begins else basis.copy()
-        a = law.kernel(record.fields, data.fields, start, rung.kernel)
+        a = kernel_for(method_type(type(data)))(record.fields, data.fields, start, rung.kernel)
         if a.face.flags.shape[0] != len(reduced.mu):
             continue  # it does not apply
         yield rung.cold if rung.cold and basis is None else rung.name, a

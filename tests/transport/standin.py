@@ -16,7 +16,6 @@ from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import NO_TASKS, CompileTasks
 from idyn.status import Status
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
@@ -78,9 +77,6 @@ class SpringDamper:
             raise InputError("velocity", "this controller has no gait")
         if steering.posed:
             check_pose(steering.pose, POSES)
-
-    def compile_tasks(self) -> CompileTasks:
-        return NO_TASKS
 
     def reset(self) -> None:
         self.integral = np.zeros(self.robot.na)

@@ -28,7 +28,7 @@ from numba.extending import (
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
-from idyn.library.kernels import LAWS, attempt, stack_array
+from idyn.library.dispatch import LAWS, attempt, stack_array
 from idyn.library.kinds import ArrayKind, Named, Number, RecordType
 from idyn.library.records import StructHandle
 

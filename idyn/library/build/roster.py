@@ -18,11 +18,9 @@ def entries() -> list[tuple[Any, tuple[Kind, ...]]]:
     """Return the kernel and argument types of every entry, each once."""
     for path in _kernel_files():
         import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    from idyn.batch.members import solve_members_for  # noqa: PLC0415  (after the build has set how kernels are compiled)
-    from idyn.prediction.solve import method_types, solve_again_for, tick_for  # noqa: PLC0415
-
-    for kind in method_types():
-        for define in (tick_for, solve_again_for, solve_members_for):
+    solve, members = import_module("idyn.prediction.solve"), import_module("idyn.batch.members")
+    for kind in solve.method_types():
+        for define in (solve.tick_for, solve.solve_again_for, solve.kernel_for, members.solve_members_for):
             define(kind)
     return list(dict.fromkeys(ENTRIES))
 
@@ -45,6 +43,6 @@ def imported(path: Path) -> set[Path]:
 def sources() -> dict[str, tuple[str, str]]:
     """Return the digests of the files that kernels stand in or take constants from, see `idyn.library.digest`."""
     kernels = _kernel_files()
-    files = set(kernels).union(*map(imported, kernels))
+    files = {path for path in set(kernels).union(*map(imported, kernels)) if FOLDER not in path.parents}
     texts = {str(path.relative_to(ROOT)): path.read_bytes() for path in sorted(files)}
     return {name: (file_digest(text), code_digest(text.decode())) for name, text in texts.items()}
