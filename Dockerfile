@@ -1,22 +1,19 @@
-# A torque server with compiled kernels. In this folder:
+# A torque server. In this folder:
 #
 #     docker build -t idyn .
 #     docker run --ulimit rtprio=51 --ulimit memlock=-1 -v /run/idyn:/run/idyn idyn
 #
-# SERVER: a server configuration, whose kernels are compiled; EXTRAS: see docs/how-to/install.md. Kernels are compiled for the kind
-# of processor that builds the image; on another kind the server compiles again when it starts.
+# SERVER: a server configuration; EXTRAS: see docs/how-to/install.md.
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim-bookworm AS build
-ARG SERVER=quadruped
 ARG EXTRAS=metrics
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends binutils libgomp1 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends binutils gcc libc6-dev libgomp1 && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
 RUN python -m venv /opt/idyn && /opt/idyn/bin/pip install --no-cache-dir ".[${EXTRAS}]"
-ENV NUMBA_CACHE_DIR=/opt/kernels
-RUN /opt/idyn/bin/idyn warm-up "${SERVER}" && python deployment/slim.py /opt/idyn
+RUN python deployment/slim.py /opt/idyn
 
 FROM python:${PYTHON}-slim-bookworm
 ARG SERVER=quadruped
@@ -24,10 +21,8 @@ ARG SERVER=quadruped
 RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/idyn /opt/idyn
 RUN useradd --uid 1000 --create-home idyn && install -d -o 1000 -m 0700 /run/idyn
-COPY --from=build --chown=1000 /opt/kernels /opt/kernels
 # IDYN_ENDPOINT: the address that the health check asks, if `serve` gets --endpoint
 ENV PATH=/opt/idyn/bin:$PATH \
-    NUMBA_CACHE_DIR=/opt/kernels \
     XDG_RUNTIME_DIR=/run \
     IDYN_SERVER=${SERVER} \
     IDYN_ENDPOINT=

@@ -19,7 +19,7 @@ DEVELOPMENT = ("cmeel.prefix/include", "cmeel.prefix/lib/cmake", "cmeel.prefix/l
 
 INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence.pth")
 
-LIBRARIES = ("cmeel.prefix", "llvmlite", "zstandard")
+LIBRARIES = ("cmeel.prefix", "zstandard")
 """Packages whose libraries are stripped; not those that `auditwheel` has changed, as NumPy's: `strip` breaks some."""
 
 

@@ -1,7 +1,7 @@
 """The library of kernels: loading, and its functions as Python calls them.
 
-`libidyn.so` holds the kernels and a table of its entries, and of the sources that it was built from. It is loaded when the first
-entry is defined. A library that is missing, was built from other sources or for another processor is refused: calls raise
+`libidyn.so` holds the kernels and a table of its entries, and of the sources that it was built from. It is loaded when the
+first entry is defined. A library that is missing, was built from other sources or for another processor is refused: calls raise
 KernelError, which names the cause.
 """
 
@@ -79,8 +79,8 @@ def native(kernel: Any, types: tuple[Kind, ...]) -> Callable[..., Any]:
         return _refusal(str(error))
     except AttributeError:
         return _refusal(
-            f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for ({', '.join(map(described, types))}). A law, "
-            "task or planner of your own runs with IDYN_KERNELS=numba (extra 'dev') or IDYN_KERNELS=python"
+            f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for ({', '.join(map(described, types))}). "
+            "A law, task or planner of your own runs with IDYN_KERNELS=numba (extra 'dev') or IDYN_KERNELS=python"
         )
     kind = library.results[symbol]
     arguments = [word for each in types for word in signature(each)]
@@ -105,8 +105,10 @@ def _refusal(reason: str) -> Callable[..., Any]:
 
 
 def _result_words(kind: Any) -> list[int]:
-    """Return the words that describe a result to `call.c`. kind: a letter; ["A", letter, dimensions] for an array; [class or '',
-    members…] for a tuple"""
+    """Return the words that describe a result to `call.c`.
+
+    kind: a letter; ["A", letter, dimensions] for an array; [class or '', members…] for a tuple
+    """
     if isinstance(kind, str):
         return [ord(kind)]
     if kind[0] == "A":

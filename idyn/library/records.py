@@ -1,8 +1,8 @@
 """Array records: arrays and numbers by name that are passed to kernels as one struct; Python uses the same memory.
 
 In a kernel a record is the address of its fields; the Python object keeps fields and arrays alive. The argument passed is a
-`StructHandle`, an integer whose value is the address. Each block of fields begins with the number of its record type (tag), which
-every call checks.
+`StructHandle`, an integer whose value is the address. Each block of fields begins with the number of its record type
+(tag), which every call checks.
 """
 
 import ctypes
@@ -132,7 +132,7 @@ class ArrayRecord:
         cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", cls.field_types)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Create the record and its struct handle `fields`; where kernels are Python functions `fields` is the record itself."""
+        """Create the record and its struct handle `fields`; where kernels are Python functions, the record itself."""
         record = object.__new__(cls)
         record.fields = record if MODE == PYTHON else StructHandle(cls.TYPE)
         record.own = {}

@@ -228,7 +228,8 @@ print("numba" in sys.modules, "llvmlite" in sys.modules)
 def answers(law, mode):
     """What three predictions print in a process of their own."""
     command = [sys.executable, "-W", "ignore", "-c", ANSWER, law]
-    ended = subprocess.run(command, env=os.environ | {"IDYN_KERNELS": mode}, capture_output=True, text=True, check=True, cwd=ROOT)
+    environment = os.environ | {"IDYN_KERNELS": mode}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
     return ended.stdout.splitlines()
 
 
@@ -285,4 +286,3 @@ def my_kernel(x):
 def test_a_kernel_that_the_library_lacks_says_what_to_do():
     with pytest.raises(KernelError, match=r"no kernel for \(float64\).*IDYN_KERNELS=numba"):
         entry_point(my_kernel, REAL)(1.0)
-

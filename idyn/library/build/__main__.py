@@ -1,4 +1,4 @@
-"""`python -m idyn.library.build`: build the library of kernels beside the sources; with `--if-stale`, only if it is not up to date."""
+"""`python -m idyn.library.build`: build the library of kernels beside the sources; with `--if-stale`, only if it is needed."""
 
 import os
 import sys
@@ -7,6 +7,7 @@ os.environ["IDYN_KERNELS"] = "numba"
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of the code: the same sources give the same bytes
     os.execve(sys.executable, [sys.executable, "-m", "idyn.library.build", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -25,10 +26,8 @@ def is_fresh() -> bool:
     return True
 
 
-def main() -> None:
-    """Build the library and report progress."""
-    if "--if-stale" in sys.argv and is_fresh():
-        return
+def build() -> None:
+    """Build the library in two processes: the kernels of `idyn`, and those of the other packages."""
     from idyn.library.build import numba_mode  # noqa: PLC0415  (numba is not needed above)
 
     numba_mode.BUILDING.append(True)
@@ -36,24 +35,37 @@ def main() -> None:
 
     begin = time.monotonic()
 
-    def tell(news: str) -> None:
-        print(f"kernels: {news}, {time.monotonic() - begin:.0f} s", flush=True)
+    def compile_part(entries: list[Any], object_file: Path) -> None:
+        """Write the object file of these entries, and the types of their results beside it."""
+        with front.without_machine_code():
+            for count, each in enumerate(entries):
+                each.compile()
+                if count % 20 == 0 or count == len(entries) - 1:
+                    seconds = time.monotonic() - begin
+                    print(f"{object_file.stem}: {count + 1} of {len(entries)} kernels, {seconds:.0f} s", flush=True)
+        object_file.write_bytes(back.emit(front.linked(entries), [each.symbol for each in entries]))
+        object_file.with_suffix(".json").write_text(json.dumps({each.symbol: each.result for each in entries}), "utf-8")
 
-    entries = [front.Entry(kernel, types) for kernel, types in roster.entries()]
-    with front.without_machine_code():
-        for count, each in enumerate(entries):
-            if count % 20 == 0:
-                tell(f"{count} of {len(entries)} entries")
-            each.compile()
-    module = front.linked(entries)
-    tell("linked")
-    symbols = [each.symbol for each in entries]
+    every = [front.Entry(kernel, types) for kernel, types in roster.entries()]
+    own = [each for each in every if each.symbol.startswith("idyn_")]
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        (work / "kernels.o").write_bytes(back.emit(module, symbols))
-        table: dict[str, Any] = {"results": {each.symbol: each.result for each in entries}, "sources": roster.sources()}
-        back.write_libraries([work / "kernels.o"], symbols, table, work)
-    tell("built")
+        first, second = (Path(folder) / f"{name}.o" for name in ("idyn", "others"))
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                compile_part([each for each in every if each not in own], second)
+                code = 0
+            finally:
+                os._exit(code)
+        compile_part(own, first)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            raise RuntimeError("the process that compiles the kernels of the other packages failed; its message is above")
+        parts = [json.loads(each.with_suffix(".json").read_text("utf-8")) for each in (first, second)]
+        table = {"results": parts[0] | parts[1], "sources": roster.sources()}
+        back.write_libraries([first, second], [each.symbol for each in every], table, Path(folder))
+    print(f"kernels built in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-main()
+if not ("--if-stale" in sys.argv and is_fresh()):
+    build()

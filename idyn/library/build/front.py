@@ -1,7 +1,7 @@
 """Front end of the build: an LLVM module with a C function for each entry of the library.
 
-Each entry gets a function `int f(void *block)` in numba: it takes its arguments from the block of words that `call.c` fills, calls
-the kernel and writes the result behind them. numba compiles it and every kernel that it calls to LLVM modules. It makes no
+Each entry gets a function `int f(void *block)` in numba: it takes its arguments from the block of words that `call.c` fills,
+calls the kernel and writes the result behind them. numba compiles it and every kernel that it calls to LLVM modules. It makes no
 machine code on the way: `_keep_module` replaces the end of numba's compilation of a function, and the modules are linked once.
 """
 
@@ -46,7 +46,7 @@ class Entry:
         self.result = _described(returned)
         body = f"def body(address):\n    a = as_block(address)\n    store(address, kernel({arguments}))\n    return 1\n"
         names |= {"as_block": _as_block(Record(block)), "store": _store(block.size, returned)}
-        exec(body, names)  # noqa: S102  (written above)
+        exec(body, names)
         function = numba.cfunc(numba.types.intc(numba.types.voidptr), error_model="numpy")(names["body"])
         self.native = function.native_name
 
