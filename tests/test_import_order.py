@@ -13,8 +13,8 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 """Each may import itself and those before it."""
 
 GROUPS = {
-    "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws < selection"
-    " < prediction < differentiation < tasks < batch < __main__",
+    "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws"
+    " < selection < prediction < differentiation < tasks < batch < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
     "sim_harness": "engines < shapes < world < measure < scenes < mujoco < world.worlds < robot < run < report"

@@ -75,12 +75,11 @@ def test_bash_completes_a_command_and_its_options():
         assert set(found) == expected
 
 
-@pytest.mark.parametrize("library", ["_multiarray_umath", "libllvmlite"])
-def test_an_interrupt_while_a_command_loads_is_one_line(library):
+def test_an_interrupt_while_a_command_loads_is_one_line():
     command = ["env", "--default-signal=INT", *IDYN, "simulate", "demo"]  # a shell's background jobs ignore SIGINT
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     maps = Path(f"/proc/{process.pid}/maps")
-    while library not in maps.read_text() and process.poll() is None:  # the command is still loading when this appears
+    while "_multiarray_umath" not in maps.read_text() and process.poll() is None:  # the command loads, still
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]

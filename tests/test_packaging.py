@@ -30,9 +30,9 @@ def instructions(name: str) -> list[str]:
 
 
 def test_the_image_runs_commands_that_exist():
-    commands = re.findall(r"\bidyn ((?:serve|warm-up|top)\b[^&\"\]]*)", "\n".join(instructions("RUN") + instructions("CMD")))
+    commands = re.findall(r"\bidyn ((?:serve|top)\b[^&\"\]]*)", "\n".join(instructions("RUN") + instructions("CMD")))
     commands += re.findall(r"exec idyn ([^\"]+)", "\n".join(instructions("HEALTHCHECK .*CMD")))
-    assert {command.split()[0] for command in commands} == {"warm-up", "top", "serve"}
+    assert {command.split()[0] for command in commands} == {"top", "serve"}
     for command in commands:
         build_parser().parse_args(shlex.split(re.sub(r"\$\{\w+\}", "quadruped", command)))
 
@@ -203,4 +203,4 @@ def test_the_table_of_extras_is_complete():
     named = {words(row[0])[0]: sorted(words(row[2])) for row in rows[1:]}
     extras = PROJECT["optional-dependencies"]
     users = {name: sorted(re.match(r"[\w-]+", each)[0] for each in packages) for name, packages in extras.items()}
-    assert named == {name: users[name] for name in users.keys() - {"docs", "notebooks", "drake", "browser", "test"}}
+    assert named == {name: users[name] for name in users.keys() - {"docs", "notebooks", "drake", "browser", "test", "dev"}}

@@ -127,7 +127,7 @@ def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i:
 
 
 @cache
-def solve_members_for(kind: type[Method]) -> Callable[..., None]:
+def solve_members_for(kind: Any) -> Callable[..., None]:
     """Return `solve_members` for the methods of a law."""
     return entry_point(solve_members, kind.TYPE, Members.TYPE, Borrowed(CUBE, CUBE, CUBE, CUBE), INDICES, WHOLE)
 

@@ -46,8 +46,6 @@ def load() -> Library:
     """Load the library. Raises KernelError."""
     if not (LIBRARY_FILE.exists() and CALL_FILE.exists()):
         raise KernelError(f"the library of kernels is not built; build it: {BUILD}")
-    from idyn.library import _call  # noqa: PLC0415  (missing before the build)
-
     functions = ctypes.CDLL(str(LIBRARY_FILE))
     table = json.loads(ctypes.c_char_p.in_dll(functions, "idyn_table_address").value or b"{}")
     if not functions.idyn_processor():
@@ -58,7 +56,7 @@ def load() -> Library:
         raise KernelError(
             f"the library of kernels was built from other sources: {', '.join(sorted(changed))}; build it: {BUILD}"
         )
-    return Library(functions, _call.bind, table["results"])
+    return Library(functions, import_module("idyn.library._call").bind, table["results"])
 
 
 def _changed(path: Path, file: str, code: str) -> bool:

@@ -94,7 +94,7 @@ def _numbers(address: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarra
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if not size:
         return np.empty(shape, dtype)
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype).reshape(shape)
 
 
 class ArrayRecord:

@@ -5,9 +5,9 @@
     solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
     finish           selection → torque → certificate
 
-A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. `tick` and `solve_demand` are
-compiled once for each law: the type of `Method.law` chooses the kernel (`idyn.library.kernels.Dispatch`). A cold start begins with an empty
-basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
+A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. Each law has a
+`tick` and a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.dispatch`). A cold start
+begins with an empty basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
 """
 
 import logging
@@ -163,19 +163,19 @@ def method_type(data: type[LawData]) -> type[Method]:
 
 
 @cache
-def tick_for(kind: type[Method]) -> Callable[..., Any]:
+def tick_for(kind: Any) -> Callable[..., Any]:
     """Return `tick` for the methods of a law."""
     return entry_point(tick, kind.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
 
 
 @cache
-def solve_again_for(kind: type[Method]) -> Callable[..., Any]:
+def solve_again_for(kind: Any) -> Callable[..., Any]:
     """Return `solve_again` for the methods of a law."""
     return entry_point(solve_again, kind.TYPE, AIMED, START, OUT, REAL, WHOLE)
 
 
 @cache
-def kernel_for(kind: type[Method]) -> Callable[..., Any]:
+def kernel_for(kind: Any) -> Callable[..., Any]:
     """Return the kernel of a law by itself: `(problem, law, basis, rung) → Attempt`, as the fields of a named tuple."""
     law = kind.TYPE.fields["law"]
     return entry_point(LAWS.kernel(law), ReducedProblem.TYPE, law, written(MASK), WHOLE)

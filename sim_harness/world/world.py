@@ -162,7 +162,7 @@ def step_of(
     problem: ForwardProblem, solution: ForwardSolution, touching: Touching, force_times: ForceTimes, seconds: float
 ) -> Step:
     """Return the result of a step from the engine's problem and solution."""
-    c, p, force = touching.contacts, solution.p, np.empty_like(solution.p)
+    c, p, force = touching.contacts, np.ascontiguousarray(solution.p), np.empty(solution.p.shape)
     force[:, 0], force[:, 1:] = p[:, 2], p[:, :2]
     force /= problem.dt
     return Step(

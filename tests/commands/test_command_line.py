@@ -84,7 +84,7 @@ def test_doctor_reports_versions_extras_and_the_machine(capsys, tmp_path):
     assert facts["numpy"]["value"] == np.__version__
     assert facts["extra [solvers]"]["value"] == "installed"
     assert re.match(r"\d+ µs late", facts["wake-ups at 1 kHz"]["value"])
-    assert {"cores", "kernel cache", "real-time scheduling", "platform"} <= set(facts)
+    assert {"cores", "kernels", "real-time scheduling", "platform"} <= set(facts)
     for name, fact in facts.items():
         if name.startswith("extra") and fact["value"] != "installed":
             assert "pip install" in fact["advice"]

@@ -200,7 +200,7 @@ def test_read_only_records_refuse_writes():
 def test_kernels_write_into_records_and_refuse_other_ones():
     robot, _ = load_robot("quadruped")
     given = workspace_for(robot, 4).problem.dynamics.given
-    given.mu[:] = [0.5, 2.0, np.inf, 0.0]
+    given.own["mu"][:] = [0.5, 2.0, np.inf, 0.0]
     limit_friction(given.fields, 1.0)
     assert given.mu.tolist() == [0.5, 1.0, 1.0, 0.0]
     with pytest.raises(TypeError, match=r"Outer\.inner: expected"):

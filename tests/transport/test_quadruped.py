@@ -9,9 +9,7 @@ from wire import expect
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import load
 from controllers.controller import Controller
-from idyn.prediction.rungs import EVERYTHING, NOT_LOADED, defer, loaded
 from transport.log.provenance import attachments, metadata
-from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.messages.base import ErrorMessage
@@ -68,17 +66,8 @@ def test_a_replay_with_the_same_law_is_identical_and_with_another_reports_differ
     assert report.differences.tau_max > 0
 
 
-def test_ticks_without_deferred_parts_repeat_themselves(controller, tmp_path):
-    """A server that has not loaded the fallback laws says so, and the replay does without them in the same ticks."""
-    defer({EVERYTHING})
-    try:
-        path = recorded(controller, tmp_path, demand=1e4)
-    finally:
-        loaded({EVERYTHING})
-    with LogReader(path) as reader:
-        replies = b"".join(exchange.reply for exchange in reader.exchanges())
-    assert 0 < replies.count(NOT_LOADED.encode()) < TICKS
-    assert replay(path).exact
+def test_ticks_of_the_fallback_cascade_repeat_themselves(controller, tmp_path):
+    assert replay(recorded(controller, tmp_path, demand=1e4)).exact
 
 
 def test_the_law_can_be_changed_while_no_client_controls(controller):

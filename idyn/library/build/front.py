@@ -1,8 +1,8 @@
 """Front end of the build: an LLVM module with a C function for each entry of the library.
 
 Each entry gets a function `int f(void *block)` in numba: it takes its arguments from the block of words that `call.c` fills,
-calls the kernel and writes the result behind them. numba compiles it and every kernel that it calls to LLVM modules. It makes no
-machine code on the way: `_keep_module` replaces the end of numba's compilation of a function, and the modules are linked once.
+calls the kernel and writes the result behind them. numba compiles it and every kernel that it calls to LLVM modules, with no
+machine code on the way: `_keep_module` replaces the end of numba's compilation of a function. The modules are linked once.
 """
 
 import gc
@@ -127,7 +127,7 @@ def _words(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]:
 @contextmanager
 def without_machine_code() -> Iterator[None]:
     """Context in which numba compiles functions to modules only, collected in `MODULES`."""
-    patches = (
+    patches: tuple[tuple[Any, str, Any], ...] = (
         (JITCodeLibrary, "finalize", _keep_module),
         (JITCodeLibrary, "get_pointer_to_function", lambda library, _: library._ensure_finalized() or 1),
         (JITCodeLibrary, "_optimize_functions", lambda *_: None),

@@ -92,7 +92,7 @@ def test_a_log_holds_every_byte_in_order(recorded, robot):
         assert log.attachments["robot.urdf"].decode() == robot.description.urdf
         assert log.metadata["run"] == {"seed": "7"}
         assert log.metadata["model"]["urdf_sha256"] == robot.urdf_sha256
-        assert "numba" in log.metadata["versions"]
+        assert "pin" in log.metadata["versions"]
 
 
 def test_other_tools_can_read_the_log(tmp_path, robot):
