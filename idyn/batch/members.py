@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, lru_cache
+from typing import Any
 
 import msgspec
 import numpy as np
