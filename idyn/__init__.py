@@ -156,8 +156,6 @@ __all__ = [
     "predict_batch",
 ]
 
-__version__ = version("idyn")
-
 find_siblings()
 
 _MODULES = {
@@ -190,6 +188,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("idyn")
     for module, names in _MODULES.items():
         if name in names:
             check_sibling(module)

@@ -20,8 +20,11 @@ from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 from idyn.library.build.numba_mode import WORD, Record, as_numba
-from idyn.library.kinds import Kind, Members, Named, RecordType
+from idyn.library.kinds import ArrayKind, Kind, Members, Named, RecordType
 from idyn.library.native import symbol_of
+
+MOST_WORDS, MOST_ARRAYS = 200, 64
+"""Limits of `call.c` for the arguments of a call; 56 further words are for results."""
 
 MODULES: list[Any] = []
 """LLVM modules of the kernels compiled so far."""
@@ -44,6 +47,8 @@ class Entry:
         returned = self.kernel.overloads[kinds].signature.return_type
         block = RecordType(f"block of {self.symbol}", {f"a{k}": kind for k, kind in enumerate(flat)})
         self.result = _described(returned)
+        if block.size > MOST_WORDS or sum(isinstance(kind, ArrayKind) for kind in flat) > MOST_ARRAYS:
+            raise ValueError(f"{self.symbol}: more than {MOST_WORDS} words or {MOST_ARRAYS} arrays, the most that call.c passes")
         body = f"def body(address):\n    a = as_block(address)\n    store(address, kernel({arguments}))\n    return 1\n"
         names |= {"as_block": _as_block(Record(block)), "store": _store(block.size, returned)}
         exec(body, names)
