@@ -48,7 +48,7 @@ class Entry:
         block = RecordType(f"block of {self.symbol}", {f"a{k}": kind for k, kind in enumerate(flat)})
         self.result = _described(returned)
         if block.size > MOST_WORDS or sum(isinstance(kind, ArrayKind) for kind in flat) > MOST_ARRAYS:
-            raise ValueError(f"{self.symbol}: more than {MOST_WORDS} words or {MOST_ARRAYS} arrays, the most that call.c passes")
+            raise ValueError(f"{self.symbol}: more than {MOST_WORDS} words or {MOST_ARRAYS} arrays, the most of call.c")
         body = f"def body(address):\n    a = as_block(address)\n    store(address, kernel({arguments}))\n    return 1\n"
         names |= {"as_block": _as_block(Record(block)), "store": _store(block.size, returned)}
         exec(body, names)
