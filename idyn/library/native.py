@@ -42,6 +42,14 @@ def symbol_of(kernel: Any, types: tuple[Kind, ...]) -> str:
 
 
 @cache
+def _loaded() -> Library | KernelError:
+    """Return the library, or why it is refused."""
+    try:
+        return load()
+    except KernelError as error:
+        return error
+
+
 def load() -> Library:
     """Load the library. Raises KernelError."""
     if not (LIBRARY_FILE.exists() and CALL_FILE.exists()):
@@ -69,12 +77,11 @@ def _changed(path: Path, file: str, code: str) -> bool:
 
 def native(kernel: Any, types: tuple[Kind, ...]) -> Callable[..., Any]:
     """Return the library's function for a kernel and argument types."""
-    symbol = symbol_of(kernel, types)
+    symbol, library = symbol_of(kernel, types), _loaded()
+    if isinstance(library, KernelError):
+        return _refusal(str(library))
     try:
-        library = load()
         address = ctypes.cast(library.functions[symbol], ctypes.c_void_p).value
-    except KernelError as error:
-        return _refusal(str(error))
     except AttributeError:
         return _refusal(
             f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for ({', '.join(map(described, types))}). "

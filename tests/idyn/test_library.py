@@ -262,7 +262,7 @@ def test_an_unknown_mode_is_refused():
 def test_a_missing_library_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "LIBRARY_FILE", tmp_path / "libidyn.so")
     with pytest.raises(KernelError, match=f"not built.*{native.BUILD}"):
-        native.load.__wrapped__()
+        native.load()
 
 
 def test_a_library_of_other_sources_is_refused_and_comments_are_no_change(monkeypatch, tmp_path):
@@ -272,10 +272,10 @@ def test_a_library_of_other_sources_is_refused_and_comments_are_no_change(monkey
     monkeypatch.setattr(native, "FOLDER", tmp_path / "idyn" / "library")
     text = copied.read_text("utf-8") + "\n# a remark\n"
     copied.write_text(text, "utf-8")
-    native.load.__wrapped__()
+    native.load()
     copied.write_text(text.replace("AT_SURFACE = 1e-12", "AT_SURFACE = 1e-11"), "utf-8")
     with pytest.raises(KernelError, match=r"other sources: idyn/contact/contacts\.py"):
-        native.load.__wrapped__()
+        native.load()
 
 
 def my_kernel(x):
