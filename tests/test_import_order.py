@@ -283,7 +283,7 @@ state, contacts = idyn.State(q=q, v=np.zeros(robot.nv)), idyn.contacts_from_geom
 idyn.predict(robot, state, contacts, np.zeros(robot.na), law=idyn.make_law("coulomb"), dt=0.001)
 from controllers.build import load_controller
 load_controller("quadruped")
-print([name for name in ("scipy.interpolate", "zmq", "matplotlib", "mujoco") if name in sys.modules])
+print([name for name in ("scipy", "qpsolvers", "zmq", "matplotlib", "mujoco", "numba") if name in sys.modules])
 """
 
 

@@ -10,7 +10,6 @@ from math import isfinite
 
 import numpy as np
 import pinocchio as pin
-import qpsolvers
 from daqp import solve as daqp_solve
 
 from idyn.errors import ConfigError
@@ -43,13 +42,15 @@ class QpSolution(Record, frozen=True):
 
 
 def backends() -> tuple[str, ...]:
-    """Return the names of the installed back ends."""
+    """Return the names of the installed back ends. The first call imports them, which takes some tenths of a second."""
+    import qpsolvers  # noqa: PLC0415
+
     return tuple(dict.fromkeys(("daqp", *qpsolvers.available_solvers)))
 
 
 def check_backend(name: str) -> None:
     """Raise ConfigError for a back end that is not installed."""
-    if name not in backends():
+    if name != "daqp" and name not in backends():
         raise ConfigError("law.backend", f"'{name}' is not installed; available: {', '.join(backends())}")
 
 
@@ -75,6 +76,8 @@ def _inequalities(m: int) -> tuple[Array, Array]:
 
 
 def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | None, backend: str) -> QpSolution:
+    import qpsolvers  # noqa: PLC0415
+
     if len(f) == 0:  # some back ends fail for empty problems
         return QpSolution(x=np.zeros(0), multipliers=np.zeros(len(lower)), status=Status.SOLVED, iterations=0)
     G, h = -A, -lower

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from controllers.controller import Controller
+from idyn.solvers.qp import backends
 from idyn.types import ContactSet
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages.requests import Reset
@@ -26,6 +27,7 @@ def warm_up(controller: Controller, settings: ServerSettings) -> None:
 
     A robot's first ticks are then as quick as the later ones. The controller is also reset before each kind of state.
     """
+    backends()  # a fallback of a later tick must not wait for their imports
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
     service, client = connected(controller, settings, clock.__next__)
