@@ -27,7 +27,7 @@ def is_fresh() -> bool:
 
 
 def build() -> None:
-    """Build the library in two processes: the kernels of `idyn`, and those of the other packages."""
+    """Build the library in two processes."""
     from idyn.library.build import numba_mode  # noqa: PLC0415  (numba is not needed above)
 
     numba_mode.BUILDING.append(True)
@@ -47,20 +47,20 @@ def build() -> None:
         object_file.with_suffix(".json").write_text(json.dumps({each.symbol: each.result for each in entries}), "utf-8")
 
     every = [front.Entry(kernel, types) for kernel, types in roster.entries()]
-    own = [each for each in every if each.symbol.startswith("idyn_")]
+    first_part = [each for each in every if not each.symbol.startswith(roster.SECOND_PROCESS)]
     with tempfile.TemporaryDirectory() as folder:
-        first, second = (Path(folder) / f"{name}.o" for name in ("idyn", "others"))
+        first, second = (Path(folder) / f"{name}.o" for name in ("predictions", "others"))
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                compile_part([each for each in every if each not in own], second)
+                compile_part([each for each in every if each not in first_part], second)
                 code = 0
             finally:
                 os._exit(code)
-        compile_part(own, first)
+        compile_part(first_part, first)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            raise RuntimeError("the process that compiles the kernels of the other packages failed; its message is above")
+            raise RuntimeError("the second process failed; its message is above")
         parts = [json.loads(each.with_suffix(".json").read_text("utf-8")) for each in (first, second)]
         table = {"results": parts[0] | parts[1], "sources": roster.sources()}
         back.write_libraries([first, second], [each.symbol for each in every], table, Path(folder))

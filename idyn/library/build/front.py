@@ -17,6 +17,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.runtime import rtsys
+from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic
 
 from idyn.library.build.numba_mode import WORD, Record, as_numba
@@ -136,6 +137,8 @@ def without_machine_code() -> Iterator[None]:
         (JITCodeLibrary, "finalize", _keep_module),
         (JITCodeLibrary, "get_pointer_to_function", lambda library, _: library._ensure_finalized() or 1),
         (JITCodeLibrary, "_optimize_functions", lambda *_: None),
+        (CPUContext, "create_cpython_wrapper", lambda *_, **__: None),
+        (BaseFunction, "get_call_type", _remembered(BaseFunction.get_call_type)),
         (CPUContext, "get_executable", lambda _, library, *__: library._ensure_finalized() or [].append),  # a new key each time
     )
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
@@ -149,6 +152,19 @@ def without_machine_code() -> Iterator[None]:
         gc.enable()
         for owner, name, before in saved:
             setattr(owner, name, before)
+
+
+def _remembered(resolve: Any) -> Any:
+    """Return numba's resolution of a call with a memory: a quarter of type inference repeats itself."""
+    known: dict[Any, tuple[Any, Any]] = {}
+
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        key = id(function), args, tuple(kws.items())
+        if key not in known:
+            known[key] = function, resolve(function, context, args, kws)
+        return known[key][1]
+
+    return get_call_type
 
 
 def _keep_module(library: Any) -> None:

@@ -11,6 +11,9 @@ from idyn.library.kinds import Kind
 from idyn.library.native import FOLDER
 
 ROOT = FOLDER.parents[1]
+SECOND_PROCESS = ("idyn_tasks", "idyn_differentiation", "controllers", "transport", "sim_harness")
+"""Beginnings of the symbols that the second process of the build compiles: about half of the work, with few callees in common."""
+
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 
