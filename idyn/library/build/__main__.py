@@ -10,6 +10,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of the 
 import json
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,12 @@ def build() -> None:
         first, second = (Path(folder) / f"{name}.o" for name in ("predictions", "others"))
         child = os.fork()
         if child == 0:
-            code = 1
             try:
                 compile_part([each for each in every if each not in first_part], second)
-                code = 0
-            finally:
-                os._exit(code)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
         compile_part(first_part, first)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
             raise RuntimeError("the second process failed; its message is above")
