@@ -1,5 +1,7 @@
 """Build hook: the library of kernels beside the sources, unless one of these sources is there."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class KernelBuild(BuildHookInterface):
     """Builds `idyn/library/libidyn.so` and the module that calls it, for wheels and editable installs."""
+
+    def dependencies(self) -> list[str]:
+        """Return the package that brings a C compiler, where none is found."""
+        return [] if os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") else ["ziglang"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the library, and put it into the wheel, whose tag names the platform and every Python from 3.11 on."""

@@ -67,9 +67,9 @@ def _builder(target: Any) -> Any:
 
 def compiler() -> list[str]:
     """Return the command of a C compiler: `$CC`, `cc`, or that of the package ziglang. Raises RuntimeError without one."""
-    given = os.environ.get("CC", "").split() or [each for each in [shutil.which("cc") or shutil.which("gcc")] if each]
-    if given:
-        return given
+    found = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if found:
+        return found.split()
     probe = subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True, check=False)
     if probe.returncode:
         raise RuntimeError("the library of kernels needs a C compiler: install gcc or clang, or `pip install ziglang`")
