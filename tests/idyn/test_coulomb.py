@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from conditions import allowance
+from conditions import allowance, coulomb_error
 from fast import first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
+from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
 from scenes import (
     DT,
@@ -91,3 +92,24 @@ def test_the_answer_scales_with_units_of_mass_and_time():
     for mass, speed in ((1e-6, 1), (1e6, 1), (1, 1e-6), (1e6, 1e-3)):
         _, solution = next(attempts(law, Reduced(Y=Y / np.sqrt(mass), b=speed * b, energy=speed * b, mu=plain.mu), None))
         np.testing.assert_allclose(solution.p / (mass * speed), expected.p, atol=1e-10)
+
+
+@each_walker
+def test_coulomb_agrees_with_an_independent_lemke(name):
+    """Where the oracle finds another velocity, there are two solutions; that must be rare."""
+    compared = different = 0
+    for scene in random_scenes(name, 120):
+        f, M, q, G = assembled(scene)
+        oracle = lcp_lemke(M, q)
+        if not oracle.success or lcp_error(M, q, oracle.z) > 1e-9:
+            continue
+        compared += 1
+        v, tau = outcome(f, scene.q_ddot, DT, G @ oracle.z)
+        answer = solve(scene)
+        if np.abs(answer.v_plus - v).max() > 1e-8:
+            different += 1
+            assert coulomb_error(f, answer.p, answer.v_plus, scene.contacts.mu, allowance(scene.contacts.gaps, DT)) < 1e-9
+        elif scene.contacts.keys[1:] == ():  # one foot: the impulse is determined too
+            np.testing.assert_allclose(answer.tau, tau, atol=1e-6)
+    assert compared > 100
+    assert different <= 2

@@ -3,9 +3,10 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+import scs
 from conditions import allowance
 from fast import every, fast
-from oracles import full
+from oracles import eliminate, full
 from scenes import (
     DT,
     LITERAL,
@@ -18,8 +19,10 @@ from scenes import (
     standing_scene,
     turned,
 )
+from scipy.sparse import csc_matrix
 
 from idyn import Options, State, make_law, predict
+from idyn.solvers.linalg import RANK
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
@@ -118,3 +121,39 @@ def test_admm_finds_the_predicted_motion(name, seeds):
     print(f"\n{name}: {checked} of {len(seeds)} states, feet slide in {slid}")
     assert checked > 0.5 * len(seeds)
     assert slid > 0
+
+
+def least_of_program(f, scene, extra, s):
+    """Of ½ pᵀ D p + pᵀ (b + s e_N) over the round cones, with SCS: D p (3n)."""
+    D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+    b[2::3] += extra + s
+    values, vectors = np.linalg.eigh((D + D.T) / 2)
+    keep = values > RANK * values.max()
+    root = np.sqrt(values[keep])[:, None] * vectors[:, keep].T  # D = rootᵀ root
+    n, r = len(s), int(keep.sum())  # variables p (3n) and x = root p (r): min ½ xᵀx + bᵀp
+    cones = np.zeros((3 * n, 3 * n))
+    for i in range(n):
+        cones[3 * i, 3 * i + 2], cones[3 * i + 1, 3 * i], cones[3 * i + 2, 3 * i + 1] = -scene.contacts.mu[i], -1, -1
+    A = np.block([[root, -np.eye(r)], [cones, np.zeros((3 * n, r))]])
+    P = np.zeros((3 * n + r, 3 * n + r))
+    P[3 * n :, 3 * n :] = np.eye(r)
+    data = {"P": csc_matrix(P), "A": csc_matrix(A), "b": np.zeros(len(A)), "c": np.r_[b, np.zeros(r)]}
+    found = scs.solve(data, {"z": r, "q": [3] * n}, eps_abs=1e-11, eps_rel=1e-11, max_iters=200_000, verbose=False)
+    assert found["info"]["status"] == "solved"
+    return root.T @ found["x"][3 * n :]  # D p
+
+
+@each_walker
+def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
+    """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
+    slid = 0
+    for scene in random_scenes(name, 16, mu=0.4):
+        answer = solve(scene)
+        f = full(scene.robot, scene.state, scene.contacts)
+        u, extra = f.at_end(answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
+        s = scene.contacts.mu * np.hypot(u[:, 0], u[:, 1])
+        slid += bool((s[answer.p[2::3] > 1e-9] > 1e-6).any())
+        D, _, _, _ = eliminate(f, scene.q_ddot, DT)
+        ours, theirs = D @ answer.p, least_of_program(f, scene, extra, s)
+        np.testing.assert_allclose(ours, theirs, atol=2e-6 * max(1.0, np.abs(ours).max()))
+    assert slid >= 4
