@@ -80,16 +80,11 @@ WALK_CAPTION = (
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of the demo.
+    """Runs of the demo."""
 
-    runs: one for each law
-    slide: one for each law, with feet that slide
-    chatter: three runs of Coulomb's law: as in the paper, with warm start, with warm start and selection
-    """
-
-    runs: list[Run]
-    slide: list[Run]
-    chatter: list[Run]
+    runs: list[Run]  # one for each law
+    slide: list[Run]  # one for each law, with feet that slide
+    chatter: list[Run]  # three runs of Coulomb's law: as in the paper, with warm start, with warm start and selection
 
     @property
     def summaries(self) -> list[Summary]:

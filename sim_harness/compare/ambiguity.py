@@ -22,30 +22,21 @@ PRESSES = 1e-9
 
 
 class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
-    """A tick with several outcomes.
+    """A tick with several outcomes."""
 
-    seq: number of the tick; t_s: time since the first tick [s]
-    outcomes: number of outcomes found; apart: largest difference between their velocities v⁺ [m/s, rad/s]
-    pressing: for each outcome, the keys of the contacts that press
-    """
-
-    seq: int
-    t_s: float
-    outcomes: int
-    apart: float
-    pressing: list[list[str]]
+    seq: int  # number of the tick
+    t_s: float  # time since the first tick [s]
+    outcomes: int  # number of outcomes found
+    apart: float  # largest difference between their velocities v⁺ [m/s, rad/s]
+    pressing: list[list[str]]  # for each outcome, the keys of the contacts that press
 
 
 class Ambiguities(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked ticks of a log.
+    """Checked ticks of a log."""
 
-    checked: number of ticks; proved: those whose motion is proved to be unique
-    found: those with several outcomes; in the others one was found, without a proof
-    """
-
-    checked: int
-    proved: int
-    found: list[Ambiguity]
+    checked: int  # number of ticks
+    proved: int  # those whose motion is proved to be unique
+    found: list[Ambiguity]  # those with several outcomes; in the others one was found, without a proof
 
 
 def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], None]) -> Ambiguities:

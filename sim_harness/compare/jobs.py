@@ -50,16 +50,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(Job, frozen=True, kw_only=True):
-    """A run of a plan.
+    """A run of a plan."""
 
-    controller: label of the controller; plan: with the settings of that controller
-    seed: of the first state; keep: what is saved
-    """
-
-    controller: str
-    plan: Plan
-    seed: int
-    keep: Keep
+    controller: str  # label of the controller
+    plan: Plan  # with the settings of that controller
+    seed: int  # of the first state
+    keep: Keep  # what is saved
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

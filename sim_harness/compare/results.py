@@ -28,17 +28,14 @@ Results = dict[tuple[str, ...], Runs]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `idyn compare`.
+    """Options of `idyn compare`."""
 
-    seeds, seconds: replace those of comparisons and experiments; jobs: number of parallel runs; executor: a row of `EXECUTORS`
-    keep_logs: whether runs of scenes write an MCAP log; runs of a matrix never do
-    """
-
+    # seeds, seconds: replace those of comparisons and experiments
     seeds: int | None = None
     seconds: float | None = None
-    jobs: int = 1
-    executor: str = "processes"
-    keep_logs: bool = True
+    jobs: int = 1  # number of parallel runs
+    executor: str = "processes"  # a row of `EXECUTORS`
+    keep_logs: bool = True  # whether runs of scenes write an MCAP log; runs of a matrix never do
 
 
 Tasks = dict[tuple[str, ...], list[Task]]
@@ -79,16 +76,12 @@ def _runs(tasks: Sequence[Task]) -> Runs:
 
 
 class Statistic(NamedTuple):
-    """A quantity over the whole runs.
-
-    spread: standard deviation, NaN for a single run
-    cut_short: endings of the runs that a fall, a refusal or a stop cut short; runs: number of all runs
-    """
+    """A quantity over the whole runs."""
 
     mean: float
-    spread: float
-    cut_short: tuple[str, ...]
-    runs: int
+    spread: float  # standard deviation, NaN for a single run
+    cut_short: tuple[str, ...]  # endings of the runs that a fall, a refusal or a stop cut short
+    runs: int  # number of all runs
 
 
 def statistic(runs: Runs, quantity: str) -> Statistic:

@@ -52,9 +52,7 @@ class LawSettings(Settings, frozen=True):
 class PartSettings(Settings, frozen=True):
     """All combinations of some robots, worlds, laws and cases.
 
-    columns: the axis of the columns; all others form the rows
     seeds: number of runs per cell; None: that of the comparison; changes: to the experiment
-    quantities: rows of `sim_harness.measure.metrics.QUANTITIES`; each has a table and a panel in the picture of the part
     """
 
     name: str
@@ -62,9 +60,10 @@ class PartSettings(Settings, frozen=True):
     worlds: tuple[str, ...]
     laws: tuple[str, ...]
     cases: tuple[str, ...]
-    columns: Literal["world", "law", "case"] = "case"
+    columns: Literal["world", "law", "case"] = "case"  # the axis of the columns; all others form the rows
     seeds: Count | None = None
     changes: Changes = msgspec.field(default_factory=dict)
+    # rows of `sim_harness.measure.metrics.QUANTITIES`; each has a table and a panel in the picture of the part
     quantities: tuple[str, ...] = ()
 
 
@@ -73,8 +72,6 @@ class CellCheckSettings(Settings, frozen=True):
 
     With `quantity`: in each cell the quantity's mean over the seeds is between `at_least` and `at_most`, and no robot falls.
     Without `quantity`: the share of upright robots among all runs is between `at_least` and `at_most`.
-
-    explanation: printed when the claim does not hold
     """
 
     claim: str
@@ -87,7 +84,7 @@ class CellCheckSettings(Settings, frozen=True):
     quantity: str = ""
     at_least: float = -float("inf")
     at_most: float = float("inf")
-    explanation: str = ""
+    explanation: str = ""  # printed when the claim does not hold
 
 
 class MatrixSettings(Settings, frozen=True):
@@ -177,16 +174,12 @@ FIGURES = ("tracking", "torque-rate", "path", "forces")
 
 
 class SceneSettings(Settings, frozen=True):
-    """Conditions under which controllers are compared.
-
-    experiment: replaces the comparison's; changes: to the settings of the experiment, table by table
-    controllers: replace the comparison's
-    """
+    """Conditions under which controllers are compared."""
 
     name: str
-    experiment: str = ""
-    changes: Changes = msgspec.field(default_factory=dict)
-    controllers: tuple[str, ...] = ()
+    experiment: str = ""  # replaces the comparison's
+    changes: Changes = msgspec.field(default_factory=dict)  # to the settings of the experiment, table by table
+    controllers: tuple[str, ...] = ()  # replace the comparison's
 
 
 class CheckSettings(Settings, frozen=True):
@@ -196,8 +189,6 @@ class CheckSettings(Settings, frozen=True):
     in `smaller`. With `controllers`: the quantity of each is between `at_least` and `at_most`. A claim about a controller whose
     robot fell, in an order the smaller one, does not hold. An order is not decided if the larger one fell: there is nothing to
     compare with. A refusal and a stop count as a fall.
-
-    explanation: printed when the claim does not hold
     """
 
     claim: str
@@ -209,7 +200,7 @@ class CheckSettings(Settings, frozen=True):
     at_least: float = -float("inf")
     at_most: float = float("inf")
     scenes: tuple[str, ...] = ()
-    explanation: str = ""
+    explanation: str = ""  # printed when the claim does not hold
 
 
 class VerdictSettings(Settings, frozen=True):
@@ -223,32 +214,24 @@ class VerdictSettings(Settings, frozen=True):
 
 
 class ComparisonSettings(Settings, frozen=True):
-    """A comparison: a table or a figure.
-
-    experiment: name or path; changes: to its settings, in every scene
-    controllers: rows of `sim_harness.compare.controllers.CONTROLLERS`
-    quantities: rows of `sim_harness.measure.metrics.QUANTITIES`, the columns of the table
-    paper: scene → controller → the paper's values of the first quantities, or 'fell'
-    paper_verdicts: scene → controller → verdict of the paper's Appendix A
-    seeds: number of runs of each controller in each scene
-    figures: plots of the first seed of each scene
-    check: claims; notes: paragraphs of the report
-    timing, matrix, race: replace the scenes; the first and the last are settings of the study of this name
-    """
+    """A comparison: a table or a figure."""
 
     title: str
-    experiment: str = ""
-    changes: Changes = msgspec.field(default_factory=dict)
-    controllers: tuple[str, ...] = ()
-    quantities: tuple[str, ...] = ()
-    seeds: Count = 3
+    experiment: str = ""  # name or path
+    changes: Changes = msgspec.field(default_factory=dict)  # to its settings, in every scene
+    controllers: tuple[str, ...] = ()  # rows of `sim_harness.compare.controllers.CONTROLLERS`
+    quantities: tuple[str, ...] = ()  # rows of `sim_harness.measure.metrics.QUANTITIES`, the columns of the table
+    seeds: Count = 3  # number of runs of each controller in each scene
     scene: tuple[SceneSettings, ...] = ()
+    # scene → controller → the paper's values of the first quantities, or 'fell'
     paper: dict[str, dict[str, PaperRow]] = msgspec.field(default_factory=dict)
+    # scene → controller → verdict of the paper's Appendix A
     paper_verdicts: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     verdict: VerdictSettings | None = None
-    figures: tuple[str, ...] = ()
-    check: tuple[CheckSettings, ...] = ()
-    notes: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()  # plots of the first seed of each scene
+    check: tuple[CheckSettings, ...] = ()  # claims
+    notes: tuple[str, ...] = ()  # paragraphs of the report
+    # timing, matrix, race: replace the scenes; the first and the last are settings of the study of this name
     timing: dict[str, Any] | None = None
     matrix: MatrixSettings | None = None
     race: dict[str, Any] | None = None

@@ -47,19 +47,15 @@ class Page(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Sweeps to measure, and their report.
-
-    lead: first paragraph; sweeps: by name, measured in this order; notes: paragraphs below the tables;
-    pages: animations, left out with a word where an extra is missing
-    """
+    """Sweeps to measure, and their report."""
 
     title: str
-    lead: str
-    sweeps: dict[str, Sweep]
+    lead: str  # first paragraph
+    sweeps: dict[str, Sweep]  # by name, measured in this order
     tables: tuple[Callable[[Figures], Table], ...]
     pictures: tuple[Picture, ...] = ()
-    notes: Callable[[Figures], list[str]] = lambda _: []
-    pages: tuple[Page, ...] = ()
+    notes: Callable[[Figures], list[str]] = lambda _: []  # paragraphs below the tables;
+    pages: tuple[Page, ...] = ()  # animations, left out with a word where an extra is missing
 
 
 def measure(study: Study, progress: Progress) -> Figures:

@@ -34,16 +34,12 @@ TOLERANCE = 1e-8
 
 
 class Dissipation(Kind, frozen=True, tag="dissipation"):
-    """Rigid contacts without complementarity: least kinetic energy after the step.
+    """Rigid contacts without complementarity: least kinetic energy after the step."""
 
-    edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
-    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
-    """
-
+    # number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
-    recovery: NonNegative = 0.05
-    restitution: Restitution = 0.0
+    recovery: NonNegative = 0.05  # largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
+    restitution: Restitution = 0.0  # ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)

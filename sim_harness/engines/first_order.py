@@ -186,18 +186,14 @@ class Chosen(NamedTuple):
 class FirstOrder(Kind, frozen=True, tag="first-order"):
     """Springs and dampers of any stiffness at the end of the step, with Coulomb's law. Stiffness and dissipation apply to
     contacts whose bodies have no stiffness of their own.
-
-    stiffness: K [N/m], > 0, may be inf
-    dissipation: τ_d [s], ≥ 0, B = K τ_d
-    tangential: B_t of sticking friction [N·s/m], > 0; a contact with tangential load F creeps at F/B_t
-    friction: "cone" is Coulomb's law; "convex" is its convexification with a unique solution, under which sliding bodies glide
-    candidates: "near" uses all reported contacts, so an impact ends at rest within its step; "touching" those with φ ≤ 0
     """
 
-    stiffness: Positive = 1e9
-    dissipation: NonNegative = 0.0
-    tangential: Positive = 1e9
+    stiffness: Positive = 1e9  # K [N/m], > 0, may be inf
+    dissipation: NonNegative = 0.0  # τ_d [s], ≥ 0, B = K τ_d
+    tangential: Positive = 1e9  # B_t of sticking friction [N·s/m], > 0; a contact with tangential load F creeps at F/B_t
+    # "cone" is Coulomb's law; "convex" is its convexification with a unique solution, under which sliding bodies glide
     friction: Literal["cone", "convex"] = "cone"
+    # "near" uses all reported contacts, so an impact ends at rest within its step; "touching" those with φ ≤ 0
     candidates: Literal["near", "touching"] = "near"
 
     force_times: ClassVar[ForceTimes] = ForceTimes()

@@ -54,19 +54,15 @@ SPREADS = (1.0, 0.0)
 
 
 class PolygonLcp(Kind, frozen=True, tag="lcp"):
-    """Rigid contacts with Coulomb friction as a linear complementarity problem.
+    """Rigid contacts with Coulomb friction as a linear complementarity problem."""
 
-    edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
-    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface
-        with this speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
-    max_pivots: largest number of pivots of one Lemke run
-    """
-
+    # number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
+    # largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface with this
+    # speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
     recovery: NonNegative = 0.05
-    restitution: Restitution = 0.0
-    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
+    restitution: Restitution = 0.0  # ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
+    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000  # largest number of pivots of one Lemke run
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)

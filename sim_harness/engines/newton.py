@@ -155,23 +155,20 @@ REGULARISATION = 1e-6  # ε, share of each row's diagonal that is added to the d
 
 
 class Newton(Kind, frozen=True, tag="newton"):
-    """Rigid contacts or springs with Coulomb's round cone, by a non-smooth Newton method.
+    """Rigid contacts or springs with Coulomb's round cone, by a non-smooth Newton method."""
 
-    tolerance: largest violation of Coulomb's law in a solved step, relative to the largest row velocity, at least 0.1 m/s
-        (or 100 m/s² · dt in short steps); typical: rounding error
-    recovery: largest speed at which a penetration of rigid contacts is reduced [m/s], see the engine `lcp`
-    restitution: of rigid contacts, ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
-    positions: which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", "end"
-        (rows and contacts) or "start" (neither). With "end" contact points move with their bodies. Rolling bodies, and piles
-        that tumble by 0.1 rad per step, then gain energy. The world must provide `ForwardProblem.system`
-    geometric_stiffness: whether Newton steps include the change of force directions with motion, for strips and ropes under
-        large strain
-    """
-
+    # largest violation of Coulomb's law in a solved step, relative to the largest row velocity, at least 0.1 m/s (or 100 m/s² ·
+    # dt in short steps); typical: rounding error
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6
+    # largest speed at which a penetration of rigid contacts is reduced [m/s], see the engine `lcp`
     recovery: NonNegative = 0.05
+    # of rigid contacts, ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
     restitution: Restitution = 0.0
+    # which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", "end" (rows and
+    # contacts) or "start" (neither). With "end" contact points move with their bodies. Rolling bodies, and piles that tumble by
+    # 0.1 rad per step, then gain energy. The world must provide `ForwardProblem.system`
     positions: Literal["rows", "end", "start"] = "rows"
+    # whether Newton steps include the change of force directions with motion, for strips and ropes under large strain
     geometric_stiffness: bool = False
 
     @property

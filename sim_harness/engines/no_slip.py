@@ -148,16 +148,11 @@ TOUCHES = 1e-10  # a contact touches at the end of the step when N v⁺ + c is b
 
 
 class NoSlip(Kind, frozen=True, tag="no-slip"):
-    """Rigid contacts with unlimited friction: what presses sticks.
+    """Rigid contacts with unlimited friction: what presses sticks."""
 
-    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
-    restitution: ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
-    solver: LCP solver ppm, qp or lemke; all give the same motion
-    """
-
-    recovery: NonNegative = 0.05
-    restitution: Restitution = 0.0
-    solver: Solver = "ppm"
+    recovery: NonNegative = 0.05  # largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
+    restitution: Restitution = 0.0  # ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
+    solver: Solver = "ppm"  # LCP solver ppm, qp or lemke; all give the same motion
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)

@@ -34,15 +34,12 @@ TOLERANCE = 1e-5  # largest residual of the law in a solved step, as a share of 
 
 
 class Penalty(Kind, frozen=True, tag="penalty"):
-    """Springs and dampers with regularised friction.
+    """Springs and dampers with regularised friction."""
 
-    kp: stiffness [N/m], > 0; at the default the paper's robot sinks in by 1 mm on its four feet
-    kv: damping [N·s/m], ≥ 0; the default is the authors' value. Critical damping of the paper's robot: 240
-    slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; smaller values reduce creep and need more passes
-    """
-
-    kp: Positive = 11772.0
+    kp: Positive = 11772.0  # stiffness [N/m], > 0; at the default the paper's robot sinks in by 1 mm on its four feet
+    # damping [N·s/m], ≥ 0; the default is the authors' value. Critical damping of the paper's robot: 240
     kv: NonNegative = 100.0
+    # speed at which friction reaches 71 % of its limit [m/s], > 0; smaller values reduce creep and need more passes
     slip_speed: Positive = 1e-3
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:

@@ -277,28 +277,23 @@ MU_CAP = 10.0  # friction coefficient used for infinite friction
 class Sap(Kind, frozen=True, tag="sap"):
     """Springs, dampers and round friction cones as one convex problem per step. Stiffness and dissipation apply to
     contacts whose bodies have no stiffness of their own.
-
-    stiffness: k [N/m], > 0, inf for as rigid as the step allows; at the default the paper's robot sinks in by 0.1 mm
-    dissipation: τ_d [s], ≥ 0; the damping ratio is τ_d/2 times the natural frequency of the contact
-    beta: β, period of the stiffest contact in steps
-    sigma: σ, smaller values reduce the creep of sticking contacts
-    scheme: integration scheme; "symplectic" and "explicit" evaluate forces at the beginning of the step, "implicit" and
-        "midpoint" (second order) solve for them by Newton's method
-    candidates: "touching" uses contacts with φ ≤ 0, which bounce like a spring and damper. "near" uses all reported contacts:
-        forces are continuous, sliding and resting contacts do not chatter, and landings are damped more, but feet that swing
-        low over ground with high friction may be caught
-    tolerance: ε_r, largest momentum error of a solved step, relative to the momentum
-    max_iterations: largest number of Newton iterations
     """
 
+    # k [N/m], > 0, inf for as rigid as the step allows; at the default the paper's robot sinks in by 0.1 mm
     stiffness: Positive = 1e5
-    dissipation: NonNegative = 5e-3
-    beta: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
-    sigma: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1e-3
+    dissipation: NonNegative = 5e-3  # τ_d [s], ≥ 0; the damping ratio is τ_d/2 times the natural frequency of the contact
+    beta: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0  # β, period of the stiffest contact in steps
+    sigma: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1e-3  # σ, smaller values reduce the creep of sticking contacts
+    # integration scheme; "symplectic" and "explicit" evaluate forces at the beginning of the step, "implicit" and "midpoint"
+    # (second order) solve for them by Newton's method
     scheme: Literal["symplectic", "explicit", "implicit", "midpoint"] = "symplectic"
+    # "touching" uses contacts with φ ≤ 0, which bounce like a spring and damper. "near" uses all reported contacts: forces are
+    # continuous, sliding and resting contacts do not chatter, and landings are damped more, but feet that swing low over ground
+    # with high friction may be caught
     candidates: Literal["touching", "near"] = "touching"
+    # ε_r, largest momentum error of a solved step, relative to the momentum
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
-    max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
+    max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100  # largest number of Newton iterations
 
     @property
     def force_times(self) -> ForceTimes:

@@ -39,18 +39,12 @@ RESTS = 1e-9  # below this normal speed a touching contact neither closes nor op
 
 
 class Viscous(Kind, frozen=True, tag="viscous"):
-    """Rigid contacts with viscous friction.
+    """Rigid contacts with viscous friction."""
 
-    coefficient: μ_v of each contact [N·s/m], ≥ 0; the default is the paper's value
-    level: velocity or acceleration
-    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
-    solver: LCP solver ppm, qp or lemke; all give the same motion
-    """
-
-    coefficient: NonNegative = 0.1
-    level: Literal["velocity", "acceleration"] = "velocity"
-    recovery: NonNegative = 0.05
-    solver: Solver = "ppm"
+    coefficient: NonNegative = 0.1  # μ_v of each contact [N·s/m], ≥ 0; the default is the paper's value
+    level: Literal["velocity", "acceleration"] = "velocity"  # velocity or acceleration
+    recovery: NonNegative = 0.05  # largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
+    solver: Solver = "ppm"  # LCP solver ppm, qp or lemke; all give the same motion
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         """Return the velocity after the step. Raises InputError at the acceleration level when the problem has no `bias`."""

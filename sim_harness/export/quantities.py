@@ -26,17 +26,14 @@ XYZ = ("x", "y", "z")
 
 
 class Quantity(NamedTuple):
-    """A row of the table. fields: names, or JOINTS or CONTACTS; values: of n ticks (n, number of fields), NaN where absent
-
-    base: whether robots with a fixed base do not have it
-    """
+    """A row of the table. fields: names, or JOINTS or CONTACTS; values: of n ticks (n, number of fields), NaN where absent"""
 
     topic: str
     fields: tuple[str, ...]
     unit: str
     meaning: str
     values: Callable[[Block], Array]
-    base: bool = False
+    base: bool = False  # whether robots with a fixed base do not have it
 
     def names(self, robot: Robot) -> tuple[str, ...]:
         """Return the names of the fields for a robot."""

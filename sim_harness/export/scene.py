@@ -26,30 +26,22 @@ COLOURS = {"predicted": (0.15, 0.45, 0.9, 1.0), "sensed": (0.95, 0.55, 0.1, 1.0)
 
 
 class Transform(NamedTuple):
-    """Poses of a link in the frame of its parent link.
-
-    translation: [m] (f, 3); quaternion: xyzw (f, 4); moves: whether a joint is between them
-    """
+    """Poses of a link in the frame of its parent link."""
 
     parent: str
     child: str
-    translation: Array
-    quaternion: Array
-    moves: bool
+    translation: Array  # [m] (f, 3)
+    quaternion: Array  # xyzw (f, 4)
+    moves: bool  # whether a joint is between them
 
 
 class Scene(NamedTuple):
-    """Poses and forces in f frames, with c contacts.
+    """Poses and forces in f frames, with c contacts."""
 
-    times_ns: wall-clock time of each frame [ns] (f); transforms: of all links, parents first
-    points: of the contacts in the world [m] (f, c, 3)
-    arrows: 'predicted' and 'sensed' → arrows in the world, as long as in `idyn view` [m] (f, c, 3)
-    """
-
-    times_ns: Array
-    transforms: list[Transform]
-    points: Array
-    arrows: dict[str, Array]
+    times_ns: Array  # wall-clock time of each frame [ns] (f)
+    transforms: list[Transform]  # of all links, parents first
+    points: Array  # of the contacts in the world [m] (f, c, 3)
+    arrows: dict[str, Array]  # 'predicted' and 'sensed' → arrows in the world, as long as in `idyn view` [m] (f, c, 3)
 
 
 class Event(NamedTuple):

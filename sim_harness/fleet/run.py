@@ -41,31 +41,22 @@ RECORDED = "recorded"
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
-    """How logs are replayed.
+    """How logs are replayed."""
 
-    laws: contact laws, `RECORDED` for the log's own
-    selection: None: the log's own
-    window: ticks of a window
-    lead_in: ticks that are replayed before each window and not kept; None: all earlier ones of the log
-    """
-
-    laws: tuple[str, ...] = (RECORDED,)
-    selection: str | None = None
-    window: int = 20_000
-    lead_in: int | None = None
+    laws: tuple[str, ...] = (RECORDED,)  # contact laws, `RECORDED` for the log's own
+    selection: str | None = None  # None: the log's own
+    window: int = 20_000  # ticks of a window
+    lead_in: int | None = None  # ticks that are replayed before each window and not kept; None: all earlier ones of the log
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
-    """A log. name: its file's name and the begin of its digest; sha256: of everything that a replay reads
-
-    ticks: number of states that were answered by a torque; complete: whether it was read to its end
-    """
+    """A log. name: its file's name and the begin of its digest; sha256: of everything that a replay reads"""
 
     path: Path
     name: str
     sha256: str
-    ticks: int
-    complete: bool
+    ticks: int  # number of states that were answered by a torque
+    complete: bool  # whether it was read to its end
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -206,24 +197,19 @@ PACKAGES = ("idyn", "pin", "numpy", "scipy")
 
 
 class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a window, in figures.
-
-    sha256: of its columns
-    identical: ticks with the recorded torques bit for bit; refused: ticks that the replay did not answer
-    change_sum: sum of mean |Δτ| over the answered ticks [N·m]; change_max: max |Δτ| [N·m], 0 without an answered tick
-    kept_s, total_s: see `About`
-    """
+    """The results of a window, in figures."""
 
     law: str
     log: str
     window: int
     first: int
     ticks: int
-    sha256: str
-    identical: int
-    refused: int
-    change_sum: float
-    change_max: float
+    sha256: str  # of its columns
+    identical: int  # ticks with the recorded torques bit for bit
+    refused: int  # ticks that the replay did not answer
+    change_sum: float  # sum of mean |Δτ| over the answered ticks [N·m]
+    change_max: float  # max |Δτ| [N·m], 0 without an answered tick
+    # kept_s, total_s: see `About`
     kept_s: float
     total_s: float
 

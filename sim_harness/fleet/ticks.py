@@ -50,14 +50,10 @@ Ticks = dict[str, Array]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file tells beside its ticks. It does not enter the digest.
+    """What a file tells beside its ticks. It does not enter the digest."""
 
-    kept_s: processor time of the ticks of the file [s]
-    total_s: with what came before them: start and lead-in of the task, or the writing of the last file [s]
-    """
-
-    kept_s: float
-    total_s: float
+    kept_s: float  # processor time of the ticks of the file [s]
+    total_s: float  # with what came before them: start and lead-in of the task, or the writing of the last file [s]
 
 
 class TickWriter:

@@ -39,11 +39,10 @@ RANK = {"M": 2, "J": 2, "v": 1, "v_plus": 1, "p": 1, "mu": 1, "dt": 0, "h": 1, "
 class Step(Record, frozen=True):
     """A step to judge.
 
-    name: for reports
     problem: the step's data; p, v_plus: its solution [N·s] (3n), [m/s, rad/s] (nv)
     """
 
-    name: str
+    name: str  # for reports
     problem: ForwardProblem
     p: Array
     v_plus: Array

@@ -42,16 +42,13 @@ class Kind(StrEnum):
 
 
 class Violation(Record, frozen=True):
-    """A violation.
-
-    contact: its index, None for all; amount in `unit`; times: amount over the tolerance
-    """
+    """A violation."""
 
     kind: Kind
-    contact: int | None
+    contact: int | None  # its index, None for all; amount in `unit`
     amount: float
     unit: str
-    times: float
+    times: float  # amount over the tolerance
 
     def __str__(self) -> str:
         where = "" if self.contact is None else f"contact {self.contact} "
@@ -59,18 +56,14 @@ class Violation(Record, frozen=True):
 
 
 class Energy(Record, frozen=True):
-    """Energy of a step [J].
+    """Energy of a step [J]."""
 
-    kinetic: ½ v⁺ᵀMv⁺ − ½ vᵀMv; forces: work of force − h with the mean velocity
-    contacts: kinetic energy that the impulses add when they act after the forces, Σ p · (u_free + u⁺) / 2; at most 0 for every
-        law of friction and inelastic impact, except for what lifts a contact out of penetration
-    friction: Σ p_T · u_T⁺, at most 0
-    """
-
-    kinetic: float
-    forces: float
+    kinetic: float  # ½ v⁺ᵀMv⁺ − ½ vᵀMv
+    forces: float  # work of force − h with the mean velocity
+    # kinetic energy that the impulses add when they act after the forces, Σ p · (u_free + u⁺) / 2; at most 0 for every law of
+    # friction and inelastic impact, except for what lifts a contact out of penetration
     contacts: float
-    friction: float
+    friction: float  # Σ p_T · u_T⁺, at most 0
 
 
 class Verdict(Record, frozen=True):

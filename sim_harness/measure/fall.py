@@ -97,16 +97,13 @@ LAG = 0.5
 
 
 class Progress(NamedTuple):
-    """Progress of a walk.
+    """Progress of a walk."""
 
-    made, expected: along the path [m], or turned about the vertical [rad] when the path is a turn in place
-    unit: 'm' or 'rad'; off: from the place of the ideal point at the end [m]
-    """
-
+    # made, expected: along the path [m], or turned about the vertical [rad] when the path is a turn in place
     made: float
     expected: float
-    unit: str
-    off: float
+    unit: str  # 'm' or 'rad'
+    off: float  # from the place of the ideal point at the end [m]
 
 
 def progress_of(walk: WalkSettings, t: Array, q: Array) -> Progress:

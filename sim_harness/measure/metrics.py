@@ -26,67 +26,49 @@ STRIDE = 10
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a run; NaN where a figure is undefined.
 
-    label: of the run, usually the law; engine: of the simulated world; seconds: simulated time [s]
-    verdict: how the run ended; a run in lock-step, and so `seconds`, ends at a fall
-    height: final height of the base [m]; tilt: largest tilt of the base from upright [rad]
-    drift: horizontal displacement of the base at the end [m]; distance: travelled by the base in the plane [m];
-        height, tilt, drift and distance are 0 for a fixed base
-    forward, left, turn: mean velocity of the base in its own level frame in the second half of the run [m/s, m/s, rad/s]
-    tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
-        without gripping joints
-    risen: time after which a robot that had to get up stood to the end [s]; NaN if it did not, or others
-    last_tracking: as tracking, in the last second
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
-    weight: m g [N]; force: mean Σ f_N of the simulator [N]
-    force_error: mean |Σ f_N predicted − Σ f_N simulated| [N]
-    force_error_relative: force_error divided by the mean simulated Σ f_N
-    contact_force_error: mean error of a single normal force [N], without the null-space part of the impulses
-    path_error: mean distance of the centre of mass from the path in the plane [m]
-    modes: share of the ticks in each mode of the reply or the failsafe
-    substituted: share of the ticks that another law than the controller's answered
-    told: share of the loaded contacts for which there was a prediction, NaN without loaded contacts
-    step_p50, step_p99, step_max: run time of the controller's step [µs], None if the replies do not have it
-    round_trip_p50, round_trip_p99: time from sending the state to receiving the torque [µs], None if it was not measured
-    late: number of replies that took longer than a period
-    pace: simulated time over wall-clock time, 1 in real time; NaN for a run of one tick
-    longest_tick: in wall-clock time [s]
     """
 
-    label: str
-    engine: str
-    seconds: float
-    verdict: Verdict
-    height: float
-    tilt: float
-    drift: float
-    distance: float
+    label: str  # of the run, usually the law
+    engine: str  # of the simulated world
+    seconds: float  # simulated time [s]
+    verdict: Verdict  # how the run ended; a run in lock-step, and so `seconds`, ends at a fall
+    height: float  # final height of the base [m]
+    tilt: float  # largest tilt of the base from upright [rad]
+    drift: float  # horizontal displacement of the base at the end [m]
+    distance: float  # travelled by the base in the plane [m]; height, tilt, drift and distance are 0 for a fixed base
+    # forward, left, turn: mean velocity of the base in its own level frame in the second half of the run [m/s, m/s, rad/s]
     forward: float
     left: float
     turn: float
+    # tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a
+    # reference, without gripping joints
     tracking: float
     speed_tracking: float
-    risen: float
-    last_tracking: float
+    risen: float  # time after which a robot that had to get up stood to the end [s]; NaN if it did not, or others
+    last_tracking: float  # as tracking, in the last second
     torque: float
     torque_rate: float
     torque_rate_max: float
-    weight: float
-    force: float
-    force_error: float
-    force_error_relative: float
-    contact_force_error: float
-    path_error: float
-    modes: dict[str, float]
-    substituted: float
-    told: float
+    weight: float  # m g [N]
+    force: float  # mean Σ f_N of the simulator [N]
+    force_error: float  # mean |Σ f_N predicted − Σ f_N simulated| [N]
+    force_error_relative: float  # force_error divided by the mean simulated Σ f_N
+    contact_force_error: float  # mean error of a single normal force [N], without the null-space part of the impulses
+    path_error: float  # mean distance of the centre of mass from the path in the plane [m]
+    modes: dict[str, float]  # share of the ticks in each mode of the reply or the failsafe
+    substituted: float  # share of the ticks that another law than the controller's answered
+    told: float  # share of the loaded contacts for which there was a prediction, NaN without loaded contacts
+    # step_p50, step_p99, step_max: run time of the controller's step [µs], None if the replies do not have it
     step_p50: float | None
     step_p99: float | None
     step_max: float | None
+    # round_trip_p50, round_trip_p99: time from sending the state to receiving the torque [µs], None if it was not measured
     round_trip_p50: float | None
     round_trip_p99: float | None
-    late: int
-    pace: float
-    longest_tick: float
+    late: int  # number of replies that took longer than a period
+    pace: float  # simulated time over wall-clock time, 1 in real time; NaN for a run of one tick
+    longest_tick: float  # in wall-clock time [s]
 
     @property
     def upright(self) -> bool:
@@ -226,13 +208,10 @@ def normal_forces(trace: Trace) -> tuple[Array, Array]:
 
 
 class Quantity(NamedTuple):
-    """A quantity of a run.
+    """A quantity of a run."""
 
-    heading: of its column, with unit; value: function that returns the quantity of a run, NaN where it is undefined
-    """
-
-    heading: str
-    value: Callable[[Summary], float]
+    heading: str  # of its column, with unit
+    value: Callable[[Summary], float]  # function that returns the quantity of a run, NaN where it is undefined
 
 
 QUANTITIES = {

@@ -29,52 +29,38 @@ class Trace(Record, frozen=True):
     """A run of n ticks with c contacts. A contact is a contact point of the robot, or a pair of such a point and a robot's box.
 
     NaN marks missing values: no contact, no prediction, no reply.
-
-    t: time at the beginning of the tick [s] (n)
-    q, v: state at the beginning of the tick (n, nq), (n, nv)
-    tau: torque applied during the tick [N·m] (n, na)
-    predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
-    simulated: force on the robot in the simulated world, along n, t1, t2, mean over the tick [N] (n, c, 3)
-    mode: origin of the torque (server or failsafe), as an index into `modes` (n)
-    status: status of the engine, a value of `idyn.status.Status` (n)
-    round_trip: time from sending the state to receiving the torque [s] (n)
-    solve_time: run time of the controller's step, from the reply [s] (n)
-    q_ref, v_ref: references of the joints, from the reply [rad], [rad/s] (n, na)
-    wall: wall-clock time at the beginning of the tick [s] (n)
-    places: names of the contacts (c)
-    modes: names of the modes: statuses of replies, modes of the failsafe
-    answer: what the server answered, as an index into `answers` (n); empty: not recorded
-    answers: '' for no answer, 'torque', 'law NAME' or 'refused: REASON'
-    mismatch: model mismatch from the reply: motion [g], force [weight of the robot] (n, 2); empty: not recorded
-    beside: part of the simulated normal force that acts beside the contact place, on other shapes of the robot, and counts for
-        the nearest place [N] (n, c); NaN: the forces are not those of a world, but sensed; empty: not recorded
-    mu: friction coefficient of each contact (n, c); empty: not recorded
-    reason: why the reply's status was not ok, as an index into `reasons` (n); empty: not recorded
-    reasons: '' for none, or 'STATUS: MESSAGE'
     """
 
-    t: Array
+    t: Array  # time at the beginning of the tick [s] (n)
+    # q, v: state at the beginning of the tick (n, nq), (n, nv)
     q: Array
     v: Array
-    tau: Array
-    predicted: Array
-    simulated: Array
-    mode: Array
-    status: Array
-    round_trip: Array
-    solve_time: Array
+    tau: Array  # torque applied during the tick [N·m] (n, na)
+    predicted: Array  # force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
+    simulated: Array  # force on the robot in the simulated world, along n, t1, t2, mean over the tick [N] (n, c, 3)
+    mode: Array  # origin of the torque (server or failsafe), as an index into `modes` (n)
+    status: Array  # status of the engine, a value of `idyn.status.Status` (n)
+    round_trip: Array  # time from sending the state to receiving the torque [s] (n)
+    solve_time: Array  # run time of the controller's step, from the reply [s] (n)
+    # q_ref, v_ref: references of the joints, from the reply [rad], [rad/s] (n, na)
     q_ref: Array
     v_ref: Array
-    wall: Array
-    places: tuple[str, ...]
-    modes: tuple[str, ...]
+    wall: Array  # wall-clock time at the beginning of the tick [s] (n)
+    places: tuple[str, ...]  # names of the contacts (c)
+    modes: tuple[str, ...]  # names of the modes: statuses of replies, modes of the failsafe
+    # what the server answered, as an index into `answers` (n); empty: not recorded
     answer: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    answers: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()  # '' for no answer, 'torque', 'law NAME' or 'refused: REASON'
+    # model mismatch from the reply: motion [g], force [weight of the robot] (n, 2); empty: not recorded
     mismatch: Array = msgspec.field(default_factory=lambda: np.zeros((0, 2)))
+    # part of the simulated normal force that acts beside the contact place, on other shapes of the robot, and counts for the
+    # nearest place [N] (n, c); NaN: the forces are not those of a world, but sensed; empty: not recorded
     beside: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    # friction coefficient of each contact (n, c); empty: not recorded
     mu: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    # why the reply's status was not ok, as an index into `reasons` (n); empty: not recorded
     reason: Array = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # '' for none, or 'STATUS: MESSAGE'
 
     def __len__(self) -> int:
         return len(self.t)

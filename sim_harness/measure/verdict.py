@@ -73,20 +73,14 @@ CUT_SHORT = (Ending.FELL, Ending.LAY, Ending.REFUSED, Ending.STOPPED, Ending.FAI
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended.
-
-    text: in words, with the numbers that decided; good: whether the robot did its task
-    upright: whether it was on its feet and under control to the end: no fall, refusal or stop
-    at: time of what went wrong [s], None if nothing did or if it has no time
-    noted: what else happened until then: slips of a walk, reasons of a status that is not ok
-    """
+    """How a run ended."""
 
     ending: Ending
-    text: str
-    good: bool
-    upright: bool
-    at: float | None = None
-    noted: tuple[str, ...] = ()
+    text: str  # in words, with the numbers that decided
+    good: bool  # whether the robot did its task
+    upright: bool  # whether it was on its feet and under control to the end: no fall, refusal or stop
+    at: float | None = None  # time of what went wrong [s], None if nothing did or if it has no time
+    noted: tuple[str, ...] = ()  # what else happened until then: slips of a walk, reasons of a status that is not ok
 
     @property
     def whole(self) -> str:
@@ -95,21 +89,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(Record, frozen=True):
-    """What a robot has to do.
+    """What a robot has to do."""
 
-    terrain: ground of the world; reference: of the controller
-    law: name of the controller's contact law
-    gripping: names of joints that grip the robot's boxes
-    steered: whether others may command motions that the reference does not contain: planners, gamepads
-    stance: configuration in which a robot stands that has to get up (nq); None: it stands from the start
-    """
-
-    terrain: Terrain
-    reference: TrajectorySettings = HoldSettings()
-    law: str = ""
-    gripping: Sequence[str] = ()
-    steered: bool = False
-    stance: Array | None = None
+    terrain: Terrain  # ground of the world
+    reference: TrajectorySettings = HoldSettings()  # of the controller
+    law: str = ""  # name of the controller's contact law
+    gripping: Sequence[str] = ()  # names of joints that grip the robot's boxes
+    steered: bool = False  # whether others may command motions that the reference does not contain: planners, gamepads
+    stance: Array | None = None  # configuration in which a robot stands that has to get up (nq); None: it stands from the start
 
 
 def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float, cut: bool = False) -> Verdict:

@@ -10,34 +10,27 @@ GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 
 
 class MujocoSettings(Kind, frozen=True, tag="mujoco"):
-    """MuJoCo: its contact model, solver and integration.
+    """MuJoCo: its contact model, solver and integration."""
 
-    ground: compliance of all contacts, a row of `GROUNDS`: critically damped with that time constant
-    solref: replaces `ground`: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
-    solreffriction: solref of the friction of all contacts; None: that of the normal force. With a larger time constant contacts
-        bounce less while they slide
-    solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
-    cone: type of the friction cone
-    impratio: ratio of friction to normal impedance; larger values reduce creep
-    condim: 3: contacts with sliding friction; 4: also against turning about the normal; 6: also against rolling
-    spin, roll: friction against turning about the normal and about the tangents: largest moment per normal force [m]
-    integrator: MuJoCo's integrator
-    timestep: longest physics step [s]; a control period is divided into equal steps no longer than this
-    tolerance: of MuJoCo's solver; 0: as far as it converges, in at most 200 iterations
-    """
-
+    # compliance of all contacts, a row of `GROUNDS`: critically damped with that time constant
     ground: Literal["default", "firm", "stiff"] = "default"
+    # replaces `ground`: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
     solref: tuple[float, float] | None = None
+    # solref of the friction of all contacts; None: that of the normal force. With a larger time constant contacts bounce less
+    # while they slide
     solreffriction: tuple[float, float] | None = None
+    # impedance of all contacts: (smallest, largest, width [m], midpoint, power)
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
-    cone: Literal["elliptic", "pyramidal"] = "elliptic"
-    impratio: Positive = 1.0
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"  # type of the friction cone
+    impratio: Positive = 1.0  # ratio of friction to normal impedance; larger values reduce creep
+    # 3: contacts with sliding friction; 4: also against turning about the normal; 6: also against rolling
     condim: Literal[3, 4, 6] = 3
+    # spin, roll: friction against turning about the normal and about the tangents: largest moment per normal force [m]
     spin: Positive = 0.005
     roll: Positive = 0.0001
-    integrator: Literal["Euler", "implicit", "implicitfast"] = "Euler"
-    timestep: Positive = 0.001
-    tolerance: NonNegative = 1e-8
+    integrator: Literal["Euler", "implicit", "implicitfast"] = "Euler"  # MuJoCo's integrator
+    timestep: Positive = 0.001  # longest physics step [s]; a control period is divided into equal steps no longer than this
+    tolerance: NonNegative = 1e-8  # of MuJoCo's solver; 0: as far as it converges, in at most 200 iterations
 
     def __post_init__(self) -> None:
         first, second = self.contact_solref

@@ -136,17 +136,13 @@ MARGIN, SHARE = 0.01, 0.25
 
 
 class Draft(NamedTuple):
-    """A configuration in one file.
+    """A configuration in one file."""
 
-    text: TOML; found: what was found or guessed, and from where; legs: number of feet; walks: whether it has a gait;
-    warnings: parts of the model that are ignored or doubtful, with their lines
-    """
-
-    text: str
-    found: tuple[str, ...]
-    legs: int
-    walks: bool
-    warnings: tuple[str, ...] = ()
+    text: str  # TOML
+    found: tuple[str, ...]  # what was found or guessed, and from where
+    legs: int  # number of feet
+    walks: bool  # whether it has a gait;
+    warnings: tuple[str, ...] = ()  # parts of the model that are ignored or doubtful, with their lines
 
 
 def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixed: bool = False) -> Draft:

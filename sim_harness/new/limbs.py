@@ -49,13 +49,10 @@ ROUND = 0.002
 
 
 class Limb(NamedTuple):
-    """A chain of joints that ends in a link without further joints.
+    """A chain of joints that ends in a link without further joints."""
 
-    joints: their indices, from the trunk outwards; frame: name of a link of the last one
-    """
-
-    joints: tuple[int, ...]
-    frame: str
+    joints: tuple[int, ...]  # their indices, from the trunk outwards
+    frame: str  # name of a link of the last one
 
 
 class Foot(NamedTuple):

@@ -44,25 +44,19 @@ Line = tuple[Any, ...]
 
 
 class Plot(Record, frozen=True):
-    """Lines and bars on common axes.
+    """Lines and bars on common axes."""
 
-    lines: label → line; labels that begin with "_" are not in the legend; width: of all lines [pt]
-    bars: label → heights of its bars, one for each of `ticks`; bars of different labels are side by side
-    ticks: label → position on the x axis
-    log: logarithmic axes, "", "y" or "xy"; legend: whether the plot has a legend
-    spans: shaded intervals of the x axis (begin, end)
-    axes: arguments of `Axes.set`, such as title and xlabel; extra: function that draws anything else
-    """
-
+    # label → line; labels that begin with "_" are not in the legend
     lines: Mapping[str, Line] = msgspec.field(default_factory=dict)
-    width: float = 1.2
+    width: float = 1.2  # of all lines [pt]
+    # label → heights of its bars, one for each of `ticks`; bars of different labels are side by side
     bars: Mapping[str, Sequence[float]] = msgspec.field(default_factory=dict)
-    ticks: Mapping[str, float] = msgspec.field(default_factory=dict)
-    log: str = ""
-    legend: bool = False
-    axes: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    spans: Sequence[tuple[float, float]] = ()
-    extra: Callable[[Axes], object] | None = None
+    ticks: Mapping[str, float] = msgspec.field(default_factory=dict)  # label → position on the x axis
+    log: str = ""  # logarithmic axes, "", "y" or "xy"
+    legend: bool = False  # whether the plot has a legend
+    axes: Mapping[str, Any] = msgspec.field(default_factory=dict)  # arguments of `Axes.set`, such as title and xlabel
+    spans: Sequence[tuple[float, float]] = ()  # shaded intervals of the x axis (begin, end)
+    extra: Callable[[Axes], object] | None = None  # function that draws anything else
 
     def draw(self, axis: Axes) -> None:
         """Draw the plot on an axis."""

@@ -15,14 +15,10 @@ from sim_harness.world.world import World
 
 
 class PerturbationSettings(Settings, frozen=True):
-    """Perturbation of the initial stance.
+    """Perturbation of the initial stance."""
 
-    shift: largest displacement of a floating base along each axis, with fixed feet [m]
-    speed: standard deviation of the joint velocities [rad/s]
-    """
-
-    shift: NonNegative = 0.0
-    speed: NonNegative = 0.0
+    shift: NonNegative = 0.0  # largest displacement of a floating base along each axis, with fixed feet [m]
+    speed: NonNegative = 0.0  # standard deviation of the joint velocities [rad/s]
 
 
 def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:

@@ -45,25 +45,17 @@ Vector3 = tuple[float, float, float]
 
 
 class PushSettings(Settings, frozen=True):
-    """A push: see `sim_harness.world.world.Push`.
+    """A push: see `sim_harness.world.world.Push`."""
 
-    start, duration: interval [s]
-    frame: any frame of the pushed body; absent: the floating base
-    force: [N] (3)
-    weights: force in multiples of the modelled robot's weight (3); instead of `force`
-    point: point of action in the frame of the joint that carries the body [m] (3)
-    every: interval at which the push is repeated until the end of the run, ≥ duration [s]; 0: once
-    turn: angle about the vertical from each push to the next [rad]
-    """
-
+    # start, duration: interval [s]
     start: float
     duration: float
-    frame: str | None = None
-    force: Vector3 | None = None
-    weights: Vector3 | None = None
-    point: Vector3 = (0.0, 0.0, 0.0)
-    every: NonNegative = 0.0
-    turn: float = 0.0
+    frame: str | None = None  # any frame of the pushed body; absent: the floating base
+    force: Vector3 | None = None  # [N] (3)
+    weights: Vector3 | None = None  # force in multiples of the modelled robot's weight (3); instead of `force`
+    point: Vector3 = (0.0, 0.0, 0.0)  # point of action in the frame of the joint that carries the body [m] (3)
+    every: NonNegative = 0.0  # interval at which the push is repeated until the end of the run, ≥ duration [s]; 0: once
+    turn: float = 0.0  # angle about the vertical from each push to the next [rad]
 
 
 def push_of(settings: PushSettings, robot: Robot, where: str) -> Push:
@@ -103,42 +95,33 @@ def repeated(push: Push, settings: PushSettings, end: float) -> list[Push]:
 
 
 class ExperimentSettings(Settings, frozen=True):
-    """Settings of an experiment: `configs/experiments/*.toml`.
+    """Settings of an experiment: `configs/experiments/*.toml`."""
 
-    server: name or path of the server's configuration
-    laws: contact laws; there is one run with each, which replaces the law of the controller
-    may_fail: those of the laws, by name, with which the robot is expected to fail, to show it; with the others it must not
-    controller: values that replace those of the server's controller, table by table
-    engine: contact model of the simulated world
-    duration: of one run [s]
-    paced: whether a run is in real time; otherwise world and server run in lock-step, as fast as possible, until a fall
-    patience: longest time that the world of a paced run waits for a late reply [s]; a slow machine then slows the walk down.
-        0: the world does not wait, like a real robot
-    failsafe: settings of the robot's failsafe, which acts without answers
-    contacts: 'geometry': the server finds contacts; 'message': the robot sends the contacts of an ideal sensor; 'binary': it
-        sends which feet touch
-    mu: friction coefficient of all contacts of the world instead of those of robot and terrain, may be inf; the controller
-        believes it, too, unless it has a `contact.mu` of its own. In the world `robot.ground.mu` replaces it
-    perturbation: of the initial state, drawn from the seed of a run
-    lying: the robot lies on the ground at first, dropped with this side below, or in any attitude; '': it stands
-    push: pushes
-    robot: differences of the simulated robot and its ground from the controller's model
-    """
-
-    server: str
-    laws: tuple[Choice, ...]
-    duration: float
+    server: str  # name or path of the server's configuration
+    laws: tuple[Choice, ...]  # contact laws; there is one run with each, which replaces the law of the controller
+    duration: float  # of one run [s]
+    # those of the laws, by name, with which the robot is expected to fail, to show it; with the others it must not
     may_fail: tuple[str, ...] = ()
+    # values that replace those of the server's controller, table by table
     controller: Table = msgspec.field(default_factory=dict)
-    engine: AnyEngine = PolygonLcp()
+    engine: AnyEngine = PolygonLcp()  # contact model of the simulated world
+    # whether a run is in real time; otherwise world and server run in lock-step, as fast as possible, until a fall
     paced: bool = True
+    # longest time that the world of a paced run waits for a late reply [s]; a slow machine then slows the walk down. 0: the
+    # world does not wait, like a real robot
     patience: NonNegative = 0.0
-    failsafe: FailsafeSettings = FailsafeSettings()
+    failsafe: FailsafeSettings = FailsafeSettings()  # settings of the robot's failsafe, which acts without answers
+    # 'geometry': the server finds contacts; 'message': the robot sends the contacts of an ideal sensor; 'binary': it sends
+    # which feet touch
     contacts: Report = "geometry"
+    # friction coefficient of all contacts of the world instead of those of robot and terrain, may be inf; the controller
+    # believes it, too, unless it has a `contact.mu` of its own. In the world `robot.ground.mu` replaces it
     mu: NonNegative | None = None
-    perturbation: PerturbationSettings = PerturbationSettings()
+    perturbation: PerturbationSettings = PerturbationSettings()  # of the initial state, drawn from the seed of a run
+    # the robot lies on the ground at first, dropped with this side below, or in any attitude; '': it stands
     lying: Pose | Literal[""] = ""
-    push: tuple[PushSettings, ...] = ()
+    push: tuple[PushSettings, ...] = ()  # pushes
+    # differences of the simulated robot and its ground from the controller's model
     robot: ImperfectionSettings = ImperfectionSettings()
 
 

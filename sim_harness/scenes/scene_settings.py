@@ -29,62 +29,42 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Shape(Settings, frozen=True):
-    """Shape of a body for contact and display, centred at the body's centre. Exactly one field is set.
+    """Shape of a body for contact and display, centred at the body's centre. Exactly one field is set."""
 
-    box: lengths of the edges [m]
-    sphere: radius [m]
-    cylinder: radius and length along z [m]
-    hull: corners of a convex body relative to its centre of mass [m]
-    """
-
-    box: tuple[Positive, Positive, Positive] | None = None
-    sphere: Positive | None = None
-    cylinder: tuple[Positive, Positive] | None = None
-    hull: tuple[Vector, ...] | None = None
+    box: tuple[Positive, Positive, Positive] | None = None  # lengths of the edges [m]
+    sphere: Positive | None = None  # radius [m]
+    cylinder: tuple[Positive, Positive] | None = None  # radius and length along z [m]
+    hull: tuple[Vector, ...] | None = None  # corners of a convex body relative to its centre of mass [m]
 
 
 class Material(Settings, frozen=True):
     """Material of a surface.
 
-    mu: friction coefficient, may be inf; the smaller one of two surfaces applies
-    stiffness: stiffness per contact point [N/m], may be inf; two surfaces act as springs in series
-    dissipation: damping over stiffness [s]; two surfaces have the mean weighted by compliance
-
     When both stiffnesses are inf, the engine uses its own stiffness.
     """
 
-    mu: NonNegative = 1.0
-    stiffness: Positive = float("inf")
-    dissipation: NonNegative = 0.0
+    mu: NonNegative = 1.0  # friction coefficient, may be inf; the smaller one of two surfaces applies
+    stiffness: Positive = float("inf")  # stiffness per contact point [N/m], may be inf; two surfaces act as springs in series
+    dissipation: NonNegative = 0.0  # damping over stiffness [s]; two surfaces have the mean weighted by compliance
 
 
 class JointSettings(Settings, frozen=True):
-    """One degree of freedom between a body and its parent.
+    """One degree of freedom between a body and its parent."""
 
-    kind: `slide` (prismatic) or `hinge` (revolute)
-    axis: direction of the axis; need not be normalised
-    anchor: a point on the axis [m]; absent: the body's centre
-    start, speed: initial position [m or rad] and velocity [m/s or rad/s]
-    stiffness, rest: spring stiffness [N/m or N·m/rad] and rest position [m or rad]
-    damping: viscous friction [N·s/m or N·m·s/rad]
-    coulomb: Coulomb friction [N or N·m]
-    stop: lower and upper limit [m or rad]
-    stop_stiffness: stiffness of the stops, inf for rigid stops [N/m or N·m/rad]
-    stop_dissipation: damping over stiffness of the stops [s]
-    """
-
-    kind: Literal["slide", "hinge"]
-    axis: Vector
-    anchor: Vector | None = None
+    kind: Literal["slide", "hinge"]  # `slide` (prismatic) or `hinge` (revolute)
+    axis: Vector  # direction of the axis; need not be normalised
+    anchor: Vector | None = None  # a point on the axis [m]; absent: the body's centre
+    # start, speed: initial position [m or rad] and velocity [m/s or rad/s]
     start: float = 0.0
     speed: float = 0.0
+    # stiffness, rest: spring stiffness [N/m or N·m/rad] and rest position [m or rad]
     stiffness: NonNegative = 0.0
     rest: float = 0.0
-    damping: NonNegative = 0.0
-    coulomb: NonNegative = 0.0
-    stop: tuple[float, float] | None = None
-    stop_stiffness: Positive = float("inf")
-    stop_dissipation: NonNegative = 0.0
+    damping: NonNegative = 0.0  # viscous friction [N·s/m or N·m·s/rad]
+    coulomb: NonNegative = 0.0  # Coulomb friction [N or N·m]
+    stop: tuple[float, float] | None = None  # lower and upper limit [m or rad]
+    stop_stiffness: Positive = float("inf")  # stiffness of the stops, inf for rigid stops [N/m or N·m/rad]
+    stop_dissipation: NonNegative = 0.0  # damping over stiffness of the stops [s]
 
 
 class BodySettings(Settings, frozen=True):
@@ -136,125 +116,77 @@ class BodySettings(Settings, frozen=True):
 
 
 class GroundSettings(Settings, frozen=True):
-    """The ground plane z = 0.
+    """The ground plane z = 0."""
 
-    material: surface
-    slope: inclination of the ground along x [rad]; the world's axes are the ground's axes, so gravity is tilted instead
-    """
-
-    material: Material = Material()
+    material: Material = Material()  # surface
+    # inclination of the ground along x [rad]; the world's axes are the ground's axes, so gravity is tilted instead
     slope: Annotated[float, msgspec.Meta(gt=-1.57, lt=1.57)] = 0.0
 
 
 class ClosureSettings(Settings, frozen=True):
-    """A constraint that keeps two bodies, or a body and the world, at their relative pose of the reference configuration.
+    """A constraint that keeps two bodies, or a body and the world, at their relative pose of the reference configuration."""
 
-    kind: `pin` constrains the position of a point, `weld` position and orientation
-    bodies: names of two bodies; an empty name is the world
-    at: the point [m]
-    stiffness: stiffness of each direction [N/m and N·m/rad], inf for a rigid closure
-    dissipation: damping over stiffness [s]
-    """
-
-    kind: Literal["pin", "weld"]
-    bodies: tuple[str, str]
-    at: Vector
-    stiffness: Positive = float("inf")
-    dissipation: NonNegative = 0.0
+    kind: Literal["pin", "weld"]  # `pin` constrains the position of a point, `weld` position and orientation
+    bodies: tuple[str, str]  # names of two bodies; an empty name is the world
+    at: Vector  # the point [m]
+    stiffness: Positive = float("inf")  # stiffness of each direction [N/m and N·m/rad], inf for a rigid closure
+    dissipation: NonNegative = 0.0  # damping over stiffness [s]
 
 
 class ArchSettings(Settings, frozen=True):
-    """An arch of blocks along a catenary in the plane y = 0 with both ends at z = 0. The first and last blocks are fixed.
+    """An arch of blocks along a catenary in the plane y = 0 with both ends at z = 0. The first and last blocks are fixed."""
 
-    name: prefix of the block names name-0, name-1, …
-    blocks: number of free blocks
-    span, rise: of the catenary [m]
-    thickness: at the crown and at the ends [m]
-    width: along y [m]
-    density: [kg/m³]
-    material: surface
-    """
-
-    name: str
-    blocks: Count
+    name: str  # prefix of the block names name-0, name-1, …
+    blocks: Count  # number of free blocks
+    # span, rise: of the catenary [m]
     span: Positive
     rise: Positive
-    thickness: tuple[Positive, Positive]
-    width: Positive
-    density: Positive
-    material: Material = Material()
+    thickness: tuple[Positive, Positive]  # at the crown and at the ends [m]
+    width: Positive  # along y [m]
+    density: Positive  # [kg/m³]
+    material: Material = Material()  # surface
 
 
 class ElasticSettings(Settings, frozen=True):
-    """A block of elastic material along the world axes: particles at the nodes of a grid and six tetrahedra per cell.
+    """A block of elastic material along the world axes: particles at the nodes of a grid and six tetrahedra per cell."""
 
-    name: prefix of the particle names name-0, name-1, …, numbered along z first, then y, then x
-    corner: lowest corner [m]
-    size: edge lengths [m]
-    cells: number of cells along each axis
-    young: Young's modulus [Pa]
-    poisson: Poisson's ratio
-    density: [kg/m³]
-    energy: `Energy` of sim_harness.world.elements
-    dissipation: damping over stiffness [s]
-    held: whether the particles with the lowest x are fixed
-    touches: whether particles can make contact, as spheres
-    radius: radius of these spheres [m]
-    material: surface of the particles
-    """
-
-    name: str
-    corner: Vector
-    size: tuple[Positive, Positive, Positive]
-    cells: tuple[Count, Count, Count]
-    young: Positive
-    poisson: Annotated[float, msgspec.Meta(gt=-1, lt=0.5)]
-    density: Positive
-    energy: Energy = "neo-hookean"
-    dissipation: NonNegative = 0.0
-    held: bool = False
-    touches: bool = False
-    radius: Positive = 0.005
-    material: Material = Material()
+    name: str  # prefix of the particle names name-0, name-1, …, numbered along z first, then y, then x
+    corner: Vector  # lowest corner [m]
+    size: tuple[Positive, Positive, Positive]  # edge lengths [m]
+    cells: tuple[Count, Count, Count]  # number of cells along each axis
+    young: Positive  # Young's modulus [Pa]
+    poisson: Annotated[float, msgspec.Meta(gt=-1, lt=0.5)]  # Poisson's ratio
+    density: Positive  # [kg/m³]
+    energy: Energy = "neo-hookean"  # `Energy` of sim_harness.world.elements
+    dissipation: NonNegative = 0.0  # damping over stiffness [s]
+    held: bool = False  # whether the particles with the lowest x are fixed
+    touches: bool = False  # whether particles can make contact, as spheres
+    radius: Positive = 0.005  # radius of these spheres [m]
+    material: Material = Material()  # surface of the particles
 
 
 class ForceSettings(Settings, frozen=True):
-    """An external force on a body, in world axes.
+    """An external force on a body, in world axes."""
 
-    body: name of the body
-    force: while it acts [N]
-    start, duration: interval in which it acts [s]
-    every: period of repetition [s]
-    otherwise: force at other times [N]
-    at: point of action, from the body's centre along the body's axes [m]
-    orbit: angular velocity of the point about the body's z axis [rad/s]
-    """
-
-    body: str
-    force: Vector
+    body: str  # name of the body
+    force: Vector  # while it acts [N]
+    # start, duration: interval in which it acts [s]
     start: NonNegative = 0.0
     duration: Positive = float("inf")
-    every: Positive = float("inf")
-    otherwise: Vector = (0.0, 0.0, 0.0)
-    at: Vector = (0.0, 0.0, 0.0)
-    orbit: float = 0.0
+    every: Positive = float("inf")  # period of repetition [s]
+    otherwise: Vector = (0.0, 0.0, 0.0)  # force at other times [N]
+    at: Vector = (0.0, 0.0, 0.0)  # point of action, from the body's centre along the body's axes [m]
+    orbit: float = 0.0  # angular velocity of the point about the body's z axis [rad/s]
 
 
 class MeasureSettings(Settings, frozen=True):
-    """A measured figure of a run and its known value.
+    """A measured figure of a run and its known value."""
 
-    quantity: a row of `QUANTITIES`
-    body: name of the body
-    known: a row of `FORMULAS`; absent: without known value
-    within: largest error of every engine, relative to the known value, absolute when that is 0
-    engines: engines that the figure is measured for; empty: all
-    """
-
-    quantity: str
-    body: str = ""
-    known: str | None = None
-    within: Positive | None = None
-    engines: tuple[str, ...] = ()
+    quantity: str  # a row of `QUANTITIES`
+    body: str = ""  # name of the body
+    known: str | None = None  # a row of `FORMULAS`; absent: without known value
+    within: Positive | None = None  # largest error of every engine, relative to the known value, absolute when that is 0
+    engines: tuple[str, ...] = ()  # engines that the figure is measured for; empty: all
 
 
 BODY_TABLES = frozenset({"body", "arch", "elastic"})  # tables of a scene that define bodies

@@ -58,13 +58,11 @@ def without_gc() -> Iterator[None]:
 
 
 class Case(Record, frozen=True):
-    """A measured case.
-
-    consistency: with `PROJECT` the case has feasible demands; with `HOLD` it has raw demands, which the prediction projects
-    """
+    """A measured case."""
 
     law: str
     selection: Selection = Selection.OFF
+    # with `PROJECT` the case has feasible demands; with `HOLD` it has raw demands, which the prediction projects
     consistency: Consistency = Consistency.PROJECT
 
 

@@ -45,18 +45,14 @@ class Errors(NamedTuple):
     """Errors of a law.
 
     Of a sliding robot, compared with the known answer; largest values over all directions:
-    friction: difference between the friction against the sliding velocity and μ Σ f_N, divided by μ Σ f_N
-    angle: between the friction force and the direction opposite to the sliding velocity [rad]
     In states with dragged feet, compared with the exact cone; RMS over these states:
-    impulse: relative error of the change of the unactuated momentum; velocity: largest error of a component of v⁺ [m/s, rad/s]
-    seconds: median run time of a prediction without a guess, over the dragged states [s]
     """
 
-    friction: float
-    angle: float
-    impulse: float
-    velocity: float
-    seconds: float
+    friction: float  # difference between the friction against the sliding velocity and μ Σ f_N, divided by μ Σ f_N
+    angle: float  # between the friction force and the direction opposite to the sliding velocity [rad]
+    impulse: float  # relative error of the change of the unactuated momentum
+    velocity: float  # largest error of a component of v⁺ [m/s, rad/s]
+    seconds: float  # median run time of a prediction without a guess, over the dragged states [s]
 
 
 class Stance(Record, frozen=True):

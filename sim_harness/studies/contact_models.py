@@ -84,17 +84,13 @@ SCENES = {
 
 
 class Outcome(NamedTuple):
-    """Figures of a run.
-
-    force: mean |error of the predicted Σ f_N| [N]; after: the same by the time since a touch-down, up to `AFTER` (ticks)
-    slip: mean speed along the ground of feet that carry load [m/s]; failed: share of ticks without a solution
-    """
+    """Figures of a run."""
 
     summary: Summary
-    force: float
-    after: Array
-    slip: float
-    failed: float
+    force: float  # mean |error of the predicted Σ f_N| [N]
+    after: Array  # the same by the time since a touch-down, up to `AFTER` (ticks)
+    slip: float  # mean speed along the ground of feet that carry load [m/s]
+    failed: float  # share of ticks without a solution
 
 
 def plan_of(robot: str, scene: Scene) -> Plan:

@@ -29,23 +29,18 @@ SHOWN = 110
 
 
 class Outcome(Record, frozen=True):
-    """Figures of an engine on n tosses.
+    """Figures of an engine on n tosses."""
 
-    identified: its parameters
-    windows: name of the window → errors (n each); forecasts: of the whole tosses
-    depth, measured_depth: deepest penetration of a corner in the forecast and in the measurement [m] (n)
-    energy: mean |E − E_measured| over the energy at the first sample, above that at rest (n)
-    curves: median over the tosses that last, while half of them do: "position" [block widths], "rotation" [°], "energy" [J],
-        "measured energy" [J] (SHOWN each)
-    """
-
-    identified: Identified
-    windows: dict[str, Errors]
+    identified: Identified  # its parameters
+    windows: dict[str, Errors]  # name of the window → errors (n each)
+    # depth, measured_depth: deepest penetration of a corner in the forecast and in the measurement [m] (n)
     depth: Array
     measured_depth: Array
-    energy: Array
+    energy: Array  # mean |E − E_measured| over the energy at the first sample, above that at rest (n)
+    # median over the tosses that last, while half of them do: "position" [block widths], "rotation" [°], "energy" [J],
+    # "measured energy" [J] (SHOWN each)
     curves: dict[str, Array]
-    forecasts: list[Forecast]
+    forecasts: list[Forecast]  # of the whole tosses
 
     @property
     def failed(self) -> int:

@@ -46,15 +46,14 @@ class Program(NamedTuple):
     """The program min ½ xᵀ H x + gᵀ x, subject to A x ≥ q and friction cones  (180)–(186).
 
     x = (λ_n, λ_r, λ_s, λ_u) [N]: λ_n, λ_r, λ_s of n contacts, λ_u of u stops and contacts without friction
-    mu: friction coefficients (n); ties: forces of tied rows, λ_b = ties[0] + ties[1] x
     """
 
     H: Array
     g: Array
     A: Array
     q: Array
-    mu: Array
-    ties: tuple[Array, Array]
+    mu: Array  # friction coefficients (n)
+    ties: tuple[Array, Array]  # forces of tied rows, λ_b = ties[0] + ties[1] x
 
 
 def tied(S: Array, S_dt: Array, phi_K: Array, G: Array, Minv: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -111,14 +110,13 @@ class Scaled(NamedTuple):
     """The program in scaled unknowns z, with x = units · z.
 
     H has ones on its diagonal. Rows of A have length 1; its last rows are λ_n, λ_u ≥ 0.
-    cones: c = (c_n, c_r, c_s) of c_n z_n ≥ ‖(c_r z_r, c_s z_s)‖ (n, 3)
     """
 
     H: Array
     g: Array
     A: Array
     q: Array
-    cones: Array
+    cones: Array  # c = (c_n, c_r, c_s) of c_n z_n ≥ ‖(c_r z_r, c_s z_s)‖ (n, 3)
     units: Array
 
 
@@ -226,12 +224,9 @@ def _plane(s: Scaled, i: int, angle: float) -> Array:
 
 
 class Published(FirstOrder, frozen=True, tag="first-order-published"):
-    """The engine `first-order` with the paper's programs. Configuration files cannot select it.
+    """The engine `first-order` with the paper's programs. Configuration files cannot select it."""
 
-    normal_weight: ζ, > 0; None: the paper's 1/dt
-    """
-
-    normal_weight: Positive | None = None
+    normal_weight: Positive | None = None  # ζ, > 0; None: the paper's 1/dt
 
     def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: ContactTerms) -> tuple[Array, Status, int, float]:
         """Return impulses of the table's rows (N, 3), status, number of QPs, residual of the scaled optimality conditions."""

@@ -351,16 +351,11 @@ METHODS = ("first-order", "BDF", "RK45")
 
 
 class Cell(Record, frozen=True):
-    """Figures of one foundation.
+    """Figures of one foundation."""
 
-    seconds: method → run time in seconds per simulated second
-    pressed: number of elements that pressed, in the step with the fewest of them
-    errors: method → norm of the difference of position [m] and quaternion from the reference
-    """
-
-    seconds: dict[str, float]
-    errors: dict[str, float]
-    pressed: int
+    seconds: dict[str, float]  # method → run time in seconds per simulated second
+    errors: dict[str, float]  # method → norm of the difference of position [m] and quaternion from the reference
+    pressed: int  # number of elements that pressed, in the step with the fewest of them
 
 
 def cell(per_side: int, modulus: float, force: float) -> Cell:

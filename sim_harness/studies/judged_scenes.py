@@ -35,19 +35,15 @@ BOUND = 1e6
 
 
 class Judged(Record, frozen=True):
-    """An engine on a scene.
-
-    steps: number of judged steps; worst: kind → largest amount, in `units`; depth: deepest penetration before a step [m]
-    fault: why it did not run, or ''
-    """
+    """An engine on a scene."""
 
     scene: str
     engine: str
-    steps: int
-    worst: dict[Kind, float]
+    steps: int  # number of judged steps
+    worst: dict[Kind, float]  # kind → largest amount, in `units`
     units: dict[Kind, str]
-    depth: float = 0.0
-    fault: str = ""
+    depth: float = 0.0  # deepest penetration before a step [m]
+    fault: str = ""  # why it did not run, or ''
 
 
 def judged_scenes(

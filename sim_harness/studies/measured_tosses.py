@@ -45,18 +45,12 @@ MASS = 0.37
 
 
 class Toss(Record, frozen=True):
-    """One toss, N samples at `RATE`. z is up, the floor is at z = 0.
+    """One toss, N samples at `RATE`. z is up, the floor is at z = 0."""
 
-    position: of the block's geometric centre [m] (N, 3)
-    rotation: body axes in the world (N, 3, 3)
-    velocity: of the geometric centre, a backward difference, so that of half a sample earlier [m/s] (N, 3)
-    spin: angular velocity in body axes, likewise [rad/s] (N, 3)
-    """
-
-    position: Array
-    rotation: Array
-    velocity: Array
-    spin: Array
+    position: Array  # of the block's geometric centre [m] (N, 3)
+    rotation: Array  # body axes in the world (N, 3, 3)
+    velocity: Array  # of the geometric centre, a backward difference, so that of half a sample earlier [m/s] (N, 3)
+    spin: Array  # angular velocity in body axes, likewise [rad/s] (N, 3)
 
     def __len__(self) -> int:
         return len(self.position)

@@ -59,20 +59,16 @@ PRESSED, WRONG = 1e-6, 1e-5
 
 
 class Setting(NamedTuple):
-    """A world and its prediction.
+    """A world and its prediction."""
 
-    robot: may end with `TURNING`
-    gap: added to the gaps that the controller gets [m]; steps: physics steps in a period
-    """
-
-    robot: str
+    robot: str  # may end with `TURNING`
     task: str
     ground: str = "default"
     cone: str = "elliptic"
     law: str = "mujoco"
     tolerance: float = CONVERGED
-    gap: float = 0.0
-    steps: int = 1
+    gap: float = 0.0  # added to the gaps that the controller gets [m]
+    steps: int = 1  # physics steps in a period
     integrator: str = "Euler"
 
 

@@ -81,15 +81,12 @@ KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS,
 
 
 class Convergence(Record, frozen=True):
-    """Convergence of the iteration.
+    """Convergence of the iteration."""
 
-    error: distance from Coulomb's law after each iteration, relative to the speed of the fastest row; it ends before the first
-        non-finite value (N)
-    iterations: number of iterations, exact steps included
-    """
-
+    # distance from Coulomb's law after each iteration, relative to the speed of the fastest row; it ends before the first
+    # non-finite value (N)
     error: Array
-    iterations: int
+    iterations: int  # number of iterations, exact steps included
 
     def after(self, iterations: int) -> float:
         """Return `error` after a number of iterations, or after the last one if there were fewer; inf if `error` is empty."""
@@ -100,16 +97,13 @@ class Floor(NamedTuple):
     """Rounding floor: residual and error after Newton's last step in one precision, and their bounds.
 
     A, x: matrix and impulses; r: residual; δ: machine precision
-    residual: [m/s]; residual_expected: bound (92), ‖A‖ ‖x‖ δ [m/s]
-    error: of the impulses [N·s]; error_expected: bound (91), ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖ [N·s]
-    error_at_most: bound (91) with ν = ‖A‖ ‖x‖ δ from (92) [N·s]
     """
 
-    residual: float
-    residual_expected: float
-    error: float
-    error_expected: float
-    error_at_most: float
+    residual: float  # [m/s]
+    residual_expected: float  # bound (92), ‖A‖ ‖x‖ δ [m/s]
+    error: float  # of the impulses [N·s]
+    error_expected: float  # bound (91), ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖ [N·s]
+    error_at_most: float  # bound (91) with ν = ‖A‖ ‖x‖ δ from (92) [N·s]
 
 
 def beam() -> ForwardProblem:

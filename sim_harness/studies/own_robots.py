@@ -35,21 +35,15 @@ DONE = ("stood", "held", "walked")
 
 
 class Outcome(NamedTuple):
-    """What a robot did.
+    """What a robot did."""
 
-    outcome: 'stood', 'held' (fixed base), 'walked', 'moved', a verdict ('fell at t s'), or 'refused', with NaN figures
-    tilt: largest tilt of the base [rad]; rate: mean |dτ/dt| [N·m/s]; error: largest error of a joint [rad or m]
-    distance: displacement of the base in the plane, and asked: what the gait asks for [m]
-    reason: of a refusal, of a fixed base of a robot with feet, or of another engine than MuJoCo
-    """
-
-    outcome: str
-    tilt: float = np.nan
-    rate: float = np.nan
-    error: float = np.nan
-    distance: float = np.nan
+    outcome: str  # 'stood', 'held' (fixed base), 'walked', 'moved', a verdict ('fell at t s'), or 'refused', with NaN figures
+    tilt: float = np.nan  # largest tilt of the base [rad]
+    rate: float = np.nan  # mean |dτ/dt| [N·m/s]
+    error: float = np.nan  # largest error of a joint [rad or m]
+    distance: float = np.nan  # displacement of the base in the plane, and asked: what the gait asks for [m]
     asked: float = np.nan
-    reason: str = ""
+    reason: str = ""  # of a refusal, of a fixed base of a robot with feet, or of another engine than MuJoCo
 
 
 def robots() -> dict[str, str]:

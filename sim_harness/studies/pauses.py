@@ -56,26 +56,18 @@ WORDS = {True: "yes", False: "no", None: "–"}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a pause.
+    """Outcome of a pause."""
 
-    who: which process was stopped; milliseconds: duration of the pause [ms]; law: of the server
-    ticks: number of ticks in each mode of the reply or the failsafe; longest_tick: in wall-clock time [s]
-    stopped: whether the failsafe stopped the robot until a reset
-    reset: whether the server accepted the reset, None without a reset
-    upright: whether the robot never fell; walked: distance travelled by the base in the plane after pause and reset [m]
-    traces: (walk with the pause, standing if the failsafe stopped the robot, walk afterwards)
-    """
-
-    who: Who
-    milliseconds: int
-    law: str
-    ticks: dict[str, int]
-    longest_tick: float
-    stopped: bool
-    reset: bool | None
-    upright: bool
-    walked: float
-    traces: tuple[Trace, ...]
+    who: Who  # which process was stopped
+    milliseconds: int  # duration of the pause [ms]
+    law: str  # of the server
+    ticks: dict[str, int]  # number of ticks in each mode of the reply or the failsafe
+    longest_tick: float  # in wall-clock time [s]
+    stopped: bool  # whether the failsafe stopped the robot until a reset
+    reset: bool | None  # whether the server accepted the reset, None without a reset
+    upright: bool  # whether the robot never fell
+    walked: float  # distance travelled by the base in the plane after pause and reset [m]
+    traces: tuple[Trace, ...]  # (walk with the pause, standing if the failsafe stopped the robot, walk afterwards)
 
     @property
     def figures(self) -> dict[str, object]:

@@ -41,36 +41,28 @@ RING = 0.004
 
 
 class RunnerSettings(Settings, frozen=True):
-    """A runner: an engine with its settings.
-
-    mu: friction coefficient of all contacts, may be inf; None: that of the world
-    paper: run time in the paper, in a unit common to all runners
-    """
+    """A runner: an engine with its settings."""
 
     title: str
     engine: OwnEngine
-    mu: NonNegative | None = None
-    paper: Positive | None = None
+    mu: NonNegative | None = None  # friction coefficient of all contacts, may be inf; None: that of the world
+    paper: Positive | None = None  # run time in the paper, in a unit common to all runners
 
 
 class RaceSettings(Settings, frozen=True):
-    """A world and the runners, which all simulate it.
-
-    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
-    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
-    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
-    reference: title of the runner with which the others are compared
-    """
+    """A world and the runners, which all simulate it."""
 
     runner: tuple[RunnerSettings, ...]
-    reference: str
+    reference: str  # title of the runner with which the others are compared
+    # dt, duration: time step and length of each trial [s]
     dt: Positive
     duration: Positive
+    # name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
     scene: str = ""
     robot: str = ""
     points: Count = 1
-    trials: Count = 10
-    lasting: Count = 1
+    trials: Count = 10  # number of trials of each runner; runners take turns
+    lasting: Count = 1  # number of steps of one more, untimed run of each runner (the long run), which shows drift
 
 
 class March:
@@ -121,44 +113,33 @@ def _holding_torque(world: World) -> Array:
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one run.
+    """Figures of one run."""
 
-    total, engine: mean times of a whole step and of the engine in it [s]; iterations: number in each step
-    contacts: mean number of contacts; unsolved: share of steps without a solution
-    moved: largest displacement of a body, or of the robot's base [m]
-    """
-
+    # total, engine: mean times of a whole step and of the engine in it [s]
     total: float
     engine: float
-    iterations: list[int]
-    contacts: float
-    unsolved: float
-    moved: float
+    iterations: list[int]  # number in each step
+    contacts: float  # mean number of contacts
+    unsolved: float  # share of steps without a solution
+    moved: float  # largest displacement of a body, or of the robot's base [m]
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a runner over its trials.
-
-    total: time of a step [µs]
-    spread: standard deviation of `total` over the trials, NaN for a single one [µs]
-    engine: time of the engine in a step [µs]
-    iterations, most: mean and largest number of iterations per step
-    contacts: mean number of contacts
-    unsolved: share of steps without a solution, in the trials
-    moved, lasting_unsolved: largest displacement [m] and share of unsolved steps in the long run
-    total_ratio, engine_ratio, paper_ratio: times relative to the reference
-    """
+    """Figures of a runner over its trials."""
 
     title: str
-    total: float
-    spread: float
-    engine: float
+    total: float  # time of a step [µs]
+    spread: float  # standard deviation of `total` over the trials, NaN for a single one [µs]
+    engine: float  # time of the engine in a step [µs]
+    # iterations, most: mean and largest number of iterations per step
     iterations: float
     most: int
-    contacts: float
-    unsolved: float
+    contacts: float  # mean number of contacts
+    unsolved: float  # share of steps without a solution, in the trials
+    # moved, lasting_unsolved: largest displacement [m] and share of unsolved steps in the long run
     moved: float
     lasting_unsolved: float
+    # total_ratio, engine_ratio, paper_ratio: times relative to the reference
     total_ratio: float
     engine_ratio: float
     paper_ratio: float | None

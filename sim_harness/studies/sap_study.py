@@ -31,14 +31,11 @@ START, SPRING, MASS = 0.1, 100.0, 0.5
 
 
 class Swing(Record, frozen=True):
-    """Motion of the cylinder after each step.
+    """Motion of the cylinder after each step."""
 
-    t: time [s] (N); x: displacement [m] (N); energy: mechanical energy, as a share of the initial one (N)
-    """
-
-    t: Array
-    x: Array
-    energy: Array
+    t: Array  # time [s] (N)
+    x: Array  # displacement [m] (N)
+    energy: Array  # mechanical energy, as a share of the initial one (N)
 
     @property
     def error(self) -> float:
@@ -48,17 +45,13 @@ class Swing(Record, frozen=True):
 
 
 class Pile(Record, frozen=True):
-    """Figures of each step of the clutter.
+    """Figures of each step of the clutter."""
 
-    t: time [s] (N); iterations: number of Newton steps (N); momentum: e_m, the momentum error of [SAP §VI-C] (N)
-    contacts: number of contacts (N); seconds: run time of the engine [s] (N)
-    """
-
-    t: Array
-    iterations: Array
-    momentum: Array
-    contacts: Array
-    seconds: Array
+    t: Array  # time [s] (N)
+    iterations: Array  # number of Newton steps (N)
+    momentum: Array  # e_m, the momentum error of [SAP §VI-C] (N)
+    contacts: Array  # number of contacts (N)
+    seconds: Array  # run time of the engine [s] (N)
 
 
 def effective_mass(motion: str) -> float:

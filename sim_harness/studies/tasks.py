@@ -81,18 +81,14 @@ class TaskRun(Record, frozen=True):
     """A run of all controllers.
 
     radius [m], frequency [Hz]: of the circle, drawn by the trunk, or by the free foot if there is one
-    noise: of the measured state, in units of `measured`
-    mu: friction coefficient of world and models; None: the robot's
-    lifts: whether a foot leaves the ground
-    presses: normal force that is asked of the foot `PRESSING` [N]; None: no force is asked for
     """
 
     radius: float = 0.03
     frequency: float = 0.5
-    noise: float = 0.0
-    mu: float | None = None
-    lifts: bool = False
-    presses: float | None = None
+    noise: float = 0.0  # of the measured state, in units of `measured`
+    mu: float | None = None  # friction coefficient of world and models; None: the robot's
+    lifts: bool = False  # whether a foot leaves the ground
+    presses: float | None = None  # normal force that is asked of the foot `PRESSING` [N]; None: no force is asked for
 
 
 RUNS = {
@@ -105,18 +101,14 @@ RUNS = {
 
 
 class Targets(NamedTuple):
-    """What is asked for in each of n ticks.
+    """What is asked for in each of n ticks."""
 
-    trunk, foot: curves of the base and of the free foot in the world, x, v and a side by side (n, 9); the attitude of the base
-        is asked to be level, the joints to be near the stance
-    stands: which contacts touch the ground, in the order of the robot's contact places (n, contacts)
-    presses: normal force of the foot `PRESSING` [N]; NaN: not asked for (n)
-    """
-
+    # trunk, foot: curves of the base and of the free foot in the world, x, v and a side by side (n, 9); the attitude of the
+    # base is asked to be level, the joints to be near the stance
     trunk: Array
     foot: Array
-    stands: Array
-    presses: Array
+    stands: Array  # which contacts touch the ground, in the order of the robot's contact places (n, contacts)
+    presses: Array  # normal force of the foot `PRESSING` [N]; NaN: not asked for (n)
 
 
 def stance() -> tuple[Robot, Array]:
@@ -163,18 +155,12 @@ STILL = np.zeros(3)
 
 
 class TaskTick(NamedTuple):
-    """What a controller returns.
+    """What a controller returns."""
 
-    tau: joint torques [N·m] (na)
-    normal: normal force of each contact place that the controller computes [N] (contacts)
-    seconds: run time of the computation, from the state and the targets to the torques [s]
-    ok: whether the controller found a solution
-    """
-
-    tau: Array
-    normal: Array
-    seconds: float
-    ok: bool
+    tau: Array  # joint torques [N·m] (na)
+    normal: Array  # normal force of each contact place that the controller computes [N] (contacts)
+    seconds: float  # run time of the computation, from the state and the targets to the torques [s]
+    ok: bool  # whether the controller found a solution
 
 
 class TaskController(Protocol):
@@ -242,28 +228,17 @@ def _follow(frame: str, target: Array, rotation: Array | None) -> FrameTask:
 
 
 class TaskFigures(NamedTuple):
-    """Figures of a run, from `SETTLED` until the end or the fall.
+    """Figures of a run, from `SETTLED` until the end or the fall."""
 
-    tracking: root mean square of the position error of the trunk, or of the free foot [mm]
-    tilt: root mean square of the angle between the vertical axes of trunk and world [mrad]
-    force: root mean square over feet and ticks of the normal force in the world minus that of the controller [N]
-    pressing: largest difference of the normal force in the world from the one that is asked for [N]; NaN if none is
-    rate: mean of |dτ/dt| over joints and ticks [N·m/s]
-    fell: time of the fall [s]; inf: upright to the end
-    seconds: median run time of the controller [s]
-    failed: number of ticks without a solution
-    errors: the position errors, one per tick [mm] (n)
-    """
-
-    tracking: float
-    tilt: float
-    force: float
-    pressing: float
-    rate: float
-    fell: float
-    seconds: float
-    failed: int
-    errors: Array
+    tracking: float  # root mean square of the position error of the trunk, or of the free foot [mm]
+    tilt: float  # root mean square of the angle between the vertical axes of trunk and world [mrad]
+    force: float  # root mean square over feet and ticks of the normal force in the world minus that of the controller [N]
+    pressing: float  # largest difference of the normal force in the world from the one that is asked for [N]; NaN if none is
+    rate: float  # mean of |dτ/dt| over joints and ticks [N·m/s]
+    fell: float  # time of the fall [s]; inf: upright to the end
+    seconds: float  # median run time of the controller [s]
+    failed: int  # number of ticks without a solution
+    errors: Array  # the position errors, one per tick [mm] (n)
 
 
 def run_controller(robot: Robot, stance: Array, run: TaskRun, targets: Targets, controller: TaskController) -> TaskFigures:

@@ -49,29 +49,23 @@ LINEAR = 1.1
 
 
 class TimingSettings(Settings, frozen=True):
-    """Run time over the number of contacts.
+    """Run time over the number of contacts."""
 
-    contacts: controller → numbers of contacts; repeat: predictions per figure
-    slope: controller → (least, largest) number of contacts between which the run time is claimed to be linear
-    """
-
-    contacts: dict[str, tuple[Count, ...]]
+    contacts: dict[str, tuple[Count, ...]]  # controller → numbers of contacts
     robot: str = "quadruped"
-    repeat: Count = 200
+    repeat: Count = 200  # predictions per figure
+    # controller → (least, largest) number of contacts between which the run time is claimed to be linear
     slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Run times of a law with a number of contacts [µs].
-
-    certified: share of the predictions that the law itself solved, without a fallback
-    """
+    """Run times of a law with a number of contacts [µs]."""
 
     contacts: int
     median: float
     p99: float
     max: float
-    certified: float
+    certified: float  # share of the predictions that the law itself solved, without a fallback
 
 
 class LawTimes(msgspec.Struct, frozen=True, kw_only=True):

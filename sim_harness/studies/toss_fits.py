@@ -217,16 +217,12 @@ REFERENCE = "mujoco"
 
 
 class Identified(Settings, frozen=True):
-    """Parameters of an engine.
+    """Parameters of an engine."""
 
-    values: name → value; intervals: name → low and high end of the 95 % interval
-    loss: mean loss of the tosses of the fit [block widths + rad]; evaluations: of the loss
-    """
-
-    values: dict[str, Positive]
-    intervals: dict[str, tuple[Positive, Positive]]
-    loss: NonNegative
-    evaluations: Annotated[int, msgspec.Meta(ge=0)]
+    values: dict[str, Positive]  # name → value
+    intervals: dict[str, tuple[Positive, Positive]]  # name → low and high end of the 95 % interval
+    loss: NonNegative  # mean loss of the tosses of the fit [block widths + rad]
+    evaluations: Annotated[int, msgspec.Meta(ge=0)]  # of the loss
 
 
 class Parameters(Settings, frozen=True):

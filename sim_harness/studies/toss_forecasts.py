@@ -27,16 +27,12 @@ from sim_harness.studies.measured_tosses import CORNERS, EDGE, MASS, RATE, Toss
 
 
 class Block(Record, frozen=True):
-    """A cube with its centre of mass apart from its geometric centre.
+    """A cube with its centre of mass apart from its geometric centre."""
 
-    half: half of an edge [m]; mass [kg]; inertia: about the centre of mass, the same about all axes [kg·m²]
-    centre: centre of mass from the geometric centre, body axes [m] (3); gravity [m/s²]
-    """
-
-    half: float
+    half: float  # half of an edge [m]; mass [kg]
     mass: float
-    inertia: float
-    centre: Array
+    inertia: float  # about the centre of mass, the same about all axes [kg·m²]
+    centre: Array  # centre of mass from the geometric centre, body axes [m] (3); gravity [m/s²]
     gravity: float
 
     @property
@@ -46,15 +42,11 @@ class Block(Record, frozen=True):
 
 
 class Motion(Record, frozen=True):
-    """State of a block.
+    """State of a block."""
 
-    position: of the centre of mass [m] (3); rotation: body axes in the world (3, 3)
-    velocity: of the centre of mass [m/s] (3), then angular velocity in body axes [rad/s] (3); (6)
-    """
-
-    position: Array
-    rotation: Array
-    velocity: Array
+    position: Array  # of the centre of mass [m] (3)
+    rotation: Array  # body axes in the world (3, 3)
+    velocity: Array  # of the centre of mass [m/s] (3), then angular velocity in body axes [rad/s] (3); (6)
 
 
 def contact_terms(position: Array, rotation: Array, corners: Array, margin: float) -> tuple[Array, Array]:
@@ -98,19 +90,15 @@ STANDARD_GRAVITY, ABOVE, FEWEST = 9.81, 0.003, 8
 
 
 class Flight(Settings, frozen=True):
-    """What the flights say. Every value is in measured lengths.
+    """What the flights say. Every value is in measured lengths."""
 
-    gravity: [m/s²]; centre: centre of mass from the geometric centre, body axes [m]
-    gravity_error, centre_error: standard errors, by the scatter between tosses
-    residual: root mean square [m]; tosses: number of flights
-    """
-
-    gravity: Positive
-    centre: tuple[float, float, float]
+    gravity: Positive  # [m/s²]
+    centre: tuple[float, float, float]  # centre of mass from the geometric centre, body axes [m]
+    # gravity_error, centre_error: standard errors, by the scatter between tosses
     gravity_error: NonNegative = 0.0
     centre_error: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    residual: NonNegative = 0.0
-    tosses: int = 0
+    residual: NonNegative = 0.0  # root mean square [m]
+    tosses: int = 0  # number of flights
 
     @property
     def scale(self) -> float:
@@ -168,25 +156,18 @@ FASTEST = 4.0
 
 
 class Forecast(NamedTuple):
-    """Forecast of N samples, the first of which is given.
+    """Forecast of N samples, the first of which is given."""
 
-    position: of the geometric centre [m] (N, 3); rotation: (N, 3, 3)
-    failed: steps whose engine reported a failure
-    """
-
-    position: Array
-    rotation: Array
-    failed: int
+    position: Array  # of the geometric centre [m] (N, 3)
+    rotation: Array  # (N, 3, 3)
+    failed: int  # steps whose engine reported a failure
 
 
 class Contact(NamedTuple):
-    """Parameters of the contacts of a block.
+    """Parameters of the contacts of a block."""
 
-    mu: friction coefficient
-    stiffness, dissipation: of each contact point [N/m], [s]; None: the engine's own
-    """
-
-    mu: float
+    mu: float  # friction coefficient
+    # stiffness, dissipation: of each contact point [N/m], [s]; None: the engine's own
     stiffness: float | None = None
     dissipation: float = 0.0
 

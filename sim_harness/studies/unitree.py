@@ -40,11 +40,9 @@ the second time before and after; the third is the largest delay looked for [s].
 
 
 class Estimates(NamedTuple):
-    """The server's estimates of the states that match a step of the simulator.
+    """The server's estimates of the states that match a step of the simulator."""
 
-    rows: of the trace (n); position [m] (n, 3), attitude (n), velocity in the axes of the base [m/s] (n, 3), touching (n, feet)
-    """
-
+    # of the trace (n); position [m] (n, 3), attitude (n), velocity in the axes of the base [m/s] (n, 3), touching (n, feet)
     rows: Array
     position: Array
     attitude: Rotation
@@ -69,14 +67,13 @@ class Walk(NamedTuple):
 class EstimateFigures(NamedTuple):
     """Errors of the estimates.
 
-    velocity: rms by axis [m/s] (3); tilt: largest [rad]; height: mean [m]; drift: of the way at the end, as a share of the way
     right: share of feet right while trotting; touchdown, liftoff: median and 95 % quantile of the delay [s] (2)
     """
 
-    velocity: Array
-    tilt: float
-    height: float
-    drift: float
+    velocity: Array  # rms by axis [m/s] (3)
+    tilt: float  # largest [rad]
+    height: float  # mean [m]
+    drift: float  # of the way at the end, as a share of the way
     right: float
     touchdown: Array
     liftoff: Array
@@ -173,30 +170,22 @@ REAL_TIME, SLOW = 0.98, 0.01
 
 
 class Outcome(NamedTuple):
-    """A run.
+    """A run."""
 
-    ended: '' if the script was completed, otherwise why not; real_time: share of real time of the simulator
-    rate: answered states per second [1/s]; gap: longest time between two of them [s]; served: share answered with `ok`
-    answered: number of states; missed: that arrived together with a later one
-    delays: from a state to its command, median and 99 % quantile [s]
-    walks: by step of the script; tilt: largest [rad]; torque_rate: mean |dτ/dt| [N·m/s]; tracking: mean |error| [rad]
-    estimates: None if no state was served; heights: time [s] and height of the base [m] (2, n), for the picture
-    """
-
-    ended: str
-    real_time: float
-    rate: float = 0.0
-    gap: float = np.nan
-    served: float = 0.0
-    answered: int = 0
-    missed: int = 0
-    delays: tuple[float, float] = (np.nan, np.nan)
-    walks: tuple[Walk, ...] = ()
-    tilt: float = np.nan
-    torque_rate: float = np.nan
-    tracking: float = np.nan
-    estimates: EstimateFigures | None = None
-    heights: Array | None = None
+    ended: str  # '' if the script was completed, otherwise why not
+    real_time: float  # share of real time of the simulator
+    rate: float = 0.0  # answered states per second [1/s]
+    gap: float = np.nan  # longest time between two of them [s]
+    served: float = 0.0  # share answered with `ok`
+    answered: int = 0  # number of states
+    missed: int = 0  # that arrived together with a later one
+    delays: tuple[float, float] = (np.nan, np.nan)  # from a state to its command, median and 99 % quantile [s]
+    walks: tuple[Walk, ...] = ()  # by step of the script
+    tilt: float = np.nan  # largest [rad]
+    torque_rate: float = np.nan  # mean |dτ/dt| [N·m/s]
+    tracking: float = np.nan  # mean |error| [rad]
+    estimates: EstimateFigures | None = None  # None if no state was served
+    heights: Array | None = None  # time [s] and height of the base [m] (2, n), for the picture
 
 
 def tasks_table(found: Figures) -> Table:
@@ -332,15 +321,13 @@ LEADS = {
 
 
 class Setup(NamedTuple):
-    """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`
-    delay: None: in real time; otherwise in lock-step, see `SimulatorSetup`
-    """
+    """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`"""
 
     folder: Path
     robot: str
     script: str
     scene: str = FLAT
-    delay: int | None = None
+    delay: int | None = None  # None: in real time; otherwise in lock-step, see `SimulatorSetup`
 
     @property
     def steps(self) -> list[Step]:

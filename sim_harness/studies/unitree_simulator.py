@@ -30,13 +30,12 @@ class Truth(NamedTuple):
     """What the simulator did, step by step.
 
     t: time [s] (n); q, v: configuration and velocity as MuJoCo has them (n, …)
-    torques: of the motors in the step that begins there [N·m] (n, na)
     """
 
     t: Array
     q: Array
     v: Array
-    torques: Array
+    torques: Array  # of the motors in the step that begins there [N·m] (n, na)
 
     @property
     def attitude(self) -> Rotation:
@@ -128,10 +127,7 @@ class PushOnBase(msgspec.Struct):
 
 
 class SimulatorSetup(msgspec.Struct):
-    """A run. folder: of Unitree's simulator; hold: the robot hangs in its initial pose until the first command.
-
-    delay: None: in real time; a number: in lock-step. Each state waits for its command, which acts so many steps later
-    """
+    """A run. folder: of Unitree's simulator; hold: the robot hangs in its initial pose until the first command."""
 
     folder: str
     robot: str
@@ -139,6 +135,7 @@ class SimulatorSetup(msgspec.Struct):
     seconds: float
     trace: str
     hold: bool = False
+    # None: in real time; a number: in lock-step. Each state waits for its command, which acts so many steps later
     delay: int | None = None
     pushes: tuple[PushOnBase, ...] = ()
 

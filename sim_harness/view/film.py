@@ -79,30 +79,18 @@ FRAME = ("poses", "points", "normals", "friction", "centre", "world", "predicted
 
 
 class Film(Record, frozen=True):
-    """An animation of f frames with c contacts, in world axes. Missing contacts have force 0.
+    """An animation of f frames with c contacts, in world axes. Missing contacts have force 0."""
 
-    t: time [s] (f)
-    poses: position [m] and quaternion xyzw of each joint frame; joint 0 is the world (f, njoints, 7)
-    points: contact points, or the nearest points of contacts that do not touch [m] (f, c, 3)
-    normals: normals of the contacts, towards the robot (f, c, 3)
-    friction: friction coefficients that the controller assumes; 0 without a cone, at most `MAX_FRICTION` (f, c)
-    centre: centre of mass [m] (f, 3)
-    world: simulated or measured force on the robot in the tick that begins at t [N] (f, c, 3)
-    predicted: predicted force on the robot in that tick [N] (f, c, 3)
-    known: whether `world` has forces; logs of robots without force sensors have none
-    mode: origin of the torque, as in `Trace` (f)
-    """
-
-    t: Array
-    poses: Array
-    points: Array
-    normals: Array
-    friction: Array
-    centre: Array
-    world: Array
-    predicted: Array
-    known: bool
-    mode: Array
+    t: Array  # time [s] (f)
+    poses: Array  # position [m] and quaternion xyzw of each joint frame; joint 0 is the world (f, njoints, 7)
+    points: Array  # contact points, or the nearest points of contacts that do not touch [m] (f, c, 3)
+    normals: Array  # normals of the contacts, towards the robot (f, c, 3)
+    friction: Array  # friction coefficients that the controller assumes; 0 without a cone, at most `MAX_FRICTION` (f, c)
+    centre: Array  # centre of mass [m] (f, 3)
+    world: Array  # simulated or measured force on the robot in the tick that begins at t [N] (f, c, 3)
+    predicted: Array  # predicted force on the robot in that tick [N] (f, c, 3)
+    known: bool  # whether `world` has forces; logs of robots without force sensors have none
+    mode: Array  # origin of the torque, as in `Trace` (f)
 
 
 def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE, mu: float | None = None) -> Film:

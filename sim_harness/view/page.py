@@ -87,20 +87,14 @@ POINTS = 1000
 
 
 class Panel(Record, frozen=True):
-    """Curves on common axes, in one variant for each choice.
-
-    choices: names of the joints or contacts; (''): there is no choice (m)
-    lines: label → values, NaN where unknown (n, m)
-    bounds: lowest and highest permitted value, ±inf: unlimited (m, 2)
-    log: whether the axis of the values is logarithmic; they are positive then
-    """
+    """Curves on common axes, in one variant for each choice."""
 
     title: str
     unit: str
-    choices: tuple[str, ...]
-    lines: dict[str, Array]
-    bounds: Array
-    log: bool = False
+    choices: tuple[str, ...]  # names of the joints or contacts; (''): there is no choice (m)
+    lines: dict[str, Array]  # label → values, NaN where unknown (n, m)
+    bounds: Array  # lowest and highest permitted value, ±inf: unlimited (m, 2)
+    log: bool = False  # whether the axis of the values is logarithmic; they are positive then
 
 
 def panels_of(controller: Controller, trace: Trace) -> list[Panel]:
