@@ -30,6 +30,10 @@ class Rows(Record, frozen=True):
     compliance: Array | None = None  # e = 1/k, ≥ 0, 0 for rigid rows [m/N, rad/(N·m)] (m); None: all rows are rigid
     dissipation: Array | None = None  # τ_d ≥ 0 of compliant rows, damping is k τ_d [s] (m); None: no row is damped
 
+    def __post_init__(self) -> None:
+        """Store the Jacobian in C order, as kernels read it."""
+        msgspec.structs.force_setattr(self, "G", np.ascontiguousarray(self.G))
+
     @property
     def yields(self) -> Array:
         """Return true for each compliant row (m)."""
