@@ -152,12 +152,13 @@ class Worker:
 
     def work(self, method: Method, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
         """Solve chunks of members until the shared iterator is empty. repeats: see `WorkerPool.solve`"""
+        kind: Any = type(method)
         for chunk in chunks:
             fresh = ~repeats[chunk]
             fresh[0] = True
             states = zip(members.q[chunk][fresh], members.v[chunk][fresh], strict=True)
             self._robot.terms_of(states, *self._terms)
-            solve_members_for(type(method))(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
+            solve_members_for(kind)(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
 
 
 class WorkerPool:

@@ -131,7 +131,8 @@ class Method(ArrayRecord):
         self.put(problem=problem, law=data, finish=Finish(problem, law, data, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.soft = data.soft
-        self.tick, self.solve_again = tick_for(type(self)), solve_again_for(type(self))
+        kind: Any = type(self)
+        self.tick, self.solve_again = tick_for(kind), solve_again_for(kind)
         self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
         self.moment, self.turns, self.implicit = self.finish.moment, data.soft.turns, data.soft.implicit
         compliant, consistency = law.compliant, options.consistency  # compliant: all are feasible

@@ -31,8 +31,10 @@ class Rows(Record, frozen=True):
     dissipation: Array | None = None  # τ_d ≥ 0 of compliant rows, damping is k τ_d [s] (m); None: no row is damped
 
     def __post_init__(self) -> None:
-        """Store the Jacobian in C order, as kernels read it."""
-        msgspec.structs.force_setattr(self, "G", np.ascontiguousarray(self.G))
+        """Store the arrays in C order, as kernels read them."""
+        for name in ("G", "g", "compliance", "dissipation"):
+            if (given := getattr(self, name)) is not None:
+                msgspec.structs.force_setattr(self, name, np.ascontiguousarray(given))
 
     @property
     def yields(self) -> Array:
