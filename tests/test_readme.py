@@ -31,11 +31,11 @@ from idyn.status import Status
 from idyn.types import Consistency, Residuals, Selection, State
 from sim_harness.commands.main import build_parser, main
 from sim_harness.commands.options import COMMANDS
-from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.settings import ComparisonSettings, load_comparison, plan_of
 from sim_harness.compare.studies import STUDIES
 from sim_harness.export.quantities import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings
+from sim_harness.studies.controllers import CONTROLLERS
+from sim_harness.studies.paper import ComparisonSettings, load_comparison, plan_of
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import Code

@@ -11,10 +11,8 @@ from idyn.errors import ConfigError
 from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.report import Finding, comparison_report, figures_of
-from sim_harness.compare.results import Options, run_comparisons
-from sim_harness.compare.settings import ComparisonSettings, load_comparison
-from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, study_module, study_of
-from sim_harness.compare.study import Figures, Study, measure, report_of
+from sim_harness.compare.results import Options
+from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, comparison_module, study_module, study_of
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_summary, text_table
 from sim_harness.run.logs import summarise_log
@@ -60,18 +58,20 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     return study.summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
 
 
-def _measured(study: Study, out: Path) -> tuple[Report, Figures]:
+def _measured(study: Any, out: Path) -> tuple[Report, dict[str, dict[Any, Any]]]:
+    """Measure a study and write its report to a folder. Return report and figures."""
+    studies = study_module("study", f"{CHECKOUT}.study")
     with run_bar() as progress:
-        found = measure(study, progress)
-    report = report_of(study, found)
+        found = studies.measure(study, progress)
+    report = studies.report_of(study, found)
     publish(report, out)
     return report, found
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     """Run comparisons. Return the outcomes of their claims, and whether all claims hold that could be decided."""
-    comparisons = [load_comparison(name) for name in names]
-    studies = [_study_of(name, comparison) for name, comparison in zip(names, comparisons, strict=True)]
+    modules = [comparison_module(name) for name in names]
+    comparisons = [module.load_comparison(name) for module, name in zip(modules, names, strict=True)]
     how = Options(
         seeds=options.seeds,
         seconds=options.seconds,
@@ -80,24 +80,13 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
         keep_logs=not options.no_logs,
     )
     runs = options.out.absolute() / "runs"  # workers may have another working directory
+    findings = []
     with run_bar() as progress:
-        results = run_comparisons(comparisons, runs, how, progress)
-        measured = [None if study is None else study[0].run(study[1], runs, progress) for study in studies]
-    findings = [
-        Finding(name=Path(name).stem, comparison=comparison, results=result, measured=found)
-        for name, comparison, result, found in zip(names, comparisons, results, measured, strict=True)
-    ]
+        for name, module, comparison in zip(names, modules, comparisons, strict=True):
+            findings.append(Finding(Path(name).stem, comparison, module.run(comparison, runs, how, progress)))
     publish(comparison_report(findings), options.out, figures=figures_of(findings))
-    outcomes = [outcome for finding in findings for outcome in finding.outcomes]
+    outcomes = [outcome for finding in findings for outcome in finding.measured.outcomes()]
     return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
-
-
-def _study_of(name: str, comparison: ComparisonSettings) -> tuple[Any, dict[str, Any]] | None:
-    """Return the study of a comparison without scenes and its settings. Raises ConfigError where only a checkout has it."""
-    for kind, settings in (("timing", comparison.timing), ("race", comparison.race)):
-        if settings is not None:
-            return study_module(name, f"{CHECKOUT}.{kind}"), settings
-    return None
 
 
 def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -28,9 +28,8 @@ from idyn.laws import LAWS
 from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar, run_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
-from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, runs_of
-from sim_harness.compare.studies import CHECKOUT, study_module
-from sim_harness.compare.study import measure, report_of
+from sim_harness.compare.settings import ComparisonSettings, is_comparison
+from sim_harness.compare.studies import CHECKOUT, comparison_module, study_module
 from sim_harness.doctor import Fact, bench_server, facts
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
@@ -134,10 +133,8 @@ def _load(kind: str, what: str) -> Robot:
     if is_scene(what):
         return SceneModel(load_scene(what)).robot
     if is_comparison(what):
-        comparison = load_comparison(what)
-        robots = [plan.controller.robot for _, plan, _ in runs_of(comparison)]
-        name = robots[0] if comparison.timing is None else comparison.timing.get("robot", "quadruped")
-        return load_robot(name)[0]
+        module = comparison_module(what)
+        return load_robot(module.robot_of(module.load_comparison(what)))[0]
     return build_controller(load_plan(what).controller).robot
 
 
@@ -301,9 +298,10 @@ def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _batches(options: argparse.Namespace) -> dict[str, Any]:
-    batches = study_module("--batch", f"{CHECKOUT}.batches").study(options.robot)
+    studies, batches = (study_module("bench", f"{CHECKOUT}.{name}") for name in ("study", "batches"))
+    batches = batches.study(options.robot)
     with run_bar("case") as progress:
-        found = measure(batches, progress)
-    print(report_of(batches, found).text)
+        found = studies.measure(batches, progress)
+    print(studies.report_of(batches, found).text)
     predictions = {", ".join(point): times for point, times in found["predictions"].items()}
     return {"predictions": predictions, "worlds": found["worlds"]}

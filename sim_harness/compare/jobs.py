@@ -23,7 +23,6 @@ import transport
 from controllers.build import build_controller
 from idyn.errors import IdynError
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.study import Progress
 from sim_harness.measure.metrics import Summary
 from sim_harness.measure.trace import Trace
 from sim_harness.run.experiment import TRACE, run_in_process
@@ -66,6 +65,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     summary: Summary
 
+
+Progress = Callable[[int, int, str], None]
+"""Called with (number of finished items, number of all items, name of the next or last item)."""
 
 R = TypeVar("R", bound=Any)
 J = TypeVar("J", bound=Job)

@@ -1,14 +1,43 @@
-"""Matrices of runs, robots × worlds × laws × disturbances: tables, pictures, and checks of their claims."""
+"""Matrices of runs: their tables, pictures, and checks of their claims."""
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from sim_harness.compare.results import Outcome, Results, Runs, either, lost, statistic
-from sim_harness.compare.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
+from controllers.config.loading import load
+from sim_harness.compare.jobs import Progress, tasks_of
+from sim_harness.compare.results import (
+    Options,
+    Outcome,
+    Results,
+    Runs,
+    Tasks,
+    either,
+    figures_of_runs,
+    lost,
+    run_tasks_of,
+    seeds_of,
+    statistic,
+)
+from sim_harness.compare.settings import (
+    Cell,
+    CellCheckSettings,
+    ComparisonSettings,
+    MatrixSettings,
+    PartSettings,
+    cells_of,
+    check_matrix,
+    chosen,
+    runs_of,
+)
+from sim_harness.compare.settings import cells as matrix_cells
 from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.report.plots import Axes, Figure, LogNorm, Normalize, cells, mpl, png
+from sim_harness.report.report import Report
 
 
 class Panel:
@@ -180,3 +209,69 @@ def _short_text(runs: Runs) -> str:
     if up == count:
         return tracking
     return f"{tracking}\n{up}/{count}" if up else lost(runs).replace(" after ", "\n")
+
+
+def load_comparison(name_or_path: str) -> ComparisonSettings:
+    """Read and check a matrix. Raises ConfigError for the first error."""
+    comparison = load("experiments", name_or_path, ComparisonSettings)
+    check_matrix(comparison.matrix, "comparison.matrix")
+    return comparison
+
+
+def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
+    """Return the tasks of all cells; of robots that stay upright only the figures are kept. Raises ConfigError."""
+    runs = runs_of(comparison, options.seconds)
+    return {cell: tasks_of(plan, cell.law, seeds_of(options, seeds), root, "fall") for cell, plan, seeds in runs}
+
+
+def run(comparison: ComparisonSettings, root: Path, options: Options, progress: Progress) -> "Matrix":
+    """Run all cells. Raises ConfigError, and JobFailed."""
+    (results,) = run_tasks_of([all_tasks(comparison, root, options)], options, progress)
+    return Matrix(settings=comparison.matrix, results=results)
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """A matrix with its results."""
+
+    settings: MatrixSettings
+    results: Results
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes of all claims."""
+        return [decide_cells(check, self.settings, self.results) for check in self.settings.check]
+
+    def add_to(self, report: Report, name: str) -> None:
+        """Add the picture of the matrix, the tables of each part, and pictures of parts with quantities."""
+        caption = "Colour: share of the robots that stayed upright. Number: their mean joint tracking error [mrad]."
+        report.paragraph("In the tables: upright robots, and their mean joint tracking error [mrad] and mean |dτ/dt| [N·m/s].")
+        report.picture(matrix_figure(self.settings, self.results), caption, name)
+        for part in self.settings.part:
+            for variant in self.settings.variants:
+                panel = Panel(part, variant)
+                report.heading(f"{part.name}, {variant}", 3)
+                report.table(upright_table(panel, self.results))
+                for quantity in part.quantities:
+                    report.table(quantity_table(panel, quantity, self.results))
+            if part.quantities:
+                caption = f"{part.name}: robots that stayed upright, and the mean of each quantity over them."
+                report.picture(part_figure(part, self.settings, self.results), caption, f"{name}-{part.name}")
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of each cell: names, number of runs, quantities; length and verdict of each run."""
+        quantities = {part.name: ("tracking", *part.quantities) for part in self.settings.part}
+        found = [
+            {
+                **cell._asdict(),
+                **figures_of_runs(self.results[cell], quantities[cell.part]),
+                "verdicts": [summary.verdict for summary in self.results[cell].summaries],
+                "seconds": [summary.seconds for summary in self.results[cell].summaries],
+            }
+            for cell in matrix_cells(self.settings)
+        ]
+        return {"cells": found}
+
+
+def robot_of(comparison: ComparisonSettings) -> str:
+    """Return the robot of the first run; the plans of all runs are made. Raises ConfigError."""
+    robots = [plan.controller.robot for _, plan, _ in runs_of(comparison)]
+    return robots[0]

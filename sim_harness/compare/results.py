@@ -1,18 +1,15 @@
 """Runs of comparisons and their results: means, standard deviations and outcomes of claims."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from idyn.errors import ConfigError
-from sim_harness.compare.jobs import JobFailed, Keep, Task, finished, run_jobs, run_task, tasks_of
-from sim_harness.compare.settings import Cell, CheckSettings, ComparisonSettings, VerdictSettings, runs_of
-from sim_harness.compare.study import Progress
+from sim_harness.compare.jobs import JobFailed, Progress, Task, finished, run_jobs, run_task
 from sim_harness.measure.metrics import QUANTITIES, Summary
 
 
@@ -24,7 +21,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Results = dict[tuple[str, ...], Runs]
-"""(scene, controller), or a `Cell` of a matrix → runs."""
+"""(scene, controller), or the names of a cell of a matrix → runs."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,26 +39,18 @@ Tasks = dict[tuple[str, ...], list[Task]]
 """Tasks by the keys of `Results`."""
 
 
-def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
-    """Return the tasks of all runs of a comparison. Raises ConfigError."""
+def seeds_of(options: Options, own: int) -> range:
+    """Return the seeds of the runs of a comparison. own: their number in its settings. Raises ConfigError."""
     if options.seeds is not None and options.seeds < 1:
         raise ConfigError("seeds", f"expected ≥ 1, got {options.seeds}")
-    tasks: Tasks = {}
-    keep: Keep = "fall" if comparison.matrix is not None else "log" if options.keep_logs else "trace"
-    for point, plan, seeds in runs_of(comparison, options.seconds):
-        label = point.law if isinstance(point, Cell) else point[-1]
-        tasks[point] = tasks_of(plan, label, range(options.seeds or seeds), root, keep)
-    return tasks
+    return range(options.seeds or own)
 
 
-def run_comparisons(
-    comparisons: Sequence[ComparisonSettings], root: Path, options: Options, progress: Progress
-) -> list[Results]:
-    """Run comparisons and return the results of each.
+def run_tasks_of(wanted: Sequence[Tasks], options: Options, progress: Progress) -> list[Results]:
+    """Run tasks and return the results of each group. A task of several groups runs once, one with a result does not run.
 
-    A task that several comparisons share runs once. A task with a result in `root` does not run. Raises JobFailed.
+    Raises JobFailed.
     """
-    wanted = [all_tasks(comparison, root, options) for comparison in comparisons]
     each = {task.folder: task for tasks in wanted for same in tasks.values() for task in same}
     run_jobs([*each.values()], run_task, finished, (options.executor, options.jobs), progress)
     return [{place: _runs(same) for place, same in tasks.items()} for tasks in wanted]
@@ -97,14 +86,6 @@ def statistic(runs: Runs, quantity: str) -> Statistic:
     )
 
 
-def verdicts(runs: Runs) -> str:
-    """Return how many runs had which ending, as in '2 walked, 1 fell'; for a single run its verdict."""
-    if len(runs.summaries) == 1:
-        return runs.summaries[0].verdict.text
-    counts = Counter(summary.verdict.ending.value for summary in runs.summaries)
-    return ", ".join(f"{count} {ending}" for ending, count in counts.most_common())
-
-
 def either(endings: Iterable[str]) -> str:
     """Return different endings as text, as in 'fell or stopped'."""
     return " or ".join(dict.fromkeys(endings))
@@ -128,82 +109,7 @@ class Outcome(NamedTuple):
     explanation: str
 
 
-def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:
-    """Check a claim in all its scenes; return the outcome in the scene with the smallest margin."""
-    scenes = check.scenes or tuple(scene.name for scene in comparison.scene)
-    margins_of = _order_margins if check.larger else _range_margins
-    margins = [entry for scene in scenes for entry in margins_of(check, scene, results)]
-    decided = [entry for entry in margins if not math.isnan(entry[0])]
-    if not decided:
-        return Outcome(check.claim, None, margins[0][1] if margins else "no data", check.explanation)
-    margin, measured = min(decided, key=lambda entry: entry[0])
-    return Outcome(check.claim, margin >= 0.0, measured, check.explanation)
-
-
-Margins = list[tuple[float, str]]
-"""Pairs (margin, measured values as text); a margin is ≥ 0 where the claim holds, NaN where it cannot be decided."""
-
-
-def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
-    """Return a margin for each pair of `larger` and `smaller`; NaN if the run of `larger` was cut short.
-
-    Nothing can be compared with such a run: it neither supports nor refutes the claim. One of `smaller` refutes it.
-    """
-    margins = []
-    for larger in check.larger:
-        for smaller in check.smaller:
-            if (scene, larger) not in results or (scene, smaller) not in results:
-                continue
-            more, less = (_level(results[scene, name], check.quantity) for name in (larger, smaller))
-            if math.isinf(more):
-                margins.append((math.nan, _cut_short(larger, scene, results)))
-            elif math.isinf(less):
-                margins.append((-math.inf, _cut_short(smaller, scene, results)))
-            elif not math.isnan(ratio := _ratio(more, less)):
-                margins.append((ratio - check.factor, f"{larger} over {smaller}: {ratio:.3g} times ({scene})"))
-    return margins
-
-
-def _cut_short(controller: str, scene: str, results: Results) -> str:
-    endings = statistic(results[scene, controller], "torque").cut_short
-    return f"{controller}: {either(endings)} ({scene})"
-
-
-def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
-    """Return a margin for each controller of the claim."""
-    margins = []
-    for name in check.controllers:
-        if (scene, name) not in results:
-            continue
-        value = _level(results[scene, name], check.quantity)
-        if math.isinf(value):
-            margins.append((-math.inf, _cut_short(name, scene, results)))
-        elif not math.isnan(value):
-            margin = min(value - check.at_least, check.at_most - value)
-            margins.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
-    return margins
-
-
-def _level(runs: Runs, quantity: str) -> float:
-    """Return the mean of a quantity over the seeds, infinite if any run was cut short: its values are not comparable."""
-    figures = statistic(runs, quantity)
-    return math.inf if figures.cut_short else figures.mean
-
-
-def _ratio(more: float, less: float) -> float:
-    """Return the quotient of two numbers ≥ 0: infinite for a divisor 0, NaN when one of them is NaN."""
-    return more / less if less else more + math.inf
-
-
-def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """Return PASS, or FAIL with the reason; '–' if all runs of `smooth` were cut short: there is nothing to compare with."""
-    runs = results[scene, controller]
-    rates = statistic(runs, "torque-rate")
-    if rates.cut_short:
-        return f"FAIL ({either(rates.cut_short)}, {len(rates.cut_short)} of {rates.runs})"
-    smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
-    if math.isnan(rates.mean) or math.isnan(smooth):
-        return "–"
-    if rates.mean > settings.factor * smooth:
-        return f"FAIL (torque chatter, {_ratio(rates.mean, smooth):.0f} times {settings.smooth})"
-    return "PASS"
+def figures_of_runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
+    """Return the folders of runs, and the statistics of quantities over them."""
+    figures = {quantity: statistic(runs, quantity)._asdict() for quantity in quantities}
+    return {"runs": [folder.name for folder in runs.folders], "quantities": figures}

@@ -1,27 +1,51 @@
-"""Settings of comparisons, for instance `configs/experiments/paper/table-3.toml`, and of matrices of runs.
+"""Settings of comparisons that are matrices of runs, for instance `configs/experiments/robustness/robustness.toml`.
 
 A matrix is robots × worlds × laws × disturbances ("cases"). Each axis is a table: name → changes to one experiment. A part of
 the matrix consists of all combinations of selected names of each axis; it is one panel of the picture. Every part runs in all
-variants, for instance with the shipped controllers and with the paper's.
+variants, for instance with the shipped controllers and with the paper's. Other comparisons are studies.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from controllers.config.loading import Settings, load
-from controllers.config.tables import kind_of
+from controllers.config.loading import Settings, load, parse
+from controllers.config.tables import Table, kind_of, merged
 from controllers.settings import AnyControlLaw
-from idyn.errors import ConfigError
-from sim_harness.compare.controllers import CONTROLLERS, Changes, check_known, plan_with
+from idyn.errors import ConfigError, nearest
 from sim_harness.measure.metrics import QUANTITIES
-from sim_harness.run.plan import Plan, with_controller
+from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
 from sim_harness.scenes.scene_settings import Count
 
 KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
 """Kinds of laws that a controller can have."""
+
+Changes = Table
+"""Settings that replace those of an experiment, table by table."""
+
+
+def plan_with(experiment: str, layers: Iterable[tuple[str, Changes]], seconds: float | None = None) -> Plan:
+    """Return the plan of an experiment with changes.
+
+    layers: name and changes; later layers override earlier ones; seconds: replaces the duration of the experiment
+    Raises ConfigError with the name of the faulty layer.
+    """
+    settings = load("experiments", experiment, ExperimentSettings)
+    for where, changes in layers:
+        settings = parse(merged(msgspec.to_builtins(settings), changes), ExperimentSettings, f"{where}.changes")
+    if seconds is not None:
+        settings = msgspec.structs.replace(settings, duration=seconds)
+    return build_plan(settings)
+
+
+def check_known(where: str, names: Iterable[str], table: Iterable[str]) -> None:
+    """Check that all names are in the table. Raises ConfigError, with the path `where`, for the first one that is not."""
+    table = list(table)
+    for name in names:
+        if name not in table:
+            raise ConfigError(where, f"unknown name '{name}'{nearest(name, table)}")
 
 
 class Cell(NamedTuple):
@@ -167,74 +191,19 @@ def check_matrix(matrix: MatrixSettings, where: str) -> None:
             check_known(f"{where}.check.{field}", getattr(check, field), {getattr(cell, axis) for cell in about})
 
 
-PaperRow = tuple[float, ...] | Literal["fell"]
-
-FIGURES = ("tracking", "torque-rate", "path", "forces")
-"""Names of the plots of a scene (`sim_harness.compare.report`)."""
-
-
-class SceneSettings(Settings, frozen=True):
-    """Conditions under which controllers are compared."""
-
-    name: str
-    experiment: str = ""  # replaces the comparison's
-    changes: Changes = msgspec.field(default_factory=dict)  # to the settings of the experiment, table by table
-    controllers: tuple[str, ...] = ()  # replace the comparison's
-
-
-class CheckSettings(Settings, frozen=True):
-    """A claim about the means over seeds in `scenes` (default: all).
-
-    With `larger` and `smaller`: the quantity of each controller in `larger` is at least `factor` times that of each controller
-    in `smaller`. With `controllers`: the quantity of each is between `at_least` and `at_most`. A claim about a controller whose
-    robot fell, in an order the smaller one, does not hold. An order is not decided if the larger one fell: there is nothing to
-    compare with. A refusal and a stop count as a fall.
-    """
-
-    claim: str
-    quantity: str
-    larger: tuple[str, ...] = ()
-    smaller: tuple[str, ...] = ()
-    factor: float = 1.0
-    controllers: tuple[str, ...] = ()
-    at_least: float = -float("inf")
-    at_most: float = float("inf")
-    scenes: tuple[str, ...] = ()
-    explanation: str = ""  # printed when the claim does not hold
-
-
-class VerdictSettings(Settings, frozen=True):
-    """Pass or fail, as in the paper's Appendix A: a run passes when the robot stays upright and its torque does not chatter.
-
-    Torque chatters when its mean |dτ/dt| is more than `factor` times that of the controller `smooth` in the same scene.
-    """
-
-    smooth: str = "id-qp-mu"
-    factor: float = 10.0
-
-
 class ComparisonSettings(Settings, frozen=True):
-    """A comparison: a table or a figure."""
+    """A comparison of robots."""
 
     title: str
-    experiment: str = ""  # name or path
-    changes: Changes = msgspec.field(default_factory=dict)  # to its settings, in every scene
-    controllers: tuple[str, ...] = ()  # rows of `sim_harness.compare.controllers.CONTROLLERS`
-    quantities: tuple[str, ...] = ()  # rows of `sim_harness.measure.metrics.QUANTITIES`, the columns of the table
-    seeds: Count = 3  # number of runs of each controller in each scene
-    scene: tuple[SceneSettings, ...] = ()
-    # scene → controller → the paper's values of the first quantities, or 'fell'
-    paper: dict[str, dict[str, PaperRow]] = msgspec.field(default_factory=dict)
-    # scene → controller → verdict of the paper's Appendix A
-    paper_verdicts: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-    verdict: VerdictSettings | None = None
-    figures: tuple[str, ...] = ()  # plots of the first seed of each scene
-    check: tuple[CheckSettings, ...] = ()  # claims
+    experiment: str  # name or path
+    matrix: MatrixSettings
+    changes: Changes = msgspec.field(default_factory=dict)  # to its settings, in every cell
+    seeds: Count = 3  # number of runs of each cell
     notes: tuple[str, ...] = ()  # paragraphs of the report
-    # timing, matrix, race: replace the scenes; the first and the last are settings of the study of this name
-    timing: dict[str, Any] | None = None
-    matrix: MatrixSettings | None = None
-    race: dict[str, Any] | None = None
+
+
+STUDIES = {"timing": "timing", "race": "race", "scene": "paper"}
+"""Table or list of a comparison that is a study → module of the study."""
 
 
 def is_comparison(name_or_path: str) -> bool:
@@ -242,73 +211,23 @@ def is_comparison(name_or_path: str) -> bool:
     return "title" in load("experiments", name_or_path, dict)
 
 
-def load_comparison(name_or_path: str) -> ComparisonSettings:
-    """Read and check a comparison. Raises ConfigError for the first error."""
-    c = load("experiments", name_or_path, ComparisonSettings)
-    scenes = [scene.name for scene in c.scene]
-    if sum(part is not None for part in (c.timing, c.matrix, c.race)) + bool(scenes) != 1:
+def study_of_comparison(name_or_path: str) -> str:
+    """Return the module of the study that a comparison is, '' for a matrix. Raises ConfigError if there is none, or several."""
+    data = load("experiments", name_or_path, dict)
+    found = [module for key, module in STUDIES.items() if key in data] + [""] * ("matrix" in data)
+    if len(found) != 1:
         raise ConfigError("comparison", "expected exactly one of: at least one scene, or [timing], or [matrix], or [race]")
-    if len(set(scenes)) != len(scenes):
-        raise ConfigError("comparison.scene", f"expected scenes with different names, got {scenes}")
-    check_known("comparison.quantities", c.quantities, QUANTITIES)
-    check_known("comparison.controllers", c.controllers, CONTROLLERS)
-    check_known("comparison.figures", c.figures, FIGURES)
-    for scene in c.scene:
-        if "/" in scene.name:
-            raise ConfigError("comparison.scene.name", f"expected a name without '/', got '{scene.name}'")
-        check_known(f"comparison.scene.{scene.name}.controllers", scene.controllers, CONTROLLERS)
-        if c.verdict is not None:
-            check_known("comparison.verdict.smooth", [c.verdict.smooth], controllers_of(c, scene))
-    for table in (c.paper, c.paper_verdicts):
-        check_known("comparison.paper", table, scenes)
-        for name, rows in table.items():
-            check_known(f"comparison.paper.{name}", rows, CONTROLLERS)
-    for check in c.check:
-        check_known("comparison.check.quantity", [check.quantity], QUANTITIES)
-        check_known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
-        check_known("comparison.check.scenes", check.scenes, scenes)
-        _check_claim(c, check)
-    if c.matrix is not None:
-        check_matrix(c.matrix, "comparison.matrix")
-    return c
-
-
-def _check_claim(comparison: ComparisonSettings, check: CheckSettings) -> None:
-    """Check that the runs of the comparison can decide a claim. Raises ConfigError."""
-    if bool(check.larger) != bool(check.smaller) or bool(check.larger) == bool(check.controllers):
-        raise ConfigError("comparison.check", f"'{check.claim}': expected larger and smaller, or controllers alone")
-    named = {*check.larger, *check.smaller, *check.controllers}
-    run = {scene.name for scene in comparison.scene if named <= set(controllers_of(comparison, scene))}
-    if not run or not run.issuperset(check.scenes):
-        where = "any scene" if not run else ", ".join(sorted(set(check.scenes) - run))
-        missing = f"expected all of {', '.join(sorted(named))} in {where}, not all of them run there"
-        raise ConfigError("comparison.check", f"'{check.claim}': {missing}")
-
-
-def controllers_of(comparison: ComparisonSettings, scene: SceneSettings) -> tuple[str, ...]:
-    """Return the names of the controllers of a scene."""
-    return scene.controllers or comparison.controllers
-
-
-def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: str, seconds: float | None = None) -> Plan:
-    """Return the plan of a controller in a scene. seconds: replaces the duration. Raises ConfigError."""
-    layers = [("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)]
-    plan = plan_with(scene.experiment or comparison.experiment, layers, seconds)
-    return with_controller(plan, CONTROLLERS[controller].changes, f"controllers.{controller}")
+    return found[0]
 
 
 def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | None = None) -> Plan:
     """Return the plan of a cell of the matrix. seconds: replaces the duration. Raises ConfigError."""
-    matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
-    return plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
+    changes = layers(comparison.matrix, cell)
+    return plan_with(comparison.experiment, [("comparison", comparison.changes), *changes], seconds)
 
 
-def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Iterator[tuple[tuple[str, ...], Plan, int]]:
-    """Yield key, plan and number of seeds of all runs. A key is (scene, controller) or a `Cell`. Raises ConfigError."""
-    for scene in comparison.scene:
-        for controller in controllers_of(comparison, scene):
-            yield (scene.name, controller), plan_of(comparison, scene, controller, seconds), comparison.seeds
-    if comparison.matrix is not None:
-        seeds = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
-        for cell in cells(comparison.matrix):
-            yield cell, plan_of_cell(comparison, cell, seconds), seeds[cell.part]
+def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Iterator[tuple[Cell, Plan, int]]:
+    """Yield cell, plan and number of seeds of all runs. Raises ConfigError."""
+    seeds = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
+    for cell in cells(comparison.matrix):
+        yield cell, plan_of_cell(comparison, cell, seconds), seeds[cell.part]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from idyn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sim_harness.compare.study import Study
+    from sim_harness.studies.study import Study
 
 CHECKOUT = "sim_harness.studies"
 """Package that is in a checkout of the repository only."""
@@ -68,6 +68,14 @@ def study_module(name: str, module: str) -> Any:
         if error.name != CHECKOUT:
             raise
         raise ConfigError(name, "this study runs from a checkout of the repository only") from None
+
+
+def comparison_module(name: str) -> Any:
+    """Return the module that reads and runs a comparison, a matrix or a study. name: or path. Raises ConfigError."""
+    from sim_harness.compare.settings import study_of_comparison  # noqa: PLC0415 - numerics
+
+    kind = study_of_comparison(name)
+    return study_module(name, f"{CHECKOUT}.{kind}") if kind else import_module("sim_harness.compare.matrix")
 
 
 def check_options(what: list[str], options: Namespace) -> None:

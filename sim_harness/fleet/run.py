@@ -25,8 +25,7 @@ from controllers.config.tables import merged
 from controllers.planners.trajectory import HoldSettings
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
-from sim_harness.compare.jobs import Job, code_digest, digest_of, run_jobs
-from sim_harness.compare.study import Progress
+from sim_harness.compare.jobs import Job, Progress, code_digest, digest_of, run_jobs
 from sim_harness.export.files import parquet
 from sim_harness.fleet.ticks import About, TickWriter, digest, read, rows_of, write
 from sim_harness.report.tables import Table

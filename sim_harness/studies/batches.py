@@ -19,10 +19,10 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, Selection, State
-from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.doctor import DT
 from sim_harness.report.tables import Table, listed
 from sim_harness.studies.bench import Work, consistent, fastest, workload
+from sim_harness.studies.study import Figures, Study, Sweep
 from sim_harness.studies.world_batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world
 

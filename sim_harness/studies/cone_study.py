@@ -19,11 +19,11 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.doctor import DT
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 from sim_harness.studies.bench import predictions
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 
 ROBOT, MU, SPEED = "quadruped", 0.3, 0.5
 """Robot, friction coefficient, sliding speed [m/s]."""

@@ -16,7 +16,6 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics
-from sim_harness.compare.study import Figures, Picture, Study, Sweep, grouped
 from sim_harness.measure.metrics import SETTLED, Summary, normal_forces
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Line, Plot, picture
@@ -24,6 +23,7 @@ from sim_harness.report.tables import Table
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import Plan, build_plan, load_plan, terrain_of, with_controller
+from sim_harness.studies.study import Figures, Picture, Study, Sweep, grouped
 from sim_harness.studies.tasks import Peer
 from sim_harness.world.world import contact_jacobian
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
-from sim_harness.compare.study import Progress
+from sim_harness.compare.jobs import Progress
 from sim_harness.report.plots import ListedColormap, grid_picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table

@@ -15,7 +15,6 @@ from controllers.planners.mpc import HORIZON, Asked, MpcPlanner, MpcSettings
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from idyn.types import Array, State
-from sim_harness.compare.study import Figures, Picture, Study, Sweep, grouped
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.report.plots import Line, Plot, picture
@@ -23,6 +22,7 @@ from sim_harness.report.tables import Table
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import run_in_process, task_of
 from sim_harness.run.plan import Plan, build_plan, hello_of, load_plan, simulated_robot, with_controller
+from sim_harness.studies.study import Figures, Picture, Study, Sweep, grouped
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode, vector
 from transport.protocol.messages import FromClient, FromServer

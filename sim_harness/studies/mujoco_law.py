@@ -21,11 +21,11 @@ from idyn.contact.terrain import Flat
 from idyn.laws import LAWS, make_law
 from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, State
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table
 from sim_harness.studies.bench import without_gc
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.world.world import World
 from sim_harness.world.worlds import build_world
 

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from idyn.types import Array, Record
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.newton import Newton, free_motion
 from sim_harness.engines.newton_iteration import Rules, iterate, solve_linear
@@ -21,6 +20,7 @@ from sim_harness.engines.newton_rows import Constraints, constraints, stack_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.world.worlds import build_scene
 
 FUNCTIONS = ("fischer-burmeister", "minimum-map")

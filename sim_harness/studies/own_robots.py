@@ -13,13 +13,13 @@ import numpy as np
 
 from controllers.robot.load import ROBOT_DATA, load_robot
 from idyn.errors import ConfigError, IdynError
-from sim_harness.compare.study import Figures, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
 from sim_harness.new.draft import OWN, WEAK, draft
 from sim_harness.new.source import find_model, poses_of, shared_models
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.experiment import Run, run_in_process
 from sim_harness.run.plan import Plan, load_plan
+from sim_harness.studies.study import Figures, Study, Sweep
 
 SECONDS = 10.0
 """Simulated time of each run [s]."""

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 
 from controllers.robot.load import load_robot
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Axes, Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, hello_of, load_plan, simulated_robot, with_controller
 from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from transport.protocol.messages.requests import Hello
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.robot.client import DEADLINE_MS, RobotClient

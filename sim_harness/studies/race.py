@@ -13,17 +13,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.config.loading import NonNegative, Positive, Settings, parse
+from controllers.config.loading import NonNegative, Positive, Settings, load
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.compare.results import Outcome
-from sim_harness.compare.study import Progress
+from sim_harness.compare.jobs import Progress
+from sim_harness.compare.results import Options, Outcome
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.report.plots import Plot, picture
+from sim_harness.report.report import Report
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene_settings import Count
@@ -63,6 +64,14 @@ class RaceSettings(Settings, frozen=True):
     points: Count = 1
     trials: Count = 10  # number of trials of each runner; runners take turns
     lasting: Count = 1  # number of steps of one more, untimed run of each runner (the long run), which shows drift
+
+
+class ComparisonSettings(Settings, frozen=True):
+    """A race with its title. notes: paragraphs of the report"""
+
+    title: str
+    race: RaceSettings
+    notes: tuple[str, ...] = ()
 
 
 class March:
@@ -151,7 +160,6 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     settings: RaceSettings
     trials: dict[str, list[Trial]]
     lasting: dict[str, Trial]
-    caption: str = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
 
     def standings(self) -> list[Standing]:
         """Return the figures of all runners, in the order of the settings."""
@@ -218,6 +226,12 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
         labels = {"ylabel": "time / time of the reference"}
         return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))
 
+    def add_to(self, report: Report, name: str) -> None:
+        """Add the table and the picture. name: of the comparison"""
+        report.table(self.table())
+        caption = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
+        report.picture(self.figure(), caption, name)
+
     def figures(self) -> dict[str, Any]:
         """Return the figures for `summary.json`."""
         return {"race": self.standings()}
@@ -250,9 +264,15 @@ class Stopwatch:
         return solution
 
 
-def settings_of(given: dict[str, Any]) -> RaceSettings:
-    """Return the checked settings of a race. Raises ConfigError."""
-    race = parse(given, RaceSettings, "comparison.race")
+def robot_of(comparison: ComparisonSettings) -> str:
+    """Return the robot, the quadruped if bodies are simulated."""
+    return comparison.race.robot or "quadruped"
+
+
+def load_comparison(name_or_path: str) -> ComparisonSettings:
+    """Read and check a race. Raises ConfigError for the first error."""
+    comparison = load("experiments", name_or_path, ComparisonSettings)
+    race = comparison.race
     titles = [runner.title for runner in race.runner]
     if len(set(titles)) != len(titles) or race.reference not in titles:
         expected = f"expected one of the titles {titles}, all different"
@@ -263,12 +283,12 @@ def settings_of(given: dict[str, Any]) -> RaceSettings:
         raise ConfigError("comparison.race.duration", f"expected at least one step of {race.dt} s, got {race.duration}")
     if race.scene:
         load_scene(race.scene)
-    return race
+    return comparison
 
 
-def run(given: dict[str, Any], root: Path, progress: Progress) -> Race:
+def run(comparison: ComparisonSettings, root: Path, _: Options, progress: Progress) -> Race:
     """Run a race; it leaves no files. Raises ConfigError."""
-    return run_race(settings_of(given), progress)
+    return run_race(comparison.race, progress)
 
 
 def run_race(settings: RaceSettings, progress: Progress) -> Race:

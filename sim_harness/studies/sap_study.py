@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from idyn.types import Array, Record
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.sap import Sap
 from sim_harness.report.plots import Plot, picture, stacked
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene import SceneWorld
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.world.worlds import build_scene
 
 SCENES = {"rolls": "spring-cylinder", "glides": "spring-cylinder-smooth"}

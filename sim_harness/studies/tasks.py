@@ -24,11 +24,11 @@ from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, ContactSet, Guess, Record, State
 from sim_harness.compare.studies import PEERS
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.world.worlds import build_world
 
 

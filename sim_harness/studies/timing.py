@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.config.loading import Settings, parse
+from controllers.config.loading import Settings, load, parse
 from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
@@ -23,14 +23,16 @@ from idyn.laws import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Selection, State
-from sim_harness.compare.controllers import CONTROLLERS, check_known
-from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, run_jobs, write_result
+from sim_harness.compare.jobs import Job, Progress, atomic_folder, digest_of, result_of, run_jobs, write_result
+from sim_harness.compare.results import Options as How
 from sim_harness.compare.results import Outcome
-from sim_harness.compare.study import Progress
+from sim_harness.compare.settings import check_known
 from sim_harness.report.plots import Axes, Line, Plot, picture
+from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.scenes.scene_settings import Count
 from sim_harness.studies.bench import Tick, predictions, without_gc
+from sim_harness.studies.controllers import CONTROLLERS
 
 PATCH = 0.005
 """Radius of the ring of contact points at a foot [m]."""
@@ -58,6 +60,27 @@ class TimingSettings(Settings, frozen=True):
     slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
 
+class ComparisonSettings(Settings, frozen=True):
+    """A comparison of run times. notes: paragraphs of the report"""
+
+    title: str
+    timing: TimingSettings
+    notes: tuple[str, ...] = ()
+
+
+def load_comparison(name_or_path: str) -> ComparisonSettings:
+    """Read and check a comparison of run times. Raises ConfigError for the first error."""
+    comparison = load("experiments", name_or_path, ComparisonSettings)
+    check_known("comparison.timing.contacts", comparison.timing.contacts, CONTROLLERS)
+    check_known("comparison.timing.slope", comparison.timing.slope, comparison.timing.contacts)
+    return comparison
+
+
+def robot_of(comparison: ComparisonSettings) -> str:
+    """Return the robot."""
+    return comparison.timing.robot
+
+
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
     """Run times of a law with a number of contacts [µs]."""
 
@@ -81,7 +104,6 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: TimingSettings
     times: dict[str, list[RunTime]]
-    caption: str = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
 
     def outcomes(self) -> list[Outcome]:
         """Check the claims that run times grow at most linearly."""
@@ -118,6 +140,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
         labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
         return picture([Plot(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))
 
+    def add_to(self, report: Report, name: str) -> None:
+        """Add the table and the picture. name: of the comparison"""
+        report.table(self.table())
+        caption = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
+        report.picture(self.figure(), caption, name)
+
     def figures(self) -> dict[str, Any]:
         """Return the figures for `summary.json`."""
         return {"run times": {"controllers": self.times}}
@@ -152,11 +180,9 @@ def run_timing(task: TimingTask) -> None:
         write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
 
 
-def run(given: dict[str, Any], root: Path, progress: Progress) -> Timings:
+def run(comparison: ComparisonSettings, root: Path, _: How, progress: Progress) -> Timings:
     """Measure run times, one controller after the other, each in a process of its own. Raises ConfigError."""
-    settings = parse(given, TimingSettings, "comparison.timing")
-    check_known("comparison.timing.contacts", settings.contacts, CONTROLLERS)
-    check_known("comparison.timing.slope", settings.slope, settings.contacts)
+    settings = comparison.timing
     tasks = timing_tasks(settings, root)
     run_jobs(tasks, run_timing, partial(result_of, kind=LawTimes), ("processes", 1), progress)
     found = {task.controller: result_of(task, LawTimes) for task in tasks}

@@ -23,12 +23,12 @@ from scipy.spatial.transform import Rotation
 from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.types import Array
-from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.metrics import tracking_errors
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.logs import Exchange, LogBlocks
 from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.studies.unitree_simulator import PushOnBase, SimulatorSetup, Truth, UnitreeModel, model_path, read_truth
 from transport.bridges.unitree.script import Step, parse_script
 from transport.protocol.messages.state import TorqueMessage

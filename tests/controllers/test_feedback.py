@@ -20,7 +20,7 @@ from controllers.robot.damping import carried, carried_late, damping_gains
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import ConfigError, Description, Flat, Robot, Selection, State, contacts_from_geometry
-from sim_harness.compare.controllers import CONTROLLERS
+from sim_harness.studies.controllers import CONTROLLERS
 
 # -- joint feedback ----------------------------------------------------------------------------------------------------
 

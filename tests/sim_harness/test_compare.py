@@ -24,19 +24,9 @@ from idyn.types import State
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
-from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, finished, load_trace, run_task
-from sim_harness.compare.report import scene_table
-from sim_harness.compare.results import Options, Runs, all_tasks, decide, run_comparisons, statistic, verdict
-from sim_harness.compare.settings import (
-    CheckSettings,
-    ComparisonSettings,
-    SceneSettings,
-    VerdictSettings,
-    load_comparison,
-    plan_of,
-)
+from sim_harness.compare.results import Options, Runs, statistic
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.metrics import QUANTITIES, Summary, normal_forces
 from sim_harness.measure.verdict import Ending
@@ -48,6 +38,20 @@ from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
 from sim_harness.studies import own_robots
+from sim_harness.studies.controllers import CONTROLLERS
+from sim_harness.studies.paper import (
+    CheckSettings,
+    ComparisonSettings,
+    SceneSettings,
+    VerdictSettings,
+    all_tasks,
+    decide,
+    load_comparison,
+    plan_of,
+    run_comparisons,
+    scene_table,
+    verdict,
+)
 
 FIGURES = Summary(
     label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,

@@ -13,16 +13,24 @@ from idyn.errors import ConfigError
 from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
-from sim_harness.compare.matrix import Panel, decide_cells, upright_table
+from sim_harness.compare.matrix import (
+    Panel,
+    all_tasks,
+    decide_cells,
+    load_comparison,
+    upright_table,
+)
 from sim_harness.compare.report import Finding, comparison_report
-from sim_harness.compare.results import Options, Runs, all_tasks
-from sim_harness.compare.settings import Cell, CellCheckSettings, cells, load_comparison, plan_of_cell
+from sim_harness.compare.results import Options, Runs
+from sim_harness.compare.settings import Cell, CellCheckSettings, cells, plan_of_cell
+from sim_harness.compare.studies import comparison_module
 from sim_harness.engines import NAMES
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.studies.race import run_race, settings_of
+from sim_harness.studies.race import load_comparison as load_race
+from sim_harness.studies.race import run_race
 from sim_harness.world.worlds import AnyEngine
 
 MATRIX = """
@@ -152,7 +160,7 @@ def test_unknown_names_are_refused(matrix, tmp_path, old, new, named):
     assert old in MATRIX
     path.write_text(MATRIX.replace(old, new, 1))
     with pytest.raises(ConfigError, match=named):
-        load_comparison(str(path))
+        comparison_module(str(path)).load_comparison(str(path))
 
 
 def results_of(matrix, **fallen):
@@ -278,7 +286,7 @@ TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
 
 
 def short(name, **changes):
-    race = settings_of(load_comparison(name).race)
+    race = load_race(name).race
     return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
 
 
@@ -292,6 +300,6 @@ def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
         assert len(trials) == 2
         assert all(len(t.iterations) == 3 and 0 < t.engine < t.total for t in trials)
         assert trials[0].contacts > 0
-    comparison_report([Finding(name=name, comparison=load_comparison(name), results={}, measured=race)]).write(tmp_path)
+    comparison_report([Finding(name, load_race(name), race)]).write(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert settings.reference in (tmp_path / "report.html").read_text()

@@ -19,7 +19,6 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.commands.main import main
-from sim_harness.compare.study import report_of
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import TraceWriter
 from sim_harness.robot import robot_side
@@ -30,6 +29,7 @@ from sim_harness.run.experiment import other_controller, run_in_process, served_
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.pauses import Outcome, study, table, walks
+from sim_harness.studies.study import report_of
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.log.replay import replay
 from transport.protocol.messages.base import Code, ErrorMessage

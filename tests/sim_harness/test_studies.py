@@ -13,12 +13,12 @@ from controllers.feedforward import FeedForward, Forecast
 from controllers.robot.load import load_robot
 from idyn import State
 from sim_harness.commands.main import main
-from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
 from sim_harness.studies import bench_tasks, cone_study, contact_models, tasks
 from sim_harness.studies.contact_models import SCENES, plan_of
+from sim_harness.studies.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.studies.tasks import RUNS
 
 STUDY = Study(

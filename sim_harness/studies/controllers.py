@@ -14,41 +14,7 @@ Everything else is the same for all of them: robot, feedback gains, reference, l
   the paper's. `mindiff` is [ZD Alg. 3] for at most two contacts.
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
-
-import msgspec
-
-from controllers.config.loading import load, parse
-from controllers.config.tables import Table, merged
-from idyn.errors import ConfigError, nearest
-from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
-
-Changes = Table
-"""Settings that replace those of an experiment, table by table."""
-
-
-def plan_with(experiment: str, layers: Iterable[tuple[str, Changes]], seconds: float | None = None) -> Plan:
-    """Return the plan of an experiment with changes.
-
-    layers: name and changes; later layers override earlier ones; seconds: replaces the duration of the experiment
-    Raises ConfigError with the name of the faulty layer.
-    """
-    settings = load("experiments", experiment, ExperimentSettings)
-    for where, changes in layers:
-        settings = parse(merged(msgspec.to_builtins(settings), changes), ExperimentSettings, f"{where}.changes")
-    if seconds is not None:
-        settings = msgspec.structs.replace(settings, duration=seconds)
-    return build_plan(settings)
-
-
-def check_known(where: str, names: Iterable[str], table: Iterable[str]) -> None:
-    """Check that all names are in the table. Raises ConfigError, with the path `where`, for the first one that is not."""
-    table = list(table)
-    for name in names:
-        if name not in table:
-            raise ConfigError(where, f"unknown name '{name}'{nearest(name, table)}")
-
 
 _PAPER = {"selection": "off", "bounded": False}
 _QP = {"selection": "torque", "bounded": False}

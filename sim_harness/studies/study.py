@@ -8,11 +8,9 @@ from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from idyn.errors import ConfigError
+from sim_harness.compare.jobs import Progress
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-
-Progress = Callable[[int, int, str], None]
-"""Called with (number of finished items, number of all items, name of the next or last item)."""
 
 Axis = Mapping[str, Any] | Iterable[Any]
 """Label → value, or values that serve as labels."""
