@@ -135,7 +135,7 @@ def in_contact_rows(contacts, impulse):
 @each_walker
 def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
     """min ‖τ − τ_prev‖², and min ‖p − p_prev‖² with p_prev in the world: contacts may be in another order or turned."""
-    for seed, scene in enumerate([*scenes(name, law, 20), *scenes(name, law, 4, 3)]):
+    for seed, scene in enumerate(scenes(name, law, 20)):
         guess, c, plain = earlier(scene, law), scene.contacts, solve(scene, law, Selection.OFF)
         f = full(scene.robot, scene.state, c)
         face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
