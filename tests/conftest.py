@@ -1,10 +1,6 @@
 """Options and markers of all tests."""
 
-import os
-
 import pytest
-
-os.environ.setdefault("IDYN_COMPILE", "wait")  # tests and their processes; those of interpreted kernels delete it
 
 OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree", "realtime"}
 

@@ -10,7 +10,7 @@ from idyn.errors import IdynError
 from transport.server.settings import ServerSettings
 from transport.startup.serve import serve
 
-START_S = 900.0  # longest time until a server is ready [s]: with an empty kernel cache it compiles its kernels first
+START_S = 60.0  # longest time until a server is ready [s]
 
 
 class ServerFailed(IdynError):
