@@ -118,6 +118,7 @@ class Controller:
         self._feedforward = (feedforward or law)(robot, self._source)
         self._trajectory = settings.reference.build(robot, stance, period)
         self._trajectory.on(self.terrain, contact.terrain.known)
+        self._trajectory.prepare()
         self._delay_compensation = DelayCompensation(robot, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
         self._alarms = Alarms(settings.alarms, robot, period, stance)

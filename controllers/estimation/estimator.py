@@ -126,15 +126,6 @@ class Estimator:
         """Forget all measurements: the next one is the first, of a robot at rest."""
         self._last = None
 
-    def warm_up(self) -> None:
-        """Compile or load the kernels; then `reset`."""
-        zero, level = np.zeros(self._robot.na), np.array([0.0, 0.0, 0.0, 1.0])
-        imu = {"attitude": self._unmount.T @ level, "gyro": np.zeros(3)}
-        imu["accelerometer"] = -self._rotation.T @ self._state.gravity
-        for k in range(2):
-            self.update(Measurement(t=1e-3 * k, angles=zero, speeds=zero, torques=zero, **imu))
-        self.reset()
-
     def update(self, given: Measurement) -> Estimate:
         """Return the estimate at a measurement. The first one, and one after a gap, counts as that of a robot at rest above the
         origin, with heading 0.

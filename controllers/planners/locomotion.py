@@ -219,7 +219,6 @@ class Locomotion:
         self.reset()
 
     def prepare(self) -> None:
-        """Compile the kernels that steering needs."""
         _ = self.limits
 
     def reset(self) -> None:

@@ -57,7 +57,7 @@ class Trajectory(Protocol):
         return
 
     def prepare(self) -> None:
-        """Compile the kernels that steering needs."""
+        """Compute what the first steering needs, a millisecond or two, for which no tick must wait."""
         return
 
     def reset(self) -> None:

@@ -34,7 +34,7 @@ from idyn.laws.mujoco_rows import (
 )
 from idyn.laws.sap import CONVERGED, SIX, THREE, minimise, start
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAGS, VECTOR
+from idyn.library.kinds import FLAGS, VECTOR, written
 from idyn.solvers.linalg import (
     affine,
     apply,
@@ -58,7 +58,7 @@ MOST_ROUNDS = 50  # most rounds with an implicit step; each leaves the share h D
 ROWS = 3  # constraints of a joint: dry friction, and both ends of its range
 
 
-@entry(ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, VECTOR)
+@entry(ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, written(VECTOR))
 def joint_accelerations(
     problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array, out: Array
 ) -> bool:

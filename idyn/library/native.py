@@ -28,7 +28,7 @@ BUILD = "python -m idyn.library.build"
 
 
 class Library(NamedTuple):
-    """The loaded library. results: type of the result of each symbol, see `_result`; sources: digests of each source file"""
+    """The loaded library. results: type of the result of each symbol, see `_result_words`"""
 
     functions: ctypes.CDLL
     bind: Callable[[bytes], Callable[..., Any]]
@@ -54,7 +54,10 @@ def load() -> Library:
     """Load the library. Raises KernelError."""
     if not (LIBRARY_FILE.exists() and CALL_FILE.exists()):
         raise KernelError(f"the library of kernels is not built; build it: {BUILD}")
-    functions = ctypes.CDLL(str(LIBRARY_FILE))
+    try:
+        functions, calls = ctypes.CDLL(str(LIBRARY_FILE)), import_module("idyn.library._call")
+    except (OSError, ImportError) as error:
+        raise KernelError(f"the library of kernels cannot be loaded ({error}); build it for this machine: {BUILD}") from error
     table = json.loads(ctypes.c_char_p.in_dll(functions, "idyn_table_address").value or b"{}")
     if not functions.idyn_processor():
         raise KernelError(f"the library of kernels needs a processor with AVX2 and FMA; build it for this one: {BUILD}")
@@ -64,7 +67,7 @@ def load() -> Library:
         raise KernelError(
             f"the library of kernels was built from other sources: {', '.join(sorted(changed))}; build it: {BUILD}"
         )
-    return Library(functions, import_module("idyn.library._call").bind, table["results"])
+    return Library(functions, calls.bind, table["results"])
 
 
 def _changed(path: Path, file: str, code: str) -> bool:

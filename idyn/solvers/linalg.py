@@ -3,7 +3,7 @@
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX
+from idyn.library.kinds import MATRIX, written
 from idyn.types import Array
 
 
@@ -139,7 +139,7 @@ RANK = 1e-9
 """A row is dependent if its orthogonal part is shorter than this share of the longest row."""
 
 
-@entry(MATRIX)
+@entry(written(MATRIX))
 def cholesky(A: Array) -> None:
     """Replace A by its Cholesky factor L, A = L Lᵀ, with zeros above the diagonal. L contains NaN if A is not positive
     definite."""

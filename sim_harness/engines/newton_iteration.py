@@ -166,7 +166,7 @@ class Root(NamedTuple):
     history: Array  # violation after each step of the paper [m/s]
 
 
-@entry(named(Constraints), named(Rules), VECTOR, VECTOR)
+@entry(named(Constraints), named(Rules), written(VECTOR), written(VECTOR))
 def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array) -> Root:
     """Solve with rows that yield a little, then take the yield back by exact steps; if either fails, iterate without it.
 
@@ -186,7 +186,7 @@ def solve_evenly(c: Constraints, rules: Rules, p: Array, z: Array) -> Root:
     return Root(root.p, root.error, total + root.iterations, root.history)
 
 
-@entry(named(Constraints), named(Rules), REAL, VECTOR, VECTOR, WHOLE)
+@entry(named(Constraints), named(Rules), REAL, written(VECTOR), written(VECTOR), WHOLE)
 def iterate(c: Constraints, rules: Rules, tolerance: float, p: Array, z: Array, limit: int) -> Root:
     """Iterate from impulses p (m) and velocity z (nv), both changed in place, until the violation is ≤ tolerance · scale.
 

@@ -221,7 +221,7 @@ def simulated_robot(
     except ModelError:  # a file that MuJoCo refuses, see `note_of_world`
         world = build()
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
-    world.step(np.zeros(robot.na), dt, now)  # compile missing kernels now, not during a run in real time
+    world.step(np.zeros(robot.na), dt, now)  # the first step takes longer than later ones: not in a run in real time
     damping = damping_gains(plan.controller.safety.damping, nominal, standing, dt)
     if settings.lying:
         world.reset(lying(world, stance, settings.lying, damping, seed))

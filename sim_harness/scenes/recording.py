@@ -186,7 +186,7 @@ def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[in
     progress: called with the number of steps since the last call
     """
     world = build_scene(settings, engine)
-    world.step()  # compile kernels before measuring times
+    world.step()  # the first step takes longer than later ones: it is not measured
     world.reset(world.bodies.start.q, world.bodies.start.v)
     recorder, moved = Recorder(world), 0.0
     for _ in range(round(settings.duration / settings.dt)):

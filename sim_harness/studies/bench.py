@@ -140,7 +140,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
                 units = _time_unit(robot, loads[n])
-                if block > 0:  # the first block compiles and warms up
+                if block > 0:  # the first block warms up
                     spent.extend(measured)
                     unit.extend(units)
         progress("laws", 1)

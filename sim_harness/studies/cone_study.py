@@ -104,7 +104,7 @@ def dragged(at: Stance) -> list[tuple[State, Array]]:
 def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[list[Prediction], float]:
     """Return the predictions for all states, without a guess, and their median run time [s]."""
     ticks = [(state, at.contacts, demand) for state, demand in states]
-    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # compile kernels
+    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # warm up
     times, answers = zip(*predictions(at.robot, ticks, law, PLAIN, warm=False), strict=True)
     return [*answers], float(np.median(times))
 

@@ -362,7 +362,6 @@ def cell(per_side: int, modulus: float, force: float) -> Cell:
     """Measure engine, reference and scipy's methods on one foundation. modulus: E [N/m²]; force: F [N]"""
     on, engine = bed(per_side, modulus, force), FirstOrder()
     stepped(engine, on, DT, DT)
-    integrated(on, "RK45", 1e-6, *ROUGH)  # compile kernels
     begin = time.perf_counter()
     _, _, pressed = stepped(engine, on, DT, 1.0)
     seconds = {"first-order": time.perf_counter() - begin}

@@ -294,7 +294,7 @@ def run(comparison: ComparisonSettings, root: Path, _: Options, progress: Progre
 def run_race(settings: RaceSettings, progress: Progress) -> Race:
     """Run all trials in this process; runners take turns, so that other load on the machine affects all alike."""
     watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
-    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # also compiles kernels
+    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}
     total, done = settings.trials * len(watches), 0
     trials: dict[str, list[Trial]] = {title: [] for title in watches}
     for _ in range(settings.trials):

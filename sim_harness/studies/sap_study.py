@@ -77,7 +77,7 @@ def pile(candidates: str) -> Pile:
     """Simulate the clutter."""
     settings = load_scene("clutter")
     world = build_scene(settings, msgspec.convert({"kind": "sap", "candidates": candidates, "tolerance": 1e-5}, Sap))
-    world.step()  # compiles kernels
+    world.step()  # the first step takes longer than later ones
     world.reset(world.bodies.start.q, world.bodies.start.v)
     found = np.array([_checked(world) for _ in range(round(settings.duration / settings.dt))])
     iterations, momentum, contacts, seconds = found.T

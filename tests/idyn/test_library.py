@@ -265,6 +265,14 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
         native.load()
 
 
+def test_a_library_that_cannot_be_loaded_is_named(monkeypatch, tmp_path):
+    other = tmp_path / "libidyn.so"
+    other.write_bytes(b"of another machine")
+    monkeypatch.setattr(native, "LIBRARY_FILE", other)
+    with pytest.raises(KernelError, match=rf"cannot be loaded.*{native.BUILD}"):
+        native.load()
+
+
 def test_a_library_of_other_sources_is_refused_and_comments_are_no_change(monkeypatch, tmp_path):
     copied = tmp_path / "idyn" / "contact" / "contacts.py"
     copied.parent.mkdir(parents=True)

@@ -99,14 +99,6 @@ class Failsafe:
         self._latched: FailsafeMode | None = None
         self._sent: tuple[int, Array] | None = None  # time [ns] and torques [N·m] (na) of the last tick
 
-    def warm_up(self) -> None:
-        """Load compiled code, for which a robot that stands must not wait at its first answer; then `reset`."""
-        n = len(self._damping)
-        zero = vector(np.zeros(n).tobytes(), n, "tau")
-        posture = np.zeros((4, n))
-        self.torque(1, zero, zero, DriveCommand(tau=zero, posture=posture, t_ns=1, until_ns=2, damps=False))
-        self.reset()
-
     @property
     def stopped(self) -> bool:
         """Whether answers are ignored until `reset`."""

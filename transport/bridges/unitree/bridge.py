@@ -40,7 +40,6 @@ class ServedRobot:
         """
         self._robot, self._client = robot, client
         self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
-        self._failsafe.warm_up()
         self._drive: DriveCommand | None = None
         self._motion: PostureMotion | None = None  # of the reference
         self._order: Array | None = None  # velocity that is commanded (3)
