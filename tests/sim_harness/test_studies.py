@@ -73,6 +73,17 @@ def test_the_page_of_polygons_has_its_table_and_picture(tmp_path, monkeypatch, c
     assert "8 edges" in printed
 
 
+def test_run_times_end_in_a_table_and_a_picture_and_all_answers_are_the_law_s_own(tmp_path, capsys):
+    comparison = tmp_path / "times.toml"
+    comparison.write_text(
+        'title = "run time"\n[timing]\nrobot = "quadruped"\nrepeat = 3\n[timing.contacts]\nid-lcp-mu = [1, 4]\n'
+    )
+    assert main(["compare", str(comparison), "--out", str(tmp_path / "out")]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("ID(t)")]
+    assert [(row[2], row[-1]) for row in rows] == [("1", "100.0"), ("4", "100.0")]
+    assert {"times.png", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
 def test_another_feed_forward_replaces_that_of_the_law():
     class Constant(FeedForward):
         def forecast(self, at, contacts, target):
