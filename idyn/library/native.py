@@ -25,6 +25,7 @@ from idyn.library.records import StructHandle
 FOLDER = Path(__file__).parent
 LIBRARY_FILE, CALL_FILE = FOLDER / "libidyn.so", FOLDER / "_call.abi3.so"
 BUILD = "python -m idyn.library.build"
+"""In a checkout; a wheel has the library and nothing to build it with."""
 
 
 class Library(NamedTuple):
@@ -88,7 +89,7 @@ def native(kernel: Any, types: tuple[Kind, ...]) -> Callable[..., Any]:
     except AttributeError:
         return _refusal(
             f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for ({', '.join(map(described, types))}). "
-            "A law, task or planner of your own runs with IDYN_KERNELS=numba (extra 'dev') or IDYN_KERNELS=python"
+            "A law, task or planner of your own runs with IDYN_KERNELS=python, or in a checkout with IDYN_KERNELS=numba (extra 'dev')"
         )
     kind = library.results[symbol]
     arguments = [word for each in types for word in signature(each)]
