@@ -1,12 +1,4 @@
-"""Feedback of joints and base, internal forces that bring feet back, and compensation of the actuation delay.
-
-Joint feedback demands accelerations from tracking errors  [ZD §7.2; MATHEMATICS §8]:
-
-q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
-
-q_ref − q is the difference on the configuration manifold (`Robot.joint_error`). With gains on torque and q̈_ref replaced by 0
-this is PID control.
-"""
+"""Feedback of joints and base, internal forces that bring feet back, and compensation of the actuation delay."""
 
 import math
 from collections import deque

@@ -1,8 +1,5 @@
-"""Grip: control of the joints of fingers that hold an object  [ZD §7.2.2].
-
-A prescribed finger motion does not determine the grip force: fingers at rest on an object are consistent with any internal
-force, including zero, and, with finite friction, with an object that falls. Prescribed finger torques determine the grip force.
-"""
+"""Grip: control of the joints of fingers that hold an object  [ZD §7.2.2]. A prescribed finger motion does not determine the
+grip force: fingers at rest are consistent with any internal force, including zero. Prescribed finger torques determine it."""
 
 from collections.abc import Iterable
 

@@ -49,8 +49,7 @@ class InputError(IdynError):
         self.field, self.message = field, message
 
 
-LONGEST_NAME = 100
-"""Longer names are cut before comparison, whose time grows with the square of the length."""
+LONGEST_NAME = 100  # longer names are cut before comparison, whose time grows with the square of the length
 
 
 def nearest(name: str, available: Iterable[str]) -> str:

@@ -1,8 +1,5 @@
-"""The packages beside `idyn` are found whatever the first entries of `sys.path` hold.
-
-`controllers`, `transport`, `sim_harness` and `configs` are common names of folders. `python -c` and `python -m` search the
-working folder first, a script its own folder. Once `idyn` has been imported, these names mean the packages installed with it.
-"""
+"""The packages beside `idyn`, which have common names of folders, are found whatever the first entries of `sys.path` hold:
+once `idyn` has been imported, these names mean the packages installed with it."""
 
 import sys
 import warnings
@@ -14,8 +11,7 @@ from types import ModuleType
 
 NAMES = ("controllers", "transport", "sim_harness", "configs")
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The folder that has these packages, and `idyn`."""
+ROOT = Path(__file__).resolve().parents[1]  # the folder that has these packages, and `idyn`
 
 
 class Siblings(MetaPathFinder):

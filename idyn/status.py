@@ -1,7 +1,4 @@
-"""Status of a solve or prediction, with a sentence of advice for each.
-
-Valid data never raise an exception during a tick: failures are returned as a `Status`.
-"""
+"""Status of a solve or prediction, with a sentence of advice for each. Valid data never raise an exception during a tick."""
 
 from enum import IntEnum
 
@@ -42,8 +39,7 @@ class Status(IntEnum):
         return _SENTENCES[self]
 
 
-STATUSES = tuple(Status)
-"""Members by value: `STATUSES[2]` takes a tenth of the time of `Status(2)`."""
+STATUSES = tuple(Status)  # members by value: `STATUSES[2]` takes a tenth of the time of `Status(2)`
 
 SOLVED, RAY, PIVOT_LIMIT, CYCLE, SINGULAR, NOT_CERTIFIED = (status.value for status in STATUSES[:6])
 TOO_MANY_CONTACTS = Status.TOO_MANY_CONTACTS.value

@@ -1,8 +1,6 @@
-"""Records that pass between the stages and to users. They are frozen, their arrays are float64. `predict` validates them.
-
-Symbols: nq, nv dimensions of configuration and velocity; na actuated, nu unactuated velocities (na + nu = nv); n contacts.
-Vectors are in the world frame unless stated otherwise. `p` are impulses over one period [N·s], force = p/dt.
-"""
+"""Records that pass between the stages and to users: frozen, float64 arrays, vectors in the world frame unless stated
+otherwise. nq, nv: dimensions of configuration and velocity; na actuated, nu unactuated velocities (na + nu = nv); n
+contacts. `p` are impulses over one period [N·s], force = p/dt."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,8 +10,7 @@ import numpy as np
 
 from idyn.status import Status
 
-WIDTH = 60
-"""Maximum number of characters of a text, or of the entries of a tuple."""
+WIDTH = 60  # maximum number of characters of a text, or of the entries of a tuple
 
 
 def brief(value: object) -> str:

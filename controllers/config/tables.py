@@ -1,12 +1,7 @@
-"""Tables of settings before they are typed: expand shorthands, check names, merge overrides.
-
-Settings that choose code are families of tables, told apart by the key `kind`. Each kind has settings of its own:
-
-    law = { kind = "coulomb", edges = 8 }
-
-A string in place of such a table stands for the table of that kind with default settings. A table without `kind` is of the
-default kind of its field. A table in place of a list of tables is the only one of the list.
-"""
+"""Tables of settings before they are typed: expand shorthands, check names, merge overrides. Settings that choose code are
+families of tables told apart by the key `kind`, `law = { kind = "coulomb", edges = 8 }`; a string stands for the table of
+that kind, a table without `kind` is of the default kind of its field, a table in place of a list is the only one of the
+list."""
 
 from collections.abc import Iterable
 from enum import Enum

@@ -1,8 +1,4 @@
-"""The ground: settings of the contact compliance model, `[ground]`, and of terrains, which the gait and the law both read.
-
-Real floors and feet are compliant, and so is the ground of every simulator except those with rigid contact. `yielding` keeps
-robots upright on soft, firm and stiff ground. `rigid` applies the contact law literally, for rigid ground.
-"""
+"""The ground: settings of the contact compliance model, `[ground]`, and of terrains, which the gait and the law both read."""
 
 from typing import Annotated, Literal, Self
 

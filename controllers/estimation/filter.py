@@ -1,13 +1,12 @@
-"""Kernels of the filter: a contact-aided extended Kalman filter with a right-invariant error.
+"""Kernels of the filter: a contact-aided extended Kalman filter with a right-invariant error
+(docs/concepts/state-estimation.md).
 
-State: attitude R, velocity v and position p of the IMU, centres d_i of the feet, biases b_g and b_a. The estimate is
-R̂ = exp(φ) R, v̂ = exp(φ) v + ξ_v, …, so that the error of the legs' measurement does not depend on the state:
+State: attitude R, velocity v and position p of the IMU, centres d_i of the feet, biases b_g and b_a; R̂ = exp(φ) R, v̂ =
+exp(φ) v + ξ_v, …:
 
     d/dt φ = −R̂ ζ_g,   d/dt ξ_v = g × φ − v̂ × R̂ ζ_g − R̂ ζ_a,   d/dt ξ_p = ξ_v − p̂ × R̂ ζ_g,   d/dt ξ_d = −d̂ × R̂ ζ_g
     R̂ h + p̂ − d̂ ≈ ξ_p − ξ_d                    h: place of a standing foot by the joint angles, in the axes of the IMU
-
-A foot is a sphere of radius r that rolls on the ground: its centre moves with ω × r n, ω the angular velocity of the foot, n
-the normal. Without this a robot with feet of 22 mm drifts more than five times as far.
+A foot is a sphere of radius r that rolls: its centre moves with ω × r n.
 """
 
 import numpy as np

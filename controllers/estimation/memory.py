@@ -1,10 +1,6 @@
-"""Settings and state of the estimator, and the kernel of its force estimate: contact forces of the feet from the torques that
-motors and inertia do not explain.
-
-    r = M v̇ + h − S τ,  averaged over 1/`OBSERVER`;     Jᵀ f = r in the rows of the joints, with the least f
-
-M must contain the armature of the motors: a leg that swings would seem to be pushed.
-"""
+"""Settings and state of the estimator, and the kernel of its force estimate: contact forces of the feet from the torques
+that motors and inertia (with armature) do not explain: r = M v̇ + h − S τ averaged over 1/`OBSERVER`, Jᵀ f = r in the rows
+of the joints, with the least f."""
 
 import numpy as np
 

@@ -1,10 +1,6 @@
-"""Alarms: states that contradict themselves over time, motors that do not follow, torques that oscillate.
-
-`ALARMS` has what is watched, with thresholds and times. Above its threshold an alarm makes the mode `degraded` after its first
-time, and stops the robot (mode `fault`, joint damping) after its second. Positions and speeds are compared by e with
-ė = q̇_measured − v − e/τ, motors by their share Σ τ_asked τ_applied / Σ τ_asked² of the torque. All sums forget with a time
-constant, so that one kernel without history suffices.
-"""
+"""Alarms: states that contradict themselves over time, motors that do not follow, torques that oscillate. Above its
+threshold a row of `ALARMS` makes the mode `degraded` after its first time, and stops the robot (mode `fault`, joint damping)
+after its second."""
 
 from math import inf
 from typing import NamedTuple

@@ -1,18 +1,10 @@
-"""Model-mismatch monitor: compares measured with predicted motion, and sensed with predicted contact forces.
+"""Model-mismatch monitor: compares measured with predicted motion, and sensed with predicted contact forces, as sums over
+the contacts (docs/concepts/model-mismatch.md). The generalised force that the model does not explain is, in the rows without
+a motor,
 
-Each prediction gives the acceleration a and the contact forces f of the coming period. When the next state arrives, the
-generalised force that the model does not explain is, in the rows without a motor (the base, free bodies),
-
-    r = M_u x,      x = Δv/dt − a, averaged over the last τ
-
-The reported figure is √(rᵀ M_uu⁻¹ r / m) / g, the mass-weighted root mean square of the acceleration that r would cause with
-locked joints: F/(m g) for a force F through the centre of mass. White noise σ of v causes about σ/τ for any period, as the sum
-of Δv telescopes. Forces are compared as sums over the contacts, since their distribution is partly a choice. A joint without a
-motor at its stop carries an unknown load in its own row, which does not count.
-
-The commanded torque differs from the predicted one by feedback and limits. The response to this difference is computed as if
-loaded contacts neither slipped nor opened. Errors that cancel in the sums are not detected: feet that slip apart, or joint
-friction while the base moves as predicted.
+    r = M_u x,      x = Δv/dt − a, averaged over the last τ;      reported: √(rᵀ M_uu⁻¹ r / m) / g
+The response to commanded minus predicted torque is computed as if loaded contacts neither slipped nor opened. Errors that
+cancel in the sums are not detected: feet that slip apart, or joint friction while the base moves as predicted.
 """
 
 import math

@@ -1,20 +1,14 @@
-"""Foot switches that contradict kinematics and forces, or that flicker.
+"""Foot switches that contradict kinematics and forces, or that flicker. No switch stops the robot.
 
-A switch that closes for at most `TAP` and opens while its foot stays where it touched counts as closed for `LONG`: a foot that
-carries hardly what the switch needs is still a contact. Without it, two feet of a light robot that close their switches by
-turns are never loaded together. Nothing is reported. It is so while the plan has all feet on the ground, and not for a foot
-that was loaded for longer and bounces.
+A switch that closes for at most `TAP` and opens while its foot stays where it touched counts as closed for `LONG`, without a
+message, while the plan has all feet on the ground: a foot that carries hardly what the switch needs is still a contact, and
+two feet of a light robot that close their switches by turns would never be loaded together. Contradictions, each over a
+time:
 
-Four contradictions are watched, each over a time:
-
-    air        closed, although the foot is well above the lowest foot: not believed, the foot counts as open
-    held       open, although the foot stays where it is while the joints of its leg leave their reference: something holds it;
-               the switch counts as closed until it closes by itself
+    air        closed, although the foot is well above the lowest foot (over the terrain): the foot counts as open
+    held       open, although the foot stays where it is while the joints of its leg leave their reference: counts as closed
     force      open, although a force is sensed at the foot, which is not in the air: counts as closed
     unloaded   closed, although no force is sensed: only told
-
-A switch that counts as closed leaves the decision to the plan. No switch stops the robot. Heights are those above the
-controller's terrain, relative to the lowest foot, so that an error of the base's height has no effect.
 """
 
 from typing import NamedTuple

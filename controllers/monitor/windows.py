@@ -1,7 +1,5 @@
-"""Kernel of the alarms: measures of states and torques that forget with a time constant, and how long each exceeds its limit.
-
-All sums decay as s ← s (1 − dt/τ): a leaky integral needs one number where a window of ticks needs a buffer.
-"""
+"""Kernel of the alarms: measures of states and torques, and how long each exceeds its limit. All sums decay as s ← s (1 −
+dt/τ): a leaky integral needs one number where a window of ticks needs a buffer."""
 
 import math
 
@@ -92,9 +90,7 @@ class AlarmState(ArrayRecord):
 JOINT_DRIFT, BASE_DRIFT, ATTITUDE_DRIFT, JOINT_FROZEN, JOINT_RIGID, BASE_FROZEN, MOTOR, SATURATION, ROUGHNESS, REALITY = range(
     10
 )
-SUNK = REALITY + 1
-"""Measures, in the order of `controllers.monitor.alarms.ALARMS`."""
-
+SUNK = REALITY + 1  # measures, in the order of `controllers.monitor.alarms.ALARMS`
 WINDOW, DRIFT_WINDOW, MOTOR_WINDOW = 0.2, 2.0, 0.03  # time constants [s] of roughness and saturation, drifts, motors
 FROZEN = 0.015  # a value that stays the same for this long is frozen, if it should have changed [s]
 RIGID = 0.05  # the same for angles whose torque changes while the references of other joints move [s]

@@ -1,9 +1,6 @@
-"""Getting up from any resting pose on flat ground: fold the legs, roll over where needed, push up to the stance.
-
-On its back the robot pushes with the legs of its higher side, on its side with the lower ones. As soon as the trunk is on its
-belly it draws its legs in and folds them. What to do next follows from the measured attitude; after `tries` pushes in vain the
-other side pushes. Of the state only angles at the start, attitude and angular speed of the base are used.
-"""
+"""Getting up from any resting pose on flat ground: fold the legs, roll over where needed, push up to the stance. On its back
+the robot pushes with the legs of its higher side, on its side with the lower ones; after `tries` pushes without success the
+other side pushes. Of the state only angles at the start, attitude and angular speed of the base are used."""
 
 import math
 from collections.abc import Callable

@@ -1,15 +1,10 @@
 """Inverse kinematics of legs of two or more hinges, open or closed: angles, speeds and accelerations of the joints from the
-motion of the feet in the base frame.
-
-The axes of the hinges (direction w, point r) and the foot x are known at zero angles; rotation about hinge after hinge moves
-them:
+motion of the feet in the base frame, by Newton's method from the last solution. w_j, r_j: axis of hinge j; x: foot
 
     J = [ w_j × (x − r_j) ],     ẋ = J θ̇,     ẍ = J θ̈ + J̇ θ̇
-θ follows by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
-
-With two hinges, J has the third column n = J_1 × J_2 / |J_1 × J_2|, whose share of a solution is dropped: least squares. The
-foot comes nearest to the target, and the motion along n, which the leg cannot make, is left out. With more than three, the
-posture stays near the stance, see `controllers.planners.chains`. A closed leg is two chains that reach the same foot.
+With two hinges, J has the third column n = J_1 × J_2 / |J_1 × J_2|, whose share of a solution is dropped: least squares.
+With more than three, the posture stays near the stance (`controllers.planners.chains`). A closed leg is two chains to the
+same foot.
 """
 
 import numpy as np

@@ -1,22 +1,14 @@
 """Locomotion planner: computes footsteps, foot motion and joint references from a commanded base velocity  [ZD §7.2.1].
 
-The plan is kinematic. In it, standing feet do not move, and the base follows the command, except where it yields to a push, see
-`controllers.planners.steps`. A swinging foot follows cubics to the point that will be under its hip in the middle of its next
-stance. Joint references follow from the feet in the base frame,
+The plan is kinematic: standing feet do not move, the base follows the command, except where it yields to a push
+(`controllers.planners.steps`), and a swinging foot follows cubics to the point that will be under its hip in the middle of
+its next stance. Joint references follow from the feet f in the frame of the planned base (c, R, velocity u), so that feet
+touch down without sliding; a commanded pose displaces the base in this level frame (`controllers.planners.pose`):
 
     x = Rᵀ (f − c),     ẋ = Rᵀ ḟ − u − ω × x,     ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
-with c, R position and heading of the planned base, u its velocity in its own frame, f a foot. So in the base frame, standing
-feet move backwards at the speed at which the base moves forwards, and feet touch down without sliding. This is the level frame
-of the base; a commanded height and attitude displace the base in it, see `controllers.planners.pose`.
-
-In the horizontal plane, path and footholds use the measured velocity of the base. In height there is feedback, too. A
-descending foot aims at the level of the standing feet in the frame of the measured base. After touchdown the foot moves to its
-nominal height below a level base, which levels the base. A standing foot that loses the ground for more than 10 ms is lowered
-until it touches; at rest it keeps that height until its next swing. Lift-offs wait while a foot that is planned to stand does
-not touch yet.
-
-A commanded gait begins when all feet stand: until then no foot lifts, or, before standing, the base halts and the feet step to
-their nominal positions.
+Feedback: path and footholds use the measured velocity; a descending foot aims at the level of the standing feet; a foot that
+has landed moves to its nominal height, which levels the base; lift-offs wait for feet that do not touch yet. A commanded
+gait begins when all feet stand.
 """
 
 from functools import cached_property
@@ -126,8 +118,6 @@ DEFAULT_POSE = PoseSettings()
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
 CUT = "step shortened: the foothold for this velocity is beyond {} from the hip, where the leg does not reach"
-
-"""Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
 
 
 class Locomotion:

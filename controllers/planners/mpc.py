@@ -1,14 +1,6 @@
 """Gait by model-predictive control: tasks of the body and the feet for the server, planned beside its loop  [Di Carlo 2018].
-
-Each time
-1. command of the path; phases of the feet; swings to footholds under the hips, by the capture point of the measured velocity
-2. contact table and reference of the body over the horizon
-3. contact forces and motion of a single rigid body                        `controllers.planners.rigid_body`
-4. tasks: accelerations of the centre of mass and of the base, feet, preferred forces. The contact law decides which forces act
-
-Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in its
-swing has landed.
-"""
+Feet are tasks, so legs may have any number of joints. The planner knows no foot switches: a foot that is low enough late in
+its swing has landed. The contact law decides which forces act."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
-"""Record of the gait plan, its cubics, and kernels of the feet and the ground in the level frame of the base.
-
-See `controllers.planners.locomotion` for the method, and `controllers.planners.steps` for the update in each tick.
-"""
+"""Record of the gait plan, its cubics, and kernels of the feet and the ground in the level frame of the base, see
+`controllers.planners.locomotion`; the update in each tick is in `controllers.planners.steps`."""
 
 import numpy as np
 

@@ -1,10 +1,8 @@
-"""Commanded height and attitude of the base: limits, smooth motion, and what they change for the feet.
+"""Commanded height and attitude of the base: limits, smooth motion, and what they change for the feet. The base is raised by
+h, then pitched by θ and rolled by φ in the level frame of the plan; h, φ, θ follow their targets with bounded rate and
+acceleration:
 
-The commanded pose (h, φ, θ) is the base's place in the level frame of the plan: raised by h, then pitched by θ and rolled by φ,
-
-    R = R_y(θ) R_x(φ),     x = Rᵀ (y − h e_z)
-for a foot at y in the level frame and at x in the base frame. h, φ, θ follow their targets as a double integrator with bounded
-rate and acceleration, so that neither position nor velocity steps. On a slope, its roll and pitch are added to φ and θ.
+    R = R_y(θ) R_x(φ),     x = Rᵀ (y − h e_z)          for a foot at y in the level frame and at x in the base frame
 """
 
 import itertools

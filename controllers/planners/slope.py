@@ -1,18 +1,11 @@
 """Slope of the ground under a gait: the plane through the standing feet, or that of a known terrain, followed smoothly.
 
-The gradient y = (∂z/∂x, ∂z/∂y) of the plane, in the world frame, is observed by a low-pass filter of least-squares fits:
+The gradient y of the plane, in the world frame, is observed by a low-pass filter of least-squares fits to the standing feet
+dᵢ, hᵢ, relative to their means; ε keeps what two feet do not determine. The plan uses a gradient g that follows y, with s =
+0 on ground that is level within `EVEN` and s = 1 on slopes:
 
-    ẏ = Ω (Σ dᵢ dᵢᵀ + ε)⁻¹ Σ dᵢ (hᵢ − y · dᵢ)
-with dᵢ the standing feet in the horizontal plane and hᵢ their heights, both relative to their means. Two feet determine the
-gradient along their connecting line only; there ε keeps the other direction as it is. So a trot observes the plane with one
-pair of feet after the other. The plan uses a gradient g that follows y, or that of a known terrain, as a critically damped
-oscillator,
-
-    g̈ = Ω² (s(‖y‖) y − g) − 2 Ω ġ
-with s = 0 on ground that is level within `EVEN` and s = 1 on slopes: a plan on level ground does not react to noise.
-
-Where the places at which the feet stood last are on no plane, there are steps. For a while the plan then has the height of each
-foothold above its own plane, and is careful: feet rise first, higher, and seek lost ground faster.
+    ẏ = Ω (Σ dᵢ dᵢᵀ + ε)⁻¹ Σ dᵢ (hᵢ − y · dᵢ),      g̈ = Ω² (s(‖y‖) y − g) − 2 Ω ġ
+Where the places at which the feet stood last are on no plane, there are steps: for a while the plan is then careful.
 """
 
 import numpy as np

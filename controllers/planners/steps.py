@@ -1,15 +1,9 @@
-"""Kernels of the gait plan: its update in each tick, lift-offs, swings and touchdowns.
+"""Kernels of the gait plan (`controllers.planners.plan.Plan`): its update in each tick, lift-offs, swings and touchdowns.
+The planned velocity u follows the command r; where the measured velocity v differs by more than a band, u yields, and
+returns at a bounded rate. A foothold is half a stance of the command after the hip, plus the capture point [Pratt 2006;
+Raibert 1986]:
 
-See `controllers.planners.locomotion` for the method and `controllers.planners.plan.Plan` for the record.
-
-The planned velocity u follows the command r, which is limited in acceleration. Where the measured velocity v differs from u by
-more than a band, u yields to it, so that the legs do not fight a push, and returns to r at a bounded rate:
-
-    u ← u + λ dt band(v − u),     u̇ = ṙ + bounded((r − u) / τ)
-A foothold is the place of the hip at touchdown, half a stance of the command further, and the capture point of the deviation:
-
-    x = hip + r T_stance / 2 + k √(h / g) (u − r)
-as for an inverted pendulum of height h: a foot at √(h/g) w ahead of it stops one that moves at w [Pratt 2006; Raibert 1986].
+    u ← u + λ dt band(v − u),     u̇ = ṙ + bounded((r − u) / τ),     x = hip + r T_stance / 2 + k √(h / g) (u − r)
 """
 
 import numpy as np

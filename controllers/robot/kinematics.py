@@ -1,9 +1,5 @@
-"""Inverse kinematics for any robot: joint angles that put the contact spheres at given places for a given base, and the stance
-in which a robot starts: from its joint angles on a plane, then adapted to the terrain.
-
-Used when controllers and experiments are built. Gaits use `controllers.planners.legs`, which runs in the tick and also gives
-speeds and accelerations.
-"""
+"""Inverse kinematics for any robot: joint angles that put the contact spheres at given places for a given base, and the
+stance in which a robot starts, adapted to the terrain. Gaits use `controllers.planners.legs`, which runs in the tick."""
 
 from collections.abc import Callable
 

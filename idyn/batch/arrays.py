@@ -1,7 +1,5 @@
-"""Inputs of a batch: arrays with one row for each member or one value for all, checked and expanded to one row for each member.
-
-This module checks shapes and types. Values are checked when a member is solved, as in a single prediction.
-"""
+"""Inputs of a batch: arrays with one row for each member or one value for all, checked (shapes and types) and expanded to
+one row for each member. Values are checked when a member is solved, as in a single prediction."""
 
 from collections.abc import Mapping
 from math import prod

@@ -1,10 +1,6 @@
 """`predict_batch`: many predictions in one call, with inputs and results as arrays. Results equal those of `predict` bit by
-bit.
-
-A law tries several solvers in turn, its rungs; most of them are compiled kernels. Members that a kernel solves are solved in
-chunks, one compiled call for each chunk (`idyn.batch.members`), on several threads (`idyn.batch.members`). All other members,
-and those of laws without kernels, are solved one by one with `predict`.
-"""
+bit. Members that a kernel solves are solved in chunks, one compiled call for each chunk, on several threads
+(`idyn.batch.members`); all others one by one with `predict`."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,8 +1,6 @@
-"""The certificate: violation of each condition that a solution must satisfy, in physical units.
-
-It is computed from the problem data in the full space (`idyn.certificate.momentum`), by code that no law or solver uses. Each
-law's conditions have a check for one contact, which raises the residuals, with a decomposition of friction of its own.
-"""
+"""The certificate: violation of each condition that a solution must satisfy, in physical units, computed from the problem
+data in the full space (`idyn.certificate.momentum`), by code that no law or solver uses. Each law's conditions have a check
+for one contact, which raises the residuals, with a decomposition of friction of its own."""
 
 from enum import IntEnum
 from typing import NamedTuple

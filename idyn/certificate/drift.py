@@ -1,10 +1,8 @@
-"""The drift of contacts and closures for the certificate, column by column of the Jacobians; not used elsewhere.
+"""The drift of contacts and closures for the certificate, column by column of the Jacobians; not used elsewhere (MATHEMATICS
+§5.4).
 
     J̇ v = Σ_j ± (Ṡ_j v_j)(x) + Ω × ẋ − ω_2 × u,    Ṡ_j = V_b × S_j        S_j: axis of degree of freedom j, b: its joint
     ẋ: slip of the first body + r Ω × n;  rows turn with the second body
-
-What the mechanism can follow: see `idyn.terms.drift`. The laws sum accelerations along the tree, orthogonalise rows and solve
-for accelerations; here products of rows are factorised, and residuals are the unknowns.
 """
 
 import numpy as np

@@ -1,9 +1,5 @@
-"""Terms of the certificate in the full space: momentum, demand, contact velocities, closed chains.
-
-They are computed from the problem data only (M, h, joint axes, contact geometry), by code that no law or solver uses. Body
-twists are summed along the tree (`idyn.certificate.drift`); impulses are vectors in the world. The input is a `Given`
-(`idyn.terms.stages`), without J or Y.
-"""
+"""Terms of the certificate in the full space: momentum, demand, contact velocities, closed chains, from a `Given` only (M,
+h, joint axes, contact geometry), by code that no law or solver uses."""
 
 import numpy as np
 

@@ -1,9 +1,6 @@
 """Contact compliance model of ground that yields: noise of gaps, relaxation of contact velocities, memory of contact forces
-(MATHEMATICS §2). Every law except `sap`, which has its own material, applies to v̂ instead of v⁺.
-
-In steady contact (v = 0, p = p⁻) the solution is that of the rigid law for any T_r and T_p. T_r = H, T_p = 0 is the rigid law,
-with the period H. The first prediction has no last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0.
-"""
+(MATHEMATICS §2). Every law except `sap`, which has its own material, applies to v̂ instead of v⁺. The first prediction has
+no last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0."""
 
 from typing import Any, NamedTuple, Self
 

@@ -1,9 +1,6 @@
-"""Parameters of MuJoCo's soft constraints, as told by a model: for the law `mujoco` and its certificate.
-
-Names and meanings are MuJoCo's: solref = (time constant [s], damping ratio), or (−stiffness, −damping) if the first one is
-negative; solimp = (d0, dw, width [m], midpoint, power). The law and the certificate have a copy of the formulas each
-(MATHEMATICS §3.6); both read the tables of a robot, `SoftConstraints`.
-"""
+"""Parameters of MuJoCo's soft constraints, for the law `mujoco` and its certificate, which have a copy of the formulas each
+(MATHEMATICS §3.6). Names and meanings are MuJoCo's: solref = (time constant [s], damping ratio), or (−stiffness, −damping)
+if the first one is negative; solimp = (d0, dw, width [m], midpoint, power)."""
 
 from typing import Annotated, Literal
 
@@ -33,8 +30,7 @@ Solref = tuple[float, float]
 Solimp = tuple[float, float, float, float, float]
 
 USUAL_SOLREF: Solref = (0.02, 1.0)
-USUAL_SOLIMP: Solimp = (0.9, 0.95, 0.001, 0.5, 2.0)
-"""MuJoCo's defaults."""
+USUAL_SOLIMP: Solimp = (0.9, 0.95, 0.001, 0.5, 2.0)  # MuJoCo's defaults
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,10 +1,5 @@
-"""The operators of one differentiation, at the final basis of a prediction (MATHEMATICS §3.7).
-
-At a basis each contact sticks, slides or is open. This names the impulses that may change, p = B ζ, and the rows of û that
-stay zero, W û = 0 (`idyn.differentiation.faces`). The selection then moves p on its face; the Hessian K of its objective is 1
-for forces, J_a J_aᵀ for torques, which change at fixed p too. The derivatives by the demand are filled at once; those by other
-quantities on request (`idyn.differentiation.parts`).
-"""
+"""The operators of one differentiation, at the final basis of a prediction (MATHEMATICS §3.7). The derivatives by the demand
+are filled at once; those by other quantities on request (`idyn.differentiation.parts`)."""
 
 import numpy as np
 

@@ -1,20 +1,14 @@
-"""Derivatives of contact Jacobians by the configuration, for contact points and frames that are fixed in the world; and of the
-demand that `Consistency.HOLD` and `STICK` project.
+"""Derivatives of contact Jacobians by the configuration, for contact points and frames that are fixed in the world; and of
+the demand that `Consistency.HOLD` and `STICK` project. As spatial motions in the world (linear at its origin, then angular):
 
-A joint axis S_k, fixed to its body, turns with every degree of freedom j that moves this body: ∂S_k/∂q_j = S_j × S_k, as
-spatial motions in the world (linear at its origin, then angular). Jacobians are needed in two products only:
-
+    ∂S_k/∂q_j = S_j × S_k for each degree of freedom j that moves k's body
     ∂(Jᵀ p)_k/∂q_j = (S_j × S_k) · W_k,              W_k: wrench of the contacts that move with k
     ∂(J y)/∂q_j    = E (S_j × (V_b − V_λ)),          V_b: velocity of the contact's body for y, V_λ: of the body before joint j
+    ∂(M y)_k/∂q_j  = −S_k · I_k (S_j × V_λ) if j moves k,  S_k · (S_j ×* F_j − I_j (S_j × V_λ)) if k moves j
 
-So do the rows of the mass matrix, with I_j the composite inertia and F_j = Σ I V the momentum of the bodies that move with j:
-
-    ∂(M y)_k/∂q_j  = −S_k · I_k (S_j × V_λ)                       j moves k
-                   = S_k · (S_j ×* F_j − I_j (S_j × V_λ))         k moves j
-
-The projection q̈ → q̈ + J_aᵀ λ/dt has S λ = −J wanted − c over the rows J that contacts hold, S = J W Jᵀ, W = 1 for joints and
-1/ε for the base; wanted = (1 − keep) v, plus dt q̈ at the joints; c = dt J̇ v + φ/dt. With S = L Lᵀ of the independent rows,
-V = L⁻¹ J and y = wanted + W Jᵀ λ:
+with I_j the composite inertia and F_j = Σ I V the momentum of the bodies that move with j. The projection q̈ → q̈ + J_aᵀ
+λ/dt has S λ = −J wanted − c over the held rows J, S = J W Jᵀ = L Lᵀ, W = 1 for joints and 1/ε for the base; wanted = (1 −
+keep) v, plus dt q̈ at the joints; c = dt J̇ v + φ/dt. With V = L⁻¹ J and y = wanted + W Jᵀ λ:
 
     by the demand 1 − V_aᵀ V_a,   by v −V_aᵀ ((1 − keep) V + L⁻¹ ∂c)/dt,
     by q (∂(Jᵀλ)_a − V_aᵀ L⁻¹ [∂(J y) + J W ∂(Jᵀ λ) + ∂c])/dt

@@ -166,8 +166,7 @@ AnyLaw = (
     | EnumerationSettings
 )
 
-LAWS: dict[str, type[LawSettings]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyLaw)}
-"""Kind → settings."""
+LAWS: dict[str, type[LawSettings]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyLaw)}  # kind → settings
 
 
 def make_law(kind: str, **settings: Any) -> Law:

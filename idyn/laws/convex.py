@@ -3,22 +3,9 @@
     min_p ½ pᵀ D p + pᵀ J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺)
     s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (without friction rows for μ = ∞)
 
-This is stage I. D is singular if contacts are redundant; stage II of the paper, the smoothest of the equivalent torques, is the
-selection that follows every law. The *one-stage* variant adds ε‖p‖², which makes the solution unique. As the joint motion is
-prescribed, the program brakes the base. `energy='contact'` (laws `cone…`) has the contact velocity b instead of the gradient of
-the energy: Coulomb's law relaxed to cones. For free joints both programs agree. With the contact energy sticking feet stay in
-place and the momentum of the base is not reduced. With unlimited friction separating contacts are released
-(`without_separating` of `idyn.laws.no_slip`); without a solution of this kind the program is solved as it stands.
-
-Warm start: the program is solved at the last basis, which loads few contacts. The solution is accepted if it is optimal;
-otherwise, with few contacts, Lemke's method is used. Cold start: a QP back end, then Lemke's method; with the contact energy
-principal pivoting comes before both. The next basis is determined from the solution.
-
-Pivoting solves the programs exactly, in coordinates c ≥ 0 along the rays of the cones, p = Rᵀ c, G = R Y
-(`idyn.laws.convex_program`):
-
-    contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0                        principal pivoting on the rows of G
-    kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0      Lemke's method
+Stage II of the paper is the selection that follows every law; the *one-stage* variant adds ε‖p‖². `energy='contact'` (laws
+`cone…`) has the contact velocity b instead of the gradient of the energy. Warm start: the last basis, then Lemke's method
+with few contacts. Cold start: principal pivoting (contact energy only), a QP back end, Lemke's method.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,7 @@
-"""Complementary bases of the convex laws: solution at a given basis, and the basis of a QP solution.
+"""Complementary bases of the convex laws: loaded rays (c > 0) and pressed contacts (y > 0) of the LCP in coordinates c ≥ 0
+along the rays of the cones, p = Rᵀ c, G = R Y, with the motion x = Gᵀ c. At most nu rays are loaded.
 
-In coordinates c along the rays of the friction cones (`idyn.laws.convex_program`), with multipliers y of non-penetration and
-the motion x = Gᵀ c, stage I is the LCP
-
-    0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
-
-Its basis is the set of loaded rays (c > 0) and of pressed contacts (y > 0). Released contacts may slide: there is no condition
-on their rays. The rows of G for the loaded rays are linearly independent, so at most nu rays are loaded for any number of
-contacts.
+    0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0          contact energy: 0 ≤ c ⟂ G x + R b ≥ 0
 """
 
 import numpy as np

@@ -1,13 +1,6 @@
-"""Coulomb friction with a friction polygon, as an LCP  [ZD §5, after Anitescu–Potra].
-
-    [ D_NN  D_NF  0 ] [p_N]   [b_N + φ/dt]   [w_N]
-    [ D_FN  D_FF  E ] [p_F] + [b_F       ] = [w_F] ,   0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0
-    [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
-
-Warm start: the LCP is solved at the last basis; the solution is accepted if it is complementary. Cold start: Lemke's method. A
-contact with μ = ∞ has no λ. The conditions of its opposite friction directions then imply S v⁺ = T v⁺ = 0, unless the contact
-separates (`idyn.laws.no_slip`). If no friction is limited, this is the no-slip law and solved as such.
-"""
+"""Coulomb friction with a friction polygon, as an LCP  [ZD §5, after Anitescu–Potra; MATHEMATICS §3.2]: at the last basis if
+that is still complementary, else by Lemke's method. A contact with μ = ∞ has no λ: its opposite directions imply S v⁺ = T v⁺
+= 0. If no friction is limited, this is the no-slip law and solved as such."""
 
 from collections.abc import Iterator
 

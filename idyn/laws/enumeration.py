@@ -1,10 +1,6 @@
-"""Coulomb friction by enumeration: of all basic solutions the one nearest to the last impulses  [ZD §5.3, Alg. 3].
-
-Each of the 2^((k+2)n) complementary bases of the LCP of `idyn.laws.coulomb` is solved. Unlike in the paper, the distance is
-measured in impulses [N·s], not in all variables, and bases that cannot be regular, or have the impulses of another one, are
-skipped: 36 are left for one contact, 1296 for two (k = 4); more contacts are refused. Convex combinations are not considered,
-so the result may still jump.
-"""
+"""Coulomb friction by enumeration: of all basic solutions the one nearest to the last impulses [N·s]  [ZD §5.3, Alg. 3].
+Bases that cannot be regular, or have the impulses of another one, are skipped: 36 are left for one contact, 1296 for two (k
+= 4); more contacts are refused. Convex combinations are not considered, so the result may jump."""
 
 import numpy as np
 

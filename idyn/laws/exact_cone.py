@@ -1,11 +1,6 @@
-"""Coulomb friction with the round cone  [De Saxcé & Feng 1998; Alart & Curnier 1991; MATHEMATICS §3.2].
-
-F(p) = p − Π(p − û/ρ) = 0 is solved by Newton's method with a line search; a step solves one system of nu equations for any
-number of contacts. ε in this system limits the change of impulses that the law does not determine.
-
-Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected Gauss–Seidel. A start need not
-lead to a solution, and there may be several; with μ ≥ 10⁴ it may fail where the polygon does not. μ = ∞: `idyn.laws.no_slip`.
-"""
+"""Coulomb friction with the round cone, by Newton's method with a line search  [De Saxcé & Feng 1998; Alart & Curnier 1991;
+MATHEMATICS §3.2]. Starts: the last impulses; Coulomb's law with 4 and with 8 edges; Pinocchio's ADMM and projected
+Gauss–Seidel. With μ ≥ 10⁴ it may fail where the polygon does not. μ = ∞: `idyn.laws.no_slip`."""
 
 from collections.abc import Callable
 from functools import partial

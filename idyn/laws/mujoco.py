@@ -1,18 +1,7 @@
 """MuJoCo's soft contact with the joint motion prescribed: on a described model, the forces are those of MuJoCo's next step
-(MATHEMATICS §3.6). The program is that of `idyn.laws.sap`, with the rows of `idyn.laws.mujoco_rows`.
-
-The period of the prediction must be MuJoCo's time step, contact points are MuJoCo's (halfway between the surfaces), and the
-`Ground` of the options does not matter. It is a law for simulators and their twins: the ground of real robots is not known to
-10 µm, which changes forces by up to 5 % of the weight where feet touch down.
-
-Joints whose torques are given change sides with the others: the unknowns are the accelerations without motors and those of the
-joints with a given torque. Dry friction and limits of these joints are constraints of the problem, whose rows have one entry.
-With damping or the integrator `implicit` the unknown is the acceleration a before the step, and that of the step is
-a' = M̃⁻¹ M a, see `implicit_part`. Where the demand is of a', a is found by iteration.
-
-Modelling errors: integrators Euler, implicitfast and implicit only. Closed chains and friction of joints without motors are
-not supported.
-"""
+(MATHEMATICS §3.6). The program is that of `idyn.laws.sap`, with the rows of `idyn.laws.mujoco_rows`. It is a law for
+simulators and their twins: dt must be MuJoCo's time step; closed chains and friction of joints without motors are not
+supported."""
 
 import numpy as np
 

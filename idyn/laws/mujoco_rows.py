@@ -1,10 +1,5 @@
-"""Constraint rows of MuJoCo: regularisation R and reference acceleration a_ref of contacts, friction and limits of joints.
-
-    r = φ − margin,    d = d(|r|/width),    R = w (1 − d)/d,    a_ref = −b v − k d r
-    solref (t, ζ): t ← max(t, 2h),  k = 1/(dw² t² ζ²),  b = 2/(dw t);      (−K, −B): k = K/dw², b = B/dw
-
-w is the inverse weight of the bodies or of the joint. The physics step h is the period of the prediction.
-"""
+"""Constraint rows of MuJoCo: regularisation R and reference acceleration a_ref of contacts, friction and limits of joints
+(MATHEMATICS §3.6). solref (t, ζ): t ← max(t, 2h); (−K, −B): k = K/dw², b = B/dw. h: the period of the prediction"""
 
 import numpy as np
 

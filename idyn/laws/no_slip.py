@@ -1,26 +1,18 @@
-"""No-slip law as an LCP: contacts either separate or stick, with unlimited friction  [ZD §4, Alg. 1 and 2; D15 §VI].
-
-    0 ≤ p_N ⟂ N v⁺ + φ/dt ≥ 0,     S v⁺ = 0,     T v⁺ = 0
+"""No-slip law as an LCP: contacts either separate or stick, with unlimited friction  [ZD §4, Alg. 1 and 2; D15 §VI;
+MATHEMATICS §3.1].
 
 1. Rank selection: a maximal independent set X of tangential rows, by orthogonalisation with pivoting.
 2. Elimination: Ŷ = Y_N minus its part in the span of Y_X, so Q = Ŷ Ŷᵀ.
 3. LCP(r, Q) by principal pivoting on Ŷ.
 4. p_X such that the velocities in the rows X are zero; all other tangential impulses are zero.
 5. The tangential rows of separating contacts are removed, those of closed contacts are restored, and steps 1–4 are repeated
-   until the set of sticking contacts (those with tangential rows) does not change. If it does not converge, all sets are tried
-   for few contacts; with more contacts the iteration starts again from the empty set.
+   until the set of sticking contacts does not change. If it does not converge, all sets are tried for few contacts; with more
+   contacts the iteration starts again from the empty set.
 6. If a contact carries a tangential impulse without a normal impulse, steps 1–4 are repeated once, with the rows of loaded
    contacts selected first. The new result is used if the motion is the same.
 
-Differences from the papers: steps 5 and 6 are new; without them a foot that lifts by a micron cannot move sideways, as friction
-is unlimited. Rank selection takes the most independent row next, not the first one that is independent enough. The orthogonal
-basis is stored instead of the Gram matrix D_XX, which would square the condition number: almost dependent rows (feet almost on
-one plane) are usual.
-
-`without_separating`, for all laws with unlimited friction: applied literally, μ = ∞ lets a lifting foot carry tangential
-impulses without a normal impulse, and feet almost on one plane press against each other with kilonewtons that cancel. So a law
-is solved again without friction at contacts that are barely loaded under it or under the no-slip law. Those of them that then
-separate are released: they carry no impulse and may slide.
+Steps 5 and 6 are new: without them a foot that lifts by a micron cannot move sideways. The orthogonal basis is stored
+instead of D_XX, which would square the condition number: feet almost on one plane are usual.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,21 +1,14 @@
-"""Compliant contact of known stiffness, dissipation and friction, as a convex program in nu unknowns  [SAP §III–§V; MATHEMATICS
-§3.4], solved by Newton's method with exact line search from the present velocity. The law `mujoco` uses the same method.
+"""Compliant contact of known stiffness, dissipation and friction, as a convex program in nu unknowns  [SAP §III–§V;
+MATHEMATICS §3.4], solved by Newton's method with exact line search from the present velocity. The law `mujoco` uses the same
+method.
 
     min ½ ‖x‖² + Σ s_i(Y x + b)        p = −∂s,   gradient x − Yᵀ p,   Hessian 1 + Yᵀ G Y,   G = −∂p/∂u
 
-x = Lᵀ (v_u⁺ − v_u⁰), u = Y x + b. A contact has a block of rows: S, T, N, and in blocks of six also the angular velocities
-about s, t, n, scaled such that the friction cone is round. Its law is a row (n, 7): μ, R_t, R_n [1/kg], v̂_n [m/s], c, s, edges.
-Without force: R_n = inf.
-
-edges = 0: round cone F, p = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R.
-μ < 0: dry friction along n, p_n = (v̂_n − u_n)/R_n limited to ±(−μ).
-Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c) in the coordinates (s, t) of the contact; with 6
-edges also n ± μ times the row about n, with 10 also those about t_1 and t_2. Each edge e is a spring with R_n alone:
-p = Σ max(0, (v̂_n − e·u)/R_n) e.
-
-Modelling errors of `sap`: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot
-positions (10 µm: 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
-sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, including μ = ∞, are reduced to it.
+A contact has a block of rows: S, T, N, and in blocks of six also the angular velocities about s, t, n, scaled such that the
+friction cone is round. Its law is a row (n, 7): μ, R_t, R_n [1/kg], v̂_n [m/s], c, s, edges. Without force: R_n = inf. edges
+= 0: round cone F, p = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R.  μ < 0: dry friction along n, (v̂_n − u_n)/R_n limited to ±(−μ).
+Otherwise: pyramid with the edges n ± μ t_k, with t_1 = (c, s), t_2 = (−s, c) in the coordinates (s, t) of the contact; with
+6 edges also n ± μ times the row about n, with 10 also those about t_1 and t_2: p = Σ max(0, (v̂_n − e·u)/R_n) e.
 """
 
 import numpy as np
@@ -34,9 +27,7 @@ Block = tuple[int, ...]
 THREE, SIX = (0, 1, 2), (0, 1, 2, 3, 4, 5)  # rows of a contact
 MOST_STEPS = 100  # maximum number of Newton steps. Usual: 2 to 5
 
-CONVERGED = 1e-13
-"""Newton's method has converged when the gradient is below this share of its largest term."""
-
+CONVERGED = 1e-13  # Newton's method has converged when the gradient is below this share of its largest term
 STALLED = 1e-8  # the method also ends when the gradient is below this share and does not decrease: rounding errors
 FLAT = 1e-10  # the line search ends when the slope is below this share of the initial one
 

@@ -1,8 +1,6 @@
-"""Pinocchio's model of a URDF or MJCF. A URDF is checked before and after: nothing may be lost.
-
-An error is what cannot be simulated, or what Pinocchio's parser would change without a word: `Robot` refuses such a URDF. A
-warning is what no real robot has, but has an effect that can be computed; a note is what has no effect, or is often left out.
-"""
+"""Pinocchio's model of a URDF, checked before and after: nothing may be lost. An error is what cannot be simulated, or what
+Pinocchio's parser would change without a word; a warning is what no real robot has, but has an effect that can be computed;
+a note is what has no effect, or is often left out."""
 
 from collections import Counter, deque
 from pathlib import Path

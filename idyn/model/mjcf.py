@@ -1,13 +1,9 @@
-"""Robots in MuJoCo's format MJCF, as MuJoCo's own compiler reads them (extra `mujoco`).
+"""Robots in MuJoCo's format MJCF, as MuJoCo's own compiler reads them (extra `mujoco`): text of a URDF without other files,
+and the fields of `Description` that a URDF lacks. What neither can say is refused, all of it in one message; what has an
+effect in MuJoCo and none here is a note in the element `idyn`, which `Robot.inspect` returns. With the pose T of a body at
+q_ref
 
-The compiled model becomes the text of a URDF without other files: bodies as links, with massless links between several joints
-of a body. What a URDF cannot say is refused with the names of all elements concerned, or becomes a field of `Description`:
-armature, torque limits, joints without a motor, gravity, contact spheres, closures. What has an effect in MuJoCo and none here
-is a note in the element `idyn`, which `Robot.inspect` returns.
-
-A joint of MuJoCo moves its body about an anchor a; with the pose T of the body in its parent at the reference q_ref
-
-    T · J_1(q_1 − q_ref,1) · J_2(q_2 − q_ref,2) · …,     J(θ) = Trans(a) Rot(axis, θ) Trans(−a)  or  Trans(θ axis)
+    T · J_1(q_1 − q_ref,1) · J_2(q_2 − q_ref,2) · …,     J(θ) = Trans(a) Rot(axis, θ) Trans(−a)  or  Trans(θ axis),  a: anchor
 """
 
 import re

@@ -1,9 +1,6 @@
-"""Feasible demands: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
-
-The problem is kinematic, and feasible for φ ≥ 0 (v = 0). It equals the no-slip problem of a system with inertia diag(1, ε) and
-free joints, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
-Y = (J_a, J_u/√ε). With a contact compliance model the conditions hold for v̂ = v⁺ − (1 − dt/T_r) v.
-"""
+"""Feasible demands: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4]. This is the no-slip
+problem of a system with inertia diag(1, ε) and free joints: x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)), Y = (J_a, J_u/√ε). With a
+contact compliance model the conditions hold for v̂ = v⁺ − (1 − dt/T_r) v."""
 
 import numpy as np
 

@@ -1,8 +1,6 @@
-"""The last stages of a solution: selection → torque → certificate. Compiled once for all laws.
-
-`finish` runs the fast selection only (`choose_among_few`). If it fails, `choose_again` runs the thorough selection
-(`choose_thoroughly`) for the impulses and the face that `finish` has stored. This is needed for a few ticks in ten thousand.
-"""
+"""The last stages of a solution: selection → torque → certificate. `finish` runs the fast selection only
+(`choose_among_few`). If it fails, in a few ticks of ten thousand, `choose_again` runs the thorough one for the impulses and
+face that `finish` has stored."""
 
 from typing import NamedTuple
 
@@ -28,8 +26,7 @@ from idyn.types import Array
 WITHIN = 1e-9
 """Share of a limit by which a value may exceed it and count as within: the precision of the programs that keep limits."""
 
-REFUSED, COMPLETE, UNSELECTED = range(3)
-"""Results of `finish`: not certified; certified; certified, but the selection failed."""
+REFUSED, COMPLETE, UNSELECTED = range(3)  # results of `finish`: not certified; certified; certified, but the selection failed
 
 BEYOND_TORQUE, BEYOND_FORCE, CHANGE, FIGURES = 6, 7, 8, 9
 """Indices into `Finish.figures`, and its length. Figures 0 to 5 are the `Residuals`. BEYOND_TORQUE: largest excess of a torque
@@ -213,8 +210,7 @@ def _excess(value: float, limit: float) -> float:
 
 
 DEMAND, OUT = Borrowed(VECTOR, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
-SOLUTION = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR)
-"""Types of the arguments `demanded`, `out` and `solution`."""
+SOLUTION = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR)  # types of the arguments `demanded`, `out` and `solution`
 
 
 @entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)

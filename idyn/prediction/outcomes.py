@@ -1,25 +1,12 @@
-"""All solutions of forward dynamics with Coulomb's law under the same torques, or several of them.
+"""All solutions of forward dynamics with Coulomb's law under the same torques, or several of them (MATHEMATICS §7).
 
-With large friction Coulomb's law may have several solutions, for example a rod that may jam or slide. A prediction is one of
-them, and the robot may follow another one under the same torques. Here joint motion is not prescribed:
-
-    M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),      0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0        (`idyn.laws.coulomb`)
-
-With closed chains their impulses are eliminated: G v⁺ = −rate, as in `idyn.terms.reduction`.
-
-`outcomes`: Lemke's method starts with many covering vectors, each of which may lead to another solution. The search is not
-exhaustive. For offline use: one second of walking takes about one second of search.
-
-`all_outcomes`, for few contacts: each is in one of 2 + 2k modes: open, sticking, sliding against one of the k corners d_j of
-the friction polygon, or sliding such that two adjacent corners are equally opposed to the motion. In each combination of modes
-the impulses solve 3n linear equations:
+`outcomes` starts Lemke's method with many covering vectors; the search is not exhaustive, and for offline use.
+`all_outcomes` tries each combination of the modes of few contacts, in which the impulses solve 3n linear equations:
 
     open:  p = 0        sticking:  û = 0        against d_j:  û_N = 0, p_T = μ p_N d_j
     between d_j and d_{j+1}:  û_N = 0, (d_j − d_{j+1}) · û_T = 0, p_T = a d_j + b d_{j+1} with a + b = μ p_N
 
-A regular system has one solution, which is an outcome if it satisfies Coulomb's law. A singular one has many or none; a linear
-program decides whether one of them satisfies the law, and others whether all of these have the same velocity. The proof is
-numerical: conditions hold to 1e-8, as in a certificate.
+Of a singular system a linear program decides whether a solution satisfies the law, and others whether all have one velocity.
 """
 
 from collections.abc import Iterator
@@ -47,14 +34,9 @@ from idyn.status import SOLVED
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, ContactSet, Kinematics, Prediction, Record, State
 
-SAME = 1e-6
-"""Velocities that differ by less count as equal [m/s, rad/s]."""
-
-TOLERANCE = 1e-8
-"""Largest |min(z, w)| of a solution, in units of the problem."""
-
-RANK = 1e-9
-"""Relative size of the singular values below which rows of closures depend on each other."""
+SAME = 1e-6  # velocities that differ by less count as equal [m/s, rad/s]
+TOLERANCE = 1e-8  # largest |min(z, w)| of a solution, in units of the problem
+RANK = 1e-9  # relative size of the singular values below which rows of closures depend on each other
 
 MOST_PIVOTS = 2000
 
@@ -159,20 +141,14 @@ def _impulse(z: Array, n: int, directions: Array) -> Array:
 MOST_COMBINATIONS = 2_000_000
 """Largest number of combinations of modes that are tried: 4 contacts with 16 edges have 1.3 million."""
 
-OPEN, STICK, SLIDE = range(3)
-"""Modes of a contact; SLIDE + j: against corner j, SLIDE + k + j: between the corners j and j + 1."""
-
-NO_MORE, REGULAR, SINGULAR = range(3)
-"""Results of `advance`."""
+OPEN, STICK, SLIDE = range(3)  # modes of a contact; SLIDE + j: against corner j, SLIDE + k + j: between the corners j and j + 1
+NO_MORE, REGULAR, SINGULAR = range(3)  # results of `advance`
 
 DOUBTFUL = 1e-5
 """A solution of a regular system that violates the law by less than this share is examined like those of a singular one."""
 
-UNDETERMINED = 1e-10
-"""Relative size below which a direction of a singular system counts as undetermined."""
-
-FARTHEST = 1e4
-"""Bound on coordinates of the solutions of a singular system, relative to those of the free motion."""
+UNDETERMINED = 1e-10  # relative size below which a direction of a singular system counts as undetermined
+FARTHEST = 1e4  # bound on coordinates of the solutions of a singular system, relative to those of the free motion
 
 
 class Outcomes(Record, frozen=True):

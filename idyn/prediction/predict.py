@@ -1,21 +1,10 @@
 """`predict`: joint torques that realise a demand, and the contact forces that act meanwhile; what follows a first failure.
 
-Fallback cascade for demands without a certified solution within the limits:
-
-    1. the solver attempts (rungs) of the requested law, for its first demand
-    2. the rungs of the requested law, for the nearest feasible demands
-    3. Coulomb's law, for these demands
-    4. with friction limited to `MODERATE`: Coulomb's law, its relaxation to cones, the convex law, for these demands
-    5. the contact forces of the last tick
-
-All results except the last are certified before use. `Prediction.rung` names the attempt that was used.
-
-With unlimited friction feet may press against each other with forces that exceed the strength of ground and motors. Therefore
-under `Consistency.PROJECT` a solution that exceeds `Options.force_limit` is compared with solutions for the feasible demands.
-With `Options.bounded` a solution that still exceeds this limit or a torque limit is compared with that of Coulomb's law. The
-solution with the smallest excess is used. The law `mujoco` is solved again with joints at their torque limits instead.
-
-Fallbacks without a contact model (hold, damping) belong to the controller.
+Fallback cascade for demands without a certified solution within the limits (MATHEMATICS §6): the rungs (solver attempts) of
+the requested law, for its first demand, then for the nearest feasible ones; Coulomb's law; with friction limited to
+`MODERATE` Coulomb's law, its relaxation to cones, the convex law; the contact forces of the last tick. With unlimited
+friction, solutions beyond `Options.force_limit` or, with `Options.bounded`, a torque limit are compared with others: the
+smallest excess is used. The law `mujoco` is solved again with joints at their torque limits instead.
 """
 
 from collections.abc import Iterator
@@ -41,8 +30,7 @@ from idyn.status import Status
 from idyn.terms.inputs import limit_friction
 from idyn.types import Array, Consistency, ContactSet, Demand, Guess, Kinematics, Prediction, State
 
-MOST_ROUNDS = 30
-"""Maximum number of changes of the set of joints at their torque limit. Usual: 3."""
+MOST_ROUNDS = 30  # maximum number of changes of the set of joints at their torque limit. Usual: 3
 
 
 def under_torques(request: Request, tau: Array) -> Prediction | None:
@@ -99,11 +87,8 @@ def _answer(request: Request, tau: Array, given: Array) -> Prediction | None:
     return msgspec.structs.replace(answer, rung=f"{answer.rung}, given torques")
 
 
-COULOMB = Coulomb()
-"""First fallback law, and the law that limits forces under `Options.bounded`."""
-
-MODERATE = 1.0
-"""Upper limit of the friction coefficients for `RESCUERS`."""
+COULOMB = Coulomb()  # first fallback law, and the law that limits forces under `Options.bounded`
+MODERATE = 1.0  # upper limit of the friction coefficients for `RESCUERS`
 
 RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
 """Fallback laws with limited friction, in order. The last one, with kinetic energy, brakes the base."""

@@ -1,10 +1,6 @@
-"""Solution of one demand from Python: one compiled call tries the law's kernels; if none is certified, the law's Python rungs
-(solver attempts without a kernel) follow, with the same stages `finish`. The result is a `Prediction`.
-
-The warm start is the `Guess` of the last `Prediction`. Its rows are carried over to the present contacts here
-(`Guess.carried_over`); a basis that does not fit is ignored (`idyn.prediction.request.last_basis`). The law's warm rung and the
-certificate decide whether the basis still solves the law.
-"""
+"""Solution of one demand from Python: one compiled call tries the law's kernels; if none is certified, the law's Python
+rungs (solver attempts without a kernel) follow, with the same stages `finish`. A basis of the last tick that does not fit is
+ignored."""
 
 from collections.abc import Callable
 
@@ -31,19 +27,13 @@ from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals
 
-Answer = tuple[Prediction | None, Status]
-"""A certified prediction, or None; and the status of the last rung."""
-
-NO_FEASIBLE_DEMAND: Answer = None, Status.SOLVED
-"""The result when no feasible demand was found: the law was not tried."""
-
-Out = tuple[Array, Array, Array, Array]
-"""Output arrays: (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))."""
+Answer = tuple[Prediction | None, Status]  # a certified prediction, or None; and the status of the last rung
+NO_FEASIBLE_DEMAND: Answer = None, Status.SOLVED  # the result when no feasible demand was found: the law was not tried
+Out = tuple[Array, Array, Array, Array]  # output arrays: (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))
 
 FREE = ContactFree()
 
-ANSWERED = Status.SOLVED
-"""The enum member as a global of this module: faster to look up."""
+ANSWERED = Status.SOLVED  # the enum member as a global of this module: faster to look up
 
 
 def method_of(request: Request) -> Method:

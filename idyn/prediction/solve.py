@@ -3,11 +3,9 @@
     tick             validate → dynamics → realise
     realise          feasible demand → solve_demand
     solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
-    finish           selection → torque → certificate
 
-A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. Each law has a
-`tick` and a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.dispatch`). A cold start
-begins with an empty basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
+A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. Each law has a `tick` and
+a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.dispatch`).
 """
 
 import logging
@@ -49,8 +47,7 @@ from idyn.types import Array, Consistency, Selection
 
 log = logging.getLogger("idyn.options")
 
-SHORTEST_RELAXATION = 0.02
-"""Relaxation time T_r from which standing is smooth [s]."""
+SHORTEST_RELAXATION = 0.02  # relaxation time T_r from which standing is smooth [s]
 
 
 def advice(law: Law, options: Options, dt: float) -> list[str]:
@@ -90,8 +87,7 @@ def _log_once(words: str) -> None:
 
 
 STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
-AIMED, START = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)
-"""Argument types of `tick` and `solve_again`."""
+AIMED, START = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)  # argument types of `tick` and `solve_again`
 
 
 MOST_KEPT = 32

@@ -1,7 +1,5 @@
-"""Selection for few contacts: a dense program in the null space of J_uᵀ, the fastest method up to about six contacts.
-
-It uses the coordinates of `idyn.selection.aim`, and fails if the torque limits would be exceeded.
-"""
+"""Selection for few contacts: a dense program in the null space of J_uᵀ, in the coordinates of `idyn.selection.aim`; the
+fastest method up to about six contacts. It fails if the torque limits would be exceeded."""
 
 from typing import NamedTuple
 

@@ -3,11 +3,9 @@
     forces       min ½‖f − f₀‖²                              s.t.  E f = E f*,   f ∈ face
     torque       min ½‖τ(f) − τ₀‖² + ½σ‖f − f'‖²             s.t.  E f = E f*,   f ∈ face
 
-f* and τ* are forces and torques of the law's solution, f₀ and τ₀ the targets. The torque program is solved for decreasing σ; f'
-is the previous solution. The first f' is 0, so small forces are selected among forces with the same torque. Only E = Yᵀ, with
-nu rows, and τ(f) = τ* − J_aᵀ (f − f*), with na rows, couple the contacts, whatever their number (`idyn.solvers.cones`).
-
-Torque limits are bounds on the rows of τ. If they cannot be met, the sum of the squared excesses is minimised.
+f*, τ*: those of the law's solution, f₀, τ₀: the targets. The torque program is solved for decreasing σ; f' is the previous
+solution, at first 0. Only E = Yᵀ and τ(f) = τ* − J_aᵀ (f − f*) couple the contacts (`idyn.solvers.cones`). Torque limits are
+bounds on the rows of τ. If they cannot be met, the sum of the squared excesses is minimised.
 """
 
 from typing import NamedTuple

@@ -2,18 +2,10 @@
 
     min ½‖x − x₀‖² + Σ_k h_k(A_k x)     s.t.  x_i ∈ C_i                   A is r×3n, r small
 
-Each rule h_k is a cost of t = (A x)_k: a parabola about b_k in an interval, (t − b_k)²/(2 soft_k), or, with soft_k = 0, the
-equation t = b_k. Values outside the interval are forbidden, or a second parabola is added to their cost. Each
-C_i ⊂ R³ is of one of the kinds below, for which projection takes a few operations. The dual has r unknowns, the multipliers λ:
+Rule h_k: a parabola about b_k in an interval, (t − b_k)²/(2 soft_k), or, with soft_k = 0, the equation t = b_k. Values
+outside the interval are forbidden, or cost a second parabola. The dual in the r multipliers is solved by Newton's method:
 
     x(λ) = Π_C(x₀ − Aᵀ λ),        A x(λ) − t(λ) = 0,       t_k(λ): the point where h_k has the slope λ_k
-
-Its left side is the gradient of a concave function and, without round cones, piecewise linear. Newton's method with the slopes
-J of the projections and the derivatives t' = dt/dλ, (A J Aᵀ + diag t') Δ = A x − t, and a line search converge in a few steps
-of O(n r²).
-
-For an empty feasible set the dual value grows without limit. For a feasible set that is almost a point the method may fail in
-MOST_STEPS steps.
 """
 
 import numpy as np
@@ -34,8 +26,7 @@ LEAST_DAMPING = 1e-12
 """Initial damping on the diagonal of the curvature, as equations may be dependent. It is multiplied by 100 after a step without
 progress."""
 
-MAX_DAMPING = 10.0
-"""The method ends when a step with more damping makes no progress."""
+MAX_DAMPING = 10.0  # the method ends when a step with more damping makes no progress
 
 FLAT, MOST_TRIALS = 0.3, 12
 """Line search: it ends when the slope is below the share FLAT of the initial slope, or after MOST_TRIALS points."""
@@ -43,8 +34,7 @@ FLAT, MOST_TRIALS = 0.3, 12
 NOT_FOUND, TOO_COSTLY = -1, -2
 """Results instead of a number of steps. NOT_FOUND: no convergence; TOO_COSTLY: the cost of every x exceeds the limit."""
 
-MOST_STEPS = 30
-"""Maximum number of Newton steps."""
+MOST_STEPS = 30  # maximum number of Newton steps
 
 
 @compiled

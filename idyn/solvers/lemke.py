@@ -1,14 +1,7 @@
-"""Lemke's method with the lexicographic rule, for LCPs with a copositive(-plus) matrix  [Cottle, Pang & Stone §4.4].
-
-    find z ≥ 0 with w = M z + q ≥ 0 and zᵀw = 0
-
-Differences from the textbook:
-- The tableau is condensed (n rows, n + 1 non-basic columns). It contains the columns of B⁻¹ that the lexicographic comparison
-  needs; the columns of basic slacks are unit vectors and not stored.
-- Ratios are compared with a tolerance relative to the data. The artificial variable leaves as soon as it can.
-- The solution is computed from (M, q) in the final basis, not from the tableau, so rounding errors of the pivots do not
-  accumulate.
-"""
+"""Lemke's method with the lexicographic rule, for LCPs with a copositive(-plus) matrix: w = M z + q ≥ 0, z ≥ 0, zᵀw = 0
+[Cottle, Pang & Stone §4.4]. The tableau is condensed (n rows, n + 1 non-basic columns), ratios are compared with a
+tolerance, and the solution is computed from (M, q) in the final basis, so that rounding errors of the pivots do not
+accumulate."""
 
 import numpy as np
 
@@ -30,8 +23,7 @@ lexicographically."""
 ARTIFICIAL_ZERO = 1e-10
 """An artificial variable below this share of the scale of q counts as zero: an apparent ray is then a solution."""
 
-GOLDEN = 0.5 * (5.0**0.5 - 1.0)
-"""Golden section. The fractional parts of its multiples are spread evenly, without repetition."""
+GOLDEN = 0.5 * (5.0**0.5 - 1.0)  # golden section. The fractional parts of its multiples are spread evenly, without repetition
 
 
 @compiled

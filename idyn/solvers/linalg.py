@@ -135,8 +135,7 @@ def least(a: Array) -> float:
     return value
 
 
-RANK = 1e-9
-"""A row is dependent if its orthogonal part is shorter than this share of the longest row."""
+RANK = 1e-9  # a row is dependent if its orthogonal part is shorter than this share of the longest row
 
 
 @entry(written(MATRIX))

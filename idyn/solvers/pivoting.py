@@ -1,17 +1,9 @@
-"""Pivoting on LCPs with the matrix Q = Y Yᵀ, Y with few columns; the matrix of n contacts is never formed.
+"""Pivoting on LCPs 0 ≤ z ⟂ w = Y (Yᵀ z) + r ≥ 0, Y n×m with m small; Y Yᵀ is never formed. Expected cost O(m³ + m²n).
 
-    0 ≤ z ⟂ w = Y (Yᵀ z) + r ≥ 0          Y is n×m, m small
-
-`ppm` is the modified Principal Pivoting Method I [ZD Alg. 2; D15 Alg. 1]; `dual_active_set` is a monotone rule for problems on
-which PPM cycles. Both update the Cholesky factor of the active block by one row and column per pivot, and evaluate w in O(n·m).
-Expected cost O(m³ + m²n).
-
-Differences from the papers:
-- A row that depends on the active rows would make the block singular. Instead it replaces the active row whose impulse first
-  becomes zero (the blocking row). Without a blocking row the problem has no solution: RAY.
-- `ppm` looks for a negative impulse after adding the new row; the paper looks for it before.
-- Ties are broken by the lowest index, not at random. `ppm` returns CYCLE at a basis that it visited before.
-- The final z is refined once with the residual of the active rows.
+`ppm` is the modified Principal Pivoting Method I [ZD Alg. 2; D15 Alg. 1]; `dual_active_set` is a monotone rule for problems
+on which PPM cycles. Unlike in the papers, a row that depends on the active rows replaces the active row whose impulse first
+becomes zero (the blocking row; without one there is no solution: RAY), ties are broken by the lowest index, and z is refined
+at the end.
 """
 
 import numpy as np
@@ -25,8 +17,7 @@ DEPENDENT = 1e-13
 """A row is dependent if the squared length of its orthogonal part is below this share of its squared length (3e-7 of its
 length). The factor is that of a Gram matrix, so below 1e-14 the orthogonal part consists of rounding errors."""
 
-ZERO = 1e-11
-"""Values of w and z down to −ZERO times their scale count as zero. The scale of w is max |r|, that of z is max |z|."""
+ZERO = 1e-11  # values of w and z down to −ZERO times their scale count as zero. The scale of w is max |r|, that of z is max |z|
 
 
 @compiled

@@ -1,9 +1,6 @@
-"""Convex quadratic programs by a back end of the user's choice; the only module that imports `daqp` and `qpsolvers`.
-
-    min ½ xᵀ H x + fᵀ x     s.t.   lower ≤ A x ≤ upper,   x ≥ bound
-
-DAQP is called directly, as the wrapper of `qpsolvers` takes as long as the solve. `qpsolvers` calls all other back ends.
-"""
+"""Convex quadratic programs min ½ xᵀ H x + fᵀ x, lower ≤ A x ≤ upper, x ≥ bound, by a back end of the user's choice; the
+only module that imports `daqp` and `qpsolvers`. DAQP is called directly: the wrapper of `qpsolvers` takes as long as the
+solve."""
 
 from functools import lru_cache
 from math import isfinite
@@ -19,8 +16,7 @@ from idyn.types import Array, Record
 TOLERANCE = 1e-10
 """Primal and dual tolerance of DAQP. With its default of 1e-6 residuals are 1e-6; with 1e-12 it cycles on some problems."""
 
-LOOSE_TOLERANCE = 1e-7
-"""Tolerance of a second attempt, if the first one cycles."""
+LOOSE_TOLERANCE = 1e-7  # tolerance of a second attempt, if the first one cycles
 
 MOST_ITERATIONS = 200
 """Maximum number of DAQP's iterations in one attempt. Of 4200 programs of degenerate contacts that DAQP solved, 38 took more,

@@ -1,9 +1,6 @@
-"""Orthogonal reduction of rows, and lexicographic least squares, for kernels.
-
-Rows are made lower trapezoidal by Householder reflections from the right, A = L Q, the longest remaining row first. Q is stored
-as reflectors: unit vectors h with x → x − 2 h (hᵀ x). Coordinates z = Q x, of which the first `rank` are fixed by the rows.
-Matrices are passed transposed, (columns, rows): the inner loops then run over rows and are vectorised.
-"""
+"""Orthogonal reduction of rows by Householder reflections from the right, A = L Q, the longest remaining row first, and
+lexicographic least squares, for kernels. Q is stored as reflectors: unit vectors h with x → x − 2 h (hᵀ x). Matrices are
+passed transposed, (columns, rows): the inner loops then run over rows and are vectorised."""
 
 import numpy as np
 
@@ -12,8 +9,7 @@ from idyn.library.kinds import MATRIX, REAL, VECTOR, Output
 from idyn.solvers.linalg import fill
 from idyn.types import Array
 
-NEGLIGIBLE = 1e-9
-"""A row is dependent if its remaining part is at most this share of the longest row."""
+NEGLIGIBLE = 1e-9  # a row is dependent if its remaining part is at most this share of the longest row
 
 
 @compiled

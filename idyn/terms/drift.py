@@ -1,10 +1,7 @@
-"""The drift of contacts and closures: dt J̇ v and dt Ġ v, by which the robot's own motion changes their velocities in a period.
-
-MATHEMATICS §2 has the formulas, and T w, which replaces J̇ v of the tangential rows T where rows depend on each other.
-V_i, A_i: spatial velocity of body i and its acceleration at v̇ = 0, both linear at the world's origin. The normal is taken
-as constant in the second body: exact on planes and faces of boxes, not on their edges and on curved ground. Of feet at rest
-nothing changes, up to θ²/σ² for a singular value σ.
-"""
+"""The drift of contacts and closures: dt J̇ v and dt Ġ v, by which the robot's own motion changes their velocities in a
+period (MATHEMATICS §2). V_i, A_i: spatial velocity of body i and its acceleration at v̇ = 0, both linear at the world's
+origin. The normal is taken as constant in the second body: exact on planes and faces of boxes, not on their edges and on
+curved ground."""
 
 from typing import NamedTuple
 

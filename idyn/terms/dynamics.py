@@ -1,9 +1,5 @@
-"""The dynamics stage: Jacobians of contacts and closures. `evaluate` runs the stages up to this one from Python.
-
-    M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h)          J: rows S, T, N for each contact
-
-The certificate does not use these Jacobians: it computes contact velocities independently.
-"""
+"""The dynamics stage: Jacobians of contacts (rows S, T, N of each) and closures. `evaluate` runs the stages up to this one
+from Python. The certificate does not use these Jacobians: it computes contact velocities independently."""
 
 import numpy as np
 

@@ -1,11 +1,6 @@
-"""The stages reduced problem and torque: contact in the unactuated space for prescribed joint motion  [ZD §3, §4.2, §6.2.2].
-
-MATHEMATICS §2 has the formulas: v_u⁰, Y = J_u L⁻ᵀ, b, τ; §2.1 those of closures (closed chains), which are eliminated before
-the law is solved: Q, T, W, C, J̃ and λ = λ₀ + Cᵀ p. With a contact compliance model the problem is stated for v̂ instead of
-v⁺: the relaxation time T_r (`Given.keep` = 1 − dt/T_r) changes b, the memory ρ = T_p/dt changes Y and b. When rows of G are
-linearly dependent, as in a plane linkage, λ is the smallest solution. A closed chain of actuated joints only has zero rows in
-G_u L⁻ᵀ; if the demands contradict such a closure, the certificate fails.
-"""
+"""The stages reduced problem and torque: contact in the unactuated space for prescribed joint motion  [ZD §3, §4.2, §6.2.2;
+MATHEMATICS §2], closed chains eliminated (§2.1). When rows of G are linearly dependent, as in a plane linkage, λ is the
+smallest solution. If the demands contradict a closed chain of actuated joints only, the certificate fails."""
 
 import numpy as np
 

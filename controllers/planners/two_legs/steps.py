@@ -1,7 +1,5 @@
-"""When which foot stands, and where the centre of pressure moves; settings of steps and balance.
-
-standing → (command) → double support → single support → double support → … → (no command, feet abreast) → standing
-"""
+"""When which foot stands, and where the centre of pressure moves; settings of steps and balance: standing → (command) →
+double support → single support → double support → … → (no command, feet abreast) → standing"""
 
 from math import exp
 from typing import Annotated
