@@ -45,7 +45,6 @@ Many predictions in one call
     Batch                   states, contacts and demands of the members
     BatchPrediction         results, one row for each member
     BatchGuess              warm start for the next batch
-    derivatives_batch, BatchDerivatives  `derivatives` of each member
 
 Clients of a server
     RobotClient             sends states and receives torques; `hello_for` gives its first message
@@ -82,7 +81,7 @@ if TYPE_CHECKING:
     from controllers.command import GaitChange
     from controllers.robot.load import load_robot
     from idyn.batch.arrays import Batch, BatchGuess
-    from idyn.batch.predict import BatchDerivatives, BatchPrediction, derivatives_batch, predict_batch
+    from idyn.batch.predict import BatchPrediction, predict_batch
     from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places
     from idyn.contact.ground import Ground
     from idyn.contact.terrain import Flat
@@ -106,7 +105,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LAWS",
     "Batch",
-    "BatchDerivatives",
     "BatchGuess",
     "BatchPrediction",
     "CommandRefused",
@@ -144,7 +142,6 @@ __all__ = [
     "contacts_from_points",
     "contacts_of_places",
     "derivatives",
-    "derivatives_batch",
     "drive_command",
     "hello_for",
     "limits_of",
@@ -160,7 +157,7 @@ find_siblings()
 
 _MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
-    "idyn.batch.predict": ("BatchDerivatives", "BatchPrediction", "derivatives_batch", "predict_batch"),
+    "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
     "controllers.build": ("load_controller",),
     "controllers.command": ("GaitChange",),
     "controllers.robot.load": ("load_robot",),

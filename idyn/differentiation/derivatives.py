@@ -26,8 +26,7 @@ Arrays = tuple[Array, ...]
 
 
 class Slope(Record, frozen=True):
-    """Derivatives by one quantity with k components: tau [N·m/…] (na, k), p [N·s/…] (3n, k), v_plus (nv, k); of a batch with
-    the axis of its members in front."""
+    """Derivatives by one quantity with k components: tau [N·m/…] (na, k), p [N·s/…] (3n, k), v_plus (nv, k)."""
 
     tau: Array
     p: Array
