@@ -12,7 +12,6 @@ import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
 from idyn.model.description import Description
-from idyn.model.mjcf import build_mjcf, is_mjcf
 from idyn.model.tree import Limits
 from idyn.model.urdf import ROOT_JOINT, lines_of, link_of, parse_urdf, with_counted_turns, without_shapes
 
@@ -276,11 +275,10 @@ def build_model(description: Description, source: str) -> pin.Model:
     base = description.base
     if base not in ("free_flyer", "fixed"):
         raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
-    kind = "MJCF" if is_mjcf(description.urdf) else "URDF"
     try:
-        model = build_mjcf(description.urdf) if kind == "MJCF" else _build_urdf(description, source)
+        model = _build_urdf(description, source)
     except (ElementTree.ParseError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{source}: not a {kind} that Pinocchio can parse ({error})") from error
+        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
     if model.nv == 0:
         why = ": elements of xacro are not expanded, expand the file by xacro first" if "<xacro:" in description.urdf else ""
         raise ModelError(f"{source}: expected at least one moving joint, got none{why}")

@@ -11,7 +11,6 @@ from idyn.errors import InputError, ModelError
 from idyn.library.kernels import entry
 from idyn.library.kinds import CUBE, INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, Borrowed
 from idyn.model.build import build_model
-from idyn.model.mjcf import is_mjcf
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
 
@@ -122,8 +121,6 @@ class SelfCollision:
 def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> pin.GeometryModel:
     """Return the collision shapes of a robot, with bounding spheres, and meshes as convex hulls. Raises ModelError."""
     urdf, where = robot.description.urdf, [str(folder) for folder in folders]
-    if is_mjcf(urdf):
-        raise ModelError(f"{robot.name}: expected collision shapes of a URDF, got an MJCF")
     try:
         geometry = pin.buildGeomFromUrdfString(model, urdf, pin.GeometryType.COLLISION, package_dirs=where)
     except ValueError as error:

@@ -80,7 +80,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a robot.
 
-    urdf: text of the URDF, also of a robot in MJCF, see `idyn.model.mjcf`; in old logs of an MJCF
+    urdf: text of the URDF, also of a robot in MJCF, see `idyn.model.mjcf`
     base: `free_flyer`: floating base; `fixed`: the root link is fixed to the world
     contact: contact places, which may touch the terrain and boxes of other bodies; for flat feet see `Sole.corners`
     box: boxes that contact places of other bodies may touch
@@ -92,7 +92,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     armature: rotor inertia times gear ratio squared [kg·m²], for all actuated degrees of freedom or by name; it is added to the
         diagonal of M only
     gravity: acceleration in the world [m/s²]
-    placeholder: efforts of the URDF from here on are no limits [N·m]; 0: all are. In logs of older versions 1000
 
     The degree of freedom of a joint of one axis has the name of the joint. Those of other joints are `joint.0`, `joint.1`, …,
     in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z
@@ -109,7 +108,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     tau_max: dict[str, float] = {}
     armature: float | dict[str, float] = 0.0
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
-    placeholder: float = 0.0
 
     def __repr__(self) -> str:
         return f"Description({', '.join(f'{name}={brief(getattr(self, name))}' for name in self.__struct_fields__)})"

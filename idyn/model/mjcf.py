@@ -9,7 +9,6 @@ q_ref
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -39,14 +38,6 @@ def is_mjcf(text: str) -> bool:
     Parsers are not used: they leave cycles of objects, at every robot that a server builds without garbage collection.
     """
     return BEGIN.match(text) is not None
-
-
-def build_mjcf(text: str) -> pin.Model:
-    """Return Pinocchio's model of a self-contained MJCF, as logs before this format have it."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "robot.xml"
-        path.write_text(text, encoding="utf-8")
-        return pin.buildModelFromMJCF(str(path))
 
 
 def compile_mjcf(path: str | Path) -> Any:

@@ -164,10 +164,7 @@ class Robot:
 
     def inspect(self) -> list[Finding]:
         """Return warnings and notes about the URDF, see `idyn.model.build`."""
-        limits = inspect_limits(self.limits, self.joint_names)
-        if is_mjcf(self.description.urdf):  # in logs of older versions
-            return limits
-        return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + limits
+        return inspect_urdf(parse_urdf(self.description.urdf, self.name)) + inspect_limits(self.limits, self.joint_names)
 
     # -- functions of the state -----------------------------------------------------------------------------------
 

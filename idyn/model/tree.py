@@ -124,10 +124,10 @@ def read_limits(model: Any, tree: Tree, description: Description) -> Limits:
     """Return the limits of the URDF for the actuated degrees of freedom, with efforts replaced by `tau_max`. Joints with
     several degrees of freedom have no position limits. Raises InputError for unknown names in `tau_max`."""
     names = [tree.dof_names[k] for k in tree.a.tolist()]
-    tau_max, placeholder = description.tau_max, description.placeholder or np.inf
+    tau_max = description.tau_max
     _check_names("tau_max", "actuated joint", tau_max, names)
     effort = np.array(model.upperEffortLimit)[tree.a]
-    effort = np.where((effort <= 0) | (effort >= placeholder), np.inf, effort)
+    effort = np.where(effort <= 0, np.inf, effort)
     speed = np.array(model.upperVelocityLimit)[tree.a]
     q_min, q_max = np.array(model.lowerPositionLimit)[tree.q_index], np.array(model.upperPositionLimit)[tree.q_index]
     free = (tree.q_index < 0) | ~(q_min < q_max)

@@ -69,7 +69,6 @@ def test_limits_of_torques():
     assert np.isinf(unlimited.limits.tau_max).all()
     text = quadruped_text().replace('effort="7.3"', 'effort="1e5"')
     assert (Robot(Description(urdf=text)).limits.tau_max == 1e5).all()
-    assert np.isinf(Robot(Description(urdf=text, placeholder=1000.0)).limits.tau_max).all()  # in logs of older versions
     np.testing.assert_array_equal(load_robot("solo12")[0].limits.tau_max, 2.7)  # in place of the URDF's placeholders
 
 
