@@ -85,19 +85,9 @@ def _plant(leg: VerticalLeg, stiffness: float, damping: float) -> Array:
     rates[0, 2] = rates[1, 3] = 1.0
     rates[2] = np.array([-stiffness, 0.0, -damping, 0.0, -1.0]) / leg.foot
     rates[3, 4] = 1.0 / leg.base
-    return _exponential(rates * leg.period)[:4]
+    from scipy.linalg import expm  # noqa: PLC0415  (only `idyn check` and the start of a server need it)
 
-
-def _exponential(x: Array) -> Array:
-    """Return e^X: Taylor series of X/2ˢ with a norm ≤ ¼, squared s times."""
-    squarings = max(int(np.ceil(np.log2(max(float(np.abs(x).sum(axis=1).max()), 1e-300)))) + 2, 0)
-    term = total = np.eye(len(x))
-    for k in range(1, 14):
-        term = term @ x / (k * 2.0**squarings)
-        total = total + term
-    for _ in range(squarings):
-        total = total @ total
-    return total
+    return np.array(expm(rates * leg.period)[:4])
 
 
 STIFFNESSES = (1e3, 1e4, 1e5, 1e6)  # stiffness of the floor per foot [N/m]

@@ -12,6 +12,21 @@ from idyn.types import Array
 FAR = 1000.0  # largest coordinate of a base at which terms are computed [m]
 
 
+def exponential(vector: Array) -> Array:
+    """Return the rotation matrix of a rotation vector [rad]."""
+    return np.array(pin.exp3(vector))
+
+
+def logarithm(R: Array) -> Array:
+    """Return the rotation vector of a rotation matrix, of an angle up to π [rad]."""
+    return np.array(pin.log3(R))
+
+
+def left_jacobian(vector: Array) -> Array:
+    """Return J so that the angular velocity in the world of `exponential(x)` is J ẋ."""
+    return np.array(pin.Jexp3(-vector))
+
+
 def nearby(q: Array) -> Array:
     """Return a configuration (nq) of a floating base: q itself, or with a coordinate beyond `FAR` a copy with the base at the
     origin. Coordinates that are not finite stay."""

@@ -51,12 +51,12 @@ def within_limits(request: Request, answer: Prediction) -> Prediction:
     answer: the prediction for the demand, the last of this robot. A joint at its limit has the acceleration that the limit
     permits; it is released when this exceeds the demand.
     """
-    limit = request.robot.limits.tau_max
+    limit, a = request.robot.limits.tau_max, request.robot.tree.a
     wanted, tau, held = request.q_ddot, answer.tau, np.zeros(len(answer.tau), np.bool_)
     given, best = np.zeros(len(tau)), answer
     for _ in range(MOST_ROUNDS):
         beyond = ~held & (np.abs(tau) > limit * (1.0 + WITHIN))
-        surplus = np.sign(given) * (_realised(request, best) - wanted)
+        surplus = np.sign(given) * ((best.v_plus[a] - request.state.v[a]) / best.dt - wanted)
         released = held & (surplus > WITHIN * (1.0 + np.abs(wanted)))
         if not beyond.any() and not released.any():
             return best
@@ -68,11 +68,6 @@ def within_limits(request: Request, answer: Prediction) -> Prediction:
             return answer
         best, tau = found, found.tau
     return answer
-
-
-def _realised(request: Request, answer: Prediction) -> Array:
-    a = request.robot.tree.a
-    return (answer.v_plus[a] - request.state.v[a]) / answer.dt
 
 
 def _answer(request: Request, tau: Array, given: Array) -> Prediction | None:
@@ -100,29 +95,20 @@ def fall_back(request: Request, first: Answer) -> Prediction:
     answer, failure = _best_answer(request, first)
     if answer is None:
         answer = _of_other_law(request)
-    elif _may_ask_less(request, answer):
-        other, _ = _best_answer(_with_law(request, COULOMB))
-        answer = _smaller_excess(answer, other)
+    elif _excess(answer) > (0.0, 0.0) and request.options.bounded and _unlimited_friction(request):
+        other, _ = _best_answer(msgspec.structs.replace(request, law=COULOMB))
+        answer = answer if other is None else min(answer, other, key=_excess)
     if answer is None:
         return last_forces(request, failure)
     own = answer.law == request.law.name and answer.status.ok
     return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
-def _may_ask_less(request: Request, answer: Prediction) -> bool:
-    beyond = max(answer.torque_excess, answer.force_excess) > 0.0
-    return beyond and request.options.bounded and _unlimited_friction(request)
-
-
-def _with_law(request: Request, law: Law) -> Request:
-    return msgspec.structs.replace(request, law=law)
-
-
 def _of_other_law(request: Request) -> Prediction | None:
     """Return the first certified solution of another law: Coulomb's law, unless it is the requested law; then `RESCUERS` with
     limited friction. None if there is none."""
     if request.law.name != COULOMB.name:
-        answer, _ = _best_answer(_with_law(request, COULOMB))
+        answer, _ = _best_answer(msgspec.structs.replace(request, law=COULOMB))
         if answer is not None:
             return answer
     contacts = request.contacts
@@ -144,54 +130,42 @@ def _best_answer(request: Request, first: Answer | None = None) -> Answer:
     """
     best: Prediction | None = None
     failure = Status.SOLVED
+    projects = request.options.consistency is Consistency.PROJECT
+    continues = projects and request.law.releases and _unlimited_friction(request)
     known = [] if first is None or first is NO_FEASIBLE_DEMAND else [first]
-    demands = _later_demands(request) if first else chain(_first_demand(request), _later_demands(request))
-    for answer, why in chain(known, (solve(request, demand) for demand in demands)):
+    for answer, why in chain(known, (solve(request, demand) for demand in _demands(request, first is None))):
         failure = why
         if answer is None:
             continue
-        best = answer if best is None else _smaller_excess(best, answer)
-        if best.force_excess <= 0.0 or not _tries_more_demands(request):
+        best = answer if best is None else min(best, answer, key=_excess)
+        if best.force_excess <= 0.0 or not continues:
             break
     return best, failure
-
-
-def _tries_more_demands(request: Request) -> bool:
-    projects = request.options.consistency is Consistency.PROJECT
-    return projects and request.law.releases and _unlimited_friction(request)
 
 
 def _unlimited_friction(request: Request) -> bool:
     return request.law.unlimited_friction or bool(np.isinf(request.contacts.mu).any())
 
 
-def _smaller_excess(answer: Prediction, other: Prediction | None) -> Prediction:
-    """Return the prediction with the smaller excess over the limits, forces first; the first one if they are equal."""
-    if other is None:
-        return answer
-    return min(answer, other, key=lambda each: (each.force_excess, each.torque_excess))
+def _excess(answer: Prediction) -> tuple[float, float]:
+    """Return the excess over the limits, by which predictions are compared: forces first."""
+    return answer.force_excess, answer.torque_excess
 
 
-def _consistency(request: Request) -> Consistency:
-    return Consistency.OFF if request.law.compliant else request.options.consistency
-
-
-def _first_demand(request: Request) -> Iterator[Demand]:
-    """Yield the demand to try first: under STICK and HOLD the nearest feasible one, if it is found; else the original one."""
-    consistency, mu, touching = _consistency(request), request.contacts.mu, request.options.ground.touching
+def _demands(request: Request, from_first: bool) -> Iterator[Demand]:
+    """Yield the demands to try. Under STICK and HOLD: the nearest feasible one, if it is found, then the original one.
+    Otherwise: the original one; under PROJECT then the nearest feasible one, and the nearest one under which touching contacts
+    neither slip nor lift. from_first: whether to yield the first of them"""
+    consistency = Consistency.OFF if request.law.compliant else request.options.consistency
+    mu, touching, original = request.contacts.mu, request.options.ground.touching, Demand(q_ddot=request.q_ddot)
     if consistency in (Consistency.STICK, Consistency.HOLD):
-        yield from _nearest(request, mu, touching, closed=consistency is Consistency.HOLD)
-    else:
-        yield Demand(q_ddot=request.q_ddot)
-
-
-def _later_demands(request: Request) -> Iterator[Demand]:
-    """Yield the further demands. Under STICK and HOLD: the original one. Under PROJECT: the nearest feasible one, then the
-    nearest one under which touching contacts neither slip nor lift."""
-    consistency, mu, touching = _consistency(request), request.contacts.mu, request.options.ground.touching
-    if consistency in (Consistency.STICK, Consistency.HOLD):
-        yield Demand(q_ddot=request.q_ddot)
-    elif consistency is Consistency.PROJECT:
+        if from_first:
+            yield from _nearest(request, mu, touching, closed=consistency is Consistency.HOLD)
+        yield original
+        return
+    if from_first:
+        yield original
+    if consistency is Consistency.PROJECT:
         yield from _nearest(request, request.law.sticking(mu), np.inf, closed=False)
         yield from _nearest(request, mu, touching, closed=True)
 

@@ -20,12 +20,11 @@ from msgspec.structs import replace
 
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
-from controllers.planners.targets import logarithm
 from controllers.planners.trajectory import MotionSettings, Trajectory
 from controllers.planners.two_legs.feet import Foot, Pose, Swing, about_z, feet_of, nearest_inside
 from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings
 from idyn.errors import ConfigError, InputError
-from idyn.model.frames import Centroidal
+from idyn.model.frames import Centroidal, logarithm
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 from idyn.tasks.forces import ContactTask
