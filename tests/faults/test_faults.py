@@ -7,11 +7,9 @@ from collections import Counter
 
 import pytest
 import test_clients_and_server  # noqa: F401
-import test_commands  # noqa: F401
 import test_connections  # noqa: F401
 import test_files  # noqa: F401
 import test_processes  # noqa: F401
-import test_robot_latches  # noqa: F401
 import test_unitree  # noqa: F401
 from documents import DOCUMENTS
 from fast import fast_if, full

@@ -115,7 +115,7 @@ def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, variant, l
 @pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
 def test_every_law_answers_random_states(count):
     """Laws with finite friction answer nearly always themselves. With infinite friction some 6 % have no answer in which
-    separating contacts carry no force (`test_no_slip` proves it, one by one), and Coulomb's law answers."""
+    separating contacts carry no force (`test_polygon_laws` proves it, one by one), and Coulomb's law answers."""
     shares = sweep(wild_scene, count)
     for law in LAWS:
         own = shares[law]["own"] / count

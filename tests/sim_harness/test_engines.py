@@ -1,30 +1,37 @@
-"""Each engine over random states of two robots: its dynamics, its contact law, energies, and oracles that share no code."""
+"""Each engine over random states: dynamics, contact law, energies, bilateral and compliant rows, stops, closed chains."""
 
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
-from problems import DT, check_dynamics, random_problems, step_problem
+from conftest import robot_world
+from fast import every, fast, full
+from problems import DT, Body, check_dynamics, random_problems, step_problem
 from scipy.optimize import nnls
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.status import Status
+from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.dissipation import Dissipation
-from sim_harness.engines.engine import Rows
+from sim_harness.engines.engine import CompliantEngine, Rows
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
+from sim_harness.engines.sap import Sap
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.scenes.contacts import Geometry
+from sim_harness.scenes.load import engine_named, load_scene
+from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
 from sim_harness.studies.newton_study import Scheme
+from sim_harness.world.bodies import MovedBodies, RobotBodies
 from sim_harness.world.world import contact_jacobian, generalised_force
-from sim_harness.world.worlds import ENGINES, AnyEngine
+from sim_harness.world.worlds import ENGINES, AnyEngine, FoldingEngine, build_scene, with_compliance
 
 
 @every("name", ["quadruped", "solo12"])
@@ -276,3 +283,322 @@ def test_cone_complementarity_predicts_dissipation(law, kind, least, most):
     assert summary.upright
     assert summary.modes == {"ok": 1.0}
     assert least <= summary.force_error_relative < most
+
+
+G = 9.81
+
+
+BILATERAL = sorted(set(ENGINES) - {"sap"})
+"""`sap` has rows of its own, near rigid ones."""
+
+
+def with_rows(problem, G, g, stops=None):
+    rows = Rows(G=G, g=g, stops=np.zeros(len(g), dtype=bool) if stops is None else stops)
+    return msgspec.structs.replace(problem, rows=rows)
+
+
+def random_rows(rng, nv, m, size=1e-5):
+    return rng.normal(size=(m, nv)), size * rng.normal(size=m)
+
+
+def kkt_step(problem, p):
+    """v⁺ and λ of the equality-constrained step under given contact impulses p (n, 3), by one dense system."""
+    a = problem
+    m, nv = a.rows.G.shape
+    K = np.block([[a.M, -a.rows.G.T], [a.rows.G, np.zeros((m, m))]])
+    right = np.concatenate([a.M @ a.v + a.dt * (a.force - a.h) + a.J.T @ p.ravel(), -a.rows.g / a.dt])
+    x = np.linalg.lstsq(K, right, rcond=1e-12)[0]
+    return x[:nv], x[nv:]
+
+
+@every("engine", BILATERAL)
+def test_rows_are_satisfied_as_the_kkt_system_says_and_redundant_ones_change_nothing(engine):
+    """Rows doubled, scaled and summed: the same motion and the same forces on the bodies."""
+    rng = np.random.default_rng(1)
+    for problem in random_problems("quadruped", 40):
+        G, g = random_rows(rng, 18, int(rng.integers(1, 5)))
+        held = with_rows(problem, G, g)
+        solution = ENGINES[engine]().solve(held)
+        assert solution.status.ok
+        v_plus, impulses = kkt_step(held, solution.p)
+        np.testing.assert_allclose(G @ solution.v_plus, -g / DT, atol=1e-9)
+        np.testing.assert_allclose(solution.v_plus, v_plus, atol=1e-8)
+        np.testing.assert_allclose(solution.rows, impulses, atol=1e-8)
+        balance = held.M @ (solution.v_plus - held.v) - held.J.T @ solution.p.ravel() - G.T @ solution.rows
+        assert np.abs(balance - DT * (held.force - held.h)).max() < 1e-9
+        assert solution.dynamics < 1e-9
+    rng = np.random.default_rng(2)
+    for problem in random_problems("quadruped", 30):
+        G, g = random_rows(rng, 18, 4)
+        mix = rng.normal(size=(5, 4))
+        few = ENGINES[engine]().solve(with_rows(problem, G, g))
+        many = ENGINES[engine]().solve(with_rows(problem, np.vstack([G, 3 * G, mix @ G]), np.concatenate([g, 3 * g, mix @ g])))
+        assert many.status.ok
+        np.testing.assert_allclose(many.v_plus, few.v_plus, atol=1e-7)
+        stacked = np.vstack([G, 3 * G, mix @ G])
+        np.testing.assert_allclose(stacked.T @ many.rows, G.T @ few.rows, atol=1e-7)
+        if engine != "newton":  # which shares the load among all of them
+            assert np.abs(many.rows[4:]).max() == 0.0
+
+
+@every("engine", BILATERAL)
+def test_a_row_of_rounding_errors_has_no_force_and_rows_on_all_degrees_of_freedom_stop(engine):
+    """The third row of a plane linkage: 1e-17 of the others' length, with a gap as small."""
+    rng = np.random.default_rng(4)
+    for problem in random_problems("quadruped", 10):
+        G, g = random_rows(rng, 18, 4)
+        few = ENGINES[engine]().solve(with_rows(problem, G, g))
+        more = ENGINES[engine]().solve(
+            with_rows(problem, np.vstack([G, 1e-17 * rng.normal(size=(1, 18))]), np.append(g, 1e-17))
+        )
+        assert more.status.ok
+        np.testing.assert_allclose(more.v_plus, few.v_plus, atol=1e-9)
+        assert more.rows[4] == 0.0
+    rng = np.random.default_rng(3)
+    for problem in random_problems("quadruped", 6):
+        above = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps) + 1e-6)
+        solution = ENGINES[engine]().solve(with_rows(above, rng.normal(size=(25, 18)), np.zeros(25)))
+        assert solution.status.ok
+        np.testing.assert_allclose(solution.v_plus, 0, atol=1e-9)
+
+
+@every("engine", sorted(set(BILATERAL) - {"penalty", "first-order"}))
+def test_rigid_stops_stop_and_rows_that_hold_a_body_inside_another_are_reported(engine):
+    problem = next(random_problems("quadruped", 1))
+    inside = msgspec.structs.replace(problem, gaps=np.full(len(problem.mu), -1e-3))
+    assert not ENGINES[engine]().solve(with_rows(inside, np.eye(18), np.zeros(18))).status.ok
+    at = swing(engine, 0.0)
+    np.testing.assert_allclose(at.v_plus, 0.0, atol=1e-12)
+    np.testing.assert_allclose(at.rows, [0.6, -1.5], atol=1e-12)
+    assert swing(engine, 1e-4).v_plus[0] == pytest.approx(-0.1)  # what is left of the way
+
+
+@every("engine", BILATERAL)
+def test_contradictory_and_non_finite_rows_are_not_solved(engine):
+    rng = np.random.default_rng(4)
+    problem = next(random_problems("quadruped", 1))
+    G, _ = random_rows(rng, 18, 2)
+    twice = with_rows(problem, np.vstack([G, G[0]]), np.array([0.0, 0.0, 0.1]))
+    assert ENGINES[engine]().solve(twice).status is Status.NOT_CERTIFIED
+    with pytest.raises(InputError, match=r"rows\[2\]: expected a row .* one that contradicts them by 0.1 m"):
+        check_rows(problem.M, twice.rows)
+    check_rows(problem.M, with_rows(problem, np.vstack([G, G[0]]), np.array([0.1, 0.0, 0.1])).rows)
+    problem = next(random_problems("quadruped", 1))
+    for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
+        assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
+
+
+def test_rows_of_a_wrong_shape_are_refused():
+    with pytest.raises(InputError, match=r"rows: expected finite G \(2, 18\)"):
+        check_rows(np.eye(18), Rows(G=np.zeros((2, 17)), g=np.zeros(2), stops=np.zeros(2, dtype=bool)))
+    with pytest.raises(InputError, match="rows: expected finite G"):
+        check_rows(np.eye(3), Rows(G=np.zeros((2, 3)), g=np.array([0, np.nan]), stops=np.zeros(2, dtype=bool)))
+
+
+@every("engine", BILATERAL)
+def test_a_wide_gap_closes_at_a_bounded_speed_and_a_stop_pushes_one_way(engine):
+    problem = next(random_problems("quadruped", 1))
+    solution = ENGINES[engine]().solve(with_rows(problem, np.eye(18)[:1], np.array([0.1])))
+    assert solution.v_plus[0] == pytest.approx(-FASTEST)
+    away = swing(engine, 0.0, speed=0.3)
+    assert away.status.ok
+    np.testing.assert_allclose(away.v_plus, [0.3, 0.0], atol=1e-12)
+    np.testing.assert_allclose(away.rows, [0.0, -1.5], atol=1e-12)
+    far = swing(engine, 0.001)
+    np.testing.assert_allclose(far.v_plus, [-0.3, 0.0], atol=1e-12)
+    assert far.p.shape == (0, 3)
+
+
+def swing(engine, g, speed=-0.3):
+    """A mass of 2 kg on a line that may not go below g, and one closure that holds its neighbour."""
+    rows = Rows(G=np.eye(2), g=np.array([g, 0.0]), stops=np.array([True, False]))
+    return ENGINES[engine]().solve(step_problem(np.diag([2.0, 3.0]), v=[speed, 0.5], rows=rows))
+
+
+def test_a_yielding_stop_is_a_spring():
+    """With the engine's own kp and kv, at the end of the step."""
+    at = swing("penalty", -0.001)
+    engine = ENGINES["penalty"]()
+    force = -engine.kp * (-0.001 + DT * at.v_plus[0]) - engine.kv * at.v_plus[0]
+    assert at.rows[0] == pytest.approx(DT * force, rel=1e-9)
+    assert 2.0 * (at.v_plus[0] + 0.3) == pytest.approx(at.rows[0], rel=1e-9)
+
+
+def test_a_scene_with_contradictory_closures_is_refused():
+    """A block welded to the world and pinned to it elsewhere: open by half a turn, no first-order step closes both."""
+    block = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), mass=1.0)
+    pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))
+    weld = ClosureSettings(kind="weld", bodies=("block", ""), at=(0.0, 0.0, 0.0))
+    scene = SceneSettings(about="held", body=(block,), engines=("lcp",), dt=DT, duration=0.1, closure=(weld, *pins))
+    world = build_scene(scene, ENGINES["lcp"]())
+    for _ in range(20):
+        assert world.step().solution.status.ok
+    assert np.abs(world.state.v).max() < 1e-9
+    q = world.bodies.robot.integrate(world.state.q, np.array([0, 0, 0, 0, 0, 1.5]))
+    with pytest.raises(InputError, match=r"rows\[\d+\]: expected a row .* one that contradicts them"):
+        world.reset(q, np.zeros(6))
+
+
+M, K, TAU = 2.0, 5e3, 4e-3
+
+
+def weight_on_a_row(stop, g=0.0, v=0.0, compliance=1 / K, dissipation=TAU):
+    """A mass under gravity that a row supports, and a second one that slides on the ground."""
+    body = Body(np.diag([M, 1.0, 1.0, 1.0]), np.array([M * G, 0, 0, G]), np.eye(4)[1:], lambda q: q[3:], 0.5)
+    body.v = np.array([v, 1.0, 0.0, 0.0])
+    rows = Rows(
+        G=np.eye(4)[:1],
+        g=np.array([g]),
+        stops=np.array([stop]),
+        compliance=np.array([compliance]),
+        dissipation=np.array([dissipation]),
+    )
+    return msgspec.structs.replace(body.problem(DT), rows=rows, system=None)
+
+
+def spring_step(v, g):
+    """v⁺ and impulse of the implicit step: M (v⁺ − v) = −dt M G − dt K (g + (dt + τ_d) v⁺)."""
+    v_plus = (M * v - DT * M * G - DT * K * g) / (M + DT * K * (DT + TAU))
+    return v_plus, -DT * K * (g + (DT + TAU) * v_plus)
+
+
+@every("name", ENGINES)
+@every(("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)])
+def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
+    engine = with_compliance(parse(name, AnyEngine, "engine"))
+    solution = engine.solve(weight_on_a_row(stop, g, v))
+    v_plus, impulse = spring_step(v, g)
+    if stop and impulse < 0:
+        v_plus, impulse = v - DT * G, 0.0
+    assert solution.status.ok
+    assert solution.v_plus[0] == pytest.approx(v_plus, abs=1e-9)
+    assert solution.rows[0] == pytest.approx(impulse, abs=1e-8)
+    alone = engine.solve(msgspec.structs.replace(weight_on_a_row(stop, g, v), rows=None))
+    np.testing.assert_allclose(solution.p, alone.p, atol=1e-7)  # the other mass feels nothing of it
+
+
+@every("name", ENGINES)
+def test_row_impulses_keep_the_order_of_the_problem(name):
+    problem = weight_on_a_row(stop=False)
+    rows = Rows(
+        G=np.eye(4)[[3, 0, 1]], g=np.zeros(3), stops=np.array([True, False, False]), compliance=np.array([0.0, 1 / K, 0.0])
+    )
+    solution = with_compliance(parse(name, AnyEngine, "engine")).solve(msgspec.structs.replace(problem, rows=rows, system=None))
+    residual = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel() - rows.G.T @ solution.rows
+    np.testing.assert_allclose(residual, -DT * problem.h, atol=1e-10)
+    assert solution.rows[1] == pytest.approx(-DT * K * DT * solution.v_plus[0], rel=1e-6)
+    assert abs(solution.v_plus[1]) < 0.03  # what slides is held at once, by sap but for β² / 4π² of it
+
+
+@every("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), CompliantEngine)])
+def test_an_engine_of_rigid_rows_refuses_others(name):
+    with pytest.raises(InputError, match=r"rows\.compliance.*rigid"):
+        parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
+
+
+def test_sap_handles_compliance_itself_and_without_it_results_are_identical():
+    assert with_compliance(Sap()) == Sap()
+    for stop in (False, True):
+        problem = weight_on_a_row(stop, -0.01, 0.1)
+        np.testing.assert_allclose(Sap().solve(problem).v_plus, FoldingEngine(engine=Sap()).solve(problem).v_plus, atol=1e-9)
+    rigid = msgspec.structs.replace(
+        weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
+    )
+    lcp = parse("lcp", AnyEngine, "engine")
+    assert (with_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
+
+
+def test_stops_without_a_consistent_set_are_not_solved():
+    class Restless:
+        """An engine whose answer always contradicts."""
+
+        def solve(self, problem):
+            pressed = problem.M[0, 0] > M
+            solution = Sap().solve(problem)
+            return msgspec.structs.replace(solution, v_plus=np.full(4, 1.0 if pressed else -1.0))
+
+    assert not FoldingEngine(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
+
+
+def slopes(values, nv, at, eps=1e-6):
+    """How values(shift) change with the shift, by central differences (len, nv)."""
+    return np.array([(values(at + eps * e) - values(at - eps * e)) / (2 * eps) for e in np.eye(nv)]).T
+
+
+SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corners", "pendulum-soft-stop"]
+
+
+@pytest.mark.parametrize("name", fast(SCENES, *[name for name in SCENES if name != "dual-arm"]))
+def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
+    settings = load_scene(name)
+    world = build_scene(settings, engine_named(settings, "sap"))
+    for _ in range(5):
+        step = world.step()
+    problem, system, nv = step.problem, step.problem.system, world.bodies.robot.nv
+    rest = np.zeros(nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(J, problem.J, atol=1e-12)
+    np.testing.assert_allclose(gaps, problem.gaps, atol=1e-12)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], nv, rest), atol=1e-6)
+    if problem.rows is None:
+        assert system.rows(rest) is None
+    else:
+        np.testing.assert_allclose(system.rows(rest).G, problem.rows.G, atol=1e-12)
+        np.testing.assert_allclose(system.rows(rest).G, slopes(lambda s: system.rows(s).g, nv, rest), atol=1e-6)
+    v = np.random.default_rng(0).normal(size=nv)  # where a step leads, bodies turned: J is still along the axes at q
+    moved = world.bodies.after(system.q, v, v, 0.1)
+    there = world.bodies.terms(moved.q, moved.v)[2]
+    assert np.abs(world.bodies.moved(system.q, 0.1 * v) - moved.q).max() == 0.0
+    turned = system.contacts(0.1 * v)[0] @ v
+    if (step.touching.pairs[:, 1] < 0).all():
+        points = moved_points(world.bodies, step.touching, system.q, moved.q)
+        plain = [
+            point_velocity(there, world.bodies, i, p, moved.v) for i, p in zip(step.touching.pairs[:, 0], points, strict=True)
+        ]
+        normals = step.touching.contacts.normals
+        np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
+
+
+@every("name", ["rolls", "sphere-column", "spring-cylinder"])
+def test_contact_points_of_round_bodies_stay_below_their_centre(name):
+    """Contacts at another configuration are those that geometry finds there, except for balls that roll around one another."""
+    settings = load_scene(name)
+    world = build_scene(settings, engine_named(settings, "lcp"))
+    problem = world.step().problem
+    model, shift = world.bodies, np.zeros(len(problem.v))
+    shift[model.free.ravel()], shift[model.free.ravel() + 3] = 1e-4, 0.3 * (np.arange(model.free.size) % 3 == 1)
+    at = model.moved(problem.system.q, shift)
+    found = Geometry(model).touching(at).contacts
+    _, gaps = problem.system.contacts(shift)
+    ground = problem.system.touching.pairs[:, 1] < 0
+    there = np.array([found.gaps[found.keys.index(key)] for key in problem.system.touching.contacts.keys])
+    np.testing.assert_allclose(gaps[ground], there[ground], atol=1e-9)
+    np.testing.assert_allclose(gaps, there, atol=1e-6)
+
+
+def moved_points(model, touching, q, moved):
+    """Where the contact points of the first bodies have gone (n, 3)."""
+    body = touching.pairs[:, 0]
+    (turns, centres), (there, ends) = (tuple(x.copy() for x in model.place(each)) for each in (q, moved))
+    return [there[i] @ turns[i].T @ (p - centres[i]) + ends[i] for i, p in zip(body, touching.contacts.points, strict=True)]
+
+
+def point_velocity(axes, model, body, point, v):
+    twist = model.robot.tree.support[model.joints[body]] @ (axes * v[:, None])
+    return twist[:3] + np.cross(twist[3:], point)
+
+
+def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
+    world = robot_world()
+    robot, contacts = world.robot, world.contacts
+    system = MovedBodies(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
+    rest = np.zeros(robot.nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], robot.nv, rest), atol=1e-6)
+    assert system.rows(rest) is None
+    legs, q = load_robot("fivebar")
+    bodies = RobotBodies(legs, Flat(), q)
+    closed = MovedBodies(bodies=bodies, q=q, touching=bodies.touching(q))
+    still = np.zeros(legs.nv)
+    np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)

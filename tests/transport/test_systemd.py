@@ -1,7 +1,9 @@
-"""Notifications to systemd, received at real datagram sockets; the unit file."""
+"""A server in its system: notifications to systemd at real sockets, realtime settings, metrics fetched by HTTP."""
 
 import configparser
+import gc
 import os
+import re
 import shutil
 import signal
 import socket
@@ -9,20 +11,39 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+import zmq
 from fast import every, full
-from standin import SpringDamper
-from wire import routed
+from rig import client_of, served
+from standin import SpringDamper, resting, standing
+from wire import PATIENCE_MS, routed, running
 
+from controllers.config.loading import load
 from idyn.errors import ConfigError
+from idyn.model.robot import Robot
 from sim_harness.commands.main import build_parser
-from transport.server.process import NEVER_NS, NOBODY, PRIORITY, Systemd
+from transport.protocol.messages.state import StateMessage
+from transport.server.process import (
+    NEVER_NS,
+    NOBODY,
+    PRIORITY,
+    SWITCH_INTERVAL,
+    Systemd,
+    off_core,
+    on_core,
+    real_time,
+    spare_core,
+    steady,
+)
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
+from transport.startup.serve import metrics, serve
 
 UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
 
@@ -171,3 +192,211 @@ def test_systemd_accepts_the_unit_file(tmp_path):
     path.write_text(text, encoding="utf-8")
     ended = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
     assert [line for line in ended.stderr.splitlines() if "idyn.service" in line] == []
+
+
+two_cores = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
+
+
+@pytest.fixture
+def bystander():
+    """The native number of another thread of this process."""
+    with running(lambda stop: stop.wait()) as thread:
+        yield thread.native_id
+
+
+@two_cores
+def test_the_loop_runs_alone_on_its_core_and_the_robot_side_avoids_it(bystander):
+    core, before = spare_core(), os.sched_getaffinity(0)
+    with on_core(core):
+        assert os.sched_getaffinity(0) == {core}
+        assert os.sched_getaffinity(bystander) == before - {core}
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
+    with off_core(core):
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before - {core}
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
+    with on_core(None), off_core(None):  # without the setting
+        assert os.sched_getaffinity(0) == before
+
+
+def test_a_missing_core_is_refused_and_settings_are_restored():
+    before = os.sched_getaffinity(0)
+    with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
+        pass
+    assert os.sched_getaffinity(0) == before
+    before = (sys.getswitchinterval(), gc.isenabled())
+    with steady():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+        assert not gc.isenabled()
+    assert (sys.getswitchinterval(), gc.isenabled()) == before
+
+
+WITHOUT_RIGHTS = """
+import logging, os, resource, sys
+from transport.server.process import real_time
+resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (2**23, 2**23))
+if os.geteuid() == 0:
+    os.setuid(65534)
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stdout)
+with real_time(sys.argv[1]):
+    print(os.sched_getscheduler(0) == os.SCHED_OTHER)
+"""
+
+
+def without_rights(wanted):
+    """Output and errors of a process that may neither ask for SCHED_FIFO nor lock its memory."""
+    command = [sys.executable, "-c", WITHOUT_RIGHTS, wanted]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def permitted():
+    """Whether this process may use SCHED_FIFO and lock its memory, by trying it."""
+    command = ["import ctypes, os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(51))"]
+    command += ["assert ctypes.CDLL(None).mlockall(7) == 0"]
+    return subprocess.run([sys.executable, "-c", "; ".join(command)], capture_output=True, check=False).returncode == 0
+
+
+with_rights = pytest.mark.skipif(not permitted(), reason="needs the right to SCHED_FIFO and to lock memory")
+
+
+def locked_kb():
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmLck"))
+    return int(line.split()[1])
+
+
+def scheduling(thread=0):
+    return os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK, os.sched_getparam(thread).sched_priority
+
+
+def socket_threads():
+    return [int(path.parent.name) for path in Path("/proc/self/task").glob("*/comm") if "IO/0" in path.read_text()]
+
+
+@with_rights
+def test_the_loop_gets_its_rights_and_gives_them_back(bystander, caplog):
+    """ZeroMQ's thread is above the loop; other threads, and threads and processes that the loop starts, are as usual."""
+    caplog.set_level("INFO")
+    usual = os.SCHED_OTHER, 0
+    found, others = {}, set(socket_threads())  # other tests' contexts
+    with zmq.Context() as context, context.socket(zmq.ROUTER):
+        while not (numbers := set(socket_threads()) - others):
+            pass  # it has not named itself yet
+        (sockets,) = numbers
+        with real_time("required"):
+            assert scheduling() == (os.SCHED_FIFO, PRIORITY)
+            assert scheduling(sockets) == (os.SCHED_FIFO, PRIORITY + 1)
+            assert scheduling(bystander) == usual
+            assert locked_kb() > 1000
+            with running(lambda stop: found.update(started=scheduling())):
+                pass
+            script = "import os; print(os.sched_getscheduler(0) == os.SCHED_OTHER)"
+            assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"True\n"
+        assert found["started"] == scheduling() == scheduling(sockets) == usual
+        assert locked_kb() == 0
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    assert f"SCHED_FIFO, priority 50; threads of ZeroMQ with 51: {len(others) + 1}" in caplog.text
+    assert "memory is locked" in caplog.text
+
+
+def test_rights_that_are_off_are_not_asked_for(caplog):
+    caplog.set_level("INFO")
+    with real_time("off"):
+        assert scheduling() == (os.SCHED_OTHER, 0)
+        assert locked_kb() == 0
+    assert caplog.records == []
+
+
+def test_without_rights_the_log_says_what_is_missing_and_required_ones_are_an_error():
+    ended = without_rights("auto")
+    assert ended.returncode == 0, ended.stderr
+    fifo, memory, usual = ended.stdout.splitlines()
+    missing = "no SCHED_FIFO (Operation not permitted, RLIMIT_RTPRIO is 0); needs LimitRTPRIO=51"
+    assert fifo.startswith(f"WARNING real time: {missing}")
+    assert memory.startswith("WARNING real time: memory is not locked (RLIMIT_MEMLOCK is 8 MB); needs LimitMEMLOCK=infinity")
+    assert usual == "True"
+    ended = without_rights("required")
+    assert ended.returncode == 1
+    error = ended.stderr.splitlines()[-1]
+    assert "ConfigError: server.realtime: 'required', but no SCHED_FIFO (Operation not permitted" in error
+    assert "needs LimitRTPRIO=51" in error
+
+
+SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
+"""A line of the text format: name, value of the label, value."""
+
+
+def fetched(address: str) -> dict[str, float]:
+    """Name, with the label's value after a colon → value."""
+    with urllib.request.urlopen(address, timeout=30) as reply:
+        text = reply.read().decode()
+    return {name + (f":{label}" if label else ""): float(value) for name, label, value in SAMPLE.findall(text)}
+
+
+def state(robot: Robot, tick: int, height: float = 0.3) -> StateMessage:
+    q = standing(robot)
+    q[2] = height
+    return resting(robot, tick, q=q.tobytes())
+
+
+def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
+    settings = ServerSettings(controller="standin", max_state_age_ms=1e4)
+    with served(robot, f"ipc://{tmp_path}/s", settings) as (router, _, service), metrics(service, 0, "127.0.0.1") as address:
+        assert address.startswith("http://127.0.0.1:")
+        before = fetched(address)
+        assert before["idyn_torques_total"] == before["idyn_fault"] == 0
+        assert "idyn_lost_states" not in before  # without a client
+        with client_of(robot, router.endpoint) as client:
+            client.hello()
+            for tick in range(1, 301):
+                assert client.exchange(state(robot, tick)) is not None, client.error
+            assert client.exchange(state(robot, 300)) is None  # t_robot does not advance
+            after = fetched(address)
+            assert after["idyn_torques_total"] == 300
+            assert after["idyn_states_total"] == 301
+            assert after["idyn_messages_total"] == 302
+            assert after["idyn_refused_total:out_of_order"] == 1
+            assert after["idyn_fault"] == after["idyn_lost_states"] == after["idyn_dropped_total"] == 0
+            assert 0 < after["idyn_round_trip_seconds:0.5"] <= after["idyn_round_trip_seconds:0.99"] < PATIENCE_MS / 1e3
+            assert 0 < after["idyn_step_seconds_max"] <= after["idyn_step_seconds_total"] < PATIENCE_MS / 1e3
+            client.exchange(state(robot, 302, height=1.2))
+            client.exchange(state(robot, 303, height=1.2))
+            client.exchange(state(robot, 900))  # after too long a silence
+            assert fetched(address)["idyn_fault"] == 1
+    with pytest.raises(OSError, match="refused"):
+        fetched(address)
+
+
+def test_a_missing_package_a_port_in_use_and_an_impossible_one_are_errors(robot, monkeypatch):
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        says = rf"server\.metrics_port: cannot bind 127\.0\.0\.1:{port} \(Address already in use"
+        with pytest.raises(ConfigError, match=says):
+            metrics(service, port, "127.0.0.1").__enter__()
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"controller": "x", "metrics_port": 99999}, ServerSettings)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"server\.metrics_port: .* needs .* pip install .*\[metrics\]'$"):
+        metrics(service, 0, "127.0.0.1").__enter__()
+    with metrics(service, None, "127.0.0.1") as address:
+        assert address == ""
+    with pytest.raises(ConfigError, match=r"^server\.metrics_port: "):  # before the controller, which does not exist
+        serve(ServerSettings(controller="nowhere", metrics_port=0))
+
+
+@full
+def test_the_settings_of_a_server_switch_them_on(tmp_path, caplog):
+    caplog.set_level("INFO")
+    settings = load("server", "quadruped", ServerSettings)
+    settings = msgspec.structs.replace(settings, endpoint=f"ipc://{tmp_path}/s", metrics_port=0)
+    stop, found = threading.Event(), {}
+
+    def look(endpoint: str) -> None:
+        (address,) = re.findall(r"metrics at (\S+)", caplog.text)
+        found.update(fetched(address))
+        stop.set()
+
+    serve(settings, ready=look, stop=stop)
+    assert found["idyn_torques_total"] == 0

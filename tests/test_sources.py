@@ -1,11 +1,13 @@
-"""The order of imports between packages and groups of modules, and the modules that may import third parties."""
+"""The sources: the order of imports, who may import third parties, what kernels may contain, stack buffers."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
 from fast import every
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -290,3 +292,122 @@ print([name for name in ("scipy", "qpsolvers", "zmq", "matplotlib", "mujoco", "n
 def test_a_prediction_and_a_controller_import_no_splines_sockets_or_pictures():
     done = subprocess.run([sys.executable, "-c", FIRST_TICK], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "[]"
+
+
+KERNEL = {"compiled", "inlined"}  # decorators
+BLAS = {"dot", "vdot", "inner", "outer", "matmul", "linalg"}  # attributes
+
+
+def kernels(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and KERNEL & {
+            each.id for each in node.decorator_list if isinstance(each, ast.Name)
+        }:
+            yield node
+
+
+def targets(node: ast.AST) -> Iterator[ast.expr]:
+    """The places that a node assigns to, of tuples each one."""
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from target.elts if isinstance(target, ast.Tuple) else [target]
+
+
+def is_slice(target: ast.expr) -> bool:
+    if not isinstance(target, ast.Subscript):
+        return False
+    indices = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    return any(isinstance(each, ast.Slice) for each in indices)
+
+
+def refused(kernel: ast.FunctionDef) -> Iterator[tuple[int, str]]:
+    """The line and the reason of each construct that a kernel must not contain."""
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            yield node.lineno, "`@` calls BLAS: use `apply` or `product`"
+        elif isinstance(node, ast.Attribute) and node.attr in BLAS:
+            yield node.lineno, f"`{node.attr}` calls BLAS or LAPACK: use `idyn.solvers.linalg`"
+        elif any(map(is_slice, targets(node))):
+            yield node.lineno, "an assignment to a slice formats an error message: use `copy` or `fill`"
+
+
+def test_kernels_call_no_blas_and_assign_to_no_slices():
+    found, bad = 0, []
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        if "studies" in path.parts:
+            continue
+        for kernel in kernels(ast.parse(path.read_text(encoding="utf-8"))):
+            found += 1
+            bad += [f"{path.relative_to(ROOT)}:{line}: {kernel.name}: {why}" for line, why in refused(kernel)]
+    assert found > 500
+    assert not bad, "\n".join(bad)
+
+
+def test_each_refused_construct_is_found():
+    source = """
+@compiled
+def kernel(a, b):
+    c = a @ b
+    c @= b
+    c = np.dot(a, b) + a.dot(b)
+    c = np.linalg.norm(a)
+    a[:] = b
+    a[1:3], d = b, 0.0
+    a[:, 0] += b
+    a[0], a[1, 2] = b[:2]
+"""
+    (kernel,) = kernels(ast.parse(source))
+    assert sorted({line for line, _ in refused(kernel)}) == [4, 5, 6, 7, 8, 9, 10]
+
+
+SOURCES = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if "stack_array(" in p.read_text("utf-8")]
+
+
+def is_local(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "stack_array"
+
+
+def misuses(source):
+    """Names of functions that return a local array, or make one in a loop."""
+    found = set()
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        names = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.For | ast.While) and any(map(is_local, ast.walk(node))):
+                found.add(function.name)
+            if isinstance(node, ast.Assign):
+                for target, value in pairs(node.targets[0], node.value):
+                    if is_local(value) or (isinstance(value, ast.Name | ast.Subscript) and root(value) in names):
+                        names.add(target)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return) and node.value is not None:
+                parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+                if any(root(part) in names or is_local(part) for part in parts):
+                    found.add(function.name)
+    return found
+
+
+def pairs(target, value):
+    """Pairs of a name and the value bound to it."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [pair for each, part in zip(target.elts, value.elts, strict=True) for pair in pairs(each, part)]
+    return [(target.id, value)] if isinstance(target, ast.Name) else []
+
+
+def root(node):
+    """Name of an array, or of the array of a view."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_local_arrays_are_not_returned_or_made_in_loops(path):
+    assert not misuses(path.read_text(encoding="utf-8"))
+
+
+def test_the_check_finds_misuse():
+    assert misuses("def f(n):\n    x, y = stack_array(n), 1\n    return x") == {"f"}
+    assert misuses("def f(n):\n    x = stack_array(n)\n    y = x[1:]\n    return 0, y") == {"f"}
+    assert misuses("def f(n):\n    for i in range(n):\n        x = stack_array(n)\n") == {"f"}
+    assert misuses("def f(n):\n    x = stack_array(n)\n    return x[0] + 1.0") == set()
