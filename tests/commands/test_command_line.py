@@ -18,6 +18,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
+import urdf
 import zmq
 from fast import every, full
 from wire import expect, routed, running, sending
@@ -164,22 +165,17 @@ def test_a_name_or_file_that_does_not_exist_is_named(capsys, tmp_path):
     assert "log.mcap" in fails(capsys, "replay", str(tmp_path / "log.mcap"))
 
 
-ARM = """
-<robot name="arm"><link name="world"/><link name="plate"><inertial><mass value="3"/>
-<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
-<joint name="mount" type="{mount}"><parent link="world"/><child link="plate"/><axis xyz="1 0 0"/>
-<limit lower="-1" upper="1" effort="50" velocity="5"/></joint>
-<link name="tool"><inertial><origin xyz="0.2 0 0"/><mass value="1"/>
-<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
-<joint name="shoulder" type="revolute"><parent link="plate"/><child link="tool"/><axis xyz="0 1 0"/>
-<limit lower="-1" upper="1" effort="50" velocity="5"/></joint></robot>
-"""
+def arm(mount):
+    """URDF of a plate, on a joint of this kind, with a tool on a hinge."""
+    parts = [urdf.link("world"), urdf.link("plate", 3.0, 0.01), urdf.link("tool", 1.0, 0.01, at=(0.2, 0, 0))]
+    parts.append(urdf.joint("mount", "world", "plate", axis="1 0 0", kind=mount, limits=(-1, 1, 50, 5)))
+    return urdf.robot("arm", *parts, urdf.joint("shoulder", "plate", "tool", axis="0 1 0", limits=(-1, 1, 50, 5)))
 
 
 @pytest.mark.parametrize("mount", ["fixed", "prismatic"])
 def test_a_contact_on_a_plate_is_judged_alike_by_all_commands(capsys, tmp_path, mount):
     """Refused with the same words where the plate is fixed to the world, accepted where it slides."""
-    (tmp_path / "arm.urdf").write_text(ARM.format(mount=mount))
+    (tmp_path / "arm.urdf").write_text(arm(mount))
     path = tmp_path / "arm.toml"
     path.write_text(
         '[robot]\nurdf = "arm.urdf"\nbase = "fixed"\ncontact = { frame = "plate" }\n'

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import urdf
 from conftest import quiet
 from fast import every, fast, full
 from hypothesis import given, settings
@@ -559,14 +560,10 @@ def test_paragraphs_of_a_report_are_wrapped_in_the_terminal_only():
     assert "word " * 60 in report.html
 
 
-INERTIAL = (
-    '<inertial><origin xyz="0 0 0.1"/><mass value="1"/>'
-    '<inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>'
-)
-ARM = (
-    f'<robot name="arm"><link name="base">{INERTIAL}</link><link name="upper">{INERTIAL}</link><joint name="j" type="revolute">'
-    '<parent link="base"/><child link="upper"/><origin xyz="0 0 0.2"/><axis xyz="0 1 0"/>'
-    '<limit lower="-1" upper="1" effort="30" velocity="5"/></joint></robot>'
+ARM = urdf.robot(
+    "arm",
+    *[urdf.link(name, 1.0, 0.01, at=0.1) for name in ("base", "upper")],
+    urdf.joint("j", "base", "upper", axis="0 1 0", at=0.2, limits=(-1, 1, 30, 5)),
 )
 
 

@@ -5,6 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+import urdf
 from fast import every, full
 from known_ends import AHEAD, ARM, KNOWN, STAND, TROT, WET, ended, table
 
@@ -426,15 +427,8 @@ def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
 
 def test_a_base_frame_at_the_ground_has_not_fallen_yet():
     """The frame of the base is where the modeller put it: here, 1 cm below the feet. The robot is down when its mass is."""
-    text = "".join(
-        f'<link name="{name}"><inertial><origin xyz="0 0 {z}"/><mass value="1"/>'
-        '<inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-        for name, z in (("base", 0.4), ("foot", 0.0))
-    )
-    text += (
-        '<joint name="j" type="prismatic"><parent link="base"/><child link="foot"/><origin xyz="0 0 0.01"/><axis xyz="0 0 1"/>'
-    )
-    text = f'<robot name="low">{text}<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>'
+    slide = urdf.joint("j", "base", "foot", axis="0 0 1", at=0.01, kind="prismatic", limits=(-1, 1, 1, 1))
+    text = urdf.robot("low", urdf.link("base", 1.0, 0.01, at=0.4), urdf.link("foot", 1.0, 0.01), slide)
     robot = Robot(Description(urdf=text, contact=(ContactPoint(frame="foot"),)))
     q = standing(robot, {})
     mass = robot.center_of_mass(q)[2]

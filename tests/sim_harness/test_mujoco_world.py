@@ -9,6 +9,7 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
+import urdf
 from conftest import WORLDS
 from fast import every, fast, first_is_fast
 
@@ -171,23 +172,21 @@ def test_armature_and_total_mass_are_in_the_model():
         assert world_of(robot).model.body_mass.sum() == pytest.approx(robot.total_mass, rel=1e-12)
 
 
-JOINT = """
-<robot name="two">
-<link name="a"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
-<link name="b"><inertial><mass value="1"/><inertia ixx="{ixx}" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
-<joint name="j" type="{type}"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/></joint></robot>
-"""
+def two(kind, ixx=1.0):
+    """Two bodies of 1 kg and 1 kg·m² and a joint between them. ixx: of the second one"""
+    parts = [urdf.link("a", 1.0, 1.0), urdf.link("b", 1.0, (ixx, 1.0, 1.0)), urdf.joint("j", "a", "b", axis="0 0 1", kind=kind)]
+    return Robot(Description(urdf=urdf.robot("two", *parts)))
 
 
 @every("kind", ["planar", "floating"])
 def test_a_joint_that_mujoco_lacks_is_refused(kind):
     with pytest.raises(ConfigError, match="got another type for joint 2 of two"):
-        world_of(Robot(Description(urdf=JOINT.format(type=kind, ixx=1))))
+        world_of(two(kind))
 
 
 def test_a_body_with_impossible_inertia_is_refused():
     with pytest.raises(ConfigError, match=r"cannot compile the model of two .*idyn check.*A \+ B >= C"):
-        world_of(Robot(Description(urdf=JOINT.format(type="continuous", ixx=3))))
+        world_of(two("continuous", ixx=3.0))
 
 
 DT = 1e-3
@@ -229,17 +228,11 @@ def frames(c):
     return np.stack([c.normals, c.tangents, np.cross(c.normals, c.tangents)], axis=1)
 
 
-WHEELS = """
-<robot name="wheels">
-<link name="root"/>
-<link name="rim">
-  <inertial><mass value="1"/><inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="0.02"/></inertial></link>
-<link name="free">
-  <inertial><mass value="1"/><inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="0.02"/></inertial></link>
-<joint name="axle" type="continuous"><parent link="root"/><child link="rim"/><axis xyz="0 0 1"/></joint>
-<joint name="free" type="continuous"><parent link="root"/><child link="free"/><axis xyz="0 0 1"/></joint>
-</robot>
-"""
+WHEELS = urdf.robot(
+    "wheels",
+    *[urdf.link("root"), urdf.link("rim", 1.0, 0.02), urdf.link("free", 1.0, 0.02)],
+    *[urdf.joint(name, "root", link, axis="0 0 1", kind="continuous") for name, link in (("axle", "rim"), ("free", "free"))],
+)
 
 
 @every(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
@@ -368,13 +361,11 @@ def test_the_engine_is_a_command_line_option_that_names_all(tmp_path, capsys):
 
 
 INERTIA = 0.02
-WHEEL = f"""
-<robot name="wheel"><link name="stand"/>
-<link name="wheel"><inertial><mass value="1"/>
-<inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="{INERTIA}"/></inertial></link>
-<joint name="axle" type="revolute"><parent link="stand"/><child link="wheel"/><axis xyz="0 0 1"/>
-<limit lower="-1000" upper="1000" effort="10" velocity="100"/></joint></robot>
-"""
+WHEEL = urdf.robot(
+    "wheel",
+    *[urdf.link("stand"), urdf.link("wheel", 1.0, (0.01, 0.01, INERTIA))],
+    urdf.joint("axle", "stand", "wheel", axis="0 0 1", limits=(-1000, 1000, 10, 100)),
+)
 
 
 def wheel(armature: float = 0.0) -> Robot:

@@ -1,7 +1,6 @@
 """The simulated robot's side: its loop and clock, traces, pauses, servers that are killed or of another controller."""
 
 import json
-import time
 from collections import deque
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from fast import full
 from known_ends import STAND
 
 from controllers.command import Command, Mode, Reference
-from controllers.config.loading import load
 from controllers.robot.damping import DriveGains
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
@@ -22,18 +20,14 @@ from sim_harness.commands.main import main
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import TraceWriter
 from sim_harness.robot import robot_side
-from sim_harness.robot.hardware import Hardware
-from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.robot.robot_side import Pacer, RobotSide
 from sim_harness.run.experiment import other_controller, run_in_process, served_controller
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.pauses import Outcome, study, table, walks
 from sim_harness.studies.study import report_of
-from sim_harness.world.worlds import ENGINES, build_world
-from transport.log.replay import replay
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.robot.client import RobotClient, hello_for
+from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -189,14 +183,6 @@ def test_after_a_fault_the_robot_damps_with_current_speeds(make_world, make_stan
     assert robot_side.refused == {"latched_fault": 70}
 
 
-def test_a_short_dropout_is_survived(make_world, make_stand):
-    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=58))
-    trace = robot_side.run(0.2)
-    assert trace.modes[trace.mode[-1]] == "ok"
-    assert trace.share("ok") == pytest.approx(1 - 8 / 200)
-    assert abs(trace.q[-1, 2] - trace.q[0, 2]) < 1e-3
-
-
 def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(make_world, make_stand, caplog):
     error = ErrorMessage(code=Code.NON_FINITE, message="expected finite numbers", recoverable=True)
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=10, back=15, error=error))
@@ -333,56 +319,6 @@ def test_a_trace_keeps_the_filled_rows_only(tmp_path):
         np.testing.assert_array_equal(saved["tau"], trace.tau)
         assert saved["places"].tolist() == list(trace.places)
         assert saved["modes"].tolist() == ["ok", "hold"]
-
-
-TICKS, KILLED = 1000, 500
-
-ENOUGH_BYTES = 500_000
-"""The server is killed when so much of its log is on the disk: about half of what it has answered."""
-
-
-class Killing(RobotClient):
-    """A client that ends the server with SIGKILL before its state number `KILLED`, once the log is well under way."""
-
-    def __init__(self, server, log, hello):
-        super().__init__(server.endpoint, hello, deadline_ms=2000)
-        self.server, self.log, self.asked = server, log, 0
-
-    def exchange(self, state):
-        if self.asked == KILLED:
-            while self.log.stat().st_size < ENOUGH_BYTES:
-                time.sleep(0.01)
-            self.server.process.kill()
-            self.server.process.join()
-        self.asked += 1
-        return super().exchange(state)
-
-
-@full
-def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
-    log = tmp_path / "log.mcap"
-    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
-    robot, stance = load_robot("quadruped")
-    world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
-    with ServerProcess(settings, log_path=log) as server, Killing(server, log, hello_for(robot, DT, kind="sim")) as client:
-        client.hello()
-        hardware = Hardware.build(robot, DT, ImperfectionSettings(), "geometry", None)
-        side = RobotSide(world, client, dt=DT, kd=0.2, hardware=hardware)
-        trace = side.run_paced(TICKS * DT, waits=True)
-    modes = [trace.modes[mode] for mode in trace.mode]
-    last = KILLED - 1
-    assert set(modes[:KILLED]) == {"ok"}
-    assert modes.index("failsafe:follow") == KILLED
-    assert modes.index("failsafe:rest") == last + 20
-    assert modes.index("failsafe:stopped") == last + 100
-    assert modes[last + 100 :] == ["failsafe:stopped"] * (TICKS - last - 100)
-    assert np.abs(trace.v[-1]).max() < 0.05
-    assert trace.q[-1, 2] > 0.95 * trace.q[0, 2]
-
-    report = replay(log)
-    assert not report.complete
-    assert report.exact
-    assert 100 < report.ticks <= KILLED
 
 
 @full

@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from standin import SpringDamper, resting
 from wire import expect
 
 from controllers.build import build_controller, controller_from_snapshot, load_controller
@@ -109,20 +108,6 @@ def test_the_reply_reports_the_model_mismatch():
     assert replies[-1].message.startswith(
         "the sensed contact forces differ by 77 % of the weight from the prediction, the motion"
     )
-
-
-def test_each_state_gets_its_torque(robot):
-    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
-    with Loopback(service, hello_for(robot, 1e-3, kind="sim")) as client:
-        client.hello()
-        for tick in range(200):
-            torque = expect(TorqueMessage, client.exchange(resting(robot, tick)))
-            assert torque.seq == tick + 1
-        assert torque.comm.rtt_p50_us > 0
-        assert client.exchange(resting(robot, 200, q=[0.0])) is None
-        assert client.error.code is Code.WRONG_LENGTH
-        assert client.exchange(resting(robot, 200)) is not None
-        assert client.error is None
 
 
 @pytest.fixture

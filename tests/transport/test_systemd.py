@@ -21,13 +21,15 @@ import pytest
 import zmq
 from fast import every, full
 from rig import client_of, served
-from standin import SpringDamper, resting, standing
+from standin import SpringDamper, from_snapshot, resting, standing
 from wire import PATIENCE_MS, routed, running
 
 from controllers.config.loading import load
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import build_parser
+from transport.log.replay import replay
+from transport.protocol.messages.base import Code
 from transport.protocol.messages.state import StateMessage
 from transport.server.process import (
     NEVER_NS,
@@ -147,26 +149,36 @@ sys.path.insert(0, sys.argv[2])
 from standin import SpringDamper, solo
 import transport.startup.serve as server
 server._controller = lambda settings, own: SpringDamper(solo())
-server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1]))
+server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]))
 """
 
 
 @full
-def test_a_server_is_ready_runs_and_stops(tmp_path):
-    address = f"{tmp_path}/notify"
-    environment = os.environ | {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "500000"}
-    command = [sys.executable, "-c", CHILD, f"ipc://{tmp_path}/s", str(Path(__file__).parent)]
-    with manager(address) as own, subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
+def test_a_server_is_ready_runs_and_ends_with_a_complete_log(robot, tmp_path):
+    notify, address, logs = f"{tmp_path}/notify", f"ipc://{tmp_path}/s", tmp_path / "logs"
+    environment = os.environ | {"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": "500000"}
+    command = [sys.executable, "-c", CHILD, address, str(Path(__file__).parent), str(logs)]
+    with manager(notify) as own, subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
         try:
             assert heard(own) == {"STATUS": "loading"}
-            assert heard(own) == {"READY": "1", "STATUS": f"serving at ipc://{tmp_path}/s"}
+            assert heard(own) == {"READY": "1", "STATUS": f"serving at {address}"}
             assert [heard(own)["WATCHDOG"] for _ in range(3)] == ["1"] * 3
-            child.send_signal(signal.SIGTERM)
-            while "STOPPING" not in heard(own):
-                pass
-            assert child.wait(10) == 0
+            with client_of(robot, address) as client:
+                client.hello()
+                for tick in range(20):
+                    assert client.exchange(resting(robot, tick)) is not None, client.error
+                assert client.exchange(resting(robot, 500)) is None
+                assert client.error.code is Code.LATCHED_FAULT
+                child.send_signal(signal.SIGTERM)
+                while "STOPPING" not in heard(own):
+                    pass
+                assert child.wait(10) == 0
         finally:
             child.kill()
+    (path,) = logs.glob("solo*.mcap")
+    assert len(list(logs.glob("fault-*.mcap"))) == 1
+    report = replay(path, build=from_snapshot)
+    assert (report.complete, report.exact, report.ticks) == (True, True, 20)
 
 
 def test_the_unit_file_starts_a_server_with_all_rights():

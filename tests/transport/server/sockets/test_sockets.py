@@ -3,7 +3,6 @@
 import os
 import pty
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -30,9 +29,8 @@ from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.keys import client_keys, make_keys, read_secret
-from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages.base import Code, ErrorMessage
+from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import ClientKind, Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
 from transport.protocol.messages.state import TorqueMessage
 from transport.robot.client import ConnectionFailed, RobotClient
@@ -182,50 +180,6 @@ def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_
     assert not log.exists()
     serve(settings, log_path=log, ready=lambda endpoint: stop.set(), stop=stop)
     assert log.exists()
-
-
-CHILD = """
-import sys, threading
-sys.path.insert(0, sys.argv[2])
-from standin import SpringDamper, solo
-import transport.startup.serve as server
-server.load_controller = lambda name, changes: SpringDamper(solo())
-server.floor_warning = lambda controller: ""
-server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]),
-             ready=lambda endpoint: print(endpoint, flush=True))
-print("ended", flush=True)
-"""
-
-
-@contextmanager
-def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", CHILD, address, str(Path(__file__).parents[2]), str(logs)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout.readline().strip() == address
-        try:
-            yield child
-        finally:
-            child.kill()
-
-
-@full
-def test_a_signal_ends_the_server_with_a_complete_log(robot, tmp_path):
-    address = f"ipc://{tmp_path}/s"
-    with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
-        client.hello()
-        for tick in range(20):
-            assert client.exchange(resting(robot, tick)) is not None, client.error
-        assert client.exchange(resting(robot, 500)) is None
-        assert client.error.code is Code.LATCHED_FAULT
-        child.send_signal(signal.SIGTERM)
-        assert child.stdout.readline() == "ended\n"
-        assert child.wait(10) == 0
-    (path,) = (tmp_path / "logs").glob("solo*.mcap")
-    assert len(list((tmp_path / "logs").glob("fault-*.mcap"))) == 1
-    report = replay(path, build=from_snapshot)
-    assert report.complete
-    assert report.exact
-    assert report.ticks == 20
 
 
 ROLES = ("control", "watch", "configure", "estop")
